@@ -44,6 +44,7 @@ COMMANDS = {
     "show": "runners.commands.show",
     "compare": "runners.commands.compare",
     "lab": "runners.labs.command",
+    "verify": "runners.verify.command",
     "plan": "runners.planner.command",
 }
 PROGRAM = "proofbook" if Path(sys.argv[0]).stem == "proofbook" else "python -m runners"

@@ -1,0 +1,649 @@
+"""Watches a training script on one rank, and changes none of its numbers.
+
+In: the script, which runs in this process. Out: `Seen`. Torch's hooks, and functions that call the
+original and keep what went in and came out, copy tensors at these moments: before and after the
+outermost forward pass of a module that trains; when a backward pass ends; before unscaling,
+clipping and the optimizer's step; after the step.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed import _functional_collectives as functional_collectives
+from torch.distributed.algorithms._checkpoint import checkpoint_wrapper
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP1
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer, lr_scheduler
+from torch.optim import optimizer as optimizers
+
+from runners.verify.losses import LossWatch
+from runners.verify.records import Clip, Forward, Loss, Part, RootRecord, Seen, Update
+from runners.verify.records import mapped, part, tensors_of
+
+_TORCH = str(Path(torch.__file__).parent)
+_OWN = str(Path(__file__).parent)
+COLLECTIVES = (
+    "all_reduce", "all_gather", "all_gather_into_tensor", "reduce_scatter",
+    "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "broadcast", "reduce", "gather",
+    "scatter", "send", "recv", "isend", "irecv", "batch_isend_irecv", "all_reduce_coalesced",
+)  # fmt: skip
+FUNCTIONAL = (
+    "all_reduce", "all_gather_tensor", "all_gather_tensor_autograd", "reduce_scatter_tensor",
+    "reduce_scatter_tensor_autograd", "all_to_all_single", "all_to_all_single_autograd",
+    "broadcast", "permute_tensor",
+)  # fmt: skip
+_CHECKPOINT = (
+    "use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state",
+)  # fmt: skip
+
+
+class Enough(BaseException):
+    """Ends the script: what is to be watched was seen."""
+
+
+class Communicates(RuntimeError):
+    """A module communicates in the replay, where nothing may."""
+
+
+class Root:
+    """A module that trains, its names, and its present update."""
+
+    def __init__(self, module: nn.Module, record: RootRecord) -> None:
+        self.module, self.record = module, record
+        self.modules = list(module.modules())
+        self.names: dict[str, nn.Parameter] = {}
+        self.update: Update | None = None
+        self.stepped = False
+        self.without_step: list[Update] = []
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Find the parameters that an optimizer has: under FSDP the shards."""
+        for name, one in self.module.named_parameters():
+            before = self.names.get(name)
+            if not isinstance(before, DTensor) or isinstance(one, DTensor):
+                self.names[name] = one
+
+    def gradients(self) -> dict[str, Part | None]:
+        """Copies of all gradients."""
+        return {
+            name: None if one.grad is None else part(one.grad) for name, one in self.trained()
+        }
+
+    def trained(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """The parameters that require a gradient."""
+        return ((name, one) for name, one in self.names.items() if one.requires_grad)
+
+    @property
+    def is_reset(self) -> bool:
+        """Whether no gradient is left."""
+        found = (one.grad for _, one in self.trained() if one.grad is not None)
+        return not any(bool(part(one, copy=False).local.any()) for one in found)
+
+    @property
+    def done(self) -> list[Forward]:
+        """The passes of this update whose backward pass has ended."""
+        found = self.update.forwards if self.update else []
+        return [one for one in found if one.backward is not None]
+
+
+class Watch:
+    """See the module."""
+
+    def __init__(
+        self, rank: int, world_size: int, steps: int, asks_to_stop: Callable[[int, bool], bool]
+    ) -> None:
+        self.seen = Seen(rank, world_size)
+        self.steps, self._asks_to_stop = steps, asks_to_stop
+        self.roots: dict[int, Root] = {}
+        self._paths: dict[int, tuple[Root, str]] = {}
+        self._skipped: dict[int, nn.Module] = {}
+        self._depth = self._in_backward = self._backwards = self._count = 0
+        self.is_replaying = False
+        self._by_hand: list[str] = []  # since the last update of a root began
+        self._outside: dict[int, list[str]] = {}
+        self._scheduled: dict[int, int] = {}
+        self._is_other = False
+        self._optimizers: dict[int, Optimizer] = {}
+        self.losses = LossWatch(place, lambda: self.is_on)
+        self._replaced: list[tuple[Any, str, Any]] = []
+
+    # What is watched
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is something left to record."""
+        if self.is_replaying or not dist.is_initialized():
+            return False
+        return not self.is_finished
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether each module has had its updates."""
+        updates = [len(one.record.updates) for one in self.roots.values()]
+        return bool(updates) and min(updates) >= self.steps and self._is_idle
+
+    @property
+    def _is_idle(self) -> bool:
+        return not self._depth and not self._in_backward
+
+    def install(self) -> None:
+        """Begin to watch."""
+        self._replace(nn.Module, "__call__", self._called(nn.Module.__call__))
+        self._replace(torch.autograd, "backward", self._backward(torch.autograd.backward))
+        for owner, name, function in self.losses.install():
+            self._replace(owner, name, function)
+        for owner, names in ((dist, COLLECTIVES), (functional_collectives, FUNCTIONAL)):
+            for name in names:
+                if hasattr(owner, name):
+                    self._replace(owner, name, self._collective(name, getattr(owner, name)))
+        for name in ("clip_grad_norm_", "clip_grad_value_"):
+            clips = self._clipped(name, getattr(nn.utils, name))
+            self._replace(nn.utils, name, clips)
+            self._replace(nn.utils.clip_grad, name, clips)
+        self._replace(torch.amp.GradScaler, "unscale_", self._unscaled(torch.amp.GradScaler.unscale_))
+        for owner in (torch.utils.checkpoint, checkpoint_wrapper):
+            name = "checkpoint" if hasattr(owner, "checkpoint") else "torch_utils_checkpoint"
+            self._replace(owner, name, self._checkpointed(torch.utils.checkpoint.checkpoint))
+        for owner in (Optimizer, nn.Module):
+            self._replace(owner, "zero_grad", self._zeroed(owner.zero_grad))
+        scheduler = lr_scheduler.LRScheduler
+        self._replace(scheduler, "step", self._scheduler(scheduler.step))
+        optimizers.register_optimizer_step_pre_hook(self._before_step)
+        optimizers.register_optimizer_step_post_hook(self._after_step)
+
+    def _replace(self, owner: Any, name: str, function: Any) -> None:
+        self._replaced.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, function)
+
+    # Forward
+
+    def _called(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if self._depth or not self.is_on or not torch.is_grad_enabled():
+                return original(module, *args, **kwargs)
+            found = self._root_of(module)
+            if found is None or (self._in_backward and found[1]):
+                return original(module, *args, **kwargs)
+            root, path = found
+            if len(root.record.updates) >= self.steps and root.stepped:
+                return original(module, *args, **kwargs)
+            forward = self._begin(root, path, args, kwargs)
+            self._depth += 1
+            try:
+                value = original(module, *args, **kwargs)
+            finally:
+                self._depth -= 1
+            self._end(root, forward, value)
+            return value
+
+        return call
+
+    def _checkpointed(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            if not self.is_replaying:
+                return original(function, *args, **kwargs)
+            return function(*args, **{k: v for k, v in kwargs.items() if k not in _CHECKPOINT})
+
+        return call
+
+    def _root_of(self, module: nn.Module) -> tuple[Root, str] | None:
+        inner = module.module if isinstance(module, DistributedDataParallel) else module
+        if id(inner) in self._skipped:
+            return None
+        if id(inner) not in self._paths:
+            parameters = [one for one in inner.parameters() if one.requires_grad]
+            if not parameters:
+                self._skipped[id(inner)] = inner
+                return None
+            self._add(module, inner)
+        root, path = self._paths[id(inner)]
+        if isinstance(module, DistributedDataParallel) and not root.record.wrapper:
+            root.record.wrapper = "DDP"
+            root.record.data_ranks = dist.get_process_group_ranks(module.process_group)
+        return root, path
+
+    def _add(self, module: nn.Module, inner: nn.Module) -> None:
+        stage = _stage()
+        name = type(inner).__name__.removeprefix("FSDP") or type(inner).__name__
+        same = sum(one.record.key.split(" ")[0] == name for one in self.roots.values())
+        key = f"stage {stage}" if stage is not None else name + (f" {same + 1}" if same else "")
+        record = RootRecord(key, None, "", stage, _eps(inner), refused=_refused(module))
+        units = [one for one in inner.modules() if isinstance(one, FSDPModule)]
+        for unit in units:
+            groups = unit._get_fsdp_state()._fsdp_param_groups
+            if groups and record.data_ranks is None:
+                record.wrapper = "FSDP"
+                record.data_ranks = [int(r) for r in groups[0].mesh_info.mesh.mesh.flatten()]
+        norms = (nn.modules.batchnorm._BatchNorm,)
+        record.mixes = next((type(m).__name__ for m in inner.modules() if isinstance(m, norms)), "")
+        root = self.roots[id(inner)] = Root(inner, record)
+        record.frozen = [n for n, one in root.names.items() if not one.requires_grad]
+        for path, sub in inner.named_modules():
+            self._paths.setdefault(id(sub), (root, path))
+
+    def _begin(self, root: Root, path: str, args: Any, kwargs: Any) -> Forward:
+        if root.update is None or root.stepped or (root.done and root.is_reset):
+            root.refresh()
+            root.stepped, self._by_hand = False, []
+            root.update = Update(
+                len(root.record.updates),
+                {name: part(one) for name, one in root.names.items()},
+                {name: part(one) for name, one in root.module.named_buffers()},
+            )
+        tensors = tensors_of((args, kwargs))
+        forward = Forward(
+            path,
+            mapped((args, kwargs), part),
+            random=random_states(),
+            autocast=(torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")),
+            training=[one.training for one in root.modules],
+            digests=[digest(one) for one in tensors],
+            shapes=[tuple(one.shape) for one in tensors],
+            place=place(),
+            chunk=_chunk(),
+        )
+        if root.record.stage is not None:
+            forward.sent["inputs"] = [None] * len(tensors)
+            for index, one in enumerate(tensors):
+                if one.requires_grad:
+                    one.register_hook(functools.partial(_digested, forward.sent["inputs"], index))
+        return forward
+
+    def _end(self, root: Root, forward: Forward, value: Any) -> None:
+        after = random_states()
+        forward.draws = any(not _same(a, b) for a, b in zip(forward.random, after, strict=True))
+        outputs = tensors_of(value)
+        forward.outputs = [part(one) for one in outputs]
+        if root.record.stage is not None:
+            forward.sent["outputs"] = [digest(one) for one in outputs]
+        forward.nodes = [one.grad_fn for one in outputs if one.grad_fn is not None]
+        for index, one in enumerate(outputs):
+            if one.requires_grad:
+                one.register_hook(functools.partial(self._arrived, root, forward, index))
+        if root.update is not None and not self._in_backward:
+            root.update.forwards.append(forward)
+        elif root.update is not None and outputs and outputs[0].requires_grad:
+            root.update.forwards.append(forward)  # a reentrant checkpoint around the module
+
+    def _arrived(self, root: Root, forward: Forward, index: int, gradient: Tensor) -> None:
+        if self.is_replaying:
+            return
+        forward.backward = self._backwards
+        before = forward.gradients.get(index)
+        own = part(gradient)
+        forward.gradients[index] = (
+            own if before is None else Part(before.local + own.local, own.spec)
+        )
+
+    # Backward
+
+    def _backward(self, original: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(original)
+        def call(tensors: Any, *args: Any, **kwargs: Any) -> None:
+            if not self.is_on and not self._in_backward:
+                return original(tensors, *args, **kwargs)
+            if not self._in_backward:
+                self._before_backward()
+            given = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+            self._follow([getattr(one, "grad_fn", None) for one in given])
+            self._in_backward += 1
+            try:
+                original(tensors, *args, **kwargs)
+            finally:
+                self._in_backward -= 1
+            if not self._in_backward:
+                self._after_backward()
+            return None
+
+        return call
+
+    def _before_backward(self) -> None:
+        self._backwards += 1
+        self.losses.backward = self._backwards
+        self._outside, self._is_other = {}, False
+        for root in self.roots.values():
+            if root.update is None or root.stepped:
+                continue
+            if not root.done and not root.is_reset:
+                root.update.carried = root.gradients()
+            elif root.done and root.is_reset:
+                root.update.forwards = [f for f in root.update.forwards if f.backward is None]
+                root.update.losses = []
+
+    def _follow(self, start: list[Any]) -> None:
+        passes = [f for r in self.roots.values() if r.update for f in r.update.forwards]
+        outputs = {id(node) for one in passes for node in one.nodes}
+        leaves, is_other = self.losses.follow([one for one in start if one is not None], outputs)
+        self._is_other = self._is_other or is_other
+        reached = {id(one) for one in leaves}
+        for root in self.roots.values():
+            names = [name for name, one in root.names.items() if id(one) in reached]
+            if names:
+                self._outside.setdefault(id(root), []).extend(names)
+
+    def _after_backward(self) -> None:
+        losses, at = self.losses.ended(), place()
+        touched = [
+            root
+            for root in self.roots.values()
+            if root.update and any(f.backward == self._backwards for f in root.update.forwards)
+        ]
+        for root in touched:
+            update = root.update
+            assert update is not None
+            update.after_backward, update.before_clipping = root.gradients(), {}
+            update.losses += losses
+            update.outside += self._outside.get(id(root), [])
+            update.other_terms = update.other_terms or self._is_other
+            update.by_hand += self._by_hand
+            update.backward_place = at
+            for one in update.forwards:
+                if one.backward is not None:
+                    one.nodes = []
+        self._by_hand = []
+        if not touched:
+            self.seen.loose += losses[: max(0, 64 - len(self.seen.loose))]
+
+    # Between backward and the update
+
+    def _capture(self, at: str) -> None:
+        for root in self.roots.values():
+            if root.update and root.done and not root.stepped and not root.update.before_clipping:
+                root.update.before_clipping = root.gradients()
+
+    def _clipped(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call(parameters: Any, limit: float, *args: Any, **kwargs: Any) -> Any:
+            if not self.is_on:
+                return original(parameters, limit, *args, **kwargs)
+            given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+            self._capture("clip")
+            total = original(given, limit, *args, **kwargs)
+            ids = {id(one) for one in given}
+            norm_type = float(args[0] if args else kwargs.get("norm_type", 2.0))
+            found = [
+                (root, [(root.record.key, n) for n, one in root.names.items() if id(one) in ids])
+                for root in self.roots.values()
+            ]
+            every = [pair for _, names in found for pair in names]
+            for root, names in found:
+                if names and root.update is not None:
+                    value = _number(total)
+                    clip = Clip(name, float(limit), norm_type, value, every, place())
+                    root.update.clips.append(clip)
+            return total
+
+        return call
+
+    def _unscaled(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call(scaler: Any, optimizer: Optimizer) -> Any:
+            if self.is_on:
+                self._capture("unscale")
+                ids = {id(p) for group in optimizer.param_groups for p in group["params"]}
+                for root in self.roots.values():
+                    if root.update and any(id(one) in ids for one in root.names.values()):
+                        root.update.scale = float(scaler.get_scale())
+            return original(scaler, optimizer)
+
+        return call
+
+    def _zeroed(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call(one: Any, *args: Any, **kwargs: Any) -> Any:
+            if self.is_on:
+                self._without_step()
+            return original(one, *args, **kwargs)
+
+        return call
+
+    def _without_step(self) -> None:
+        """Keep what a script has that never calls an optimizer's step."""
+        for root in self.roots.values():
+            if root.record.updates or not root.update or not root.done or root.stepped:
+                continue
+            self._capture("zero")
+            if not any(root.update is one for one in root.without_step):
+                root.update.number = len(root.without_step)
+                root.without_step.append(root.update)
+
+    def _scheduler(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call(scheduler: Any, *args: Any, **kwargs: Any) -> Any:
+            if sys._getframe(1).f_code.co_name != "_initial_step":
+                self._scheduled[id(scheduler)] = self._scheduled.get(id(scheduler), 0) + 1
+            return original(scheduler, *args, **kwargs)
+
+        return call
+
+    # The update
+
+    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self._optimizers[id(optimizer)] = optimizer
+        if not self.is_on:
+            return
+        if type(optimizer).__name__ == "ZeroRedundancyOptimizer":
+            self._refuse("ZeroRedundancyOptimizer")
+        if self._in_backward:
+            self._refuse("an optimizer that steps inside the backward pass")
+            return
+        self._capture("step")
+        for root, names in self._stepping(optimizer):
+            update = root.update
+            assert update is not None
+            update.step_place = place()
+            update.schedulers = max(self._scheduled.values(), default=0)
+            groups = {id(p): group for group in optimizer.param_groups for p in group["params"]}
+            for name in names:
+                one = root.names[name]
+                update.at_step[name] = None if one.grad is None else part(one.grad)
+                group = groups[id(one)]
+                kept = {k: _plain(v) for k, v in group.items() if k != "params"}
+                update.settings[name] = (_class(optimizer), kept)
+                if update.number == 0 and optimizer.state.get(one):
+                    update.settings[name] = ("state", {})
+        self._scheduled = {}
+
+    def _stepping(self, optimizer: Optimizer) -> list[tuple[Root, list[str]]]:
+        ids = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        known = [(r, [n for n, p in r.names.items() if id(p) in ids]) for r in self.roots.values()]
+        active = [(r, names) for r, names in known if r.update and (r.done or names)]
+        if not any(names for _, names in known):  # it holds none of what was trained
+            for root, _ in active:
+                root.record.foreign = True
+            return [(root, []) for root, _ in active if root.done]
+        return [(root, names) for root, names in active if names and (root.done or root.stepped)]
+
+    def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self._count += 1
+        if self.is_on:
+            for root, names in self._stepping(optimizer):
+                update = root.update
+                assert update is not None
+                update.after |= {name: part(root.names[name]) for name in names}
+                if not update.has_step and len(root.record.updates) < self.steps:
+                    update.has_step = True
+                    update.number = len(root.record.updates)
+                    root.record.updates.append(update)
+                root.stepped = True
+        if self._asks_to_stop(self._count, self.is_finished):
+            raise Enough
+
+    def _refuse(self, name: str) -> None:
+        if name not in self.seen.refused:
+            self.seen.refused.append(name)
+
+    # Communication
+
+    def _collective(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self.is_replaying:
+                raise Communicates(name)
+            if self._is_by_hand(sys._getframe(1), name, args, kwargs):
+                self._by_hand.append(f"{place()} ({name})")
+            return original(*args, **kwargs)
+
+        return call
+
+    def _is_by_hand(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> bool:
+        """Whether the script sends activations itself: in a forward pass, or what has a graph."""
+        file = caller.f_code.co_filename
+        if not self.is_on or (file.startswith(_TORCH) and "distributed/nn" not in file):
+            return file.endswith("modules/_functions.py")  # of SyncBatchNorm
+        if self._depth or name.endswith("_autograd") or _in_function(caller):
+            return True
+        if any(one.requires_grad and one.numel() > 1 for one in tensors_of((args, kwargs))):
+            return True
+        return "send" in name or "recv" in name
+
+    # The end
+
+    def end(self) -> Seen:
+        """What was recorded, with what the last backward pass left where no update followed."""
+        if not self.is_replaying and dist.is_initialized():
+            self._without_step()
+        for root in self.roots.values():
+            if not root.record.updates:
+                root.record.updates = root.without_step[: self.steps]
+            held = {
+                id(p)
+                for o in self._optimizers.values()
+                for group in o.param_groups
+                for p in group["params"]
+            }
+            if self._optimizers:
+                root.record.unowned = [n for n, one in root.trained() if id(one) not in held]
+            for update in root.record.updates:
+                update.forwards = [one for one in update.forwards if one.backward is not None]
+            self.seen.roots[root.record.key] = root.record
+        for name, modules in (("DeepSpeed", "deepspeed"), ("Megatron", "megatron.core")):
+            if modules in sys.modules:
+                self._refuse(name)
+        self.is_replaying = True
+        return self.seen
+
+
+def place(frame: FrameType | None = None) -> str:
+    """The innermost line that is neither torch's, nor ours, nor an installed package's."""
+    frame = frame or sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith((_TORCH, _OWN, "<")) and "site-packages" not in file:
+            if "/lib/python3" not in file:
+                return f"{Path(file).name}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def random_states() -> tuple[Any, ...]:
+    """The states of the generators that a forward pass may draw from."""
+    numpy = sys.modules.get("numpy")
+    own = (torch.get_rng_state(), random.getstate())
+    return (*own, numpy.random.get_state(legacy=False)) if numpy else own
+
+
+def digest(tensor: Tensor) -> str:
+    """Of a tensor's bytes, its shape, and its dtype."""
+    local = part(tensor, copy=False).local.contiguous().cpu()
+    head = f"{local.dtype} {tuple(local.shape)}".encode()
+    return hashlib.blake2b(
+        head + local.view(-1).view(torch.uint8).numpy().tobytes(), digest_size=12
+    ).hexdigest()
+
+
+def _digested(into: list[str | None], index: int, gradient: Tensor) -> None:
+    into[index] = digest(gradient)
+
+
+def _same(a: Any, b: Any) -> bool:
+    return torch.equal(a, b) if isinstance(a, Tensor) else str(a) == str(b)
+
+
+def _number(total: Any) -> float | None:
+    if isinstance(total, DTensor) and not all(one.is_replicate() for one in total.placements):
+        return None
+    return float(part(total, copy=False).local) if isinstance(total, Tensor) else None
+
+
+def _plain(value: Any) -> Any:
+    return part(value).local if isinstance(value, Tensor) else value
+
+
+def _class(optimizer: Optimizer) -> str:
+    kind = type(optimizer)
+    return kind.__name__ if kind.__module__.startswith("torch.optim") else f"own {kind.__name__}"
+
+
+def _stage() -> int | None:
+    """The number of the pipeline stage that calls, if one does."""
+    stage = _calling_stage()
+    return None if stage is None else int(stage[0].stage_index)
+
+
+def _chunk() -> int | None:
+    stage = _calling_stage()
+    return None if stage is None else stage[1]
+
+
+def _calling_stage() -> tuple[Any, int | None] | None:
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(12):
+        if frame is None:
+            return None
+        own = frame.f_locals.get("self")
+        if frame.f_code.co_name == "forward_one_chunk" and hasattr(own, "stage_index"):
+            return own, frame.f_locals.get("fwd_chunk_id")
+        frame = frame.f_back
+    return None
+
+
+def _in_function(frame: FrameType | None) -> bool:
+    """Whether an autograd function of the script's own is running."""
+    for _ in range(8):
+        if frame is None:
+            return False
+        code = frame.f_code
+        first = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+        if code.co_name in ("forward", "backward") and isinstance(
+            first, torch.autograd.function.FunctionCtx
+        ):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _eps(module: nn.Module) -> float:
+    dtypes = {one.dtype for one in module.parameters() if one.is_floating_point()}
+    for one in module.modules():
+        if isinstance(one, FSDPModule):
+            policy = one._get_fsdp_state()._mp_policy
+            dtypes |= {policy.param_dtype, policy.reduce_dtype} - {None}
+    return max((torch.finfo(one).eps for one in dtypes), default=torch.finfo(torch.float32).eps)
+
+
+def _refused(module: nn.Module) -> str:
+    for one in module.modules():
+        if isinstance(one, FSDP1):
+            return "FSDP1 (FullyShardedDataParallel); fully_shard is supported"
+        if type(one).__name__ == "OptimizedModule" or one._compiled_call_impl is not None:
+            return "torch.compile; run the script without it"
+        if isinstance(one, nn.SyncBatchNorm):
+            return "SyncBatchNorm, which mixes the samples of all ranks"
+    return ""
