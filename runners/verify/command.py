@@ -19,7 +19,6 @@ import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import NoReturn
 
 import torch
@@ -34,10 +33,15 @@ from runners.verify.layout import Layout, layouts
 from runners.verify.records import Seen
 from runners.verify.replay import Replayed, replayed
 from runners.verify.verdict import Finding, Verdict
-from runners.verify.watch import Enough, Watch, place
+from runners.verify.watch import Enough, Watch, is_script, place
 
 MOST_RANKS = 64
 MEMORY_SHARE = 0.8  # of what the host has left
+# What errors of torch say, and the cause.
+_ERRORS = (
+    ("Expected to have finished reduction", "unused parameters"),
+    ("mark a variable ready only once", "ready twice"),
+)
 BYTES_PER_ELEMENT = 8 * 3 + 4 * 2  # float64 parameter, gradient and sum, and both in fp32
 
 
@@ -125,7 +129,7 @@ class _Rank:
 
     def run(self) -> NoReturn:
         """Run the script, and end this process with the exit code."""
-        lookout = Lookout(self.board, self.arguments.patience, _place_of, self._hung)
+        lookout = Lookout(self.board, self.arguments.patience, place, self._hung)
         lookout.start()
         code = 1
         try:
@@ -153,9 +157,10 @@ class _Rank:
         except SystemExit as left:
             ended = "" if left.code in (None, 0) else f"it left with exit code {left.code}"
         except BaseException as error:  # noqa: BLE001 whatever ends the script is reported
+            if not (self.board.folder / "code").exists():  # else a report has been printed
+                traceback.print_exc()
             ended = f"{type(error).__name__}: {first_line(error)}"
             at = _place_in(error)
-            traceback.print_exc()
         sys.stdout.flush()
         seen = self.watch.end()
         seen.ended, seen.ended_at = ended, at
@@ -189,9 +194,8 @@ class _Rank:
     def _ended(self, verdict: Verdict, everything: dict[int, Seen]) -> None:
         for rank, seen in everything.items():
             if seen.ended:
-                verdict.findings.append(
-                    Finding("script failed", seen.ended, seen.ended_at, rank=rank)
-                )
+                cause = next((key for text, key in _ERRORS if text in seen.ended), "script failed")
+                verdict.findings.insert(0, Finding(cause, seen.ended, seen.ended_at, rank=rank))
                 break
 
     def _check_memory(self, found: Sequence[Layout]) -> None:
@@ -250,7 +254,7 @@ class _Rank:
         waits = [line for line in table if " waits: " in line]
         first = waits[0] if waits else table[0]
         place_ = first.partition("waits: ")[2].partition(" in ")[0]
-        verdict = Verdict([Finding("hang", "; ".join(table), place_)])
+        verdict = Verdict([Finding("hang", "\n".join(table), place_)])
         verdict.skip("updates: the script never ended")
         sys.stdout.flush()
         self._leave(self._said(verdict))
@@ -273,11 +277,6 @@ class _Rank:
         os._exit(code)
 
 
-def _place_of(frame: FrameType | None) -> str:
-    return place(frame)
-
-
 def _place_in(error: BaseException) -> str:
-    frames = list(traceback.walk_tb(error.__traceback__))
-    own = [(f, line) for f, line in frames if place(f)]
+    own = [(f, n) for f, n in traceback.walk_tb(error.__traceback__) if is_script(f)]
     return f"{Path(own[-1][0].f_code.co_filename).name}:{own[-1][1]}" if own else ""

@@ -12,7 +12,7 @@ module: a gradient that is zero in exact arithmetic has no scale of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -31,12 +31,15 @@ REPLICAS = 1e-5  # relative difference of parameters between replicas
 Tensors = Mapping[str, Tensor]
 
 
+Term = tuple[int, int | None]  # a rank, and one of its backward passes
+
+
 @dataclass
 class Expected:
-    """Of one update: the sum of the gradients of all batches, and how exact it is."""
+    """Of one update: the gradients of all batches, their sum, and how exact it is."""
 
+    terms: dict[Term, dict[str, Tensor]]
     exact: dict[str, Tensor]
-    own: dict[int, dict[str, Tensor]]
     tolerance: dict[str, float]
     num_batches: int
     num_parts: int
@@ -44,17 +47,29 @@ class Expected:
 
 @dataclass
 class Fit:
-    """How gradients of the script relate to the sum over all batches.
+    """How gradients of the script relate to those of the batches.
 
     Attributes:
-        factor: common to most parameters; None where no two agree.
+        factors: of each batch, in the gradients of most parameters; None where nothing fits.
         wrong: names of parameters that differ, by rank.
         agreed: names of those that agree on all ranks.
+        apart: factors by rank, where ranks hold different sums.
     """
 
-    factor: float | None
+    factors: dict[Term, float] | None
     wrong: dict[int, list[str]] = field(default_factory=dict)
     agreed: list[str] = field(default_factory=list)
+    apart: dict[int, dict[Term, float]] = field(default_factory=dict)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether all gradients are one sum over all batches."""
+        return self.factors is not None and not self.wrong and not self.apart
+
+    @property
+    def common(self) -> float:
+        """The largest factor, which is that of all batches where they have one."""
+        return max((self.factors or {}).values(), key=abs, default=0.0)
 
 
 def judged(
@@ -73,7 +88,9 @@ def judged(
     for name in dict.fromkeys(name for one in seen.values() for name in one.refused):
         verdict.skip(f"{name} is not supported")
     for layout in layouts:
-        _Judge(layout, layouts, replays, verdict).judge()
+        judge = _Judge(layout, layouts, replays, verdict)
+        judge.unpreserved = next((one.unpreserved for one in seen.values() if one.unpreserved), "")
+        judge.judge()
     if not layouts:
         _loose(seen, verdict)
     return verdict
@@ -84,11 +101,7 @@ def _loose(seen: Mapping[int, Seen], verdict: Verdict) -> None:
     verdict.skip("gradients: no module with trained parameters ran a forward and backward pass")
     first = {r: one.loose[:1] for r, one in seen.items() if one.loose}
     if first:
-        found = weighing.judged(first, None, 0)
-        verdict.weights = found.line
-        if found.finding:
-            found.finding.step = 1
-            verdict.find(found.finding)
+        verdict.weights = weighing.shown(first)
 
 
 class _Judge:
@@ -102,6 +115,7 @@ class _Judge:
         self.key = layout.key
         self.eps = max(one.eps for one in layout.records.values())
         self.stepping = Stepping(self.eps)
+        self.unpreserved = ""  # the line of a checkpoint that draws anew
         self.previous: dict[str, Tensor] = {}
         self.moved: dict[str, bool] = {}
 
@@ -214,8 +228,17 @@ class _Judge:
         for index, rank in enumerate(leaders):
             for other in leaders[:index]:
                 if passes[rank] and passes[rank] == passes[other] and any(passes[rank][0]):
-                    says = f"ranks {other} and {rank} train on the same inputs"
-                    self._find("equal batches", says, place, [], rank, number)
+                    self._equal(other, rank, number, place)
+
+    def _equal(self, other: int, rank: int, number: int, place: str) -> None:
+        """Ranks read the same data; a script that has one batch for all updates may mean it."""
+        says = f"ranks {other} and {rank} train on the same inputs"
+        batches = {str(f.digests) for u in self.layout.records[rank].updates for f in u.forwards}
+        updates = self.layout.records[rank].updates
+        if len(batches) == sum(len(one.forwards) for one in updates) and len(updates) > 1:
+            self._find("equal batches", says, place, [], rank, number)
+        elif not self.verdict.notes:
+            self.verdict.notes.append(f"{says}, in every update")
 
     def _replicas(self, number: int) -> None:
         views = list(self.layout.views())
@@ -269,12 +292,9 @@ class _Judge:
         return True
 
     def _expected(self, number: int, runs: Mapping[int, Replayed]) -> Expected:
-        exact: dict[str, Tensor] = {}
-        own: dict[str, Tensor] = {}
-        for run in runs.values():
-            for sums, total in ((run.exact, exact), (run.own, own)):
-                for name, one in sums.items():
-                    total[name] = total[name] + one if name in total else one.clone()
+        terms = {(rank, at): one for rank, run in runs.items() for at, one in run.exact.items()}
+        exact = _added(terms.values())
+        own = _added(one for run in runs.values() for one in run.own.values())
         eps = self.eps
         if any(f.autocast[0] for f in self.layout.update(min(runs), number).forwards):
             eps = max(eps, torch.finfo(torch.bfloat16).eps)
@@ -289,49 +309,40 @@ class _Judge:
             tolerance[name] = ROUNDINGS * max(rounding, eps * scale)
         forwards = self.layout.update(min(runs), number).forwards
         parts = len({one.backward for one in forwards if one.chunk is None}) or len(forwards)
-        alone = {rank: run.exact for rank, run in runs.items()}
-        return Expected(exact, alone, tolerance, len(runs), parts)
+        return Expected(terms, exact, tolerance, len(runs), parts)
 
     # Gradients
 
     def _gradients(self, number: int, expected: Expected) -> set[str]:
         reduced = self._fit(number, lambda u: u.before_clipping, expected)
-        weights = self._weights(number, reduced, expected)
-        if reduced.wrong or not weights.agree:
+        weights = self._weights(number, reduced)
+        if not reduced.is_good or not weights.agree:
             earlier = self._fit(number, lambda u: u.after_backward, expected)
-            again = self._weights(number, earlier, expected)
-            is_better = not earlier.wrong and (bool(reduced.wrong) or again.agree)
-            if is_better and self._has_scaled(reduced, earlier):
+            again = self._weights(number, earlier)
+            if earlier.is_good and again.agree and self._has_scaled(reduced, earlier):
                 reduced, weights = earlier, again
         if not self.verdict.weights:
             self.verdict.weights = weights.line
-        outside = set(self._outside(number))
-        if reduced.wrong:
+        if not reduced.is_good:
             self._explain(number, reduced, expected)
-            if weights.finding and reduced.factor is not None:
-                self.verdict.find(self._placed(weights.finding, number))
             return set(reduced.agreed)
         if weights.finding:
-            self.verdict.find(self._placed(weights.finding, number))
+            weights.finding.step = number + 1
+            self.verdict.find(weights.finding)
         elif weights.why_not:
             self.verdict.skip(f"weights of the loss: {weights.why_not}")
+        outside = set(self._outside(number))
         self._carried(number)
+        self._dropped(number)
         self._clipping(number, expected)
-        self._schedulers(number, expected)
+        self._schedulers(number)
         self._step(number)
         self._remember(number)
         return set(reduced.agreed) - outside
 
     def _has_scaled(self, later: Fit, earlier: Fit) -> bool:
         """Whether the script itself has made gradients smaller after backward: clipped by hand."""
-        return bool(later.wrong) or (
-            later.factor is not None and earlier.factor is not None
-            and abs(later.factor) < abs(earlier.factor)
-        )  # fmt: skip
-
-    def _placed(self, finding: Finding, number: int) -> Finding:
-        finding.step = number + 1
-        return finding
+        return not later.is_good or abs(later.common) < abs(earlier.common)
 
     def _outside(self, number: int) -> list[str]:
         names = self.layout.update(self.layout.leaders[0], number).outside
@@ -344,69 +355,110 @@ class _Judge:
     def _fit(
         self, number: int, choose: Callable[[Update], Mapping[str, Part | None]], expected: Expected
     ) -> Fit:
-        views = {rank: self.layout.whole(number, rank, choose) for rank in self.layout.views()}
         outside = set(self.layout.update(self.layout.leaders[0], number).outside)
-        carried = self.layout.whole(number, min(views), lambda u: u.carried)
+        carried = self.layout.whole(number, min(self.layout.views()), lambda u: u.carried)
         names = [n for n in expected.exact if n not in outside]
-        factor = _common_factor(views[min(views)], names, carried, expected)
-        fit = Fit(factor)
-        for rank, held in views.items():
-            wrong = [n for n in names if not _agrees(held.get(n), n, factor, carried, expected)]
-            extra = [n for n, one in held.items()
-                     if n not in expected.exact and one is not None and bool(one.any())
-                     and carried.get(n) is None and n not in outside]  # fmt: skip
-            if wrong or extra:
-                fit.wrong[rank] = wrong + extra
-        bad = {name for all_of in fit.wrong.values() for name in all_of}
-        fit.agreed = [name for name in names if name not in bad]
+        held = {
+            rank: {n: _without(one, carried.get(n)) for n, one in
+                   self.layout.whole(number, rank, choose).items()}
+            for rank in self.layout.views()
+        }  # fmt: skip
+        factor = _common_factor(held[min(held)], names, expected)
+        factors = None if factor is None else dict.fromkeys(expected.terms, factor)
+        fit = _compared(held, names, dict.fromkeys(held, factors), expected)
+        if not fit.is_good:  # each batch may have a factor of its own
+            own = {rank: _factors(one, names, expected) for rank, one in held.items()}
+            again = _compared(held, names, own, expected)
+            fit = again if not again.wrong else fit
+        extra = [n for n, one in held[min(held)].items()
+                 if n not in expected.exact and one is not None and bool(one.any())
+                 and n not in outside]  # fmt: skip
+        if extra:
+            fit.wrong.setdefault(min(held), []).extend(extra)
         return fit
 
-    def _weights(self, number: int, fit: Fit, expected: Expected) -> weighing.Weights:
+    def _weights(self, number: int, fit: Fit) -> weighing.Weights:
         last = self.layout
-        if last.records[min(last.records)].stage is not None:
+        if self._first().stage is not None:
             last = max(
                 (one for one in self.layouts if one.records[min(one.records)].stage is not None),
                 key=lambda one: one.records[min(one.records)].stage or 0,
             )
         updates = {r: last.update(r, number) for r in last.leaders if number < last.num_updates}
         scale = max((one.scale for one in updates.values()), default=1.0)
-        factor = None if fit.factor is None else fit.factor / scale
-        samples = sum(_samples(one) for one in updates.values())
-        is_other = any(one.other_terms for one in updates.values())
+        factors = fit.factors if fit.is_good else None
+        if factors is not None:
+            factors = {term: one / scale for term, one in factors.items()}
+            if last is not self.layout:
+                factors = dict.fromkeys([(r, None) for r in updates], fit.common / scale)
         tolerance = max(weighing.TOLERANCE, ROUNDINGS * self.eps if self.eps > 1e-6 else 0.0)
-        return weighing.judged(
-            {r: one.losses for r, one in updates.items()}, factor, samples,
-            is_other=is_other, tolerance=tolerance,
-        )  # fmt: skip
+        return weighing.judged(updates, factors, tolerance)
 
     def _explain(self, number: int, fit: Fit, expected: Expected) -> None:
         """Name what the gradients are that are not the mean over all batches."""
-        rank = min(fit.wrong)
+        rank = min(fit.wrong or fit.apart)
+        update = self.layout.update(rank, number)
+        if fit.apart and not fit.wrong:
+            cause, says = self._apart(fit.apart, expected)
+            if cause == "own gradient" and update.clips and not self._are_apart(number):
+                self._find("clipped before the reduction", "each rank clips its own gradient",
+                           update.clips[0].place, [], rank, number)  # fmt: skip
+            elif cause == "own gradient" and not update.has_step:
+                self.verdict.skip(
+                    f"{self.key}: gradients: each rank has its own, and no update follows"
+                )
+            else:
+                self._find(cause, says, update.backward_place, list(expected.exact), rank, number)
+            return
         held = self.layout.whole(number, rank, lambda u: u.before_clipping)
         causes: dict[str, list[str]] = {}
         for name in fit.wrong[rank]:
             causes.setdefault(self._cause(name, held.get(name), rank, fit, expected), []).append(name)
-        place = self.layout.update(rank, number).backward_place
         total = len(expected.exact)
         for cause, names in sorted(causes.items(), key=lambda one: -len(one[1])):
             says = f"gradient differs from that of one process ({len(names)} of {total} parameters)"
             detail = self._detail(names[0], held.get(names[0]), fit, expected)
-            self._find(cause, says, place, names, rank, number, detail)
+            at = self.unpreserved if cause == "recomputation" else update.backward_place
+            self._find(cause, says, at, names, rank, number, detail)
+
+    def _apart(
+        self, apart: Mapping[int, Mapping[Term, float]], expected: Expected
+    ) -> tuple[str, str]:
+        """What ranks hold that do not hold the same sum."""
+        rank = min(apart)
+        largest = max(abs(one) for one in apart[rank].values())
+        missing = [t for t, one in apart[rank].items() if abs(one) < 1e-3 * largest]
+        absent = {r for r, _ in missing} - {r for r, _ in apart[rank] if (r, _) not in missing}
+        has_all = [t for t in apart[rank] if t not in missing]
+        if {r for r, _ in has_all} == {self._leader(rank)}:
+            return "own gradient", "the gradient on each rank is that of its own batch"
+        if len(apart) == 1 and absent:
+            listed = ", ".join(map(str, sorted(absent)))
+            return "another rank's gradient", f"the batch of rank {listed} has no share in it"
+        count = len(missing)
+        return "not all reduced", f"{count} of {len(apart[rank])} backward passes have no share in it"
+
+    def _are_apart(self, number: int) -> bool:
+        """Whether optimizers of different ranks are given different gradients."""
+        views = [self.layout.whole(number, r, lambda u: u.at_step) for r in self.layout.views()]
+        return any(_apart(one, other[n]) for other in views[1:] for n, one in views[0].items())
 
     def _cause(
         self, name: str, held: Tensor | None, rank: int, fit: Fit, expected: Expected
     ) -> str:
         if name not in expected.exact:
             return "gradient from elsewhere"
-        should = expected.exact[name] * (fit.factor or 1 / expected.num_batches)
+        should = expected.exact[name] * (fit.common or 1 / expected.num_batches)
         if held is None or not bool(held.any()):
             return "no gradient"
         tolerance = 4 * expected.tolerance[name]
-        alone = expected.own.get(self._leader(rank), {}).get(name)
         held = held.double()
-        for number, one in expected.own.items():
-            if name in one and expected.num_batches > 1 and _is_multiple(held, one[name], tolerance):
-                return "own gradient" if one[name] is alone else f"gradient of rank {number}"
+        if expected.num_batches > 1:
+            for leader in self.layout.leaders:
+                alone = _added(g for (r, _), g in expected.terms.items() if r == leader).get(name)
+                if alone is not None and _is_multiple(held, alone, tolerance):
+                    is_own = leader == self._leader(rank)
+                    return "own gradient" if is_own else "another rank's gradient"
         if name in self.previous:
             before = self.previous[name]
             if (held - before).norm() <= tolerance:
@@ -416,6 +468,8 @@ class _Judge:
         factor = _ratio(held, should)
         if (held - factor * should).norm() <= tolerance * max(1.0, abs(factor)):
             return self._factor_cause(name, factor, expected)
+        if self.unpreserved:
+            return "recomputation"
         return "part of the sum" if self.layout.is_tensor_parallel else "gradient differs"
 
     def _factor_cause(self, name: str, factor: float, expected: Expected) -> str:
@@ -435,7 +489,7 @@ class _Judge:
     ) -> str:
         if held is None or name not in expected.exact:
             return ""
-        should = expected.exact[name] * (fit.factor or 1 / expected.num_batches)
+        should = expected.exact[name] * (fit.common or 1 / expected.num_batches)
         error = (held.double() - should).norm().item() / max(should.norm().item(), 1e-300)
         return f"off by {error:.1%} of its norm; best common factor {_ratio(held.double(), should):.4g}"
 
@@ -450,6 +504,17 @@ class _Judge:
                 self._find("not zeroed", "holds the gradient of the update before",
                            update.backward_place, names, rank, number)  # fmt: skip
                 return
+
+    def _dropped(self, number: int) -> None:
+        """Backward passes whose gradients were reset before the optimizer saw them."""
+        for rank in self.layout.leaders:
+            updates = self.layout.records[rank].updates
+            update = updates[number]
+            if number == 0 or not (update.has_step and all(one.dropped for one in updates)):
+                continue
+            says = f"the gradients of {update.dropped} of {update.dropped + 1} backward passes are lost"
+            self._find("zeroed between microbatches", says, update.backward_place, [], rank, number)
+            return
 
     def _remember(self, number: int) -> None:
         view = min(self.layout.records)
@@ -513,7 +578,7 @@ class _Judge:
             self._find("norm of a part", f"ranks scale their gradients by {listed}",
                        place, [], min(factors), number)  # fmt: skip
 
-    def _schedulers(self, number: int, expected: Expected) -> None:
+    def _schedulers(self, number: int) -> None:
         counts = [u.schedulers for r in self.layout.records.values() for u in r.updates[1:]]
         if number == 0 and len(counts) and min(counts) > 1:
             update = self.layout.update(min(self.layout.records), 0)
@@ -591,46 +656,97 @@ def _shrink(before: Tensor | None, after: Tensor) -> float:
     return min(1.0, after.norm().item() / max(before.double().norm().item(), 1e-300))
 
 
-def _agrees(
-    held: Tensor | None, name: str, factor: float | None, carried: Mapping[str, Tensor | None],
-    expected: Expected,
-) -> bool:  # fmt: skip
-    if factor is None:
-        return False
-    should, tolerance = expected.exact[name] * factor, expected.tolerance[name] * abs(factor)
+def _added(all_of: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    found: dict[str, Tensor] = {}
+    for sums in all_of:
+        for name, one in sums.items():
+            found[name] = found[name] + one if name in found else one
+    return found
+
+
+def _without(held: Tensor | None, carried: Tensor | None) -> Tensor | None:
+    """A gradient without what was there before the first backward pass."""
+    if held is None:
+        return None
+    return held.double() if carried is None else held.double() - carried.double()
+
+
+def _agrees(held: Tensor | None, should: Tensor, tolerance: float) -> bool:
     if held is None:
         return should.norm().item() <= tolerance
-    before = carried.get(name)
-    should = should if before is None else should + before.double()
-    return bool((held.double() - should).norm() <= tolerance + 1e-6 * should.norm())
+    return bool((held - should).norm() <= tolerance + 1e-6 * should.norm())
 
 
 def _common_factor(
-    held: Mapping[str, Tensor | None], names: Sequence[str], carried: Mapping[str, Tensor | None],
-    expected: Expected,
-) -> float | None:  # fmt: skip
-    """The factor with which most parameters agree."""
-    own = [
-        _ratio(one.double() - (0 if carried.get(n) is None else carried[n].double()),  # type: ignore[union-attr]
-               expected.exact[n])
-        for n in names
-        if (one := held.get(n)) is not None
-        and expected.exact[n].norm().item() > expected.tolerance[n]
+    held: Mapping[str, Tensor | None], names: Sequence[str], expected: Expected
+) -> float | None:
+    """The factor with which most parameters agree; one element agrees with any factor."""
+    told = [
+        n for n in names
+        if held.get(n) is not None and expected.exact[n].norm().item() > expected.tolerance[n]
     ]  # fmt: skip
+    told = [n for n in told if expected.exact[n].numel() > 1] or told
     best, most = None, 0
+    own = [_ratio(one, expected.exact[n]) for n in told if (one := held[n]) is not None]
     for factor in (1 / expected.num_batches, 1.0, *own):
-        if factor == 0:
-            continue
-        agree = sum(_agrees(held.get(n), n, factor, carried, expected) for n in names)
-        if agree > most:
+        agree = sum(
+            _agrees(held[n], factor * expected.exact[n], abs(factor) * expected.tolerance[n])
+            for n in told
+        )
+        if factor and agree > most:
             best, most = factor, agree
     return best
 
 
-def _samples(update: Update) -> int:
-    """Samples of an update on one rank: the first axis of the first input of each pass."""
-    found = 0
-    for forward in update.forwards:
-        sizes = [one for one in forward.shapes if one]
-        found += sizes[0][0] if sizes else 0
-    return found
+def _factors(
+    held: Mapping[str, Tensor | None], names: Sequence[str], expected: Expected
+) -> dict[Term, float]:
+    """The factor of each batch with which their sum is nearest to all gradients."""
+    terms = list(expected.terms)
+    flat = [
+        torch.cat([expected.terms[t].get(n, torch.zeros_like(expected.exact[n])).flatten()
+                   for n in names])
+        for t in terms
+    ]  # fmt: skip
+    zero = {n: torch.zeros_like(expected.exact[n]) for n in names}
+    should = torch.cat([(zero[n] if (one := held.get(n)) is None else one).flatten() for n in names])
+    matrix = torch.stack(flat)
+    solved = torch.linalg.lstsq(matrix @ matrix.T, (matrix @ should)[:, None], driver="gelsd")
+    return dict(zip(terms, solved.solution.flatten().tolist(), strict=True))
+
+
+def _compared(
+    held: Mapping[int, Mapping[str, Tensor | None]], names: Sequence[str],
+    factors: Mapping[int, dict[Term, float] | None], expected: Expected,
+) -> Fit:  # fmt: skip
+    """Compare gradients with a sum over batches that has these factors."""
+    fit = Fit(factors[min(held)])
+    for rank, gradients in held.items():
+        own = factors[rank]
+        if own is None:
+            fit.wrong[rank] = list(names)
+            continue
+        size = max(abs(one) for one in own.values())
+        for n in names:
+            should = sum(
+                (a * expected.terms[t][n] for t, a in own.items() if n in expected.terms[t]),
+                torch.zeros_like(expected.exact[n]),
+            )
+            if not _agrees(gradients.get(n), should, size * expected.tolerance[n]):
+                fit.wrong.setdefault(rank, []).append(n)
+    bad = {name for all_of in fit.wrong.values() for name in all_of}
+    fit.agreed = [name for name in names if name not in bad]
+    known = {rank: one for rank, one in factors.items() if one is not None}
+    if not fit.wrong and _differ(known, expected):
+        fit.apart = known
+    return fit
+
+
+def _differ(known: Mapping[int, Mapping[Term, float]], expected: Expected) -> bool:
+    """Whether ranks hold different sums, or sums in which a batch has no share."""
+    first = known[min(known)]
+    largest = max(abs(one) for one in first.values())
+    has_none = any(abs(one) < 1e-3 * largest for one in first.values())
+    return has_none or any(
+        abs(one[t] - a) > 1e-2 * largest for one in known.values() for t, a in first.items()
+    )

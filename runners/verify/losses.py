@@ -93,16 +93,8 @@ class LossWatch:
         if not any(loss is one for one in self.reached):
             self.reached.append(loss)
 
-    def follow(self, start: list[Any], outputs: set[int]) -> tuple[list[Tensor], bool]:
-        """Walk the graph of a backward pass before it runs.
-
-        Args:
-            start: the nodes from which it starts.
-            outputs: ids of nodes that are outputs of recorded forward passes.
-
-        Returns:
-            Leaves that are reached past all outputs, and whether a leaf is reached past all losses.
-        """
+    def follow(self, start: list[Any]) -> bool:
+        """Walk the graph of a backward pass before it runs; whether it has terms of no known loss."""
         known = False
         seen: set[int] = set()
         queue = [(node, False) for node in start]
@@ -121,7 +113,7 @@ class LossWatch:
             queue += [(other, half) for other, _ in node.next_functions]
         if not known:
             past_losses = not self._guess(start)
-        return list(_leaves(start, outputs)), past_losses
+        return past_losses
 
     def _guess(self, start: list[Any]) -> bool:
         """Take the means or sums that a backward pass starts from for its loss."""
@@ -175,14 +167,42 @@ def _counted(name: str, given: dict[str, Any]) -> tuple[Tensor, float]:
     return valid, float(part(weight, copy=False).local[local[valid]].sum())
 
 
-def _leaves(start: list[Any], outputs: set[int]) -> Iterator[Tensor]:
-    """The leaves of a graph that lie not behind these nodes."""
-    seen, queue = set(outputs), list(start)
+def reached(start: list[Any], outputs: set[int]) -> tuple[list[Tensor], set[int], bool]:
+    """What a backward pass reaches before any output of a recorded forward pass.
+
+    Args:
+        start: the nodes from which it starts.
+        outputs: ids of the nodes of these outputs.
+
+    Returns:
+        Leaves and outputs that are reached past no output, and whether one of these outputs is
+        reached behind another as well.
+    """
+    leaves: list[Tensor] = []
+    first, nodes = set(), {}
+    seen, queue = set(), list(start)
     while queue:
         node = queue.pop()
         if node is None or id(node) in seen:
             continue
         seen.add(id(node))
+        if id(node) in outputs:
+            first.add(id(node))
+            nodes[id(node)] = node
+            continue
         if hasattr(node, "variable"):
-            yield node.variable
+            leaves.append(node.variable)
         queue += [other for other, _ in node.next_functions]
+    if len(first) < 2:
+        return leaves, first, False
+    behind = [other for node in nodes.values() for other, _ in node.next_functions]
+    seen.clear()
+    while behind:
+        node = behind.pop()
+        if node is None or id(node) in seen:
+            continue
+        if id(node) in first:
+            return leaves, first, True
+        seen.add(id(node))
+        behind += [other for other, _ in node.next_functions]
+    return leaves, first, False

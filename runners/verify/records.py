@@ -140,7 +140,7 @@ class Forward:
     backward: int | None = None
     chunk: int | None = None
     sent: dict[str, list[str | None]] = field(default_factory=dict)
-    nodes: list[Any] = field(default_factory=list)
+    nodes: dict[int, Any] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
         """Peers need what they hold parts of, and the rest stays here."""
@@ -148,7 +148,7 @@ class Forward:
         shared["arguments"] = mapped(self.arguments, lambda one: one if _is_shared(one) else None)
         shared["outputs"] = [one if one.spec else None for one in self.outputs]
         shared["gradients"] = {i: one for i, one in self.gradients.items() if one.spec}
-        shared["random"], shared["nodes"] = (), []
+        shared["random"], shared["nodes"] = (), {}
         return shared
 
 
@@ -209,6 +209,7 @@ class Update:
         other_terms: whether the loss has terms that no known loss function computes.
         by_hand: lines that communicate activations.
         schedulers: steps of schedulers since the update before.
+        dropped: backward passes whose gradients were reset before any update.
     """
 
     number: int
@@ -228,6 +229,7 @@ class Update:
     other_terms: bool = False
     by_hand: list[str] = field(default_factory=list)
     schedulers: int = 0
+    dropped: int = 0
     has_step: bool = False
     backward_place: str = ""
     step_place: str = ""
@@ -272,6 +274,7 @@ class Seen:
         ended: how the script ended, in words; empty where it ran to its end or was stopped by us.
         ended_at: the script's line of that.
         refused: names of what is not supported.
+        unpreserved: the line of a checkpoint that does not preserve the generators.
     """
 
     rank: int
@@ -281,4 +284,4 @@ class Seen:
     ended: str = ""
     ended_at: str = ""
     refused: list[str] = field(default_factory=list)
-    bytes_needed: int = 0
+    unpreserved: str = ""

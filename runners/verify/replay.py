@@ -27,6 +27,8 @@ from runners.verify.watch import Communicates
 
 _HOOKS = tuple(name for name in nn.Module().__dict__ if "hooks" in name)
 MOST_CHARACTERS = 160
+MOST_ELEMENTS = 20_000_000  # of gradients that are kept apart for each backward pass
+Sums = dict[int | None, dict[str, Tensor]]
 
 
 @dataclass
@@ -34,15 +36,15 @@ class Replayed:
     """What a replay computed.
 
     Attributes:
-        exact: sums of gradients in float64, by parameter.
-        own: the same in the script's precision.
+        exact: gradients in float64, by backward pass (None: summed up) and parameter.
+        own: their sums in the script's precision, under None.
         errors: of each pass: the relative error of its outputs, and what rounding explains.
         failed: why there is nothing to compare.
         is_own: whether the script's precision serves as oracle, since float64 draws other numbers.
     """
 
-    exact: dict[str, Tensor] = field(default_factory=dict)
-    own: dict[str, Tensor] = field(default_factory=dict)
+    exact: Sums = field(default_factory=dict)
+    own: Sums = field(default_factory=dict)
     errors: list[tuple[float, float]] = field(default_factory=list)
     failed: str = ""
     is_own: bool = False
@@ -62,12 +64,18 @@ def replayed(
         whole: what was recorded, with inputs, outputs and gradients put together.
     """
     found = Replayed()
+    passes = {one.backward for one in whole}
+    elements = sum(one.numel() for one in parameters.values()) * len(passes)
+    keys = [one.backward if elements <= MOST_ELEMENTS else None for one in whole]
     norms: dict[bool, list[Tensor]] = {}
     for is_exact in (False, True):
         sums = found.exact if is_exact else found.own
         try:
             clone = unsharded(module, parameters, buffers, is_exact=is_exact)
-            norms[is_exact] = [_replay(clone, one, sums, is_exact=is_exact) for one in whole]
+            norms[is_exact] = [
+                _replay(clone, one, sums.setdefault(key if is_exact else None, {}), is_exact=is_exact)
+                for one, key in zip(whole, keys, strict=True)
+            ]
         except Communicates as error:
             found.failed = f"its forward pass communicates ({error})"
             return found
@@ -183,9 +191,11 @@ class _Cloning:
         self._dtypes = {} if is_exact else _unit_dtypes(module)
         first = {id(one): name for name, one in module.named_parameters()}
         for name, one in module.named_parameters(remove_duplicate=False):
-            self._memo[id(one)] = self._memo.get(id(one)) or self._parameter(
-                parameters[first[id(one)]], self._dtypes.get(name), one.requires_grad
-            )
+            if id(one) not in self._memo:
+                whole = parameters[first[id(one)]]
+                self._memo[id(one)] = self._parameter(
+                    whole, self._dtypes.get(name), one.requires_grad
+                )
         for name, one in module.named_buffers():
             self._memo[id(one)] = self._tensor(buffers[name])
 

@@ -58,7 +58,8 @@ def _finding(one: Finding) -> Iterator[str]:
     where += [] if one.rank is None else [f"rank {one.rank}"]
     where += [] if one.step is None else [f"step {one.step}"]
     yield f"✗ {row.title}"
-    yield from _wrapped(f"{one.says}" + (f"; {one.detail}" if one.detail else ""), 4)
+    for line in (one.says + (f"; {one.detail}" if one.detail else "")).splitlines():
+        yield from _wrapped(line, 4)
     yield from _wrapped("at " + ", ".join(part for part in where if part), 4)
     yield from _wrapped(row.usually, 4)
     yield f"    The book: {row.page}, “{row.section}”"

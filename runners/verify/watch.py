@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import inspect
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -30,7 +31,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer, lr_scheduler
 from torch.optim import optimizer as optimizers
 
-from runners.verify.losses import LossWatch
+from runners.verify.losses import LossWatch, reached
 from runners.verify.records import Clip, Forward, Loss, Part, RootRecord, Seen, Update
 from runners.verify.records import mapped, part, tensors_of
 
@@ -118,6 +119,8 @@ class Watch:
         self._outside: dict[int, list[str]] = {}
         self._scheduled: dict[int, int] = {}
         self._is_other = False
+        self._alone: set[int] = set()  # backward passes that reached one module
+        self._external: set[int] = set()  # nodes of outputs that the loss uses itself
         self._optimizers: dict[int, Optimizer] = {}
         self.losses = LossWatch(place, lambda: self.is_on)
         self._replaced: list[tuple[Any, str, Any]] = []
@@ -197,10 +200,15 @@ class Watch:
         @functools.wraps(original)
         def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             if not self.is_replaying:
+                if self._is_drawing(kwargs):
+                    self.seen.unpreserved = self.seen.unpreserved or place()
                 return original(function, *args, **kwargs)
             return function(*args, **{k: v for k, v in kwargs.items() if k not in _CHECKPOINT})
 
         return call
+
+    def _is_drawing(self, words: Mapping[str, Any]) -> bool:
+        return words.get("preserve_rng_state") is False
 
     def _root_of(self, module: nn.Module) -> tuple[Root, str] | None:
         inner = module.module if isinstance(module, DistributedDataParallel) else module
@@ -272,7 +280,7 @@ class Watch:
         forward.outputs = [part(one) for one in outputs]
         if root.record.stage is not None:
             forward.sent["outputs"] = [digest(one) for one in outputs]
-        forward.nodes = [one.grad_fn for one in outputs if one.grad_fn is not None]
+        forward.nodes = {i: one.grad_fn for i, one in enumerate(outputs) if one.grad_fn is not None}
         for index, one in enumerate(outputs):
             if one.requires_grad:
                 one.register_hook(functools.partial(self._arrived, root, forward, index))
@@ -282,8 +290,9 @@ class Watch:
             root.update.forwards.append(forward)  # a reentrant checkpoint around the module
 
     def _arrived(self, root: Root, forward: Forward, index: int, gradient: Tensor) -> None:
-        if self.is_replaying:
-            return
+        node = forward.nodes.get(index)
+        if not self._in_backward or (node is not None and id(node) not in self._external):
+            return  # torch.autograd.grad leaves .grad as it is; what is inside is replayed
         forward.backward = self._backwards
         before = forward.gradients.get(index)
         own = part(gradient)
@@ -316,26 +325,36 @@ class Watch:
     def _before_backward(self) -> None:
         self._backwards += 1
         self.losses.backward = self._backwards
-        self._outside, self._is_other = {}, False
+        self._outside, self._is_other, self._external = {}, False, set()
         for root in self.roots.values():
             if root.update is None or root.stepped:
                 continue
             if not root.done and not root.is_reset:
                 root.update.carried = root.gradients()
             elif root.done and root.is_reset:
+                root.update.dropped += len({f.backward for f in root.done if f.backward in self._alone})
                 root.update.forwards = [f for f in root.update.forwards if f.backward is None]
                 root.update.losses = []
 
     def _follow(self, start: list[Any]) -> None:
-        passes = [f for r in self.roots.values() if r.update for f in r.update.forwards]
-        outputs = {id(node) for one in passes for node in one.nodes}
-        leaves, is_other = self.losses.follow([one for one in start if one is not None], outputs)
+        """Look at the graph before a backward pass runs."""
+        passes = [(r, f) for r in self.roots.values() if r.update for f in r.update.forwards]
+        outputs = {id(node): r for r, one in passes for node in one.nodes.values()}
+        leaves, first, is_twice = reached(start, set(outputs))
+        self._external |= first
+        is_other = self.losses.follow(start)
+        if self._in_backward:  # of a checkpoint, or of a schedule
+            return
         self._is_other = self._is_other or is_other
-        reached = {id(one) for one in leaves}
+        ids = {id(one) for one in leaves}
         for root in self.roots.values():
-            names = [name for name, one in root.names.items() if id(one) in reached]
+            names = [name for name, one in root.names.items() if id(one) in ids]
             if names:
                 self._outside.setdefault(id(root), []).extend(names)
+        if is_twice:  # the loss uses outputs, of which one is computed from another
+            for node in first:
+                root = outputs[node]
+                self._outside.setdefault(id(root), []).extend(root.names)
 
     def _after_backward(self) -> None:
         losses, at = self.losses.ended(), place()
@@ -347,6 +366,8 @@ class Watch:
         for root in touched:
             update = root.update
             assert update is not None
+            if len(touched) == 1 and _is_finite(root):  # what is reset now is lost to all
+                self._alone.add(self._backwards)
             update.after_backward, update.before_clipping = root.gradients(), {}
             update.losses += losses
             update.outside += self._outside.get(id(root), [])
@@ -355,28 +376,34 @@ class Watch:
             update.backward_place = at
             for one in update.forwards:
                 if one.backward is not None:
-                    one.nodes = []
+                    one.nodes = {}
         self._by_hand = []
         if not touched:
             self.seen.loose += losses[: max(0, 64 - len(self.seen.loose))]
 
     # Between backward and the update
 
-    def _capture(self, at: str) -> None:
+    def _capture(self) -> None:
         for root in self.roots.values():
             if root.update and root.done and not root.stepped and not root.update.before_clipping:
                 root.update.before_clipping = root.gradients()
 
     def _clipped(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(original)
+
         @functools.wraps(original)
-        def call(parameters: Any, limit: float, *args: Any, **kwargs: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
             if not self.is_on:
-                return original(parameters, limit, *args, **kwargs)
-            given = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-            self._capture("clip")
-            total = original(given, limit, *args, **kwargs)
+                return original(*args, **kwargs)
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            given, limit = list(bound.arguments.values())[:2]
+            given = [given] if isinstance(given, Tensor) else list(given)
+            bound.arguments["parameters"] = given
+            self._capture()
+            total = original(*bound.args, **bound.kwargs)
             ids = {id(one) for one in given}
-            norm_type = float(args[0] if args else kwargs.get("norm_type", 2.0))
+            norm_type = float(bound.arguments.get("norm_type", 2.0))
             found = [
                 (root, [(root.record.key, n) for n, one in root.names.items() if id(one) in ids])
                 for root in self.roots.values()
@@ -395,7 +422,7 @@ class Watch:
         @functools.wraps(original)
         def call(scaler: Any, optimizer: Optimizer) -> Any:
             if self.is_on:
-                self._capture("unscale")
+                self._capture()
                 ids = {id(p) for group in optimizer.param_groups for p in group["params"]}
                 for root in self.roots.values():
                     if root.update and any(id(one) in ids for one in root.names.values()):
@@ -418,7 +445,7 @@ class Watch:
         for root in self.roots.values():
             if root.record.updates or not root.update or not root.done or root.stepped:
                 continue
-            self._capture("zero")
+            self._capture()
             if not any(root.update is one for one in root.without_step):
                 root.update.number = len(root.without_step)
                 root.without_step.append(root.update)
@@ -443,7 +470,7 @@ class Watch:
         if self._in_backward:
             self._refuse("an optimizer that steps inside the backward pass")
             return
-        self._capture("step")
+        self._capture()
         for root, names in self._stepping(optimizer):
             update = root.update
             assert update is not None
@@ -471,6 +498,8 @@ class Watch:
         return [(root, names) for root, names in active if names and (root.done or root.stepped)]
 
     def _after_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if self.is_replaying:
+            return
         self._count += 1
         if self.is_on:
             for root, names in self._stepping(optimizer):
@@ -517,8 +546,7 @@ class Watch:
 
     def end(self) -> Seen:
         """What was recorded, with what the last backward pass left where no update followed."""
-        if not self.is_replaying and dist.is_initialized():
-            self._without_step()
+        self._without_step()
         for root in self.roots.values():
             if not root.record.updates:
                 root.record.updates = root.without_step[: self.steps]
@@ -544,12 +572,17 @@ def place(frame: FrameType | None = None) -> str:
     """The innermost line that is neither torch's, nor ours, nor an installed package's."""
     frame = frame or sys._getframe(1)
     while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith((_TORCH, _OWN, "<")) and "site-packages" not in file:
-            if "/lib/python3" not in file:
-                return f"{Path(file).name}:{frame.f_lineno}"
+        if is_script(frame):
+            return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
+
+
+def is_script(frame: FrameType) -> bool:
+    """Whether a frame is of the script or of a module beside it."""
+    file = frame.f_code.co_filename
+    is_own = not file.startswith((_TORCH, _OWN, "<"))
+    return is_own and "site-packages" not in file and "/lib/python3" not in file
 
 
 def random_states() -> tuple[Any, ...]:
@@ -580,6 +613,11 @@ def _number(total: Any) -> float | None:
     if isinstance(total, DTensor) and not all(one.is_replicate() for one in total.placements):
         return None
     return float(part(total, copy=False).local) if isinstance(total, Tensor) else None
+
+
+def _is_finite(root: Root) -> bool:
+    found = (one.grad for _, one in root.trained() if one.grad is not None)
+    return all(bool(part(one, copy=False).local.isfinite().all()) for one in found)
 
 
 def _plain(value: Any) -> Any:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from runners.verify.records import Loss
+from runners.verify.records import Loss, Update
 from runners.verify.verdict import Finding
 
 MOST_SHOWN = 3
@@ -53,61 +53,91 @@ class Weights:
         return self.finding is None and not self.why_not
 
 
+Term = tuple[int, int | None]  # a rank, and one of its backward passes
+
+
 def judged(
-    losses: Mapping[int, Sequence[Loss]], factor: float | None, samples: int, *,
-    is_other: bool = False, tolerance: float = TOLERANCE,
-) -> Weights:  # fmt: skip
+    updates: Mapping[int, Update], factors: Mapping[Term, float] | None, tolerance: float
+) -> Weights:
     """Judge the losses of one update.
 
     Args:
-        losses: of each rank that has other samples than the rest.
-        factor: of the reduction, over that of a gradient scaler; None where it is not known.
-        samples: of the update.
-        is_other: whether the loss has terms that are no known loss function.
+        updates: of each rank that has other samples than the rest.
+        factors: of the reduction, over that of a gradient scaler; None where they are not known.
         tolerance: relative.
     """
-    places: dict[str, list[Group]] = {}
-    for rank, all_of in losses.items():
-        for loss in all_of:
-            if loss.count and loss.weights is not None:
-                places.setdefault(f"{loss.place} {loss.kind}", []).append(_group(rank, loss, factor))
+    places = _places({rank: one.losses for rank, one in updates.items()}, factors)
+    is_other = any(one.other_terms for one in updates.values())
+    samples = sum(_samples(one) for one in updates.values())
+    dropped = max((one.dropped for one in updates.values()), default=0)
     if not places:
         return Weights(why_not="the loss calls no function that the tool can see through")
     found = [
-        _place(groups, factor, samples, tolerance, is_only=len(places) == 1 and not is_other)
+        _place(groups, samples, dropped, tolerance, is_known=factors is not None,
+               is_only=len(places) == 1 and not is_other)
         for groups in places.values()
-    ]
+    ]  # fmt: skip
     return next((one for one in found if one.finding), None) or next(
         (one for one in found if one.why_not), found[0]
     )
 
 
-def _group(rank: int, loss: Loss, factor: float | None) -> Group:
+def shown(losses: Mapping[int, Sequence[Loss]]) -> str:
+    """The line of losses of which no reduction is known."""
+    places = _places(losses, None)
+    return next(
+        (_place(groups, 0, 0, TOLERANCE, is_known=False, is_only=False).line
+         for groups in places.values()), "",
+    )  # fmt: skip
+
+
+def _places(
+    losses: Mapping[int, Sequence[Loss]], factors: Mapping[Term, float] | None
+) -> dict[str, list[Group]]:
+    """The groups of each line that calls a loss function."""
+    places: dict[str, list[Group]] = {}
+    for rank, all_of in losses.items():
+        for loss in all_of:
+            if loss.count and loss.weights is not None:
+                known = factors or {}
+                factor = known.get((rank, loss.backward), known.get((rank, None), 1.0))
+                places.setdefault(f"{loss.place} {loss.kind}", []).append(_group(rank, loss, factor))
+    return places
+
+
+def _samples(update: Update) -> int:
+    """Samples of an update on one rank: the first axis of the first input of each pass."""
+    firsts = ([one for one in forward.shapes if one] for forward in update.forwards)
+    return sum(sizes[0][0] for sizes in firsts if sizes)
+
+
+def _group(rank: int, loss: Loss, factor: float) -> Group:
     assert loss.weights is not None
-    weights = loss.weights.flatten() * (1.0 if factor is None else factor)
+    weights = loss.weights.flatten() * factor
     mean = float(weights.mean())
     spread = float(weights.max() - weights.min()) if weights.numel() > 1 else 0.0
     return Group(rank, loss, mean, spread <= 1e-4 * max(abs(mean), 1e-300))
 
 
 def _place(
-    groups: list[Group], factor: float | None, samples: int, tolerance: float, *, is_only: bool
-) -> Weights:
+    groups: list[Group], samples: int, dropped: int, tolerance: float, *,
+    is_known: bool, is_only: bool,
+) -> Weights:  # fmt: skip
     elements, total = sum(g.loss.count for g in groups), sum(g.total for g in groups)
     kind = "token" if groups[0].loss.kind in ("cross_entropy", "nll_loss") else "element"
-    weights = Weights(_line(groups, kind, elements, total, is_known=factor is not None))
+    weights = Weights(_line(groups, kind, elements, total, is_known=is_known))
     if not all(g.is_uniform for g in groups):
         weights.why_not = f"{groups[0].loss.place} gives each {kind} a weight of its own"
         return weights
     largest = max(abs(g.weight) for g in groups)
     if not math.isfinite(total) or largest == 0:
         weights.why_not = f"the weights of {groups[0].loss.place} are zero or not finite"
+    elif not is_known:
+        weights.why_not = "the factor of the reduction is not known, so nor are the weights"
     elif max(abs(g.weight - groups[0].weight) for g in groups) > tolerance * largest:
         weights.finding = _unequal(groups, kind, tolerance, weights.line)
-    elif factor is None:
-        weights.why_not = "the factor of the reduction is not known, so nor is the sum of the weights"
     elif not _is_usual(groups[0].weight, elements, samples, tolerance):
-        _judge_total(weights, groups, total, tolerance, is_only=is_only)
+        _judge_total(weights, groups, total, dropped, tolerance, is_only=is_only)
     return weights
 
 
@@ -118,12 +148,13 @@ def _is_usual(weight: float, elements: int, samples: int, tolerance: float) -> b
 
 
 def _judge_total(
-    weights: Weights, groups: list[Group], total: float, tolerance: float, *, is_only: bool
-) -> None:
+    weights: Weights, groups: list[Group], total: float, dropped: int, tolerance: float, *,
+    is_only: bool,
+) -> None:  # fmt: skip
     ranks = len({g.rank for g in groups})
     parts = len(groups) // max(ranks, 1)
     cause = next(
-        (name for name, one in _factors(ranks, parts) if abs(total / one - 1) <= tolerance), None
+        (name for name, one in _factors(ranks, parts, dropped) if abs(total / one - 1) <= tolerance), None
     )
     is_half = abs(total - 0.5) < tolerance and all(g.loss.half for g in groups)
     if cause is None or not is_only or not groups[0].loss.is_seen or is_half:
@@ -138,7 +169,9 @@ def _judge_total(
     )
 
 
-def _factors(ranks: int, parts: int) -> Iterator[tuple[str, float]]:
+def _factors(ranks: int, parts: int, dropped: int) -> Iterator[tuple[str, float]]:
+    if dropped:
+        yield "zeroed between microbatches", parts / (parts + dropped)
     if parts > 1:
         yield "accumulation not divided", parts
     if ranks > 1:
