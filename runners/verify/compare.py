@@ -87,8 +87,10 @@ def judged(
     verdict = Verdict(numbers={"parameters": 0, "parameters_compared": 0, "updates": 0})
     for name in dict.fromkeys(name for one in seen.values() for name in one.refused):
         verdict.skip(f"{name} is not supported")
+    scaled: dict[int, dict[int, float]] = {}
     for layout in layouts:
         judge = _Judge(layout, layouts, replays, verdict)
+        judge.scaled = scaled
         judge.unpreserved = next((one.unpreserved for one in seen.values() if one.unpreserved), "")
         judge.judge()
     if not layouts:
@@ -115,6 +117,7 @@ class _Judge:
         self.key = layout.key
         self.eps = max(one.eps for one in layout.records.values())
         self.stepping = Stepping(self.eps)
+        self.scaled: dict[int, dict[int, float]] = {}  # by hand, of all stages in an update
         self.unpreserved = ""  # the line of a checkpoint that draws anew
         self.previous: dict[str, Tensor] = {}
         self.moved: dict[str, bool] = {}
@@ -194,7 +197,8 @@ class _Judge:
 
     def _update(self, number: int) -> set[str]:
         leaders = self.layout.leaders
-        self._inputs(number)
+        if not self._inputs(number):
+            return set()
         self._replicas(number)
         runs = {rank: self.replays[rank][self.key][number] for rank in leaders}
         failed = next((one.failed for one in runs.values() if one.failed), "")
@@ -206,7 +210,7 @@ class _Judge:
         expected = self._expected(number, runs)
         return self._gradients(number, expected)
 
-    def _inputs(self, number: int) -> None:
+    def _inputs(self, number: int) -> bool:
         """Ranks that share a batch have equal inputs, all others different ones."""
         passes = {
             rank: [one.digests for one in self.layout.update(rank, number).forwards]
@@ -224,11 +228,13 @@ class _Judge:
                 if passes[rank] != passes[group[0]] and not has_parts:
                     says = f"ranks {group[0]} and {rank} share a batch, but their inputs differ"
                     self._find("unequal inputs", says, place, [], rank, number)
+                    return False
         leaders = self.layout.leaders
         for index, rank in enumerate(leaders):
             for other in leaders[:index]:
                 if passes[rank] and passes[rank] == passes[other] and any(passes[rank][0]):
                     self._equal(other, rank, number, place)
+        return True
 
     def _equal(self, other: int, rank: int, number: int, place: str) -> None:
         """Ranks read the same data; a script that has one batch for all updates may mean it."""
@@ -314,13 +320,18 @@ class _Judge:
     # Gradients
 
     def _gradients(self, number: int, expected: Expected) -> set[str]:
+        outside = set(self._outside(number))
+        if not set(expected.exact) - outside:
+            return set()
         reduced = self._fit(number, lambda u: u.before_clipping, expected)
         weights = self._weights(number, reduced)
-        if not reduced.is_good or not weights.agree:
+        scaled: dict[int, float] = {}
+        if not reduced.is_good or not weights.agree:  # or does the script clip by hand?
             earlier = self._fit(number, lambda u: u.after_backward, expected)
             again = self._weights(number, earlier)
-            if earlier.is_good and again.agree and self._has_scaled(reduced, earlier):
-                reduced, weights = earlier, again
+            found = self._scaled(number)
+            if earlier.is_good and again.agree and found:
+                reduced, weights, scaled = earlier, again, found
         if not self.verdict.weights:
             self.verdict.weights = weights.line
         if not reduced.is_good:
@@ -331,18 +342,34 @@ class _Judge:
             self.verdict.find(weights.finding)
         elif weights.why_not:
             self.verdict.skip(f"weights of the loss: {weights.why_not}")
-        outside = set(self._outside(number))
         self._carried(number)
         self._dropped(number)
+        self._one_factor(number, scaled)
         self._clipping(number, expected)
         self._schedulers(number)
         self._step(number)
         self._remember(number)
         return set(reduced.agreed) - outside
 
-    def _has_scaled(self, later: Fit, earlier: Fit) -> bool:
-        """Whether the script itself has made gradients smaller after backward: clipped by hand."""
-        return not later.is_good or abs(later.common) < abs(earlier.common)
+    def _scaled(self, number: int) -> dict[int, float]:
+        """By which factor each rank has made all its gradients smaller; empty where it has not."""
+        factors = {}
+        for rank, record in self.layout.records.items():
+            update = record.updates[number]
+            ratios = []
+            for name, raw in update.after_backward.items():
+                used = update.before_clipping.get(name)
+                if raw is None or used is None or not bool(raw.local.any()):
+                    continue
+                a, b = used.local.double(), raw.local.double()
+                ratios.append(_ratio(a, b))
+                if (a - ratios[-1] * b).norm() > (1e-4 + 8 * self.eps) * a.norm():
+                    return {}
+            if not ratios or max(ratios) - min(ratios) > (1e-3 + 8 * self.eps) * max(ratios):
+                return {}
+            factors[rank] = ratios[0]
+        is_smaller = all(0 < one <= 1 for one in factors.values())
+        return factors if is_smaller and min(factors.values()) < 1 else {}
 
     def _outside(self, number: int) -> list[str]:
         names = self.layout.update(self.layout.leaders[0], number).outside
@@ -550,33 +577,20 @@ class _Judge:
                 says = "the optimizer's gradient is not the clipped one of one process"
                 self._find("norm of a part", says, place, wrong, rank, number)
                 return
-        self._scaled_by_hand(number)
 
-    def _scaled_by_hand(self, number: int) -> None:
-        """Ranks that scale gradients themselves must use one factor."""
-        factors: dict[int, float] = {}
-        for rank, record in self.layout.records.items():
-            update = record.updates[number]
-            if update.clips or update.scale != 1.0:
-                return
-            ratios = [
-                _ratio(used.local.double(), raw.local.double())
-                for n, used in (update.at_step or update.before_clipping).items()
-                if used is not None and (raw := update.after_backward.get(n)) is not None
-                and bool(raw.local.any())
-            ]  # fmt: skip
-            if ratios:
-                factors[rank] = max(ratios, key=abs)
-        if not factors or len(self.layout.groups) < 2:
+    def _one_factor(self, number: int, scaled: Mapping[int, float]) -> None:
+        """Ranks that clip gradients by hand must use one factor, as must stages."""
+        if not scaled:
             return
-        views = [self.layout.records[r] for r in factors]
-        low, high = min(factors.values()), max(factors.values())
-        is_sharded = any(p.spec for one in views for p in one.updates[number].parameters.values())
-        if is_sharded and high - low > 1e-3 * abs(high):
-            listed = ", ".join(f"{one:.4g} (rank {r})" for r, one in list(factors.items())[:4])
-            place = views[0].updates[number].step_place or views[0].updates[number].backward_place
-            self._find("norm of a part", f"ranks scale their gradients by {listed}",
-                       place, [], min(factors), number)  # fmt: skip
+        same = self.scaled.setdefault(number, {})
+        same |= scaled if self._first().stage is not None else {}
+        listed = same or scaled
+        low, high = min(listed.values()), max(listed.values())
+        if high - low > 1e-3 * high:
+            says = ", ".join(f"{one:.4g} (rank {r})" for r, one in list(listed.items())[:4])
+            update = self.layout.update(min(scaled), number)
+            self._find("norm of a part", f"ranks scale their gradients by {says}",
+                       update.step_place or update.backward_place, [], min(scaled), number)  # fmt: skip
 
     def _schedulers(self, number: int) -> None:
         counts = [u.schedulers for r in self.layout.records.values() for u in r.updates[1:]]

@@ -40,6 +40,7 @@ class LossWatch:
         self.backward = 0
         self.reached: list[Loss] = []
         self._is_inside = False
+        self.is_running = False  # a backward pass
 
     def install(self) -> Iterator[tuple[Any, str, Any]]:
         """What to put in place of torch's functions: owner, name, function."""
@@ -88,6 +89,8 @@ class LossWatch:
         self._nodes[id(value.grad_fn)] = (value.grad_fn, loss)
 
     def _reach(self, loss: Loss, weight: Tensor) -> None:
+        if not self.is_running:  # a call of torch.autograd.grad, which leaves .grad as it is
+            return
         loss.backward = self.backward
         loss.weights = weight.clone() if loss.weights is None else loss.weights + weight
         if not any(loss is one for one in self.reached):
@@ -167,42 +170,36 @@ def _counted(name: str, given: dict[str, Any]) -> tuple[Tensor, float]:
     return valid, float(part(weight, copy=False).local[local[valid]].sum())
 
 
-def reached(start: list[Any], outputs: set[int]) -> tuple[list[Tensor], set[int], bool]:
-    """What a backward pass reaches before any output of a recorded forward pass.
+def reached(start: list[Any]) -> set[int]:
+    """The ids of all nodes that a backward pass reaches."""
+    return {id(node) for node in _walked(start, set())}
 
-    Args:
-        start: the nodes from which it starts.
-        outputs: ids of the nodes of these outputs.
+
+def leaves_before(start: list[Any], outputs: set[int]) -> list[Tensor]:
+    """The leaves that a backward pass reaches past all of these nodes."""
+    return [node.variable for node in _walked(start, outputs) if hasattr(node, "variable")]
+
+
+def first_of(start: list[Any], outputs: set[int]) -> tuple[set[int], bool]:
+    """Which outputs of one forward pass a backward pass reaches past its other outputs.
 
     Returns:
-        Leaves and outputs that are reached past no output, and whether one of these outputs is
-        reached behind another as well.
+        The ids of their nodes, and whether one of them is reached behind another as well.
     """
-    leaves: list[Tensor] = []
-    first, nodes = set(), {}
-    seen, queue = set(), list(start)
+    first = [node for node in _walked(start, outputs) if id(node) in outputs]
+    ids = {id(node) for node in first}
+    behind = [other for node in first for other, _ in node.next_functions]
+    return ids, len(first) > 1 and any(id(node) in ids for node in _walked(behind, ids))
+
+
+def _walked(start: list[Any], ends: set[int]) -> Iterator[Any]:
+    """The nodes of a graph, each once; nothing behind the ends."""
+    seen: set[int] = set()
+    queue = list(start)
     while queue:
         node = queue.pop()
-        if node is None or id(node) in seen:
-            continue
-        seen.add(id(node))
-        if id(node) in outputs:
-            first.add(id(node))
-            nodes[id(node)] = node
-            continue
-        if hasattr(node, "variable"):
-            leaves.append(node.variable)
-        queue += [other for other, _ in node.next_functions]
-    if len(first) < 2:
-        return leaves, first, False
-    behind = [other for node in nodes.values() for other, _ in node.next_functions]
-    seen.clear()
-    while behind:
-        node = behind.pop()
-        if node is None or id(node) in seen:
-            continue
-        if id(node) in first:
-            return leaves, first, True
-        seen.add(id(node))
-        behind += [other for other, _ in node.next_functions]
-    return leaves, first, False
+        if node is not None and id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            if id(node) not in ends:
+                queue += [other for other, _ in node.next_functions]

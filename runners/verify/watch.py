@@ -31,7 +31,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer, lr_scheduler
 from torch.optim import optimizer as optimizers
 
-from runners.verify.losses import LossWatch, reached
+from runners.verify.losses import LossWatch, first_of, leaves_before, reached
 from runners.verify.records import Clip, Forward, Loss, Part, RootRecord, Seen, Update
 from runners.verify.records import mapped, part, tensors_of
 
@@ -150,10 +150,13 @@ class Watch:
         self._replace(torch.autograd, "backward", self._backward(torch.autograd.backward))
         for owner, name, function in self.losses.install():
             self._replace(owner, name, function)
-        for owner, names in ((dist, COLLECTIVES), (functional_collectives, FUNCTIONAL)):
-            for name in names:
-                if hasattr(owner, name):
-                    self._replace(owner, name, self._collective(name, getattr(owner, name)))
+        for name in COLLECTIVES:  # torch compares functions with those of the inner module
+            call = self._collective(name, getattr(dist, name))
+            self._replace(dist, name, call)
+            self._replace(dist.distributed_c10d, name, call)
+        for name in FUNCTIONAL:
+            original = getattr(functional_collectives, name)
+            self._replace(functional_collectives, name, self._collective(name, original))
         for name in ("clip_grad_norm_", "clip_grad_value_"):
             clips = self._clipped(name, getattr(nn.utils, name))
             self._replace(nn.utils, name, clips)
@@ -178,6 +181,9 @@ class Watch:
     def _called(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             if self._depth or not self.is_on or not torch.is_grad_enabled():
+                return original(module, *args, **kwargs)
+            calling = _calling_stage()
+            if calling is not None and calling[1] is None:  # it only infers shapes
                 return original(module, *args, **kwargs)
             found = self._root_of(module)
             if found is None or (self._in_backward and found[1]):
@@ -227,7 +233,10 @@ class Watch:
         return root, path
 
     def _add(self, module: nn.Module, inner: nn.Module) -> None:
-        stage = _stage()
+        calling = _calling_stage()
+        stage = None if calling is None else int(calling[0].stage_index)
+        if calling is not None:
+            self._reducing(type(calling[0]))
         name = type(inner).__name__.removeprefix("FSDP") or type(inner).__name__
         same = sum(one.record.key.split(" ")[0] == name for one in self.roots.values())
         key = f"stage {stage}" if stage is not None else name + (f" {same + 1}" if same else "")
@@ -245,8 +254,25 @@ class Watch:
         for path, sub in inner.named_modules():
             self._paths.setdefault(id(sub), (root, path))
 
+    def _reducing(self, kind: type) -> None:
+        """A stage reduces and scales its gradients after the last backward pass."""
+        original = kind.perform_reduce_grad
+        if hasattr(original, "__wrapped__"):
+            return
+
+        @functools.wraps(original)
+        def call(stage: Any, *args: Any, **kwargs: Any) -> Any:
+            value = original(stage, *args, **kwargs)
+            for root in self.roots.values():
+                if root.update and root.done and not root.stepped:
+                    root.update.after_backward = root.gradients()
+            return value
+
+        self._replace(kind, "perform_reduce_grad", call)
+
     def _begin(self, root: Root, path: str, args: Any, kwargs: Any) -> Forward:
         if root.update is None or root.stepped or (root.done and root.is_reset):
+            self._keep(root)
             root.refresh()
             root.stepped, self._by_hand = False, []
             root.update = Update(
@@ -264,7 +290,7 @@ class Watch:
             digests=[digest(one) for one in tensors],
             shapes=[tuple(one.shape) for one in tensors],
             place=place(),
-            chunk=_chunk(),
+            chunk=(_calling_stage() or (None, None))[1],
         )
         if root.record.stage is not None:
             forward.sent["inputs"] = [None] * len(tensors)
@@ -312,10 +338,12 @@ class Watch:
             given = [tensors] if isinstance(tensors, Tensor) else list(tensors)
             self._follow([getattr(one, "grad_fn", None) for one in given])
             self._in_backward += 1
+            self.losses.is_running = True
             try:
                 original(tensors, *args, **kwargs)
             finally:
                 self._in_backward -= 1
+                self.losses.is_running = bool(self._in_backward)
             if not self._in_backward:
                 self._after_backward()
             return None
@@ -326,35 +354,41 @@ class Watch:
         self._backwards += 1
         self.losses.backward = self._backwards
         self._outside, self._is_other, self._external = {}, False, set()
-        for root in self.roots.values():
-            if root.update is None or root.stepped:
-                continue
-            if not root.done and not root.is_reset:
-                root.update.carried = root.gradients()
-            elif root.done and root.is_reset:
-                root.update.dropped += len({f.backward for f in root.done if f.backward in self._alone})
-                root.update.forwards = [f for f in root.update.forwards if f.backward is None]
-                root.update.losses = []
 
     def _follow(self, start: list[Any]) -> None:
         """Look at the graph before a backward pass runs."""
         passes = [(r, f) for r in self.roots.values() if r.update for f in r.update.forwards]
-        outputs = {id(node): r for r, one in passes for node in one.nodes.values()}
-        leaves, first, is_twice = reached(start, set(outputs))
-        self._external |= first
+        for root, forward in passes:
+            ids = {id(node) for node in forward.nodes.values()}
+            first, is_twice = first_of(start, ids) if len(ids) > 1 else (ids, False)
+            self._external |= first
+            if is_twice:  # the loss uses two outputs, of which one is computed from the other
+                self._outside.setdefault(id(root), []).extend(root.names)
         is_other = self.losses.follow(start)
         if self._in_backward:  # of a checkpoint, or of a schedule
             return
         self._is_other = self._is_other or is_other
-        ids = {id(one) for one in leaves}
+        nodes = reached(start)
+        for root in {id(r): r for r, f in passes if nodes & {id(n) for n in f.nodes.values()}}.values():
+            self._before_gradients(root)
+        outputs = {id(node) for _, one in passes for node in one.nodes.values()}
+        leaves = {id(one) for one in leaves_before(start, outputs)}
         for root in self.roots.values():
-            names = [name for name, one in root.names.items() if id(one) in ids]
+            names = [name for name, one in root.names.items() if id(one) in leaves]
             if names:
                 self._outside.setdefault(id(root), []).extend(names)
-        if is_twice:  # the loss uses outputs, of which one is computed from another
-            for node in first:
-                root = outputs[node]
-                self._outside.setdefault(id(root), []).extend(root.names)
+
+    def _before_gradients(self, root: Root) -> None:
+        """A backward pass adds to gradients, or begins anew."""
+        update = root.update
+        if update is None or root.stepped:
+            return
+        if not root.done and not root.is_reset:
+            update.carried = root.gradients()
+        elif root.done and root.is_reset:
+            update.dropped += len({f.backward for f in root.done if f.backward in self._alone})
+            update.forwards = [f for f in update.forwards if f.backward is None]
+            update.losses = []
 
     def _after_backward(self) -> None:
         losses, at = self.losses.ended(), place()
@@ -443,12 +477,18 @@ class Watch:
     def _without_step(self) -> None:
         """Keep what a script has that never calls an optimizer's step."""
         for root in self.roots.values():
-            if root.record.updates or not root.update or not root.done or root.stepped:
-                continue
-            self._capture()
-            if not any(root.update is one for one in root.without_step):
-                root.update.number = len(root.without_step)
-                root.without_step.append(root.update)
+            if root.update and root.done and not root.stepped and not root.is_reset:
+                self._capture()
+            self._keep(root)
+
+    def _keep(self, root: Root) -> None:
+        update = root.update
+        if root.record.updates or update is None or not root.done or root.stepped:
+            return
+        update.before_clipping = update.before_clipping or update.after_backward
+        if not any(update is one for one in root.without_step):
+            update.number = len(root.without_step)
+            root.without_step.append(update)
 
     def _scheduler(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -560,7 +600,9 @@ class Watch:
                 root.record.unowned = [n for n, one in root.trained() if id(one) not in held]
             for update in root.record.updates:
                 update.forwards = [one for one in update.forwards if one.backward is not None]
-            self.seen.roots[root.record.key] = root.record
+            inner = [one for one in self.roots.values() if any(root.module is m for m in one.modules[1:])]
+            if root.record.updates or not inner:
+                self.seen.roots[root.record.key] = root.record
         for name, modules in (("DeepSpeed", "deepspeed"), ("Megatron", "megatron.core")):
             if modules in sys.modules:
                 self._refuse(name)
@@ -629,25 +671,18 @@ def _class(optimizer: Optimizer) -> str:
     return kind.__name__ if kind.__module__.startswith("torch.optim") else f"own {kind.__name__}"
 
 
-def _stage() -> int | None:
-    """The number of the pipeline stage that calls, if one does."""
-    stage = _calling_stage()
-    return None if stage is None else int(stage[0].stage_index)
-
-
-def _chunk() -> int | None:
-    stage = _calling_stage()
-    return None if stage is None else stage[1]
-
-
 def _calling_stage() -> tuple[Any, int | None] | None:
+    """The stage of a pipeline that calls, and the number of its microbatch."""
     frame: FrameType | None = sys._getframe(2)
     for _ in range(12):
         if frame is None:
             return None
-        own = frame.f_locals.get("self")
-        if frame.f_code.co_name == "forward_one_chunk" and hasattr(own, "stage_index"):
-            return own, frame.f_locals.get("fwd_chunk_id")
+        if frame.f_code.co_filename.endswith("distributed/pipelining/stage.py"):
+            own = frame.f_locals.get("self")
+            if frame.f_code.co_name == "forward_one_chunk":
+                return own, frame.f_locals["fwd_chunk_id"]
+            if frame.f_code.co_name != "forward_maybe_with_nosync":
+                return own, None
         frame = frame.f_back
     return None
 
