@@ -47,7 +47,9 @@ BYTES_PER_ELEMENT = 8 * 3 + 4 * 2  # float64 parameter, gradient and sum, and bo
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    parser.add_argument("--ranks", type=int, default=0, help="start so many ranks (not under torchrun)")
+    parser.add_argument(
+        "--ranks", type=int, default=0, help="start so many ranks (not under torchrun)"
+    )
     parser.add_argument("--steps", type=int, default=3, help="updates that are watched (3)")
     parser.add_argument("--seconds", type=float, default=10.0,
                         help="how long the script goes on after these updates (10)")  # fmt: skip
@@ -272,7 +274,9 @@ class _Rank:
         sys.stdout.flush()
         sys.stderr.flush()
         self.board.post("gone", True)
-        if all(self.board.has("gone", r) or not self.board.lives(r) for r in range(self.world_size)):
+        if all(
+            self.board.has("gone", r) or not self.board.lives(r) for r in range(self.world_size)
+        ):
             self.board.remove()
         os._exit(code)
 

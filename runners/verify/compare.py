@@ -440,7 +440,9 @@ class _Judge:
         held = self.layout.whole(number, rank, lambda u: u.before_clipping)
         causes: dict[str, list[str]] = {}
         for name in fit.wrong[rank]:
-            causes.setdefault(self._cause(name, held.get(name), rank, fit, expected), []).append(name)
+            causes.setdefault(self._cause(name, held.get(name), rank, fit, expected), []).append(
+                name
+            )
         total = len(expected.exact)
         for cause, names in sorted(causes.items(), key=lambda one: -len(one[1])):
             says = f"gradient differs from that of one process ({len(names)} of {total} parameters)"
@@ -463,7 +465,10 @@ class _Judge:
             listed = ", ".join(map(str, sorted(absent)))
             return "another rank's gradient", f"the batch of rank {listed} has no share in it"
         count = len(missing)
-        return "not all reduced", f"{count} of {len(apart[rank])} backward passes have no share in it"
+        return (
+            "not all reduced",
+            f"{count} of {len(apart[rank])} backward passes have no share in it",
+        )
 
     def _are_apart(self, number: int) -> bool:
         """Whether optimizers of different ranks are given different gradients."""
@@ -511,9 +516,7 @@ class _Judge:
             return "times microbatches"
         return "other factor"
 
-    def _detail(
-        self, name: str, held: Tensor | None, fit: Fit, expected: Expected
-    ) -> str:
+    def _detail(self, name: str, held: Tensor | None, fit: Fit, expected: Expected) -> str:
         if held is None or name not in expected.exact:
             return ""
         should = expected.exact[name] * (fit.common or 1 / expected.num_batches)
@@ -526,7 +529,9 @@ class _Judge:
     def _carried(self, number: int) -> None:
         for rank in self.layout.records:
             update = self.layout.update(rank, number)
-            names = [n for n, one in update.carried.items() if one is not None and bool(one.local.any())]
+            names = [
+                n for n, one in update.carried.items() if one is not None and bool(one.local.any())
+            ]
             if names and number > 0:
                 self._find("not zeroed", "holds the gradient of the update before",
                            update.backward_place, names, rank, number)  # fmt: skip
@@ -561,7 +566,11 @@ class _Judge:
             used = self.layout.whole(number, rank, lambda u: u.at_step)
             should, norm = clipped(self.layout, keys, number, rank, before)
             for clip in update.clips:
-                if norm is None or clip.total is None or abs(clip.total / norm - 1) < 1e-3 + 16 * self.eps:
+                if (
+                    norm is None
+                    or clip.total is None
+                    or abs(clip.total / norm - 1) < 1e-3 + 16 * self.eps
+                ):
                     continue
                 says = f"clipped by a norm of {clip.total:.4g}; that of the whole gradient is {norm:.4g}"
                 self._find("norm of a part", says, clip.place, [], rank, number)
@@ -627,7 +636,9 @@ class _Judge:
         still = [name for name, has_moved in self.moved.items() if not has_moved]
         if still:
             record = self.layout.records[min(self.layout.records)]
-            says = f"no element moved in {self.layout.num_updates} updates, though it has a gradient"
+            says = (
+                f"no element moved in {self.layout.num_updates} updates, though it has a gradient"
+            )
             self._find("does not move", says, record.updates[0].step_place, still, None, 0)
 
 
@@ -723,7 +734,9 @@ def _factors(
         for t in terms
     ]  # fmt: skip
     zero = {n: torch.zeros_like(expected.exact[n]) for n in names}
-    should = torch.cat([(zero[n] if (one := held.get(n)) is None else one).flatten() for n in names])
+    should = torch.cat(
+        [(zero[n] if (one := held.get(n)) is None else one).flatten() for n in names]
+    )
     matrix = torch.stack(flat)
     solved = torch.linalg.lstsq(matrix @ matrix.T, (matrix @ should)[:, None], driver="gelsd")
     return dict(zip(terms, solved.solution.flatten().tolist(), strict=True))

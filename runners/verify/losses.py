@@ -127,7 +127,9 @@ class LossWatch:
             if name in ("MeanBackward0", "SumBackward0"):
                 found.append((node, half, name))
             elif name in _SCALAR:
-                queue += [(other, half or name.startswith("Mul")) for other, _ in node.next_functions]
+                queue += [
+                    (other, half or name.startswith("Mul")) for other, _ in node.next_functions
+                ]
             elif node is not None:
                 return False
         for node, half, name in found:

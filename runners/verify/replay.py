@@ -73,7 +73,9 @@ def replayed(
         try:
             clone = unsharded(module, parameters, buffers, is_exact=is_exact)
             norms[is_exact] = [
-                _replay(clone, one, sums.setdefault(key if is_exact else None, {}), is_exact=is_exact)
+                _replay(
+                    clone, one, sums.setdefault(key if is_exact else None, {}), is_exact=is_exact
+                )
                 for one, key in zip(whole, keys, strict=True)
             ]
         except Communicates as error:

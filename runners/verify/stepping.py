@@ -66,7 +66,9 @@ def _whole_norm(
             continue
         view = rank if rank in other.records else min(other.records)
         scale = other.update(view, number).scale
-        tensors = own if key == layout.key else other.whole(number, view, lambda u: u.before_clipping)
+        tensors = (
+            own if key == layout.key else other.whole(number, view, lambda u: u.before_clipping)
+        )
         divide = 1.0 if key == layout.key else scale
         found += [
             one.double() / divide

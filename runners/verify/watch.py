@@ -81,9 +81,7 @@ class Root:
 
     def gradients(self) -> dict[str, Part | None]:
         """Copies of all gradients."""
-        return {
-            name: None if one.grad is None else part(one.grad) for name, one in self.trained()
-        }
+        return {name: None if one.grad is None else part(one.grad) for name, one in self.trained()}
 
     def trained(self) -> Iterator[tuple[str, nn.Parameter]]:
         """The parameters that require a gradient."""
@@ -161,7 +159,9 @@ class Watch:
             clips = self._clipped(name, getattr(nn.utils, name))
             self._replace(nn.utils, name, clips)
             self._replace(nn.utils.clip_grad, name, clips)
-        self._replace(torch.amp.GradScaler, "unscale_", self._unscaled(torch.amp.GradScaler.unscale_))
+        self._replace(
+            torch.amp.GradScaler, "unscale_", self._unscaled(torch.amp.GradScaler.unscale_)
+        )
         for owner in (torch.utils.checkpoint, checkpoint_wrapper):
             name = "checkpoint" if hasattr(owner, "checkpoint") else "torch_utils_checkpoint"
             self._replace(owner, name, self._checkpointed(torch.utils.checkpoint.checkpoint))
@@ -369,7 +369,9 @@ class Watch:
             return
         self._is_other = self._is_other or is_other
         nodes = reached(start)
-        for root in {id(r): r for r, f in passes if nodes & {id(n) for n in f.nodes.values()}}.values():
+        for root in {
+            id(r): r for r, f in passes if nodes & {id(n) for n in f.nodes.values()}
+        }.values():
             self._before_gradients(root)
         outputs = {id(node) for _, one in passes for node in one.nodes.values()}
         leaves = {id(one) for one in leaves_before(start, outputs)}
@@ -600,7 +602,9 @@ class Watch:
                 root.record.unowned = [n for n, one in root.trained() if id(one) not in held]
             for update in root.record.updates:
                 update.forwards = [one for one in update.forwards if one.backward is not None]
-            inner = [one for one in self.roots.values() if any(root.module is m for m in one.modules[1:])]
+            inner = [
+                one for one in self.roots.values() if any(root.module is m for m in one.modules[1:])
+            ]
             if root.record.updates or not inner:
                 self.seen.roots[root.record.key] = root.record
         for name, modules in (("DeepSpeed", "deepspeed"), ("Megatron", "megatron.core")):

@@ -101,7 +101,9 @@ def _places(
             if loss.count and loss.weights is not None:
                 known = factors or {}
                 factor = known.get((rank, loss.backward), known.get((rank, None), 1.0))
-                places.setdefault(f"{loss.place} {loss.kind}", []).append(_group(rank, loss, factor))
+                places.setdefault(f"{loss.place} {loss.kind}", []).append(
+                    _group(rank, loss, factor)
+                )
     return places
 
 
@@ -154,7 +156,12 @@ def _judge_total(
     ranks = len({g.rank for g in groups})
     parts = len(groups) // max(ranks, 1)
     cause = next(
-        (name for name, one in _factors(ranks, parts, dropped) if abs(total / one - 1) <= tolerance), None
+        (
+            name
+            for name, one in _factors(ranks, parts, dropped)
+            if abs(total / one - 1) <= tolerance
+        ),
+        None,
     )
     is_half = abs(total - 0.5) < tolerance and all(g.loss.half for g in groups)
     if cause is None or not is_only or not groups[0].loss.is_seen or is_half:

@@ -32,7 +32,9 @@ class Block(nn.Module):
         self.drop = nn.Dropout(0.2 if WAYS & {"dropout", "wrong_recompute"} else 0.0)
 
     def forward(self, x):
-        q, k, v = self.qkv(self.norm1(x)).view(*x.shape[:2], 3, 2, WIDTH // 2).permute(2, 0, 3, 1, 4)
+        q, k, v = (
+            self.qkv(self.norm1(x)).view(*x.shape[:2], 3, 2, WIDTH // 2).permute(2, 0, 3, 1, 4)
+        )
         a = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.drop(self.proj(a.transpose(1, 2).reshape(x.shape)))
         return x + self.drop(self.down(functional.gelu(self.up(self.norm2(x)))))
@@ -86,7 +88,7 @@ early = torch.optim.AdamW(model.parameters(), lr=1e-2) if "wrong_early" in WAYS 
 is_fsdp = bool(WAYS & {"fsdp", "hsdp", "policy"})
 if is_fsdp:
     shape = (2, ranks // 2) if "hsdp" in WAYS else (ranks,)
-    mesh = init_device_mesh("cpu", shape, mesh_dim_names=("replicate", "shard")[-len(shape):])
+    mesh = init_device_mesh("cpu", shape, mesh_dim_names=("replicate", "shard")[-len(shape) :])
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if "policy" in WAYS else None
     shard = functools.partial(fully_shard, mesh=mesh, **({"mp_policy": policy} if policy else {}))
     for block in model.blocks:
@@ -107,7 +109,11 @@ else:
     optimizers = [early or torch.optim.AdamW(trained, lr=1e-2)]
 scheduler = torch.optim.lr_scheduler.LambdaLR(optimizers[0], lambda step: 1 / (1 + step))
 average = copy.deepcopy(model) if "ema" in WAYS else None
-parts = 4 if WAYS & {"accumulate", "wrong_undivided", "wrong_scheduler", "wrong_last", "wrong_zeroed"} else 1
+parts = (
+    4
+    if WAYS & {"accumulate", "wrong_undivided", "wrong_scheduler", "wrong_last", "wrong_zeroed"}
+    else 1
+)
 scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, enabled="scaler" in WAYS)
 
 

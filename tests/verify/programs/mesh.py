@@ -26,7 +26,11 @@ rank, ranks = dist.get_rank(), dist.get_world_size()
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm, self.up, self.down = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 64), nn.Linear(64, WIDTH)
+        self.norm, self.up, self.down = (
+            nn.LayerNorm(WIDTH),
+            nn.Linear(WIDTH, 64),
+            nn.Linear(64, WIDTH),
+        )
 
     def forward(self, x):
         return x + self.down(functional.gelu(self.up(self.norm(x))))
@@ -47,7 +51,9 @@ class Model(nn.Module):
 
 
 def batch(seed, samples=4):
-    x = torch.randint(0, WORDS, (samples, LENGTH + 1), generator=torch.Generator().manual_seed(seed))
+    x = torch.randint(
+        0, WORDS, (samples, LENGTH + 1), generator=torch.Generator().manual_seed(seed)
+    )
     return x[:, :-1], x[:, 1:]
 
 
@@ -56,7 +62,10 @@ def split(model, mesh):
     is_sequence = "sequence" in WAYS
     inner = Shard(1) if is_sequence else Replicate()
     for block in model.blocks:
-        plan = {"up": ColwiseParallel(input_layouts=inner), "down": RowwiseParallel(output_layouts=inner)}
+        plan = {
+            "up": ColwiseParallel(input_layouts=inner),
+            "down": RowwiseParallel(output_layouts=inner),
+        }
         if is_sequence:
             plan["norm"] = SequenceParallel()
         if "wrong_plan" in WAYS:

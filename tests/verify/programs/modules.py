@@ -38,7 +38,9 @@ def adversarial():
         judges.zero_grad()
         functional.binary_cross_entropy_with_logits(judge(real), torch.ones(8, 1)).backward()
         made = maker(noise)
-        fooled = functional.binary_cross_entropy_with_logits(judge(made.detach()), torch.zeros(8, 1))
+        fooled = functional.binary_cross_entropy_with_logits(
+            judge(made.detach()), torch.zeros(8, 1)
+        )
         fooled.backward()
         judges.step()
         makers.zero_grad()
@@ -78,7 +80,10 @@ class Columns(nn.Module):
     def __init__(self):
         super().__init__()
         self.first = nn.Linear(WIDTH, WIDTH)
-        self.up, self.down = nn.Linear(WIDTH, 32 // ranks), nn.Linear(32 // ranks, WIDTH, bias=False)
+        self.up, self.down = (
+            nn.Linear(WIDTH, 32 // ranks),
+            nn.Linear(32 // ranks, WIDTH, bias=False),
+        )
 
     def forward(self, x):
         y = self.down(functional.gelu(self.up(self.first(x))))
@@ -178,7 +183,9 @@ def without_optimizer():
 
 def batch_norm():
     """Each rank normalizes over its own samples."""
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(WIDTH, 8), nn.BatchNorm1d(8), nn.ReLU()))
+    model = DistributedDataParallel(
+        nn.Sequential(nn.Linear(WIDTH, 8), nn.BatchNorm1d(8), nn.ReLU())
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.1)
     for step in range(3):
         optimizer.zero_grad()
