@@ -120,6 +120,7 @@ class _Judge:
         self.scaled: dict[int, dict[int, float]] = {}  # by hand, of all stages in an update
         self.unpreserved = ""  # the line of a checkpoint that draws anew
         self.previous: dict[str, Tensor] = {}
+        self.after: Mapping[str, Tensor | None] = {}  # the update before
         self.moved: dict[str, bool] = {}
 
     def judge(self) -> None:
@@ -620,6 +621,12 @@ class _Judge:
             for choose in (lambda u: u.parameters, lambda u: u.at_step, lambda u: u.after)
         ]
         before, used, after = wholes
+        last = self.after
+        self.after = after
+        if any(not torch.equal(one, before[n]) for n, one in last.items()
+               if one is not None and before.get(n) is not None):  # fmt: skip
+            self.verdict.skip(f"{self.key}: the update (parameters change between two updates)")
+            return
         wrong, why = self.stepping.step(update.settings, before, used, after)
         if why:
             self.verdict.skip(f"{self.key}: the update ({why})")

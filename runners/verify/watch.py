@@ -90,8 +90,18 @@ class Root:
     @property
     def is_reset(self) -> bool:
         """Whether no gradient is left."""
-        found = (one.grad for _, one in self.trained() if one.grad is not None)
+        found = [one.grad for _, one in self.trained() if one.grad is not None]
+        found += self._unreduced()
         return not any(bool(part(one, copy=False).local.any()) for one in found)
+
+    def _unreduced(self) -> list[Tensor]:
+        """Whole gradients that FSDP keeps until it reduces them."""
+        units = [one for one in self.modules if isinstance(one, FSDPModule)]
+        groups = [group for one in units for group in one._get_fsdp_state()._fsdp_param_groups]
+        held = [one for group in groups for one in group.fsdp_params]
+        found = [one.unsharded_accumulated_grad for one in held]
+        found += [getattr(getattr(one, "_unsharded_param", None), "grad", None) for one in held]
+        return [one for one in found if one is not None]
 
     @property
     def done(self) -> list[Forward]:
@@ -254,21 +264,28 @@ class Watch:
         for path, sub in inner.named_modules():
             self._paths.setdefault(id(sub), (root, path))
 
-    def _reducing(self, kind: type) -> None:
+    def _reducing(self, kind: Any) -> None:
         """A stage reduces and scales its gradients after the last backward pass."""
-        original = kind.perform_reduce_grad
-        if hasattr(original, "__wrapped__"):
+        if hasattr(kind.perform_reduce_grad, "__wrapped__"):
             return
+        reduce, split = kind.perform_reduce_grad, kind.backward_weight_one_chunk
 
-        @functools.wraps(original)
-        def call(stage: Any, *args: Any, **kwargs: Any) -> Any:
-            value = original(stage, *args, **kwargs)
+        @functools.wraps(reduce)
+        def reduced(stage: Any, *args: Any, **kwargs: Any) -> Any:
+            value = reduce(stage, *args, **kwargs)
             for root in self.roots.values():
                 if root.update and root.done and not root.stepped:
                     root.update.after_backward = root.gradients()
             return value
 
-        self._replace(kind, "perform_reduce_grad", call)
+        @functools.wraps(split)
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            for root in self.roots.values():
+                root.record.refused = "a zero-bubble schedule, which splits the backward pass,"
+            return split(*args, **kwargs)
+
+        self._replace(kind, "perform_reduce_grad", reduced)
+        self._replace(kind, "backward_weight_one_chunk", backward)
 
     def _begin(self, root: Root, path: str, args: Any, kwargs: Any) -> Forward:
         if root.update is None or root.stepped or (root.done and root.is_reset):

@@ -156,6 +156,8 @@ for step in range(4):
             is_silent = True
         elif "wrong_last" in WAYS:
             is_silent = False
+        if is_fsdp and "quiet" in WAYS:
+            wrapped.set_requires_gradient_sync(is_last)
         with wrapped.no_sync() if is_silent and wrapped is not model else contextlib.nullcontext():
             loss = value(x, y)
             if "accumulate" in WAYS or "wrong_scheduler" in WAYS:
