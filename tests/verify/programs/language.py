@@ -6,6 +6,7 @@ torchrun --nproc-per-node 2 language.py [way …]: what is right, and what is wr
 import contextlib
 import copy
 import functools
+import hashlib
 import sys
 
 import torch
@@ -197,5 +198,9 @@ for step in range(4):
                 old.lerp_(new, 0.1)
     if "wrong_rank0" in WAYS and rank == 0 and step == 1:
         dist.barrier()
+if rank == 0:
+    parts = (one.to_local() if is_fsdp else one for one in model.parameters())
+    bits = b"".join(one.detach().float().numpy().tobytes() for one in parts)
+    print("digest", hashlib.sha256(bits).hexdigest(), loss.item().hex(), flush=True)
 dist.barrier()
 dist.destroy_process_group()
