@@ -27,7 +27,7 @@ from runners.system import processes
 from runners.system.errors import FixableError, first_line
 from runners.system.patience import say
 from runners.verify import compare, report
-from runners.verify.exchange import Board, Gone, shared_folder, sweep
+from runners.verify.exchange import Board, GoneError, shared_folder, sweep
 from runners.verify.hangs import Lookout
 from runners.verify.layout import Layout, layouts
 from runners.verify.records import Seen
@@ -78,8 +78,8 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _launched(arguments: argparse.Namespace) -> int:
     """Start the ranks on this host, and return rank 0's exit code."""
-    options = [f"--steps={arguments.steps}", f"--seconds={arguments.seconds}",
-               f"--patience={arguments.patience}", *(["--json"] if arguments.json else [])]  # fmt: skip
+    options = [f"--{name}={getattr(arguments, name)}" for name in ("steps", "seconds", "patience")]
+    options += ["--json"] if arguments.json else []
     words = [sys.executable, "-m", "runners.verify", *options, arguments.script]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -138,7 +138,7 @@ class _Rank:
             self._script()
             lookout.stop()
             code = self._judged()
-        except Gone as gone:
+        except GoneError as gone:
             verdict = Verdict([Finding("script failed", str(gone))])
             code = self._said(verdict) if self._speaks() else 1
         except BaseException:  # noqa: BLE001 a fault of ours must not look like an agreement
@@ -168,7 +168,7 @@ class _Rank:
         seen.ended, seen.ended_at = ended, at
         self.seen: Seen = seen
 
-    def _asks_to_stop(self, count: int, is_finished: bool) -> bool:  # noqa: FBT001
+    def _asks_to_stop(self, count: int, is_finished: bool) -> bool:
         """Whether the script has shown enough: rank 0 decides, a step ahead of all."""
         file = self.board.folder / "stop"
         if self.rank == 0 and is_finished and not file.exists():

@@ -115,7 +115,7 @@ def _joined(forward: Forward, peers: Mapping[int, Forward], rank: int) -> Forwar
 
 def _parts(tree: object) -> list[Part | None]:
     found: list[Part | None] = []
-    mapped(tree, lambda part: found.append(part))
+    mapped(tree, found.append)
     return found
 
 

@@ -97,7 +97,7 @@ class LossWatch:
             self.reached.append(loss)
 
     def follow(self, start: list[Any]) -> bool:
-        """Walk the graph of a backward pass before it runs; whether it has terms of no known loss."""
+        """Walk the graph of a backward pass before it runs; whether a term is of no known loss."""
         known = False
         seen: set[int] = set()
         queue = [(node, False) for node in start]

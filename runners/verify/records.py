@@ -48,7 +48,7 @@ def part(tensor: Tensor, *, copy: bool = True) -> Part:
             return Part(local.clone() if copy else local)
         placements = tuple(_placement(one) for one in tensor.placements)
         spec = Spec(tuple(tensor.shape), tensor.device_mesh.mesh.clone(), placements)
-        local = tensor.detach()._local_tensor
+        local = tensor.detach()._local_tensor  # type: ignore[attr-defined] # mypy sees a Tensor
         return Part(local.clone() if copy else local, spec)
 
 

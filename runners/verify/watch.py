@@ -13,7 +13,6 @@ import hashlib
 import inspect
 import random
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
@@ -24,16 +23,24 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import _functional_collectives as functional_collectives
 from torch.distributed.algorithms._checkpoint import checkpoint_wrapper
-from torch.distributed.fsdp import FSDPModule
-from torch.distributed.fsdp import FullyShardedDataParallel as FSDP1
+from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer, lr_scheduler
 from torch.optim import optimizer as optimizers
 
 from runners.verify.losses import LossWatch, first_of, leaves_before, reached
-from runners.verify.records import Clip, Forward, Loss, Part, RootRecord, Seen, Update
-from runners.verify.records import mapped, part, tensors_of
+from runners.verify.records import (
+    Clip,
+    Forward,
+    Part,
+    RootRecord,
+    Seen,
+    Update,
+    mapped,
+    part,
+    tensors_of,
+)
 
 _TORCH = str(Path(torch.__file__).parent)
 _OWN = str(Path(__file__).parent)
@@ -56,7 +63,7 @@ class Enough(BaseException):
     """Ends the script: what is to be watched was seen."""
 
 
-class Communicates(RuntimeError):
+class CommunicationError(RuntimeError):
     """A module communicates in the replay, where nothing may."""
 
 
@@ -66,7 +73,7 @@ class Root:
     def __init__(self, module: nn.Module, record: RootRecord) -> None:
         self.module, self.record = module, record
         self.modules = list(module.modules())
-        self.names: dict[str, nn.Parameter] = {}
+        self.names: dict[str, Any] = {}  # name → parameter; under FSDP a DTensor
         self.update: Update | None = None
         self.stepped = False
         self.without_step: list[Update] = []
@@ -76,7 +83,8 @@ class Root:
         """Find the parameters that an optimizer has: under FSDP the shards."""
         for name, one in self.module.named_parameters():
             before = self.names.get(name)
-            if not isinstance(before, DTensor) or isinstance(one, DTensor):
+            is_shard: bool = isinstance(one, DTensor)
+            if is_shard or not isinstance(before, DTensor):
                 self.names[name] = one
 
     def gradients(self) -> dict[str, Part | None]:
@@ -122,7 +130,7 @@ class Watch:
         self._paths: dict[int, tuple[Root, str]] = {}
         self._skipped: dict[int, nn.Module] = {}
         self._depth = self._in_backward = self._backwards = self._count = 0
-        self.is_replaying = False
+        self.is_replaying = self._was_finished = False
         self._by_hand: list[str] = []  # since the last update of a root began
         self._outside: dict[int, list[str]] = {}
         self._scheduled: dict[int, int] = {}
@@ -190,7 +198,7 @@ class Watch:
 
     def _called(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if self._depth or not self.is_on or not torch.is_grad_enabled():
+            if self._depth or not torch.is_grad_enabled() or not self._is_wanted(module):
                 return original(module, *args, **kwargs)
             calling = _calling_stage()
             if calling is not None and calling[1] is None:  # it only infers shapes
@@ -211,6 +219,14 @@ class Watch:
             return value
 
         return call
+
+    def _is_wanted(self, module: nn.Module) -> bool:
+        """Whether there is something to record: of a module that comes late, too."""
+        if self.is_replaying or not dist.is_initialized():
+            return False
+        inner = module.module if isinstance(module, DistributedDataParallel) else module
+        is_known = id(inner) in self._paths or id(inner) in self._skipped
+        return not (is_known and self.is_finished)
 
     def _checkpointed(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -570,7 +586,8 @@ class Watch:
                     update.number = len(root.record.updates)
                     root.record.updates.append(update)
                 root.stepped = True
-        if self._asks_to_stop(self._count, self.is_finished):
+        self._was_finished = self._was_finished or self.is_finished
+        if self._asks_to_stop(self._count, self._was_finished):
             raise Enough
 
     def _refuse(self, name: str) -> None:
@@ -583,7 +600,7 @@ class Watch:
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
             if self.is_replaying:
-                raise Communicates(name)
+                raise CommunicationError(name)
             if self._is_by_hand(sys._getframe(1), name, args, kwargs):
                 self._by_hand.append(f"{place()} ({name})")
             return original(*args, **kwargs)
@@ -725,16 +742,16 @@ def _in_function(frame: FrameType | None) -> bool:
 
 def _eps(module: nn.Module) -> float:
     dtypes = {one.dtype for one in module.parameters() if one.is_floating_point()}
-    for one in module.modules():
-        if isinstance(one, FSDPModule):
-            policy = one._get_fsdp_state()._mp_policy
-            dtypes |= {policy.param_dtype, policy.reduce_dtype} - {None}
+    for unit in module.modules():
+        if isinstance(unit, FSDPModule):
+            policy = unit._get_fsdp_state()._mp_policy
+            dtypes |= {one for one in (policy.param_dtype, policy.reduce_dtype) if one}
     return max((torch.finfo(one).eps for one in dtypes), default=torch.finfo(torch.float32).eps)
 
 
 def _refused(module: nn.Module) -> str:
     for one in module.modules():
-        if isinstance(one, FSDP1):
+        if isinstance(one, FullyShardedDataParallel):
             return "FSDP1 (FullyShardedDataParallel); fully_shard is supported"
         if type(one).__name__ == "OptimizedModule" or one._compiled_call_impl is not None:
             return "torch.compile; run the script without it"

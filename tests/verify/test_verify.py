@@ -114,7 +114,8 @@ def _plainly(*words, ranks=2):
                          stdout=subprocess.PIPE, env={**common, "RANK": str(rank)})
         for rank in range(ranks)
     ]  # fmt: skip
-    return [one.communicate()[0] for one in started][0]
+    outputs = [one.communicate()[0] for one in started]
+    return outputs[0]
 
 
 def test_watching_changes_no_bit_of_losses_and_parameters():
