@@ -85,7 +85,7 @@ def shrink(before: Tensor | None, after: Tensor) -> float:
     """By how much clipping has shortened a gradient."""
     if before is None:
         return 1.0
-    return min(1.0, after.norm().item() / max(before.double().norm().item(), 1e-300))
+    return float(min(1.0, after.norm().item() / max(before.double().norm().item(), 1e-300)))
 
 
 def added(all_of: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
