@@ -34,7 +34,7 @@ from runners.verify.fits import (
     without,
 )
 from runners.verify.layout import Layout
-from runners.verify.records import Part, RootRecord, Seen, Update
+from runners.verify.records import Part, Seen, Update
 from runners.verify.replay import Replayed
 from runners.verify.stepping import Stepping, clipped, hardly_moves
 from runners.verify.verdict import Finding, Verdict
@@ -98,7 +98,7 @@ class _Judge:
     def judge(self) -> None:
         """Compare all updates; the first that differs is reported."""
         why = self._why_not()
-        names = list(self._first().updates[0].parameters) if self._first().updates else []
+        names = list(self.layout.first.updates[0].parameters) if self.layout.first.updates else []
         self.verdict.numbers["parameters"] += len(names)
         if why:
             self.verdict.skip(f"{self.key}: {why}")
@@ -118,9 +118,6 @@ class _Judge:
 
     # Before anything is compared
 
-    def _first(self) -> RootRecord:
-        return self.layout.records[min(self.layout.records)]
-
     def _why_not(self) -> str:
         records = self.layout.records
         refused = next((one.refused for one in records.values() if one.refused), "")
@@ -134,7 +131,7 @@ class _Judge:
         if lines:
             return (
                 f"it is divided among ranks by hand ({lines[0]} sends activations); "
-                "--against gives the module of one process"
+                "the module of one process is not known"
             )
         shapes = {
             rank: [tuple(p.spec.shape if p.spec else p.local.shape)
@@ -172,6 +169,7 @@ class _Judge:
         leaders = self.layout.leaders
         if not self._inputs(number):
             return set()
+        self._received(number)
         self._replicas(number)
         runs = {rank: self.replays[rank][self.key][number] for rank in leaders}
         failed = next((one.failed for one in runs.values() if one.failed), "")
@@ -208,6 +206,22 @@ class _Judge:
                 if passes[rank] and passes[rank] == passes[other] and any(passes[rank][0]):
                     self._equal(other, rank, number, place)
         return True
+
+    def _received(self, number: int) -> None:
+        """What a stage of a pipeline received is what the stage before it sent."""
+        stage = self.layout.first.stage
+        before = [one for one in self.layouts if stage and one.first.stage == stage - 1]
+        for sender in (
+            before if number < min((one.num_updates for one in before), default=0) else ()
+        ):
+            for source, rank in zip(sender.leaders, self.layout.leaders, strict=False):
+                sent = {f.chunk: f.outputs_sent for f in sender.update(source, number).forwards}
+                for forward in self.layout.update(rank, number).forwards:
+                    outputs = sent.get(forward.chunk, [])
+                    if forward.digests[: len(outputs)] != outputs[: len(forward.digests)]:
+                        says = f"microbatch {forward.chunk} is not what rank {source} sent"
+                        self._find("received differs", says, forward.place, [], rank, number)
+                        return
 
     def _equal(self, other: int, rank: int, number: int, place: str) -> None:
         """Ranks read the same data; a script that has one batch for all updates may mean it."""
@@ -379,10 +393,10 @@ class _Judge:
 
     def _weights(self, number: int, fit: Fit) -> weighing.Weights:
         last = self.layout
-        if self._first().stage is not None:
+        if self.layout.first.stage is not None:
             last = max(
-                (one for one in self.layouts if one.records[min(one.records)].stage is not None),
-                key=lambda one: one.records[min(one.records)].stage or 0,
+                (one for one in self.layouts if one.first.stage is not None),
+                key=lambda one: one.first.stage or 0,
             )
         updates = {r: last.update(r, number) for r in last.leaders if number < last.num_updates}
         scale = max((one.scale for one in updates.values()), default=1.0)
@@ -572,7 +586,7 @@ class _Judge:
         if not scaled:
             return
         same = self.scaled.setdefault(number, {})
-        same |= scaled if self._first().stage is not None else {}
+        same |= scaled if self.layout.first.stage is not None else {}
         listed = same or scaled
         low, high = min(listed.values()), max(listed.values())
         if high - low > 1e-3 * high:
@@ -621,7 +635,7 @@ class _Judge:
     def _still(self) -> None:
         still = [name for name, has_moved in self.moved.items() if not has_moved]
         if still:
-            record = self.layout.records[min(self.layout.records)]
+            record = self.layout.first
             says = (
                 f"no element moved in {self.layout.num_updates} updates, though it has a gradient"
             )

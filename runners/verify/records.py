@@ -122,7 +122,7 @@ class Forward:
         place: the script's line that called it.
         backward: the number of the backward pass that reached it.
         chunk: of a pipeline, the number of the microbatch.
-        sent: digests of outputs and of gradients at inputs, of a pipeline's stage.
+        outputs_sent: digests of the outputs, of a pipeline's stage.
         nodes: of the graph, for the outputs; until its backward pass has ended.
     """
 
@@ -139,7 +139,7 @@ class Forward:
     place: str = ""
     backward: int | None = None
     chunk: int | None = None
-    sent: dict[str, list[str | None]] = field(default_factory=dict)
+    outputs_sent: list[str] = field(default_factory=list)
     nodes: dict[int, Any] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def _whole_norm(
     """The norm over all that one process would clip together: all stages of a pipeline."""
     if layout.records[rank].stage is not None:
         keys = {key: None for key, one in layouts.items()
-                if one.records[min(one.records)].stage is not None}  # fmt: skip
+                if one.first.stage is not None}  # fmt: skip
         names = None
     else:
         keys = dict.fromkeys(key for key, _ in clip.names)

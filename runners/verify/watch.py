@@ -9,6 +9,7 @@ clipping and the optimizer's step; after the step.
 from __future__ import annotations
 
 import functools
+import gc
 import hashlib
 import inspect
 import random
@@ -314,7 +315,7 @@ class Watch:
                 {name: part(one) for name, one in root.module.named_buffers()},
             )
         tensors = tensors_of((args, kwargs))
-        forward = Forward(
+        return Forward(
             path,
             mapped((args, kwargs), part),
             random=random_states(),
@@ -325,12 +326,6 @@ class Watch:
             place=place(),
             chunk=(_calling_stage() or (None, None))[1],
         )
-        if root.record.stage is not None:
-            forward.sent["inputs"] = [None] * len(tensors)
-            for index, one in enumerate(tensors):
-                if one.requires_grad:
-                    one.register_hook(functools.partial(_digested, forward.sent["inputs"], index))
-        return forward
 
     def _end(self, root: Root, forward: Forward, value: Any) -> None:
         after = random_states()
@@ -338,7 +333,7 @@ class Watch:
         outputs = tensors_of(value)
         forward.outputs = [part(one) for one in outputs]
         if root.record.stage is not None:
-            forward.sent["outputs"] = [digest(one) for one in outputs]
+            forward.outputs_sent = [digest(one) for one in outputs]
         forward.nodes = {i: one.grad_fn for i, one in enumerate(outputs) if one.grad_fn is not None}
         for index, one in enumerate(outputs):
             if one.requires_grad:
@@ -528,7 +523,8 @@ class Watch:
     def _scheduler(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def call(scheduler: Any, *args: Any, **kwargs: Any) -> Any:
-            if sys._getframe(1).f_code.co_name != "_initial_step":
+            caller = sys._getframe(1).f_code  # accelerate steps once for each rank, and means it
+            if caller.co_name != "_initial_step" and "accelerate" not in caller.co_filename:
                 self._scheduled[id(scheduler)] = self._scheduled.get(id(scheduler), 0) + 1
             return original(scheduler, *args, **kwargs)
 
@@ -623,15 +619,13 @@ class Watch:
     def end(self) -> Seen:
         """What was recorded, with what the last backward pass left where no update followed."""
         self._without_step()
+        # One that steps more rarely has not been seen yet.
+        optimizers_ = [one for one in gc.get_objects() if issubclass(type(one), Optimizer)]
+        optimizers_ += self._optimizers.values()
         for root in self.roots.values():
             if not root.record.updates:
                 root.record.updates = root.without_step[: self.steps]
-            held = {
-                id(p)
-                for o in self._optimizers.values()
-                for group in o.param_groups
-                for p in group["params"]
-            }
+            held = {id(p) for o in optimizers_ for group in o.param_groups for p in group["params"]}
             if self._optimizers:
                 root.record.unowned = [n for n, one in root.trained() if id(one) not in held]
             for update in root.record.updates:
@@ -679,10 +673,6 @@ def digest(tensor: Tensor) -> str:
     return hashlib.blake2b(
         head + local.view(-1).view(torch.uint8).numpy().tobytes(), digest_size=12
     ).hexdigest()
-
-
-def _digested(into: list[str | None], index: int, gradient: Tensor) -> None:
-    into[index] = digest(gradient)
 
 
 def _same(a: Any, b: Any) -> bool:
