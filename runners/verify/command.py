@@ -18,6 +18,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -125,6 +126,8 @@ class _Rank:
             raise FixableError("all ranks must run on one host: a script on 2 to 8 ranks shows it")
         self.launcher = os.getppid()
         processes.end_with(self.launcher)
+        if self.rank == 0:
+            sweep()
         self.board = Board(self.rank, self.world_size, shared_folder())
         self.finished_at: float | None = None
         self.watch = Watch(self.rank, self.world_size, arguments.steps, self._asks_to_stop)
@@ -267,17 +270,18 @@ class _Rank:
 
     def _leave(self, code: int) -> NoReturn:
         """End at once: gloo's threads may wait for ranks that are gone."""
-        path = self.board.folder / "code"
-        if not path.exists():
-            path.with_suffix(f".{self.rank}").write_text(str(code), encoding="ascii")
-            path.with_suffix(f".{self.rank}").rename(path)
         sys.stdout.flush()
         sys.stderr.flush()
-        self.board.post("gone", True)
-        if all(
-            self.board.has("gone", r) or not self.board.lives(r) for r in range(self.world_size)
-        ):
-            self.board.remove()
+        with suppress(OSError):  # the last rank may have removed the folder
+            path = self.board.folder / "code"
+            if not path.exists():
+                part = path.with_suffix(f".{self.rank}")
+                part.write_text(str(code), encoding="ascii")
+                part.rename(path)
+            self.board.post("gone", True)
+            others = range(self.world_size)
+            if all(self.board.has("gone", r) or not self.board.lives(r) for r in others):
+                self.board.remove()
         os._exit(code)
 
 

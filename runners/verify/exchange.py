@@ -49,8 +49,9 @@ class Board:
 
     def read(self, name: str, rank: int) -> Any:
         """What a rank has posted; None where it has not."""
-        path = self._path(name, rank)
-        return torch.load(path, weights_only=False, mmap=False) if path.exists() else None
+        with suppress(FileNotFoundError):  # also where the last rank removes the folder meanwhile
+            return torch.load(self._path(name, rank), weights_only=False, mmap=False)
+        return None
 
     def has(self, name: str, rank: int) -> bool:
         """Whether a rank has posted this."""
