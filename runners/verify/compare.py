@@ -327,7 +327,7 @@ class _Judge:
         if weights.finding:
             weights.finding.step = number + 1
             self.verdict.find(weights.finding)
-        elif weights.why_not:
+        elif weights.why_not and number == 0:
             self.verdict.skip(f"weights of the loss: {weights.why_not}")
         self._carried(number)
         self._dropped(number)

@@ -74,7 +74,9 @@ class LossWatch:
         if reduction == "batchmean":
             normalizer = float(given["input"].shape[0])
 
-        def arrived(gradient: Tensor) -> None:
+        def arrived(gradient: Tensor | None) -> None:
+            if gradient is None:
+                return
             weight = part(gradient, copy=False).local.detach().double()
             if reduction == "none":
                 weight = weight.flatten()

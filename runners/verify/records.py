@@ -112,6 +112,7 @@ class Forward:
     Attributes:
         path: of the module that was called, inside its root.
         arguments: positional and keyword arguments, tensors copied.
+        method: that is called in the place of `forward`; empty where that one is.
         outputs: its tensors, in order.
         gradients: what arrived at each output, by its index.
         random: states of the generators before it.
@@ -128,6 +129,7 @@ class Forward:
 
     path: str
     arguments: Any
+    method: str = ""
     outputs: list[Part] = field(default_factory=list)
     gradients: dict[int, Part] = field(default_factory=dict)
     random: tuple[Any, ...] = ()

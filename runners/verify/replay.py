@@ -134,7 +134,9 @@ def _replay(
         if is_exact:
             torch.set_default_dtype(torch.float64)
         with torch.enable_grad(), cast:
-            outputs = tensors_of(clone.get_submodule(forward.path)(*args, **kwargs))
+            called = clone.get_submodule(forward.path)
+            called = getattr(called, forward.method) if forward.method else called
+            outputs = tensors_of(called(*args, **kwargs))
         if [one.shape for one in outputs] == [one.local.shape for one in forward.outputs]:
             pairs = [
                 (outputs[index], gradient.local.to(outputs[index].dtype))

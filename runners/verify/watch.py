@@ -16,7 +16,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any
 
 import torch
@@ -318,6 +318,7 @@ class Watch:
         return Forward(
             path,
             mapped((args, kwargs), part),
+            _redirected(root.module),
             random=random_states(),
             autocast=(torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")),
             training=[one.training for one in root.modules],
@@ -343,9 +344,13 @@ class Watch:
         elif root.update is not None and outputs and outputs[0].requires_grad:
             root.update.forwards.append(forward)  # a reentrant checkpoint around the module
 
-    def _arrived(self, root: Root, forward: Forward, index: int, gradient: Tensor) -> None:
+    def _arrived(self, root: Root, forward: Forward, index: int, gradient: Tensor | None) -> None:
         node = forward.nodes.get(index)
-        if not self._in_backward or (node is not None and id(node) not in self._external):
+        if (
+            gradient is None
+            or not self._in_backward
+            or (node is not None and id(node) not in self._external)
+        ):
             return  # torch.autograd.grad leaves .grad as it is; what is inside is replayed
         forward.backward = self._backwards
         before = forward.gradients.get(index)
@@ -532,10 +537,28 @@ class Watch:
 
     # The update
 
-    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def _before_step(
+        self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """Look at the gradients; after the closure, where the step is given one."""
         self._optimizers[id(optimizer)] = optimizer
+        closure = kwargs.get("closure") or (args[1] if len(args) > 1 else None)
         if not self.is_on:
-            return
+            return None
+        if not callable(closure):
+            self._used(optimizer)
+            return None
+
+        def followed() -> Any:
+            value = closure()
+            self._used(optimizer)
+            return value
+
+        others = {name: one for name, one in kwargs.items() if name != "closure"}
+        return (args[0], followed, *args[2:]), others
+
+    def _used(self, optimizer: Optimizer) -> None:
+        """What the optimizer is about to use."""
         if type(optimizer).__name__ == "ZeroRedundancyOptimizer":
             self._refuse("ZeroRedundancyOptimizer")
         if self._in_backward:
@@ -657,6 +680,14 @@ def is_script(frame: FrameType) -> bool:
     file = frame.f_code.co_filename
     is_own = not file.startswith((_TORCH, _OWN, "<"))
     return is_own and "site-packages" not in file and "/lib/python3" not in file
+
+
+def _redirected(module: nn.Module) -> str:
+    """The method that Lightning calls where its wrapper calls `forward`."""
+    forward = module.__dict__.get("forward")
+    if not isinstance(forward, FunctionType):
+        return ""
+    return str(inspect.getclosurevars(forward).nonlocals.get("method_name", ""))
 
 
 def random_states() -> tuple[Any, ...]:
