@@ -24,6 +24,7 @@ NEED_TORCH = (
     "runners.cluster",
     "runners.judging",
     "runners.labs",
+    "runners.verify",
     "runners.planner.command",
     "runners.planner.program",
 )
@@ -131,6 +132,7 @@ ROOMS = {
         "judging": {"system", "traces", "meters"},
         "labs": {"system", "traces", "judging"},
         "plain": {"system", "traces", "declared", "measuring"},
+        "verify": {"system"},
         "commands": {"system", "traces", "declared", "measuring", "plain", "planner"},
         "experiments": {
             "system",

@@ -1,0 +1,38 @@
+"""The table of causes: what usually causes a finding, and which section explains it.
+
+In: `content/causes.yml`, which the book's page reads, too. Out: a `Cause` by its key. No torch.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+_FILE = Path(__file__).parents[2] / "content" / "causes.yml"
+
+
+class Cause(NamedTuple):
+    """A row of the table."""
+
+    title: str
+    usually: str
+    page: str
+    section: str
+
+
+@cache
+def table() -> dict[str, Cause]:
+    """All causes by their key."""
+    rows = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
+    return {
+        key: Cause(row["title"], row["usually"], row["lesson"]["page"], row["lesson"]["section"])
+        for key, row in rows.items()
+    }
+
+
+def cause(key: str) -> Cause:
+    """The row of a finding."""
+    return table()["another rank's gradient" if key.startswith("gradient of rank") else key]

@@ -1,0 +1,296 @@
+"""Watch a training script under torchrun: is its update that of one process?
+
+    torchrun --nproc-per-node 4 -m runners.verify train.py --its arguments
+    python -m runners verify --ranks 4 train.py --its arguments
+
+Exit codes: 0 forward, weights of the loss, gradients and update all agree; 1 findings; 2 a wrong
+call; 3 something was not compared. `torchrun` makes 1 of each: there the last line has the word.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import runpy
+import socket
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+import torch
+
+from runners.system import processes
+from runners.system.errors import FixableError, first_line
+from runners.system.patience import say
+from runners.verify import compare, report
+from runners.verify.exchange import Board, GoneError, shared_folder, sweep
+from runners.verify.hangs import Lookout
+from runners.verify.layout import Layout, layouts
+from runners.verify.records import Seen
+from runners.verify.replay import Replayed, replayed
+from runners.verify.verdict import Finding, Verdict
+from runners.verify.watch import Enough, Watch, is_script, place
+
+MOST_RANKS = 64
+KILLED_SECONDS = 20.0
+MEMORY_SHARE = 0.8  # of what the host has left
+# What errors of torch say, and the cause.
+_ERRORS = (
+    ("Expected to have finished reduction", "unused parameters"),
+    ("mark a variable ready only once", "ready twice"),
+)
+BYTES_PER_ELEMENT = 8 * 3 + 4 * 2  # float64 parameter, gradient and sum, and both in fp32
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What the command takes."""
+    parser.add_argument(
+        "--ranks", type=int, default=0, help="start so many ranks (not under torchrun)"
+    )
+    parser.add_argument("--steps", type=int, default=3, help="updates that are watched (3)")
+    parser.add_argument("--seconds", type=float, default=10.0,
+                        help="how long the script goes on after these updates (10)")  # fmt: skip
+    parser.add_argument("--patience", type=float, default=10.0,
+                        help="seconds without work after which ranks hang (10)")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print all of the report as JSON")
+    parser.add_argument("script", help="a training script")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of the script")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Start ranks, or be one."""
+    script = Path(arguments.script)
+    if not script.is_file():
+        raise FixableError(f"there is no script {script}")
+    if arguments.steps < 1:
+        raise FixableError(f"--steps must be at least 1, not {arguments.steps}")
+    if "RANK" in os.environ and not arguments.ranks:
+        return _Rank(arguments).run()
+    if not 1 <= arguments.ranks <= MOST_RANKS:
+        raise FixableError(
+            f"--ranks must be from 1 to {MOST_RANKS}; without it, start this under torchrun"
+        )
+    return _launched(arguments)
+
+
+def _launched(arguments: argparse.Namespace) -> int:
+    """Start the ranks on this host, and return rank 0's exit code."""
+    options = [f"--{name}={getattr(arguments, name)}" for name in ("steps", "seconds", "patience")]
+    options += ["--json"] if arguments.json else []
+    words = [sys.executable, "-m", "runners.verify", *options, arguments.script]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    common = {
+        **os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+        "WORLD_SIZE": str(arguments.ranks), "LOCAL_WORLD_SIZE": str(arguments.ranks),
+    }  # fmt: skip
+    common.setdefault("OMP_NUM_THREADS", "1")
+    root = str(Path(__file__).parents[2])
+    common["PYTHONPATH"] = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))
+    started = []
+    try:
+        for rank in range(arguments.ranks):
+            own = {**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            started.append(subprocess.Popen([*words, *arguments.arguments], env=own))
+        codes = _followed(started)
+    finally:
+        for one in started:
+            one.kill()
+        for one in started:
+            one.wait()
+        sweep()
+    return codes[0] if codes[0] in report.WORDS else 1
+
+
+def _followed(started: Sequence[subprocess.Popen[bytes]]) -> list[int]:
+    """The exit codes; where a rank was killed, the others get a moment to notice and report it."""
+    end: float | None = None
+    while any(one.poll() is None for one in started):
+        time.sleep(0.02)
+        killed = [rank for rank, one in enumerate(started) if (one.poll() or 0) < 0]
+        end = end or (time.monotonic() + KILLED_SECONDS if killed else None)
+        if end is not None and time.monotonic() > end:
+            say(f"verify: rank {killed[0]} was killed; all others are ended")
+            return [1] * len(started)
+    return [one.wait() for one in started]
+
+
+class _Rank:
+    """One rank: the script, then the replay, and on rank 0 the report."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.arguments = arguments
+        self.rank, self.world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        local = int(os.environ.get("LOCAL_WORLD_SIZE", self.world_size))
+        if local != self.world_size:
+            raise FixableError("all ranks must run on one host: a script on 2 to 8 ranks shows it")
+        self.launcher = os.getppid()
+        processes.end_with(self.launcher)
+        if self.rank == 0:
+            sweep()
+        self.board = Board(self.rank, self.world_size, shared_folder())
+        self.finished_at: float | None = None
+        self.watch = Watch(self.rank, self.world_size, arguments.steps, self._asks_to_stop)
+
+    def run(self) -> NoReturn:
+        """Run the script, and end this process with the exit code."""
+        lookout = Lookout(self.board, self.arguments.patience, place, self._hung)
+        lookout.start()
+        code = 1
+        try:
+            self._script()
+            lookout.stop()
+            code = self._judged()
+        except GoneError as gone:
+            verdict = Verdict([Finding("script failed", str(gone))])
+            code = self._said(verdict) if self._speaks() else 1
+        except BaseException:  # noqa: BLE001 a fault of ours must not look like an agreement
+            traceback.print_exc()
+        self._leave(code)
+
+    def _script(self) -> None:
+        """Run the script as Python would, and record how it ended."""
+        script = self.arguments.script
+        sys.argv = [script, *self.arguments.arguments]
+        sys.path[0] = str(Path(script).resolve().parent)
+        self.watch.install()
+        ended, at = "", ""
+        try:
+            runpy.run_path(script, run_name="__main__")
+        except Enough:
+            pass
+        except SystemExit as left:
+            ended = "" if left.code in (None, 0) else f"it left with exit code {left.code}"
+        except BaseException as error:  # noqa: BLE001 whatever ends the script is reported
+            if not (self.board.folder / "code").exists():  # else a report has been printed
+                traceback.print_exc()
+            ended = f"{type(error).__name__}: {first_line(error)}"
+            at = _place_in(error)
+        sys.stdout.flush()
+        seen = self.watch.end()
+        seen.ended, seen.ended_at = ended, at
+        self.seen: Seen = seen
+
+    def _asks_to_stop(self, count: int, is_finished: bool) -> bool:
+        """Whether the script has shown enough: rank 0 decides, a step ahead of all."""
+        file = self.board.folder / "stop"
+        if self.rank == 0 and is_finished and not file.exists():
+            self.finished_at = self.finished_at or time.monotonic()
+            if time.monotonic() - self.finished_at > self.arguments.seconds:
+                part = file.with_suffix(".part")
+                part.write_text(str(count + 2), encoding="ascii")
+                part.rename(file)
+        return is_finished and file.exists() and count >= int(file.read_text(encoding="ascii"))
+
+    def _judged(self) -> int:
+        self.board.post("seen", self.seen)
+        everything = self.board.gather("seen")
+        found = layouts(everything)
+        self._check_memory(found)
+        self.board.post("replayed", self._replays(found))
+        if not self._speaks():
+            while not (self.board.folder / "code").exists() and self.board.lives(0):
+                time.sleep(0.02)
+            return self._code()
+        verdict = compare.judged(found, everything, self.board.gather("replayed"))
+        self._ended(verdict, everything)
+        return self._said(verdict)
+
+    def _ended(self, verdict: Verdict, everything: dict[int, Seen]) -> None:
+        for rank, seen in everything.items():
+            if seen.ended:
+                cause = next((key for text, key in _ERRORS if text in seen.ended), "script failed")
+                verdict.findings.insert(0, Finding(cause, seen.ended, seen.ended_at, rank=rank))
+                break
+
+    def _check_memory(self, found: Sequence[Layout]) -> None:
+        """Say what the replay needs, and refuse where the host has not got it."""
+        elements = sum(
+            (p.spec and torch.Size(p.spec.shape).numel()) or p.local.numel()
+            for one in found
+            for record in [one.records[min(one.records)]]
+            for update in record.updates[:1]
+            for p in update.parameters.values()
+        )
+        needed = elements * BYTES_PER_ELEMENT * self.world_size
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if self._speaks() and needed > free // 100:
+            say(f"verify: the replay needs about {needed / 2**20:,.0f} MiB besides activations")
+        if needed > MEMORY_SHARE * free:
+            raise FixableError(
+                f"the replay needs {needed / 2**30:.1f} GiB, and the host has {free / 2**30:.1f}: "
+                "shorten the model (fewer layers)"
+            )
+
+    def _replays(self, found: Sequence[Layout]) -> dict[str, list[Replayed]]:
+        replays: dict[str, list[Replayed]] = {}
+        modules = {one.record.key: one.module for one in self.watch.roots.values()}
+        for layout in found:
+            if self.rank not in layout.leaders or any(
+                one.refused for one in layout.records.values()
+            ):
+                continue
+            replays[layout.key] = []
+            for number in range(layout.num_updates):
+                own = self.seen.roots[layout.key].updates[number]
+                parameters = layout.whole(number, self.rank, lambda u: u.parameters)
+                buffers = layout.whole(number, self.rank, lambda u: u.buffers)
+                whole = layout.passes(number, self.rank, own.forwards)
+                replays[layout.key].append(
+                    replayed(modules[layout.key], parameters, buffers, whole)  # type: ignore[arg-type]
+                )
+        return replays
+
+    # The end
+
+    def _speaks(self) -> bool:
+        return self.rank == 0
+
+    def _said(self, verdict: Verdict) -> int:
+        script = Path(self.arguments.script).name
+        if self.arguments.json:
+            print(report.as_json(verdict, script, self.world_size), flush=True)
+        else:
+            print("\n".join(report.lines(verdict, script, self.world_size)), flush=True)
+        return verdict.exit_code
+
+    def _hung(self, table: list[str]) -> None:
+        """Report a script that hangs, from the thread that noticed; this ends all ranks."""
+        waits = [line for line in table if " waits: " in line]
+        first = waits[0] if waits else table[0]
+        place_ = first.partition("waits: ")[2].partition(" in ")[0]
+        verdict = Verdict([Finding("hang", "\n".join(table), place_)])
+        verdict.skip("updates: the script never ended")
+        sys.stdout.flush()
+        self._leave(self._said(verdict))
+
+    def _code(self) -> int:
+        path = self.board.folder / "code"
+        return int(path.read_text(encoding="ascii")) if path.exists() else 1
+
+    def _leave(self, code: int) -> NoReturn:
+        """End at once: gloo's threads may wait for ranks that are gone."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        with suppress(OSError):  # the last rank may have removed the folder
+            path = self.board.folder / "code"
+            if not path.exists():
+                part = path.with_suffix(f".{self.rank}")
+                part.write_text(str(code), encoding="ascii")
+                part.rename(path)
+            self.board.post("gone", True)
+            others = range(self.world_size)
+            if all(self.board.has("gone", r) or not self.board.lives(r) for r in others):
+                self.board.remove()
+        os._exit(code)
+
+
+def _place_in(error: BaseException) -> str:
+    own = [(f, n) for f, n in traceback.walk_tb(error.__traceback__) if is_script(f)]
+    return f"{Path(own[-1][0].f_code.co_filename).name}:{own[-1][1]}" if own else ""

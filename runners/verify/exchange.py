@@ -1,0 +1,107 @@
+"""Files by which the ranks of one launch tell each other what they recorded.
+
+In: objects that torch can save. Out: the same objects on the other ranks, on one host. No process
+group takes part, so a script that hangs, fails or destroys its groups loses nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from runners.system import processes
+
+POLL_SECONDS = 0.02
+PREFIX = "proofbook-verify"
+
+
+class GoneError(RuntimeError):
+    """A rank ended without a word."""
+
+
+class Board:
+    """A folder that the ranks of one launch share.
+
+    Args:
+        rank: of this process.
+        world_size: the number of ranks.
+        folder: named by who launches the ranks, so that all find the same.
+    """
+
+    def __init__(self, rank: int, world_size: int, folder: Path) -> None:
+        self.rank, self.world_size, self.folder = rank, world_size, folder
+        folder.mkdir(mode=0o700, exist_ok=True)
+        self.post("process", (os.getpid(), processes.start_ticks(os.getpid())))
+
+    def post(self, name: str, what: Any) -> None:
+        """Write a file, which appears whole."""
+        path = self._path(name, self.rank)
+        torch.save(what, path.with_suffix(".part"))
+        path.with_suffix(".part").rename(path)
+
+    def read(self, name: str, rank: int) -> Any:
+        """What a rank has posted; None where it has not."""
+        with suppress(FileNotFoundError):  # also where the last rank removes the folder meanwhile
+            return torch.load(self._path(name, rank), weights_only=False, mmap=False)
+        return None
+
+    def has(self, name: str, rank: int) -> bool:
+        """Whether a rank has posted this."""
+        return self._path(name, rank).exists()
+
+    def gather(self, name: str, meanwhile: Callable[[], None] = lambda: None) -> dict[int, Any]:
+        """Wait until all ranks have posted.
+
+        Args:
+            name: of what they post.
+            meanwhile: called again and again while this waits.
+
+        Raises:
+            GoneError: a rank has ended without it.
+        """
+        while missing := [r for r in range(self.world_size) if not self.has(name, r)]:
+            for rank in missing:
+                if not self.lives(rank) and not self.has(name, rank):
+                    raise GoneError(f"rank {rank} ended without a word (was it killed?)")
+            meanwhile()
+            time.sleep(POLL_SECONDS)
+        return {rank: self.read(name, rank) for rank in range(self.world_size)}
+
+    def lives(self, rank: int) -> bool:
+        """Whether the process of a rank runs; one that has not begun yet does."""
+        process = self.read("process", rank)
+        return process is None or process[1] is None or processes.lives(*process)
+
+    def remove(self) -> None:
+        """Remove the folder, when no other rank needs it."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _path(self, name: str, rank: int) -> Path:
+        return self.folder / f"{name}.{rank}.pt"
+
+
+def shared_folder() -> Path:
+    """The folder of this launch: named by the process that launched all ranks."""
+    launcher = os.getppid()
+    restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    port = os.environ.get("MASTER_PORT", "0")
+    start = processes.start_ticks(launcher)
+    name = f"{PREFIX}-{os.getuid()}-{launcher}-{start}-{port}-{restart}"
+    return Path(tempfile.gettempdir()) / name
+
+
+def sweep() -> None:
+    """Remove the folders of launches that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}-{os.getuid()}-*"):
+        with suppress(ValueError, OSError):
+            pid, start = folder.name.split("-")[3:5]
+            if start != "None" and not processes.lives(int(pid), int(start)):
+                shutil.rmtree(folder, ignore_errors=True)

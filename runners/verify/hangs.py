@@ -1,0 +1,122 @@
+"""Finds that a script hangs: who waits at which line, and who never came and where that rank is.
+
+In: the stack of this rank's main thread, again and again. Out: what each rank posted of where it
+waits, once none of them takes processor time any more.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from types import FrameType
+
+from runners.system import processes
+from runners.verify.exchange import Board
+
+POLL_SECONDS = 0.25
+IDLE_SHARE = 0.05  # of a processor; threads that wait wake up now and then
+_WAITS = ("torch/distributed", "torch/nn/parallel", "torch/autograd/graph.py", "torch/_ops.py")
+
+
+class Lookout(threading.Thread):
+    """Posts where this rank waits, and calls `hung` on rank 0 where all ranks wait.
+
+    Args:
+        board: for the posts.
+        patience: seconds without processor time on any rank after which a script hangs.
+        place: of a frame in the script, as a report names it.
+        hung: called once, with a line for each rank.
+    """
+
+    def __init__(
+        self, board: Board, patience: float, place: Callable[[FrameType | None], str],
+        hung: Callable[[list[str]], None],
+    ) -> None:  # fmt: skip
+        super().__init__(daemon=True)
+        self._board, self._patience, self._place, self._hung = board, patience, place, hung
+        self._main = threading.main_thread().ident or 0
+        self._quiet_since, self._ticks = time.monotonic(), 0
+        self._is_waiting = False
+        self._over = threading.Event()
+
+    def stop(self) -> None:
+        """The script has ended on this rank, and waits no longer."""
+        self._over.set()
+
+    def run(self) -> None:
+        """Look until the script has ended."""
+        while not self._over.wait(POLL_SECONDS):
+            self._look()
+            if self._board.rank == self._speaker() and self._is_waiting and self._all_wait():
+                self._hung(self._table())
+                return
+
+    def _speaker(self) -> int:
+        """The first rank whose script has not ended."""
+        ranks = range(self._board.world_size)
+        return next((r for r in ranks if not self._board.has("seen", r)), 0)
+
+    def _look(self) -> None:
+        now, pid = time.monotonic(), os.getpid()
+        ticks = processes.cpu_ticks(pid) or 0
+        idle = max(2.0, IDLE_SHARE * (now - self._quiet_since) * os.sysconf("SC_CLK_TCK"))
+        if ticks - self._ticks > idle:
+            self._quiet_since, self._ticks = now, ticks
+        quiet = now - self._quiet_since > self._patience
+        if quiet != self._is_waiting:
+            self._is_waiting = quiet
+            self._board.post("waits", self._where() if quiet else None)
+
+    def _where(self) -> tuple[str, bool]:
+        frame = sys._current_frames().get(self._main)
+        inner = [one for one, _ in traceback.walk_stack(frame)][:8] if frame else []
+        files = [one.f_code.co_filename for one in inner]
+        is_in_collective = any(part in file for file in files for part in _WAITS)
+        at, call = self._place(frame), _call(frame) or (inner[0].f_code.co_name if inner else "?")
+        return f"{at} in {call}", is_in_collective
+
+    def _all_wait(self) -> bool:
+        found = []
+        for rank in range(self._board.world_size):
+            if self._board.has("seen", rank) or not self._board.lives(rank):
+                continue
+            waits = self._board.read("waits", rank)
+            if waits is None:
+                return False
+            found.append(waits[1])
+        return any(found)
+
+    def _table(self) -> list[str]:
+        lines = []
+        for rank in range(self._board.world_size):
+            if self._board.has("seen", rank):
+                seen = self._board.read("seen", rank)
+                ended = seen.ended or "its script has ended"
+                lines.append(f"rank {rank} never came: {ended}" + (
+                    f" at {seen.ended_at}" if seen.ended_at else ""))  # fmt: skip
+                continue
+            if not self._board.lives(rank):
+                lines.append(f"rank {rank} never came: its process was killed")
+                continue
+            where, is_in = self._board.read("waits", rank) or ("?", False)
+            lines.append(f"rank {rank} {'waits' if is_in else 'is elsewhere'}: {where}")
+        return lines
+
+
+def _call(frame: FrameType | None) -> str:
+    """The function of torch.distributed, or the backward pass, in which a rank is."""
+    name = ""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if "torch/distributed" in file and frame.f_code.co_name not in ("wrapper", "wait"):
+            name = frame.f_code.co_name
+        elif file.endswith("torch/autograd/graph.py"):
+            return "backward"
+        elif name:
+            return name
+        frame = frame.f_back
+    return name

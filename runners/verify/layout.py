@@ -1,0 +1,151 @@
+"""Which ranks hold a module, and which of them share a batch, as meshes and wrappers say.
+
+In: what the ranks recorded. Out: a `Layout` for each module: groups of ranks that train on the
+same samples, the first of which replays them, and whole tensors from the parts of all ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from runners.verify.records import Forward, Part, RootRecord, Seen, Update, assembled, mapped
+
+Choice = Callable[[Update], Mapping[str, Part | None]]
+
+
+@dataclass
+class Layout:
+    """The ranks of one module.
+
+    Attributes:
+        key: of the module.
+        records: of the ranks that hold it.
+        groups: ranks that share their batches; there are as many groups as there are batches.
+    """
+
+    key: str
+    records: dict[int, RootRecord]
+    groups: list[list[int]]
+
+    @property
+    def first(self) -> RootRecord:
+        """The record of the first rank."""
+        return self.records[min(self.records)]
+
+    @property
+    def leaders(self) -> list[int]:
+        """One rank of each group."""
+        return [group[0] for group in self.groups]
+
+    @property
+    def num_updates(self) -> int:
+        """The updates that all ranks have."""
+        return min(len(one.updates) for one in self.records.values())
+
+    @property
+    def is_tensor_parallel(self) -> bool:
+        """Whether ranks share batches."""
+        return any(len(group) > 1 for group in self.groups)
+
+    def update(self, rank: int, number: int) -> Update:
+        """An update of one rank."""
+        return self.records[rank].updates[number]
+
+    def whole(self, number: int, rank: int, choose: Choice) -> dict[str, Tensor | None]:
+        """Whole tensors by name, as a rank sees them; None where a part is missing.
+
+        Args:
+            number: of the update.
+            rank: whose view.
+            choose: which tensors of the update.
+        """
+        chosen = {r: choose(self.update(r, number)) for r in self.records}
+        found: dict[str, Tensor | None] = {}
+        for name, own in chosen[rank].items():
+            parts = {r: one[name] for r, one in chosen.items() if one.get(name) is not None}
+            ranks = own.spec.ranks if own is not None and own.spec else [rank]
+            is_whole = own is not None and all(r in parts for r in ranks)
+            found[name] = assembled(parts, rank) if is_whole else None  # type: ignore[arg-type]
+        return found
+
+    def views(self) -> Iterator[int]:
+        """One rank of each set of ranks that together hold the whole module."""
+        seen: set[tuple[int, ...]] = set()
+        for rank, record in sorted(self.records.items()):
+            ranks = {rank}
+            for one in record.updates[0].parameters.values() if record.updates else ():
+                ranks |= set(one.spec.ranks) if one.spec else set()
+            if tuple(sorted(ranks)) not in seen:
+                seen.add(tuple(sorted(ranks)))
+                yield rank
+
+    def passes(self, number: int, rank: int, own: Sequence[Forward]) -> list[Forward]:
+        """The forward passes of a rank, with what its peers hold parts of put together."""
+        peers = {r: self.update(r, number).forwards for r in self.records}
+        found = []
+        for index, forward in enumerate(own):
+            same = {r: all_of[index] for r, all_of in peers.items() if len(all_of) > index}
+            found.append(_joined(forward, same, rank))
+        return found
+
+
+def _joined(forward: Forward, peers: Mapping[int, Forward], rank: int) -> Forward:
+    def join(choose: Callable[[Forward], Part | None]) -> Part:
+        parts = {r: one for r, f in peers.items() if (one := choose(f)) is not None}
+        return Part(assembled(parts, rank))
+
+    one = Forward(**forward.__dict__)
+    counted = iter(range(1 << 30))
+
+    def argument(part: Part) -> Part:
+        index = next(counted)
+        if part.spec is None:
+            return part
+        return join(lambda f: _parts(f.arguments)[index])
+
+    one.arguments = mapped(forward.arguments, argument)
+    one.outputs = [
+        part if part.spec is None else join(lambda f, i=i: f.outputs[i])  # type: ignore[misc]
+        for i, part in enumerate(forward.outputs)
+    ]
+    one.gradients = {
+        i: part if part.spec is None else join(lambda f, i=i: f.gradients.get(i))  # type: ignore[misc]
+        for i, part in forward.gradients.items()
+    }
+    return one
+
+
+def _parts(tree: object) -> list[Part | None]:
+    found: list[Part | None] = []
+    mapped(tree, found.append)
+    return found
+
+
+def layouts(seen: Mapping[int, Seen]) -> list[Layout]:
+    """The layout of each module that some rank trains."""
+    keys = dict.fromkeys(key for one in seen.values() for key in one.roots)
+    found = []
+    for key in keys:
+        records = {r: one.roots[key] for r, one in sorted(seen.items()) if key in one.roots}
+        found.append(Layout(key, records, _groups(records)))
+    return found
+
+
+def _groups(records: Mapping[int, RootRecord]) -> list[list[int]]:
+    """Ranks by the place that they have among those with other samples."""
+    groups: dict[int | tuple[int, ...], list[int]] = {}
+    for rank, record in records.items():
+        specs = [
+            one.spec for update in record.updates[:1] for one in update.parameters.values()
+            if one.spec
+        ]  # fmt: skip
+        if record.data_ranks is not None and rank in record.data_ranks:
+            groups.setdefault(record.data_ranks.index(rank), []).append(rank)
+        elif specs:
+            groups.setdefault(tuple(specs[0].ranks), []).append(rank)
+        else:
+            groups.setdefault((rank,), []).append(rank)
+    return list(groups.values())

@@ -1,0 +1,209 @@
+"""The loss as a sum over tokens or samples: with which weight does each enter the backward pass?
+
+In: calls of torch's loss functions, and the graph that a backward pass starts from. Out: a `Loss`
+for each call, with the weight of each element, read from the gradient that arrives at the value of
+the function. A loss of which only a mean or a sum is known counts the elements of that mean.
+Nothing is changed: results of torch's own functions are returned as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from runners.verify.records import Loss, part
+
+KNOWN = (
+    "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "gaussian_nll_loss",
+)  # fmt: skip
+# Nodes between a backward pass and the mean that it starts from.
+_SCALAR = {
+    "AddBackward0", "SubBackward0", "MulBackward0", "DivBackward0", "NegBackward0", "SqrtBackward0",
+    "ToCopyBackward0", "CloneBackward0", "ViewBackward0", "SqueezeBackward0", "AliasBackward0",
+}  # fmt: skip
+_MOST_PENDING = 4096
+
+
+class LossWatch:
+    """Keeps the calls of loss functions until a backward pass reaches them."""
+
+    def __init__(self, place: Callable[[], str], is_on: Callable[[], bool]) -> None:
+        self._place, self._is_on = place, is_on
+        self._nodes: dict[int, tuple[Any, Loss]] = {}
+        self.backward = 0
+        self.reached: list[Loss] = []
+        self._is_inside = False
+        self.is_running = False  # a backward pass
+
+    def install(self) -> Iterator[tuple[Any, str, Any]]:
+        """What to put in place of torch's functions: owner, name, function."""
+        for name in KNOWN:
+            yield functional, name, self._recorded(name, getattr(functional, name))
+
+    def _recorded(self, name: str, original: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        signature = inspect.signature(original)
+
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Tensor:
+            if self._is_inside or not self._is_on():
+                return original(*args, **kwargs)
+            self._is_inside = True
+            try:
+                value = original(*args, **kwargs)
+            finally:
+                self._is_inside = False
+            if value.grad_fn is not None:
+                bound = signature.bind(*args, **kwargs)
+                bound.apply_defaults()
+                self._expect(name, value, bound.arguments)
+            return value
+
+        return call
+
+    def _expect(self, name: str, value: Tensor, given: dict[str, Any]) -> None:
+        reduction = given.get("reduction", "mean")
+        valid, normalizer = _counted(name, given)
+        loss = Loss(name, self._place(), int(valid.sum()))
+        if reduction == "batchmean":
+            normalizer = float(given["input"].shape[0])
+
+        def arrived(gradient: Tensor | None) -> None:
+            if gradient is None:
+                return
+            weight = part(gradient, copy=False).local.detach().double()
+            if reduction == "none":
+                weight = weight.flatten()
+                weight = weight[valid.flatten()] if len(weight) == valid.numel() else weight
+            elif reduction != "sum":
+                weight = weight / max(normalizer, 1e-300)
+            self._reach(loss, weight)
+
+        value.register_hook(arrived)
+        if len(self._nodes) > _MOST_PENDING:
+            self._nodes.clear()
+        self._nodes[id(value.grad_fn)] = (value.grad_fn, loss)
+
+    def _reach(self, loss: Loss, weight: Tensor) -> None:
+        if not self.is_running:  # a call of torch.autograd.grad, which leaves .grad as it is
+            return
+        loss.backward = self.backward
+        loss.weights = weight.clone() if loss.weights is None else loss.weights + weight
+        if not any(loss is one for one in self.reached):
+            self.reached.append(loss)
+
+    def follow(self, start: list[Any]) -> bool:
+        """Walk the graph of a backward pass before it runs; whether a term is of no known loss."""
+        known = False
+        seen: set[int] = set()
+        queue = [(node, False) for node in start]
+        past_losses = False
+        while queue:
+            node, half = queue.pop()
+            if node is None or id(node) in seen:
+                continue
+            seen.add(id(node))
+            if id(node) in self._nodes and self._nodes[id(node)][0] is node:
+                known = True
+                self._nodes[id(node)][1].half = half
+                continue
+            past_losses = past_losses or hasattr(node, "variable")
+            half = half or node.name() == "MulBackward0"
+            queue += [(other, half) for other, _ in node.next_functions]
+        if not known:
+            past_losses = not self._guess(start)
+        return past_losses
+
+    def _guess(self, start: list[Any]) -> bool:
+        """Take the means or sums that a backward pass starts from for its loss."""
+        queue, found = [(node, False) for node in start], []
+        while queue:
+            node, half = queue.pop()
+            name = node.name() if node is not None else ""
+            if name in ("MeanBackward0", "SumBackward0"):
+                found.append((node, half, name))
+            elif name in _SCALAR:
+                queue += [
+                    (other, half or name.startswith("Mul")) for other, _ in node.next_functions
+                ]
+            elif node is not None:
+                return False
+        for node, half, name in found:
+            sizes = node._saved_self_sym_sizes
+            count = int(torch.Size(sizes).numel())
+            loss = Loss(name[:4].lower(), self._place(), count, is_seen=name[0] == "M", half=half)
+            self._await(node, loss, count if name[0] == "M" else 1)
+        return bool(found)
+
+    def _await(self, node: Any, loss: Loss, normalizer: int) -> None:
+        def arrived(gradients: tuple[Tensor | None, ...]) -> None:
+            if gradients[0] is not None:
+                weight = part(gradients[0], copy=False).local.detach().double()
+                self._reach(loss, weight / max(normalizer, 1))
+
+        node.register_prehook(arrived)
+
+    def ended(self) -> list[Loss]:
+        """The losses of the backward pass that has ended."""
+        reached, self.reached = self.reached, []
+        gone = {id(loss) for loss in reached}
+        self._nodes = {k: v for k, v in self._nodes.items() if id(v[1]) not in gone}
+        return reached
+
+
+def _counted(name: str, given: dict[str, Any]) -> tuple[Tensor, float]:
+    """Which elements count, and what a mean divides by."""
+    target, source = given["target"], given["input"]
+    local = part(target, copy=False).local.detach()
+    if name not in ("cross_entropy", "nll_loss") or target.dtype.is_floating_point:
+        if name == "cross_entropy":  # probabilities of classes
+            local = local[..., 0] if local.dim() < 3 else local[:, 0]
+        shape = torch.broadcast_shapes(local.shape, part(source, copy=False).local.shape)
+        valid = torch.ones(shape if name != "cross_entropy" else local.shape, dtype=torch.bool)
+        return valid, float(valid.numel())
+    valid = local != given["ignore_index"]
+    weight = given.get("weight")
+    if weight is None:
+        return valid, float(valid.sum())
+    return valid, float(part(weight, copy=False).local[local[valid]].sum())
+
+
+def reached(start: list[Any]) -> set[int]:
+    """The ids of all nodes that a backward pass reaches."""
+    return {id(node) for node in _walked(start, set())}
+
+
+def leaves_before(start: list[Any], outputs: set[int]) -> list[Tensor]:
+    """The leaves that a backward pass reaches past all of these nodes."""
+    return [node.variable for node in _walked(start, outputs) if hasattr(node, "variable")]
+
+
+def first_of(start: list[Any], outputs: set[int]) -> tuple[set[int], bool]:
+    """Which outputs of one forward pass a backward pass reaches past its other outputs.
+
+    Returns:
+        The ids of their nodes, and whether one of them is reached behind another as well.
+    """
+    first = [node for node in _walked(start, outputs) if id(node) in outputs]
+    ids = {id(node) for node in first}
+    behind = [other for node in first for other, _ in node.next_functions]
+    return ids, len(first) > 1 and any(id(node) in ids for node in _walked(behind, ids))
+
+
+def _walked(start: list[Any], ends: set[int]) -> Iterator[Any]:
+    """The nodes of a graph, each once; nothing behind the ends."""
+    seen: set[int] = set()
+    queue = list(start)
+    while queue:
+        node = queue.pop()
+        if node is not None and id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            if id(node) not in ends:
+                queue += [other for other, _ in node.next_functions]

@@ -1,0 +1,89 @@
+"""What the tool prints: findings first, what was compared, then what was not and why.
+
+In: a `Verdict`. Out: at most a screen of lines, of which the last has the word; or JSON. No
+torch.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from runners.verify.causes import cause
+from runners.verify.verdict import Finding, Verdict
+
+SCHEMA = 1
+WIDTH = 100
+MOST_FINDINGS = 4
+MOST_REASONS = 6
+WORDS = {0: "agrees", 1: "differs", 2: "wrong call", 3: "not compared"}
+
+
+def lines(verdict: Verdict, script: str, world_size: int) -> Iterator[str]:
+    """The report of a run."""
+    numbers = verdict.numbers
+    yield f"verify {script} on {world_size} ranks"
+    for finding in verdict.findings[:MOST_FINDINGS]:
+        yield from _finding(finding)
+    if len(verdict.findings) > MOST_FINDINGS:
+        yield f"  … and {len(verdict.findings) - MOST_FINDINGS} more; --json lists all"
+    if verdict.weights:
+        yield f"  {verdict.weights}"
+    if numbers.get("parameters_compared"):
+        yield (
+            f"  compared: {numbers['parameters_compared']} of {numbers['parameters']} parameters, "
+            f"in {numbers['updates']} updates"
+        )
+    for note in verdict.notes:
+        yield from _wrapped(f"note: {note}")
+    for reason in verdict.not_compared[:MOST_REASONS]:
+        yield from _wrapped(f"not compared: {reason}")
+    if len(verdict.not_compared) > MOST_REASONS:
+        yield f"  … and {len(verdict.not_compared) - MOST_REASONS} more; --json lists all"
+    yield f"verify: {WORDS[verdict.exit_code]}{_head(verdict)}"
+
+
+def _head(verdict: Verdict) -> str:
+    if verdict.findings:
+        title = cause(verdict.findings[0].cause).title
+        return f" ({title[0].lower()}{title[1:]})"
+    if verdict.not_compared:
+        return " in all parts; what was compared agrees"
+    return " with one process: forward, weights of the loss, gradients and update"
+
+
+def _finding(one: Finding) -> Iterator[str]:
+    row = cause(one.cause)
+    where = [one.place, one.parameter]
+    where += [] if one.rank is None else [f"rank {one.rank}"]
+    where += [] if one.step is None else [f"step {one.step}"]
+    yield f"✗ {row.title}"
+    for line in (one.says + (f"; {one.detail}" if one.detail else "")).splitlines():
+        yield from _wrapped(line, 4)
+    if any(where):
+        yield from _wrapped("at " + ", ".join(part for part in where if part), 4)
+    yield from _wrapped(row.usually, 4)
+    yield f"    The book: {row.page}, “{row.section}”"
+
+
+def _wrapped(text: str, indent: int = 2) -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=" " * indent, subsequent_indent=" " * (indent + 2)
+    )
+
+
+def as_json(verdict: Verdict, script: str, world_size: int) -> str:
+    """The same, all of it, for programs."""
+    found = [
+        {**asdict(one), "title": cause(one.cause).title, "usually": cause(one.cause).usually,
+         "lesson": {"page": cause(one.cause).page, "section": cause(one.cause).section}}
+        for one in verdict.findings
+    ]  # fmt: skip
+    whole = {
+        "schema": SCHEMA, "script": script, "world_size": world_size,
+        "verdict": WORDS[verdict.exit_code], "findings": found, "weights": verdict.weights,
+        "compared": verdict.numbers, "not_compared": verdict.not_compared, "notes": verdict.notes,
+    }  # fmt: skip
+    return json.dumps(whole, indent=2, sort_keys=True, ensure_ascii=False)

@@ -1,0 +1,66 @@
+"""What the tool says in the end: findings, what was compared, and what was not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Finding:
+    """Something that one process would do otherwise.
+
+    Attributes:
+        cause: a key of the table of causes.
+        says: what was seen.
+        place: the script's line.
+        parameter: the first that differs, and how many more.
+        rank: the first rank.
+        step: the number of the update, from 1; None where it concerns no update.
+        detail: more, in one line.
+    """
+
+    cause: str
+    says: str
+    place: str = ""
+    parameter: str = ""
+    rank: int | None = None
+    step: int | None = None
+    detail: str = ""
+
+
+@dataclass
+class Verdict:
+    """All that is said.
+
+    Attributes:
+        findings: most certain first.
+        compared: a line for each kind of comparison that was made.
+        not_compared: what was not, and why.
+        weights: the line of the weights.
+        numbers: for `--json`: how many parameters were compared, and of how many.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    compared: list[str] = field(default_factory=list)
+    not_compared: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    weights: str = ""
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def find(self, finding: Finding) -> None:
+        """Add a finding, once for each cause, place and rank."""
+        same = [one for one in self.findings if one.cause == finding.cause]
+        if not same:
+            self.findings.append(finding)
+
+    def skip(self, what: str) -> None:
+        """Say what was not compared, once."""
+        if what not in self.not_compared:
+            self.not_compared.append(what)
+
+    @property
+    def exit_code(self) -> int:
+        """0 all agrees, 1 findings, 3 something was not compared."""
+        if self.findings:
+            return 1
+        return 3 if self.not_compared else 0

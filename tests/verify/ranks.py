@@ -1,0 +1,73 @@
+"""Starts ranks of a watched script from a process that has loaded torch, which saves seconds."""
+
+import argparse
+import contextlib
+import json
+import multiprocessing
+import os
+import socket
+import sys
+from pathlib import Path
+
+PROGRAMS = Path(__file__).parent / "programs"
+PRELOADED = [
+    "runners.verify.command", "torch.distributed.tensor.parallel", "torch.distributed.pipelining",
+    "torch._dynamo",
+]  # fmt: skip
+
+
+def verified(program, ranks, *words, options=()):
+    """The report of a program as JSON, its exit code, and what rank 0 printed."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    path = program if isinstance(program, Path) else PROGRAMS / program
+    reader, writer = context.Pipe(duplex=False)
+    order = (ranks, port, str(path), words, options, writer)
+    started = [context.Process(target=_be, args=(rank, *order)) for rank in range(ranks)]
+    for one in started:
+        one.start()
+    writer.close()
+    for one in started:
+        one.join(120)
+        one.kill()
+    output = ""
+    with contextlib.suppress(EOFError):
+        while True:
+            output += reader.recv()
+    start = output.find("{\n")
+    report = json.loads(output[start:]) if start >= 0 else {}
+    return report, started[0].exitcode, output
+
+
+def _be(rank, ranks, port, path, words, options, writer):
+    """The body of a rank; its output goes through the pipe when it ends."""
+    from runners.verify import command
+
+    os.environ |= {
+        "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank),
+        "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+    }  # fmt: skip
+    import torch
+
+    torch.set_num_threads(1)
+    leave = os._exit
+    file = Path(f"/tmp/verify-{os.getpid()}.out")
+    os.dup2(os.open(file, os.O_RDWR | os.O_CREAT | os.O_TRUNC), 1)
+    os.dup2(1, 2)
+    sys.stdout = os.fdopen(1, "w")
+
+    def told(code):
+        if rank == 0:
+            writer.send(file.read_text())
+        file.unlink()
+        writer.close()
+        leave(code)
+
+    os._exit = told
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    given = ["--json", "--patience", "6", *options, path, *words]
+    command.main(parser.parse_args(given))

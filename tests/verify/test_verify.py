@@ -1,0 +1,201 @@
+"""What the tool says of programs that are right, wrong, or beyond it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from runners.__main__ import main
+from runners.verify.causes import table
+from runners.verify.records import Loss, Part, Spec, Update, assembled
+from runners.verify.weights import TOLERANCE, judged
+from tests.conftest import ROOT
+from tests.verify.ranks import PROGRAMS, verified
+
+pytestmark = pytest.mark.ranks
+STOP = ("--seconds", "0")
+
+RIGHT = [
+    ("language.py", 2, "accumulate clip dropout checkpoint scaler"),
+    ("language.py", 2, "reentrant ema sgd autocast clip_by_hand chunked"),
+    ("language.py", 2, "by_hand inside padded two_optimizers"),
+    ("language.py", 2, "policy accumulate clip dropout"),
+    ("language.py", 2, "fsdp accumulate quiet tied inside"),
+    ("language.py", 4, "hsdp frozen smooth"),
+    ("mesh.py", 2, "sequence loss_parallel clip"),
+    ("mesh.py", 4, "fsdp sequence"),
+    ("mesh.py", 4, "ddp"),
+    ("mesh.py", 2, "pipeline clip"),
+    ("modules.py", 2, "adversarial"),
+    ("modules.py", 2, "two_parts"),
+    ("modules.py", 2, "weighted_by_hand"),
+    ("modules.py", 2, "spectral"),
+    ("modules.py", 2, "averaged_copy"),
+]
+WRONG = [
+    ("language.py", 2, "wrong_bypass", "own gradient"),
+    ("language.py", 2, "wrong_no_sync", "own gradient"),
+    ("language.py", 2, "wrong_last", "not all reduced"),
+    ("language.py", 2, "wrong_sum", "sum over ranks"),
+    ("language.py", 2, "wrong_twice", "divided by ranks twice"),
+    ("language.py", 2, "wrong_undivided", "accumulation not divided"),
+    ("language.py", 2, "wrong_means", "mean of means over ranks"),
+    ("language.py", 2, "wrong_means fsdp inside", "mean of means over ranks"),
+    ("language.py", 2, "wrong_equal", "equal batches"),
+    ("language.py", 2, "wrong_seed", "replicas start apart"),
+    ("language.py", 2, "wrong_recompute", "recomputation"),
+    ("language.py", 2, "wrong_early fsdp", "optimizer before sharding"),
+    ("language.py", 2, "wrong_missing", "outside the optimizer"),
+    ("language.py", 2, "wrong_scheduler", "scheduler"),
+    ("language.py", 2, "wrong_zeroed", "zeroed between microbatches"),
+    ("language.py", 2, "wrong_not_zeroed", "not zeroed"),
+    ("language.py", 2, "wrong_clip_first by_hand", "clipped before the reduction"),
+    ("language.py", 2, "wrong_shard_norm fsdp", "norm of a part"),
+    ("language.py", 2, "half sgd", "does not move"),
+    ("mesh.py", 2, "wrong_norms sequence", "norm times ranks"),
+    ("mesh.py", 4, "wrong_batches fsdp", "unequal inputs"),
+    ("mesh.py", 2, "pipeline wrong_stage_norm", "norm of a part"),
+    ("modules.py", 2, "local_updates_wrong", "own gradient"),
+]
+BEYOND = [
+    ("columns_wrong", "divided among ranks by hand"),
+    ("experts_wrong", "divided among ranks by hand"),
+    ("stages_by_hand", "divided among ranks by hand"),
+    ("penalty", "outside of any module"),
+    ("distilled", "a factor of the script's own"),
+    ("without_optimizer", "no optimizer"),
+]
+
+
+@pytest.mark.parametrize(("program", "ranks", "ways"), RIGHT)
+def test_a_right_program_agrees_in_all_its_parameters(program, ranks, ways):
+    report, code, output = verified(program, ranks, *ways.split(), options=STOP)
+    assert (code, report["findings"], report["not_compared"]) == (0, [], []), output
+    frozen = 1 if "frozen" in ways else 0
+    assert report["compared"]["parameters_compared"] == report["compared"]["parameters"] - frozen
+    assert report["compared"]["updates"] == 3
+
+
+@pytest.mark.parametrize(("program", "ranks", "ways", "cause"), WRONG)
+def test_the_first_finding_of_a_wrong_program_has_its_cause(program, ranks, ways, cause):
+    report, code, output = verified(program, ranks, *ways.split(), options=STOP)
+    assert code == 1, output
+    assert report["findings"][0]["cause"] == cause
+    assert report["findings"][0]["place"].startswith(program)
+
+
+@pytest.mark.parametrize(("way", "why"), BEYOND)
+def test_what_cannot_be_seen_through_never_counts_as_agreeing(way, why):
+    report, code, output = verified("modules.py", 2, way, options=STOP)
+    assert (code, report["verdict"], report["findings"]) == (3, "not compared", []), output
+    assert why in " ".join(report["not_compared"])
+
+
+def test_a_hang_names_where_each_rank_waits():
+    report, code, _ = verified("language.py", 2, "wrong_rank0", options=("--patience", "3"))
+    assert (code, report["findings"][0]["cause"]) == (1, "hang")
+    assert "rank 0 waits: language.py" in report["findings"][0]["says"]
+    assert "in barrier" in report["findings"][0]["says"]
+    assert "in backward" in report["findings"][0]["says"]
+
+
+def _plainly(*words, ranks=2):
+    """What rank 0 prints of a program that nobody watches."""
+    common = {**os.environ, "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
+              "MASTER_PORT": "29517", "OMP_NUM_THREADS": "1"}  # fmt: skip
+    started = [
+        subprocess.Popen([sys.executable, PROGRAMS / "language.py", *words], text=True,
+                         stdout=subprocess.PIPE, env={**common, "RANK": str(rank)})
+        for rank in range(ranks)
+    ]  # fmt: skip
+    outputs = [one.communicate()[0] for one in started]
+    return outputs[0]
+
+
+def test_watching_changes_no_bit_of_losses_and_parameters():
+    ways = ("dropout", "accumulate", "clip", "checkpoint", "tied")
+    watched = verified("language.py", 2, *ways)[2]
+    digests = [
+        next(line for line in text.splitlines() if line.startswith("digest"))
+        for text in (watched, _plainly(*ways))
+    ]
+    assert digests[0] == digests[1]
+
+
+def _command(*words, launcher=()):
+    done = subprocess.run(
+        [sys.executable, "-m", *launcher, *words], cwd=ROOT, capture_output=True, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_under_torchrun_the_last_line_has_the_word():
+    launcher = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m")
+    program = str(PROGRAMS / "language.py")
+    code, output, _ = _command("runners.verify", program, "wrong_sum", launcher=launcher)
+    assert code == 1
+    assert output.splitlines()[-1].startswith("verify: differs")
+    assert "weight of each token" in output
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--ranks", "2", "nowhere.py"], "there is no script nowhere.py"),
+        (["README.md"], "--ranks must be from 1 to 64"),
+        (["--ranks", "2", "--steps", "0", "README.md"], "--steps must be at least 1"),
+    ],
+)
+def test_a_wrong_call_is_one_line(words, says, capsys):
+    assert main(["verify", *words]) == 2
+    errors = capsys.readouterr().err
+    assert says in errors
+    assert len(errors.strip().splitlines()) == 1
+
+
+def _update(*losses):
+    return Update(0, {}, {}, losses=list(losses))
+
+
+def _loss(count, weight, backward=1):
+    return Loss("cross_entropy", "train.py:1", count, torch.tensor(weight).double(), backward)
+
+
+@pytest.mark.parametrize(
+    ("weights", "cause"),
+    [
+        ((0.1, 0.1), None),
+        ((0.0625, 0.25), "mean of means over ranks"),
+        ((0.2, 0.2), "sum over ranks"),
+        ((0.05, 0.05), "divided by ranks twice"),
+        ((0.1, 0.2), "unequal weights over ranks"),
+    ],
+)
+def test_tokens_of_two_ranks_have_one_weight(weights, cause):
+    updates = {rank: _update(_loss(count, 2 * weight)) for rank, (count, weight) in
+               enumerate(zip((8, 2), weights, strict=True))}  # fmt: skip
+    found = judged(updates, {(0, 1): 0.5, (1, 1): 0.5}, TOLERANCE)
+    assert (found.finding.cause if found.finding else None) == cause
+
+
+def test_a_tensor_is_put_together_from_shards_of_two_axes():
+    whole = torch.arange(6.0 * 5).view(6, 5)
+    mesh = torch.arange(4).view(2, 2)
+    spec = Spec((6, 5), mesh, (("strided", 0), ("shard", 0)))
+    parts = {
+        int(mesh[i, j]): Part(whole.chunk(2, 0)[j].chunk(2, 0)[i], spec)
+        for i in range(2) for j in range(2)
+    }  # fmt: skip
+    assert all(torch.equal(assembled(parts, rank), whole) for rank in range(4))
+
+
+def test_every_cause_names_a_section_that_the_guide_or_a_lesson_has():
+    titles = {
+        line.partition("section: ")[2].strip().strip("}\"'")
+        for line in (ROOT / "content/guide.yml").read_text(encoding="utf-8").splitlines()
+        if "section: " in line
+    }
+    assert {one.section for one in table().values()} <= titles
