@@ -73,7 +73,7 @@ def wrong(name: str, topic: Topic, folio: Folio) -> list[Row]:
                 "../" * folio.path.count("/"), folio.place_of(run), label(thought)
             ),
             folio.line(fails),
-            label(said),
+            label(said.replace("`", "")),
         ])  # fmt: skip
     return rows
 
