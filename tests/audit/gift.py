@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,7 +51,7 @@ def problems() -> Iterator[tuple[str, str]]:
 def _key(question: dict[str, Any]) -> object:
     if question["type"] == "Matching":
         return {
-            exported.bare(one["subquestion"]["text"]): exported.bare(one["subanswer"])
+            exported.bare(one["subquestion"]["text"]): exported.bare(_unmasked(one["subanswer"]))
             for one in question["matchPairs"]
         }
     right = [one["text"] for one in question["choices"]
@@ -59,6 +60,11 @@ def _key(question: dict[str, Any]) -> object:
         return right[0]["number"] if len(right) == 1 else right
     texts = [exported.bare(one["text"]) for one in right]
     return texts[0] if question["type"] == "Short" and texts else set(texts)
+
+
+def _unmasked(text: str) -> str:
+    """A right side, in which gift-pegjs 1.0.2 leaves its masks of what was escaped: &&058; is :."""
+    return re.sub(r"&&(\d{3});", lambda mask: chr(int(mask[1])), text)
 
 
 def _same(key: object, right: object) -> bool:

@@ -20,6 +20,7 @@ from tests import exported
 from tests.exported import bare, gift_kinds, made
 from tests.generator.test_main import run  # noqa: F401  (a fixture)
 
+
 @pytest.fixture(scope="module")
 def real_evidence(real):
     return Evidence(real)
@@ -48,7 +49,9 @@ def test_a_reader_of_gift_finds_every_question_with_its_key(found, keys, real_ev
     assert {name: one[0] for name, one in read.items()} == gift_kinds(kept)
     assert not re.search(rb"^=(?:%0%)?[\d.]*(?::[\d.]*)?e", content, re.MULTILINE)
     assert_keys({name: one[1] for name, one in read.items()}, kept, keys)
-    assert {name for name, one in read.items() if one[2]} == {one.id for one in kept if one.solution}
+    assert {name for name, one in read.items() if one[2]} == {
+        one.id for one in kept if one.solution
+    }
 
 
 ESCAPED = re.compile(r"\\([~=#{}:n\\])")
