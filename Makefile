@@ -64,7 +64,7 @@ check: .venv/.test  ## ruff, ruff format, mypy strict
 	@.venv/bin/ruff format --check
 	@.venv/bin/mypy
 
-audit: .venv/.test browser  ## scripts by ESLint, built pages by the Nu HTML checker, axe and Lighthouse; needs node and java (ARGS='axe topics/ddp/*')
+audit: .venv/.test browser  ## scripts by ESLint, exported GIFT by gift-pegjs, built pages by the Nu HTML checker, axe and Lighthouse; needs node and java (ARGS='axe topics/ddp/*')
 	@[ -f site/html/index.html ] || $(MAKE) --no-print-directory pages
 	@$(PY) -m tests.audit $(ARGS)
 

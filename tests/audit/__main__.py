@@ -1,6 +1,6 @@
-"""The built pages and our scripts against published standards: `make audit`.
+"""The built pages, our scripts and exported questions against published standards: `make audit`.
 
-python -m tests.audit [eslint] [vnu] [axe] [lighthouse] [PATTERN…]
+python -m tests.audit [eslint] [gift] [vnu] [axe] [lighthouse] [PATTERN…]
 
 Reads site/html, serves it on this machine, and prints each problem with its page. Patterns pick
 pages, as in `topics/ddp/*.html`. Exits with 1 where a problem was found, and with 2 where a tool or
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
-from tests.audit import axe, eslint, lighthouse, vnu
+from tests.audit import axe, eslint, gift, lighthouse, vnu
 from tests.audit.server import served
 from tests.audit.tools import ToolError
 from tests.conftest import ROOT
@@ -22,6 +22,7 @@ from tests.site.html_reading import pages
 SITE = ROOT / "site" / "html"
 TOOLS = {
     "eslint": "ESLint finds nothing in our scripts",
+    "gift": "gift-pegjs reads every exported question with its key",
     "vnu": "the Nu HTML checker finds no error in our own markup",
     "axe": "axe finds nothing, closed and open, light and dark, at 1280 and 390 pixels",
     "lighthouse": "Lighthouse on a phone: performance 95 or more, all else 100",
@@ -30,8 +31,8 @@ TOOLS = {
 
 def _problems(tool: str, found: list[Path], address: str) -> Iterator[tuple[str, str]]:
     names = [path.relative_to(SITE).as_posix() for path in found]
-    if tool == "eslint":
-        return eslint.problems()
+    if tool in ("eslint", "gift"):
+        return {"eslint": eslint, "gift": gift}[tool].problems()
     if tool == "vnu":
         return vnu.problems(SITE, found)
     return {"axe": axe, "lighthouse": lighthouse}[tool].problems(address, names)
