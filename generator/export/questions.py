@@ -67,7 +67,8 @@ def _question(asked: View, topic: Topic, folio: Folio) -> View:
     if isinstance(item, FaultyLine):
         places = (item.wrong, item.right)
         wrong, right = (_pre(listed(folio.book.root, one.path, one.object)) for one in places)
-        kind, stem = "choice", f"{stem}<p>Which line is at fault?</p>{wrong}"
+        asks = "" if "at fault" in item.stem else "<p>Which line is at fault?</p>"
+        kind, stem = "choice", f"{stem}{asks}{wrong}"
         explains += f"<p>Corrected:</p>{right}"
     elif isinstance(item, Order) and item.ends:
         first, last = map(folio.line, item.ends)
