@@ -240,10 +240,12 @@ class _Rank:
             for number in range(layout.num_updates):
                 own = self.seen.roots[layout.key].updates[number]
                 parameters = layout.whole(number, self.rank, lambda u: u.parameters)
-                buffers = layout.whole(number, self.rank, lambda u: u.buffers)
+                source = self.seen.roots[layout.key].buffers_from
+                source = self.rank if source is None else source
+                buffers = layout.whole(number, source, lambda u: u.buffers)
                 whole = layout.passes(number, self.rank, own.forwards)
                 replays[layout.key].append(
-                    replayed(modules[layout.key], parameters, buffers, whole)  # type: ignore[arg-type]
+                    replayed(modules[layout.key], parameters, buffers, whole, own.frozen)  # type: ignore[arg-type]
                 )
         return replays
 

@@ -132,6 +132,7 @@ class Watch:
         self._skipped: dict[int, nn.Module] = {}
         self._depth = self._in_backward = self._backwards = self._count = 0
         self.is_replaying = self._was_finished = False
+        self._answers: dict[tuple[Any, ...], Any] = {}
         self._by_hand: list[str] = []  # since the last update of a root began
         self._outside: dict[int, list[str]] = {}
         self._scheduled: dict[int, int] = {}
@@ -169,6 +170,10 @@ class Watch:
             self._replace(owner, name, function)
         for name in COLLECTIVES:  # torch compares functions with those of the inner module
             call = self._collective(name, getattr(dist, name))
+            self._replace(dist, name, call)
+            self._replace(dist.distributed_c10d, name, call)
+        for name in ("is_initialized", "get_rank", "get_world_size"):
+            call = self._answered(name, getattr(dist, name))
             self._replace(dist, name, call)
             self._replace(dist.distributed_c10d, name, call)
         for name in FUNCTIONAL:
@@ -209,6 +214,7 @@ class Watch:
                 return original(module, *args, **kwargs)
             root, path = found
             if len(root.record.updates) >= self.steps and root.stepped:
+                self._later(root)
                 return original(module, *args, **kwargs)
             forward = self._begin(root, path, args, kwargs)
             self._depth += 1
@@ -226,8 +232,14 @@ class Watch:
         if self.is_replaying or not dist.is_initialized():
             return False
         inner = module.module if isinstance(module, DistributedDataParallel) else module
-        is_known = id(inner) in self._paths or id(inner) in self._skipped
-        return not (is_known and self.is_finished)
+        return id(inner) not in self._skipped
+
+    def _later(self, root: Root) -> None:
+        """Keep the parameters of this step: a script may change them on one rank at any time."""
+        later = root.record.later
+        if root.module.training and not (later and later[0].number == self._count):
+            parameters = {name: part(one) for name, one in root.names.items()}
+            root.record.later = [Update(self._count, parameters, {})]
 
     def _checkpointed(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -257,6 +269,8 @@ class Watch:
         if isinstance(module, DistributedDataParallel) and not root.record.wrapper:
             root.record.wrapper = "DDP"
             root.record.data_ranks = dist.get_process_group_ranks(module.process_group)
+            if module.will_sync_module_buffers():
+                root.record.buffers_from = root.record.data_ranks[0]
         return root, path
 
     def _add(self, module: nn.Module, inner: nn.Module) -> None:
@@ -308,12 +322,16 @@ class Watch:
         if root.update is None or root.stepped or (root.done and root.is_reset):
             self._keep(root)
             root.refresh()
-            root.stepped, self._by_hand = False, []
-            root.update = Update(
+            was_stepped, root.stepped, self._by_hand = root.stepped, False, []
+            before = root.update
+            root.update = now = Update(
                 len(root.record.updates),
                 {name: part(one) for name, one in root.names.items()},
                 {name: part(one) for name, one in root.module.named_buffers()},
+                frozen=[name for name, one in root.names.items() if not one.requires_grad],
             )
+            if before is not None and not was_stepped and not _has_moved(before, now):
+                now.dropped = before.dropped + self._dropped(before)
         tensors = tensors_of((args, kwargs))
         return Forward(
             path,
@@ -391,12 +409,9 @@ class Watch:
     def _follow(self, start: list[Any]) -> None:
         """Look at the graph before a backward pass runs."""
         passes = [(r, f) for r in self.roots.values() if r.update for f in r.update.forwards]
-        for root, forward in passes:
+        for _, forward in passes:
             ids = {id(node) for node in forward.nodes.values()}
-            first, is_twice = first_of(start, ids) if len(ids) > 1 else (ids, False)
-            self._external |= first
-            if is_twice:  # the loss uses two outputs, of which one is computed from the other
-                self._outside.setdefault(id(root), []).extend(root.names)
+            self._external |= first_of(start, ids) if len(ids) > 1 else ids
         is_other = self.losses.follow(start)
         if self._in_backward:  # of a checkpoint, or of a schedule
             return
@@ -421,9 +436,12 @@ class Watch:
         if not root.done and not root.is_reset:
             update.carried = root.gradients()
         elif root.done and root.is_reset:
-            update.dropped += len({f.backward for f in root.done if f.backward in self._alone})
+            update.dropped += self._dropped(update)
             update.forwards = [f for f in update.forwards if f.backward is None]
             update.losses = []
+
+    def _dropped(self, update: Update) -> int:
+        return len({f.backward for f in update.forwards if f.backward in self._alone})
 
     def _after_backward(self) -> None:
         losses, at = self.losses.ended(), place()
@@ -615,16 +633,56 @@ class Watch:
 
     # Communication
 
+    def _answered(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A forward pass gets in the replay the answers that it has had."""
+
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            key = (name, *map(id, args), *map(id, kwargs.values()))
+            if self.is_replaying and key in self._answers:
+                return self._answers[key]
+            value = original(*args, **kwargs)
+            if self._depth:
+                self._answers[key] = value
+            return value
+
+        return call
+
     def _collective(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
             if self.is_replaying:
                 raise CommunicationError(name)
             if self._is_by_hand(sys._getframe(1), name, args, kwargs):
-                self._by_hand.append(f"{place()} ({name})")
-            return original(*args, **kwargs)
+                self._by_hand.append(
+                    f"it is divided among ranks by hand ({place()} ({name}) sends activations); "
+                    "the module of one process is not known"
+                )
+            value = original(*args, **kwargs)
+            self._sent(name, args, kwargs)
+            return value
 
         return call
+
+    def _sent(self, name: str, args: Any, kwargs: Any) -> None:
+        """Between forward and backward, values of other ranks may enter the loss."""
+        if not self.is_on or not self._is_idle or not is_script(sys._getframe(2)):
+            return
+        given = [one for one in tensors_of((args, kwargs)) if one.is_floating_point()]
+        for root in self.roots.values():
+            if root.update is None or root.stepped:
+                continue
+            is_between = any(one.backward is None for one in root.update.forwards)
+            if is_between and any(one.numel() > 1 for one in given):
+                self._by_hand.append(
+                    f"values of other ranks, which no gradient reaches, may enter the loss "
+                    f"({place()}, {name} between forward and backward)"
+                )
+            elif root.done and name == "all_reduce":
+                root.update.sums += [
+                    (place(), one.detach() if kwargs.get("async_op") else one.detach().clone())
+                    for one in given if one.numel() == 1
+                ]  # fmt: skip
 
     def _is_by_hand(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> bool:
         """Whether the script sends activations itself: in a forward pass, or what has a graph."""
@@ -708,6 +766,12 @@ def digest(tensor: Tensor) -> str:
 
 def _same(a: Any, b: Any) -> bool:
     return torch.equal(a, b) if isinstance(a, Tensor) else str(a) == str(b)
+
+
+def _has_moved(before: Update, now: Update) -> bool:
+    """Whether parameters were updated by hand."""
+    pairs = ((one, now.parameters[name]) for name, one in before.parameters.items())
+    return not all(torch.equal(one.local, other.local) for one, other in pairs)
 
 
 def _number(total: Any) -> float | None:
