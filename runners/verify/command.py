@@ -191,7 +191,8 @@ class _Rank:
     def _judged(self) -> int:
         self.board.post("seen", self.seen)
         everything = self.board.gather("seen")
-        found = layouts(everything)
+        is_broken = any(one.broken for one in everything.values())
+        found = [] if is_broken else layouts(everything)
         self._check_memory(found)
         self.board.post("replayed", self._replays(found))
         if not self._speaks():

@@ -59,6 +59,10 @@ def judged(
     verdict = Verdict(numbers={"parameters": 0, "parameters_compared": 0, "updates": 0})
     for name in dict.fromkeys(name for one in seen.values() for name in one.refused):
         verdict.skip(f"{name} is not supported")
+    broken = next((one.broken for one in seen.values() if one.broken), "")
+    if broken:
+        verdict.skip(f"anything: an error of the tool's own ({broken})")
+        return verdict
     scaled: dict[int, dict[int, float]] = {}
     for layout in layouts:
         judge = _Judge(layout, layouts, replays, verdict)

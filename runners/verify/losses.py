@@ -134,10 +134,11 @@ class LossWatch:
                 ]
             elif node is not None:
                 return False
-        for node, half, name in found:
+        for index, (node, half, name) in enumerate(found):
             sizes = node._saved_self_sym_sizes
             count = int(torch.Size(sizes).numel())
-            loss = Loss(name[:4].lower(), self._place(), count, is_seen=name[0] == "M", half=half)
+            kind = f"{name[:4].lower()} {index}".removesuffix(" 0")
+            loss = Loss(kind, self._place(), count, is_seen=name[0] == "M", half=half)
             self._await(node, loss, count if name[0] == "M" else 1)
         return bool(found)
 

@@ -300,6 +300,7 @@ class Seen:
         ended: how the script ended, in words; empty where it ran to its end or was stopped by us.
         ended_at: the script's line of that.
         refused: names of what is not supported.
+        broken: an error of the tool's own, which ended the watching.
         unpreserved: the line of a checkpoint that does not preserve the generators.
     """
 
@@ -311,3 +312,4 @@ class Seen:
     ended_at: str = ""
     refused: list[str] = field(default_factory=list)
     unpreserved: str = ""
+    broken: str = ""

@@ -14,7 +14,8 @@ import hashlib
 import inspect
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any
@@ -54,6 +55,11 @@ FUNCTIONAL = (
     "all_reduce", "all_gather_tensor", "all_gather_tensor_autograd", "reduce_scatter_tensor",
     "reduce_scatter_tensor_autograd", "all_to_all_single", "all_to_all_single_autograd",
     "broadcast", "permute_tensor",
+)  # fmt: skip
+_GUARDED = (
+    "_is_wanted", "_root_of", "_begin", "_end", "_later", "_arrived", "_before_backward", "_follow",
+    "_after_backward", "_capture", "_keep_clip", "_keep_scale", "_without_step", "_before_step",
+    "_used", "_keep_step","_sent", "_is_by_hand", "_finish",
 )  # fmt: skip
 _CHECKPOINT = (
     "use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state",
@@ -148,7 +154,7 @@ class Watch:
     @property
     def is_on(self) -> bool:
         """Whether there is something left to record."""
-        if self.is_replaying or not dist.is_initialized():
+        if self.is_replaying or self.seen.broken or not dist.is_initialized():
             return False
         return not self.is_finished
 
@@ -162,8 +168,30 @@ class Watch:
     def _is_idle(self) -> bool:
         return not self._depth and not self._in_backward
 
+    def _guard(self, owner: Any, names: Iterable[str]) -> None:
+        """An error of ours ends the watching, and never reaches the script."""
+        for name in names:
+            setattr(owner, name, self._guarded(getattr(owner, name)))
+
+    def _guarded(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self.seen.broken:
+                return None
+            try:
+                return original(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 whatever it is, the script goes on
+                at = traceback.extract_tb(error.__traceback__)[-1]
+                where = f"{Path(at.filename).name}:{at.lineno}"
+                self.seen.broken = f"{type(error).__name__} in {where}: {error}".splitlines()[0]
+                return None
+
+        return call
+
     def install(self) -> None:
         """Begin to watch."""
+        self._guard(self, _GUARDED)
+        self._guard(self.losses, ("_expect", "_reach", "follow", "ended"))
         self._replace(nn.Module, "__call__", self._called(nn.Module.__call__))
         self._replace(torch.autograd, "backward", self._backward(torch.autograd.backward))
         for owner, name, function in self.losses.install():
@@ -217,6 +245,8 @@ class Watch:
                 self._later(root)
                 return original(module, *args, **kwargs)
             forward = self._begin(root, path, args, kwargs)
+            if forward is None:
+                return original(module, *args, **kwargs)
             self._depth += 1
             try:
                 value = original(module, *args, **kwargs)
@@ -318,7 +348,7 @@ class Watch:
         self._replace(kind, "perform_reduce_grad", reduced)
         self._replace(kind, "backward_weight_one_chunk", backward)
 
-    def _begin(self, root: Root, path: str, args: Any, kwargs: Any) -> Forward:
+    def _begin(self, root: Root, path: str, args: Any, kwargs: Any) -> Forward | None:
         if root.update is None or root.stepped or (root.done and root.is_reset):
             self._keep(root)
             root.refresh()
@@ -489,34 +519,36 @@ class Watch:
             bound.arguments["parameters"] = given
             self._capture()
             total = original(*bound.args, **bound.kwargs)
-            ids = {id(one) for one in given}
             norm_type = float(bound.arguments.get("norm_type", 2.0))
-            found = [
-                (root, [(root.record.key, n) for n, one in root.names.items() if id(one) in ids])
-                for root in self.roots.values()
-            ]
-            every = [pair for _, names in found for pair in names]
-            for root, names in found:
-                if names and root.update is not None:
-                    value = _number(total)
-                    clip = Clip(name, float(limit), norm_type, value, every, place())
-                    root.update.clips.append(clip)
+            self._keep_clip(Clip(name, float(limit), norm_type, None, [], place()), given, total)
             return total
 
         return call
+
+    def _keep_clip(self, clip: Clip, given: list[Tensor], total: Any) -> None:
+        ids = {id(one) for one in given}
+        clip.total = _number(total)
+        for root in self.roots.values():
+            names = [(root.record.key, n) for n, one in root.names.items() if id(one) in ids]
+            clip.names += names
+            if names and root.update is not None:
+                root.update.clips.append(clip)
 
     def _unscaled(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def call(scaler: Any, optimizer: Optimizer) -> Any:
             if self.is_on:
                 self._capture()
-                ids = {id(p) for group in optimizer.param_groups for p in group["params"]}
-                for root in self.roots.values():
-                    if root.update and any(id(one) in ids for one in root.names.values()):
-                        root.update.scale = float(scaler.get_scale())
+                self._keep_scale(scaler, optimizer)
             return original(scaler, optimizer)
 
         return call
+
+    def _keep_scale(self, scaler: Any, optimizer: Optimizer) -> None:
+        ids = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        for root in self.roots.values():
+            if root.update and any(id(one) in ids for one in root.names.values()):
+                root.update.scale = float(scaler.get_scale())
 
     def _zeroed(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -614,18 +646,21 @@ class Watch:
             return
         self._count += 1
         if self.is_on:
-            for root, names in self._stepping(optimizer):
-                update = root.update
-                assert update is not None
-                update.after |= {name: part(root.names[name]) for name in names}
-                if not update.has_step and len(root.record.updates) < self.steps:
-                    update.has_step = True
-                    update.number = len(root.record.updates)
-                    root.record.updates.append(update)
-                root.stepped = True
-        self._was_finished = self._was_finished or self.is_finished
+            self._keep_step(optimizer)
+        self._was_finished = self._was_finished or self.is_finished or bool(self.seen.broken)
         if self._asks_to_stop(self._count, self._was_finished):
             raise Enough
+
+    def _keep_step(self, optimizer: Optimizer) -> None:
+        for root, names in self._stepping(optimizer):
+            update = root.update
+            assert update is not None
+            update.after |= {name: part(root.names[name]) for name in names}
+            if not update.has_step and len(root.record.updates) < self.steps:
+                update.has_step = True
+                update.number = len(root.record.updates)
+                root.record.updates.append(update)
+            root.stepped = True
 
     def _refuse(self, name: str) -> None:
         if name not in self.seen.refused:
@@ -699,6 +734,11 @@ class Watch:
 
     def end(self) -> Seen:
         """What was recorded, with what the last backward pass left where no update followed."""
+        self._finish()
+        self.is_replaying = True
+        return self.seen
+
+    def _finish(self) -> None:
         self._without_step()
         # One that steps more rarely has not been seen yet.
         optimizers_ = [one for one in gc.get_objects() if issubclass(type(one), Optimizer)]
@@ -719,8 +759,6 @@ class Watch:
         for name, modules in (("DeepSpeed", "deepspeed"), ("Megatron", "megatron.core")):
             if modules in sys.modules:
                 self._refuse(name)
-        self.is_replaying = True
-        return self.seen
 
 
 def place(frame: FrameType | None = None) -> str:
