@@ -122,11 +122,23 @@ class _Judge:
         if frozen:
             listed = ", ".join(sorted(frozen)[:4]) + (" …" if len(frozen) > 4 else "")
             self.verdict.notes.append(f"{self.key}: {len(frozen)} parameters are frozen: {listed}")
+        self._buffers()
         self._still()
         later = {one.later[0].number if one.later else None for one in self.layout.records.values()}
         counts = {len(one.updates) for one in self.layout.records.values()}
         if len(later) == len(counts) == 1 and None not in later and not self.verdict.findings:
             self._replicas(self.layout.num_updates)
+
+    def _buffers(self) -> None:
+        """Ranks may keep buffers of their own, as batch norm does; of others this is said."""
+        last, views = self.layout.num_updates - 1, list(self.layout.views())
+        held = [self.layout.whole(last, rank, lambda u: u.buffers) for rank in views]
+        apart = [
+            name for name in held[0]
+            if "running_" not in name and any(are_apart(held[0][name], h.get(name)) for h in held)
+        ]  # fmt: skip
+        if apart:
+            self.verdict.notes.append(f"{self.key}: buffers differ between ranks: {apart[0]}")
 
     # Before anything is compared
 

@@ -270,7 +270,6 @@ class RootRecord:
         refused: why it cannot be compared.
         frozen: parameters that do not require a gradient.
         unowned: parameters that no optimizer has.
-        mixes: whether it normalizes over the samples of a batch.
         later: parameters in the newest forward pass after what was watched.
         buffers_from: the rank that sends its buffers before each pass.
     """
@@ -284,7 +283,6 @@ class RootRecord:
     frozen: list[str] = field(default_factory=list)
     unowned: list[str] = field(default_factory=list)
     foreign: bool = False
-    mixes: str = ""
     updates: list[Update] = field(default_factory=list)
     later: list[Update] = field(default_factory=list)
     buffers_from: int | None = None

@@ -61,6 +61,7 @@ _GUARDED = (
     "_after_backward", "_capture", "_keep_clip", "_keep_scale", "_without_step", "_before_step",
     "_used", "_keep_step","_sent", "_is_by_hand", "_finish",
 )  # fmt: skip
+_COMPILE = "torch.compile (run the script without it)"
 _CHECKPOINT = (
     "use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state",
 )  # fmt: skip
@@ -204,6 +205,8 @@ class Watch:
             call = self._answered(name, getattr(dist, name))
             self._replace(dist, name, call)
             self._replace(dist.distributed_c10d, name, call)
+        self._replace(torch, "compile", self._compiled(torch.compile))
+        self._replace(nn.Module, "compile", self._compiled(nn.Module.compile))
         for name in FUNCTIONAL:
             original = getattr(functional_collectives, name)
             self._replace(functional_collectives, name, self._collective(name, original))
@@ -318,8 +321,6 @@ class Watch:
             if groups and record.data_ranks is None:
                 record.wrapper = "FSDP"
                 record.data_ranks = [int(r) for r in groups[0].mesh_info.mesh.mesh.flatten()]
-        norms = (nn.modules.batchnorm._BatchNorm,)
-        record.mixes = next((type(m).__name__ for m in inner.modules() if isinstance(m, norms)), "")
         root = self.roots[id(inner)] = Root(inner, record)
         record.frozen = [n for n, one in root.names.items() if not one.requires_grad]
         for path, sub in inner.named_modules():
@@ -666,6 +667,18 @@ class Watch:
         if name not in self.seen.refused:
             self.seen.refused.append(name)
 
+    def _compiled(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """What a script compiles runs as it is, since our functions cannot be traced."""
+
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not is_script(sys._getframe(1)):
+                return original(*args, **kwargs)
+            self._refuse(_COMPILE)
+            return args[0] if args else kwargs.get("model") or (lambda one: one)
+
+        return call
+
     # Communication
 
     def _answered(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -875,9 +888,9 @@ def _eps(module: nn.Module) -> float:
 def _refused(module: nn.Module) -> str:
     for one in module.modules():
         if isinstance(one, FullyShardedDataParallel):
-            return "FSDP1 (FullyShardedDataParallel); fully_shard is supported"
+            return "FSDP1 (FullyShardedDataParallel; use fully_shard)"
         if type(one).__name__ == "OptimizedModule" or one._compiled_call_impl is not None:
-            return "torch.compile; run the script without it"
+            return _COMPILE
         if isinstance(one, nn.SyncBatchNorm):
             return "SyncBatchNorm, which mixes the samples of all ranks"
     return ""
