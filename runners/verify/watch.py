@@ -707,14 +707,14 @@ class Watch:
                     "the module of one process is not known"
                 )
             value = original(*args, **kwargs)
-            self._sent(name, args, kwargs)
+            self._sent(sys._getframe(1), name, args, kwargs)
             return value
 
         return call
 
-    def _sent(self, name: str, args: Any, kwargs: Any) -> None:
+    def _sent(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> None:
         """Between forward and backward, values of other ranks may enter the loss."""
-        if not self.is_on or not self._is_idle or not is_script(sys._getframe(2)):
+        if not self.is_on or not self._is_idle or not is_script(caller):
             return
         given = [one for one in tensors_of((args, kwargs)) if one.is_floating_point()]
         for root in self.roots.values():

@@ -263,7 +263,7 @@ class Outputs:
     y_half: torch.Tensor
 
     def __getattribute__(self, name):
-        if WAY == "hidden" and "verify" in sys._getframe(1).f_code.co_filename:
+        if WAY == "hidden" and "runners/verify" in sys._getframe(1).f_code.co_filename:
             raise RuntimeError("hidden")
         return object.__getattribute__(self, name)
 
@@ -322,7 +322,7 @@ def late_change(step, module):
 
 
 def hooked():
-    """A hook that scales one gradient, a bias without a gradient, a part that is frozen at first."""
+    """A hook that scales a gradient, a bias without a gradient, a part that is frozen at first."""
     module = nn.Sequential(nn.Linear(WIDTH, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 4))
     module[3].weight.register_hook(lambda gradient: gradient * 0.1)
     trained(
