@@ -191,7 +191,8 @@ class _Rank:
     def _judged(self) -> int:
         self.board.post("seen", self.seen)
         everything = self.board.gather("seen")
-        found = layouts(everything)
+        is_broken = any(one.broken for one in everything.values())
+        found = [] if is_broken else layouts(everything)
         self._check_memory(found)
         self.board.post("replayed", self._replays(found))
         if not self._speaks():
@@ -240,10 +241,12 @@ class _Rank:
             for number in range(layout.num_updates):
                 own = self.seen.roots[layout.key].updates[number]
                 parameters = layout.whole(number, self.rank, lambda u: u.parameters)
-                buffers = layout.whole(number, self.rank, lambda u: u.buffers)
+                source = self.seen.roots[layout.key].buffers_from
+                source = self.rank if source is None else source
+                buffers = layout.whole(number, source, lambda u: u.buffers)
                 whole = layout.passes(number, self.rank, own.forwards)
                 replays[layout.key].append(
-                    replayed(modules[layout.key], parameters, buffers, whole)  # type: ignore[arg-type]
+                    replayed(modules[layout.key], parameters, buffers, whole, own.frozen)  # type: ignore[arg-type]
                 )
         return replays
 

@@ -36,7 +36,7 @@ from runners.verify.fits import (
 from runners.verify.layout import Layout
 from runners.verify.records import Part, Seen, Update
 from runners.verify.replay import Replayed
-from runners.verify.stepping import Stepping, clipped, hardly_moves
+from runners.verify.stepping import Stepping, clipped, hardly_moves, norm_of
 from runners.verify.verdict import Finding, Verdict
 
 ROUNDINGS = 16
@@ -59,6 +59,10 @@ def judged(
     verdict = Verdict(numbers={"parameters": 0, "parameters_compared": 0, "updates": 0})
     for name in dict.fromkeys(name for one in seen.values() for name in one.refused):
         verdict.skip(f"{name} is not supported")
+    broken = next((one.broken for one in seen.values() if one.broken), "")
+    if broken:
+        verdict.skip(f"anything: an error of the tool's own ({broken})")
+        return verdict
     scaled: dict[int, dict[int, float]] = {}
     for layout in layouts:
         judge = _Judge(layout, layouts, replays, verdict)
@@ -104,17 +108,37 @@ class _Judge:
             self.verdict.skip(f"{self.key}: {why}")
             return
         self._owned()
-        compared: set[str] | None = None
+        compared, frozen = set(names), set(names)
         for number in range(self.layout.num_updates):
-            agreed = self._update(number)
-            compared = agreed if compared is None else compared & agreed
+            still = set(self.layout.first.updates[number].frozen)
+            compared &= self._update(number) | still
+            frozen &= still
             if any(one.step is not None for one in self.verdict.findings):
                 break
-        self.verdict.numbers["parameters_compared"] += len(compared or ())
+        self.verdict.numbers["parameters_compared"] += len(compared - frozen)
         self.verdict.numbers["updates"] = max(
             self.verdict.numbers["updates"], self.layout.num_updates
         )
+        if frozen:
+            listed = ", ".join(sorted(frozen)[:4]) + (" …" if len(frozen) > 4 else "")
+            self.verdict.notes.append(f"{self.key}: {len(frozen)} parameters are frozen: {listed}")
+        self._buffers()
         self._still()
+        later = {one.later[0].number if one.later else None for one in self.layout.records.values()}
+        counts = {len(one.updates) for one in self.layout.records.values()}
+        if len(later) == len(counts) == 1 and None not in later and not self.verdict.findings:
+            self._replicas(self.layout.num_updates)
+
+    def _buffers(self) -> None:
+        """Ranks may keep buffers of their own, as batch norm does; of others this is said."""
+        last, views = self.layout.num_updates - 1, list(self.layout.views())
+        held = [self.layout.whole(last, rank, lambda u: u.buffers) for rank in views]
+        apart = [
+            name for name in held[0]
+            if "running_" not in name and any(are_apart(held[0][name], h.get(name)) for h in held)
+        ]  # fmt: skip
+        if apart:
+            self.verdict.notes.append(f"{self.key}: buffers differ between ranks: {apart[0]}")
 
     # Before anything is compared
 
@@ -129,10 +153,7 @@ class _Judge:
             line for one in records.values() for update in one.updates for line in update.by_hand
         ]
         if lines:
-            return (
-                f"it is divided among ranks by hand ({lines[0]} sends activations); "
-                "the module of one process is not known"
-            )
+            return lines[0]
         shapes = {
             rank: [tuple(p.spec.shape if p.spec else p.local.shape)
                    for p in one.updates[0].parameters.values()]
@@ -317,7 +338,7 @@ class _Judge:
             earlier = self._fit(number, lambda u: u.after_backward, expected)
             again = self._weights(number, earlier)
             found = self._scaled(number)
-            if earlier.is_good and again.agree and found:
+            if earlier.is_good and again.agree and found and self._is_clip(number, found):
                 reduced, weights, scaled = earlier, again, found
         if not self.verdict.weights:
             self.verdict.weights = weights.line
@@ -327,14 +348,14 @@ class _Judge:
         if weights.finding:
             weights.finding.step = number + 1
             self.verdict.find(weights.finding)
-        elif weights.why_not and number == 0:
+        elif weights.why_not and not any("weights of" in one for one in self.verdict.not_compared):
             self.verdict.skip(f"weights of the loss: {weights.why_not}")
         self._carried(number)
         self._dropped(number)
         self._one_factor(number, scaled)
         self._clipping(number, expected)
         self._schedulers(number)
-        self._step(number)
+        self._step(number, expected)
         self._remember(number)
         return set(reduced.agreed) - outside
 
@@ -357,6 +378,41 @@ class _Judge:
             factors[rank] = ratios[0]
         is_smaller = all(0 < one <= 1 for one in factors.values())
         return factors if is_smaller and min(factors.values()) < 1 else {}
+
+    def _is_clip(self, number: int, found: Mapping[int, float]) -> bool:
+        """Whether factors by hand are those of clipping: a norm times its factor is one limit."""
+        if max(found.values()) - min(found.values()) > 1e-3 * max(found.values()):
+            return True  # and ranks clip by different norms, which is a finding
+        rank, numbers = min(found), range(self.layout.num_updates)
+        scaled = [self._scaled(n).get(rank, 1.0) for n in numbers]
+        own = [self._norm(n, [self.layout]) for n in numbers]
+        true = [own, [self._norm(n, self.layouts) for n in numbers]]
+        sums = [self.layout.update(rank, n).sums for n in numbers]
+        for at, (place, _) in enumerate(sums[number] if len({*map(len, sums)}) == 1 else ()):
+            squares = [float(one[at][1]) for one in sums]
+            for used in (squares, [abs(one) ** 0.5 for one in squares]):
+                if any(_are_near(used[number], norms[number]) for norms in true):
+                    return True
+                if _limit(scaled, used) and not _are_near(min(own), max(own)):
+                    says = f"clipped by a norm of {used[number]:.4g}; that of the whole gradient "
+                    says += f"is {own[number]:.4g}"
+                    self._find("norm of a part", says, place, [], rank, number)
+                    return True
+        limit = next((one for norms in true if (one := _limit(scaled, norms))), None)
+        if limit is None or _are_near(min(own), max(own)):
+            return False
+        note = f"{self.key}: the script itself clips gradients to a norm of {limit:.4g}"
+        if note not in self.verdict.notes:
+            self.verdict.notes.append(note)
+        return True
+
+    def _norm(self, number: int, layouts: Sequence[Layout]) -> float:
+        """The norm of all reduced gradients."""
+        wholes = [
+            one.whole(number, min(one.records), lambda u: u.after_backward)
+            for one in layouts if number < one.num_updates
+        ]  # fmt: skip
+        return norm_of([one for all_of in wholes for one in all_of.values() if one is not None], 2)
 
     def _outside(self, number: int) -> list[str]:
         names = self.layout.update(self.layout.leaders[0], number).outside
@@ -603,7 +659,7 @@ class _Judge:
             says = f"a scheduler steps {min(counts)} times for each update"
             self._find("scheduler", says, update.step_place, [], None, number)
 
-    def _step(self, number: int) -> None:
+    def _step(self, number: int, expected: Expected) -> None:
         """The optimizer of one process, given the same gradients, reaches the same parameters."""
         view = min(self.layout.records)
         update = self.layout.update(view, number)
@@ -627,7 +683,10 @@ class _Judge:
             self._find("update differs", "the optimizer of one process reaches other parameters",
                        update.step_place, wrong, view, number)  # fmt: skip
         for name, one in before.items():
-            if one is not None and after.get(name) is not None:
+            is_noise = name in expected.exact and (
+                expected.exact[name].norm() <= expected.tolerance[name]
+            )
+            if one is not None and after.get(name) is not None and not is_noise:
                 self.moved[name] = self.moved.get(name, False) or not hardly_moves(
                     one, after[name], used.get(name), update.settings.get(name)
                 )
@@ -640,6 +699,19 @@ class _Judge:
                 f"no element moved in {self.layout.num_updates} updates, though it has a gradient"
             )
             self._find("does not move", says, record.updates[0].step_place, still, None, 0)
+
+
+def _are_near(a: float, b: float) -> bool:
+    return abs(a - b) <= 1e-3 * max(abs(a), abs(b))
+
+
+def _limit(factors: Sequence[float], norms: Sequence[float]) -> float | None:
+    """The limit to which these factors clip these norms; None where they do not."""
+    limits = [a * b for a, b in zip(factors, norms, strict=True) if a < 1 - 1e-6]
+    rest = [b for a, b in zip(factors, norms, strict=True) if a >= 1 - 1e-6]
+    if len(factors) < 2 or not limits or not _are_near(min(limits), max(limits)):
+        return None
+    return limits[0] if max(rest, default=0.0) <= limits[0] * (1 + 1e-3) else None
 
 
 def _replica_of(part: Part, rank: int) -> int:

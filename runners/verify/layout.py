@@ -51,8 +51,9 @@ class Layout:
         return any(len(group) > 1 for group in self.groups)
 
     def update(self, rank: int, number: int) -> Update:
-        """An update of one rank."""
-        return self.records[rank].updates[number]
+        """An update of one rank; after the last one, what was seen later."""
+        record = self.records[rank]
+        return record.updates[number] if number < len(record.updates) else record.later[0]
 
     def whole(self, number: int, rank: int, choose: Choice) -> dict[str, Tensor | None]:
         """Whole tensors by name, as a rank sees them; None where a part is missing.
@@ -104,7 +105,7 @@ def _joined(forward: Forward, peers: Mapping[int, Forward], rank: int) -> Forwar
         index = next(counted)
         if part.spec is None:
             return part
-        return join(lambda f: _parts(f.arguments)[index])
+        return join(lambda f: f.arguments[index])
 
     one.arguments = mapped(forward.arguments, argument)
     one.outputs = [
@@ -116,12 +117,6 @@ def _joined(forward: Forward, peers: Mapping[int, Forward], rank: int) -> Forwar
         for i, part in forward.gradients.items()
     }
     return one
-
-
-def _parts(tree: object) -> list[Part | None]:
-    found: list[Part | None] = []
-    mapped(tree, found.append)
-    return found
 
 
 def layouts(seen: Mapping[int, Seen]) -> list[Layout]:

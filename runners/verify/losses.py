@@ -134,10 +134,11 @@ class LossWatch:
                 ]
             elif node is not None:
                 return False
-        for node, half, name in found:
+        for index, (node, half, name) in enumerate(found):
             sizes = node._saved_self_sym_sizes
             count = int(torch.Size(sizes).numel())
-            loss = Loss(name[:4].lower(), self._place(), count, is_seen=name[0] == "M", half=half)
+            kind = f"{name[:4].lower()} {index}".removesuffix(" 0")
+            loss = Loss(kind, self._place(), count, is_seen=name[0] == "M", half=half)
             self._await(node, loss, count if name[0] == "M" else 1)
         return bool(found)
 
@@ -184,16 +185,9 @@ def leaves_before(start: list[Any], outputs: set[int]) -> list[Tensor]:
     return [node.variable for node in _walked(start, outputs) if hasattr(node, "variable")]
 
 
-def first_of(start: list[Any], outputs: set[int]) -> tuple[set[int], bool]:
-    """Which outputs of one forward pass a backward pass reaches past its other outputs.
-
-    Returns:
-        The ids of their nodes, and whether one of them is reached behind another as well.
-    """
-    first = [node for node in _walked(start, outputs) if id(node) in outputs]
-    ids = {id(node) for node in first}
-    behind = [other for node in first for other, _ in node.next_functions]
-    return ids, len(first) > 1 and any(id(node) in ids for node in _walked(behind, ids))
+def first_of(start: list[Any], outputs: set[int]) -> set[int]:
+    """The nodes of outputs of one forward pass that a backward pass reaches past all others."""
+    return {id(node) for node in _walked(start, outputs)} & outputs
 
 
 def _walked(start: list[Any], ends: set[int]) -> Iterator[Any]:

@@ -6,8 +6,10 @@ a DTensor keeps its place (`Spec`), so that `assembled` builds the whole tensor 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -94,15 +96,26 @@ def assembled(parts: Mapping[int, Part], rank: int) -> Tensor:
 
 def tensors_of(tree: Any) -> list[Tensor]:
     """The tensors of nested tuples, lists, dicts and model outputs, in order."""
-    return [one for one in _pytree.tree_leaves(tree) if isinstance(one, Tensor)]
+    found: list[Tensor] = []
+    mapped(tree, found.append)
+    return found
 
 
 def mapped(tree: Any, do: Callable[[Any], Any]) -> Any:
     """The same tree with its tensors and parts replaced."""
-    is_part = lambda one: isinstance(one, Part)  # noqa: E731
-    return _pytree.tree_map(
-        lambda one: do(one) if isinstance(one, Tensor | Part) else one, tree, is_leaf=is_part
-    )
+
+    def leaf(one: Any) -> Any:
+        if isinstance(one, Tensor | Part):
+            return do(one)
+        if not is_dataclass(one) or isinstance(one, type):
+            return one
+        new = copy.copy(one)
+        for name in (each.name for each in fields(one)):
+            with suppress(AttributeError):  # of a frozen one
+                object.__setattr__(new, name, mapped(getattr(one, name), do))
+        return new
+
+    return _pytree.tree_map(leaf, tree, is_leaf=lambda one: isinstance(one, Part))
 
 
 @dataclass
@@ -147,15 +160,18 @@ class Forward:
     def __getstate__(self) -> dict[str, Any]:
         """Peers need what they hold parts of, and the rest stays here."""
         shared = dict(self.__dict__)
-        shared["arguments"] = mapped(self.arguments, lambda one: one if _is_shared(one) else None)
+        shared["arguments"] = [one if one.spec else None for one in parts_of(self.arguments)]
         shared["outputs"] = [one if one.spec else None for one in self.outputs]
         shared["gradients"] = {i: one for i, one in self.gradients.items() if one.spec}
         shared["random"], shared["nodes"] = (), {}
         return shared
 
 
-def _is_shared(one: Any) -> bool:
-    return isinstance(one, Part) and one.spec is not None
+def parts_of(tree: Any) -> list[Part]:
+    """All parts in a tree, in order."""
+    found: list[Part] = []
+    mapped(tree, found.append)
+    return found
 
 
 @dataclass
@@ -208,8 +224,10 @@ class Update:
         after: parameters after the step.
         settings: of the optimizer, by parameter.
         outside: parameters that the loss reaches without any module's forward pass.
+        sums: numbers that the script sums over ranks after backward, and where.
+        frozen: parameters that do not require a gradient.
         other_terms: whether the loss has terms that no known loss function computes.
-        by_hand: lines that communicate activations.
+        by_hand: why the module of one process is not known: lines that communicate activations.
         schedulers: steps of schedulers since the update before.
         dropped: backward passes whose gradients were reset before any update.
     """
@@ -227,6 +245,8 @@ class Update:
     settings: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
     losses: list[Loss] = field(default_factory=list)
     clips: list[Clip] = field(default_factory=list)
+    sums: list[tuple[str, Tensor]] = field(default_factory=list)
+    frozen: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
     other_terms: bool = False
     by_hand: list[str] = field(default_factory=list)
@@ -250,7 +270,8 @@ class RootRecord:
         refused: why it cannot be compared.
         frozen: parameters that do not require a gradient.
         unowned: parameters that no optimizer has.
-        mixes: whether it normalizes over the samples of a batch.
+        later: parameters in the newest forward pass after what was watched.
+        buffers_from: the rank that sends its buffers before each pass.
     """
 
     key: str
@@ -262,8 +283,9 @@ class RootRecord:
     frozen: list[str] = field(default_factory=list)
     unowned: list[str] = field(default_factory=list)
     foreign: bool = False
-    mixes: str = ""
     updates: list[Update] = field(default_factory=list)
+    later: list[Update] = field(default_factory=list)
+    buffers_from: int | None = None
 
 
 @dataclass
@@ -276,6 +298,7 @@ class Seen:
         ended: how the script ended, in words; empty where it ran to its end or was stopped by us.
         ended_at: the script's line of that.
         refused: names of what is not supported.
+        broken: an error of the tool's own, which ended the watching.
         unpreserved: the line of a checkpoint that does not preserve the generators.
     """
 
@@ -287,3 +310,4 @@ class Seen:
     ended_at: str = ""
     refused: list[str] = field(default_factory=list)
     unpreserved: str = ""
+    broken: str = ""

@@ -12,8 +12,8 @@ import functools
 import random
 import sys
 import types
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +55,7 @@ def replayed(
     parameters: Mapping[str, Tensor],
     buffers: Mapping[str, Tensor],
     whole: Sequence[Forward],
+    frozen: Collection[str] = (),
 ) -> Replayed:
     """Replay forward passes.
 
@@ -63,6 +64,7 @@ def replayed(
         parameters: whole tensors by name.
         buffers: the same.
         whole: what was recorded, with inputs, outputs and gradients put together.
+        frozen: parameters that did not require a gradient.
     """
     found = Replayed()
     passes = {one.backward for one in whole}
@@ -73,6 +75,9 @@ def replayed(
         sums = found.exact if is_exact else found.own
         try:
             clone = unsharded(module, parameters, buffers, is_exact=is_exact)
+            for name, one in clone.named_parameters():
+                one.requires_grad_(name not in frozen)
+                _keep_gradient_hooks(one, module.get_parameter(name))
             norms[is_exact] = [
                 _replay(
                     clone, one, sums.setdefault(key if is_exact else None, {}), is_exact=is_exact
@@ -143,6 +148,8 @@ def _replay(
                 for index, gradient in forward.gradients.items()
                 if outputs[index].requires_grad
             ]
+            for a, b in pairs:  # of an output from which others are computed, it is all
+                a.register_hook(lambda _, b=b: b)
             torch.autograd.backward([a for a, _ in pairs], [b for _, b in pairs])
     finally:
         torch.set_default_dtype(default)
@@ -278,6 +285,24 @@ def _keep_hooks(new: nn.Module, module: nn.Module) -> None:
         if isinstance(hooks, dict):
             kept = {key: hook for key, hook in hooks.items() if _is_kept(hook)}
             new.__dict__[name] = type(hooks)(kept)
+
+
+def _keep_gradient_hooks(new: Tensor, old: Tensor) -> None:
+    """Hooks of the script's own on a gradient; not those that communicate, and so reduce."""
+
+    def follow(hook: Any) -> Any:
+        def hooked(gradient: Tensor) -> Tensor | None:
+            with suppress(CommunicationError):
+                copy = gradient.clone()
+                value = hook(copy)
+                return copy if value is None else value
+            return None
+
+        return hooked
+
+    for hook in (old._backward_hooks or {}).values():
+        if not str(getattr(hook, "__module__", "")).startswith("torch."):
+            new.register_hook(follow(hook))
 
 
 def _is_kept(hook: Any) -> bool:

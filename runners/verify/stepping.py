@@ -104,7 +104,7 @@ class Stepping:
             optimizer = self._optimizer(name, kind, group, start)
             if optimizer is None:
                 why = "the optimizer had state before the first update" if kind == "state" else (
-                    f"{kind.removeprefix('own ')} is no optimizer of torch.optim")  # fmt: skip
+                    f"a step of {kind.removeprefix('own ')} is not repeated")  # fmt: skip
                 continue
             parameter = self._parameters[name]
             with torch.no_grad():
@@ -146,8 +146,8 @@ def _own_eps(tensor: Tensor) -> float:
 def hardly_moves(
     before: Tensor, after: Tensor | None, gradient: Tensor | None, settings: Any
 ) -> bool:
-    """Whether an update with a gradient and a learning rate changed no element."""
-    if after is None or settings is None or gradient is None or not before.numel():
+    """Whether an update in a coarse dtype with a gradient and a rate changed no element."""
+    if after is None or settings is None or gradient is None or _own_eps(before) < 1e-4:
         return False
     has_rate = float(settings[1].get("lr", 0.0)) > 0
     return has_rate and bool(gradient.any()) and torch.equal(before, after)

@@ -14,7 +14,8 @@ import hashlib
 import inspect
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any
@@ -55,6 +56,12 @@ FUNCTIONAL = (
     "reduce_scatter_tensor_autograd", "all_to_all_single", "all_to_all_single_autograd",
     "broadcast", "permute_tensor",
 )  # fmt: skip
+_GUARDED = (
+    "_is_wanted", "_root_of", "_begin", "_end", "_later", "_arrived", "_before_backward", "_follow",
+    "_after_backward", "_capture", "_keep_clip", "_keep_scale", "_without_step", "_before_step",
+    "_used", "_keep_step","_sent", "_is_by_hand", "_finish",
+)  # fmt: skip
+_COMPILE = "torch.compile (run the script without it)"
 _CHECKPOINT = (
     "use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state",
 )  # fmt: skip
@@ -132,6 +139,7 @@ class Watch:
         self._skipped: dict[int, nn.Module] = {}
         self._depth = self._in_backward = self._backwards = self._count = 0
         self.is_replaying = self._was_finished = False
+        self._answers: dict[tuple[Any, ...], Any] = {}
         self._by_hand: list[str] = []  # since the last update of a root began
         self._outside: dict[int, list[str]] = {}
         self._scheduled: dict[int, int] = {}
@@ -147,7 +155,7 @@ class Watch:
     @property
     def is_on(self) -> bool:
         """Whether there is something left to record."""
-        if self.is_replaying or not dist.is_initialized():
+        if self.is_replaying or self.seen.broken or not dist.is_initialized():
             return False
         return not self.is_finished
 
@@ -161,8 +169,30 @@ class Watch:
     def _is_idle(self) -> bool:
         return not self._depth and not self._in_backward
 
+    def _guard(self, owner: Any, names: Iterable[str]) -> None:
+        """An error of ours ends the watching, and never reaches the script."""
+        for name in names:
+            setattr(owner, name, self._guarded(getattr(owner, name)))
+
+    def _guarded(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self.seen.broken:
+                return None
+            try:
+                return original(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 whatever it is, the script goes on
+                at = traceback.extract_tb(error.__traceback__)[-1]
+                where = f"{Path(at.filename).name}:{at.lineno}"
+                self.seen.broken = f"{type(error).__name__} in {where}: {error}".splitlines()[0]
+                return None
+
+        return call
+
     def install(self) -> None:
         """Begin to watch."""
+        self._guard(self, _GUARDED)
+        self._guard(self.losses, ("_expect", "_reach", "follow", "ended"))
         self._replace(nn.Module, "__call__", self._called(nn.Module.__call__))
         self._replace(torch.autograd, "backward", self._backward(torch.autograd.backward))
         for owner, name, function in self.losses.install():
@@ -171,6 +201,12 @@ class Watch:
             call = self._collective(name, getattr(dist, name))
             self._replace(dist, name, call)
             self._replace(dist.distributed_c10d, name, call)
+        for name in ("is_initialized", "get_rank", "get_world_size"):
+            call = self._answered(name, getattr(dist, name))
+            self._replace(dist, name, call)
+            self._replace(dist.distributed_c10d, name, call)
+        self._replace(torch, "compile", self._compiled(torch.compile))
+        self._replace(nn.Module, "compile", self._compiled(nn.Module.compile))
         for name in FUNCTIONAL:
             original = getattr(functional_collectives, name)
             self._replace(functional_collectives, name, self._collective(name, original))
@@ -209,8 +245,11 @@ class Watch:
                 return original(module, *args, **kwargs)
             root, path = found
             if len(root.record.updates) >= self.steps and root.stepped:
+                self._later(root)
                 return original(module, *args, **kwargs)
             forward = self._begin(root, path, args, kwargs)
+            if forward is None:
+                return original(module, *args, **kwargs)
             self._depth += 1
             try:
                 value = original(module, *args, **kwargs)
@@ -226,8 +265,14 @@ class Watch:
         if self.is_replaying or not dist.is_initialized():
             return False
         inner = module.module if isinstance(module, DistributedDataParallel) else module
-        is_known = id(inner) in self._paths or id(inner) in self._skipped
-        return not (is_known and self.is_finished)
+        return id(inner) not in self._skipped
+
+    def _later(self, root: Root) -> None:
+        """Keep the parameters of this step: a script may change them on one rank at any time."""
+        later = root.record.later
+        if root.module.training and not (later and later[0].number == self._count):
+            parameters = {name: part(one) for name, one in root.names.items()}
+            root.record.later = [Update(self._count, parameters, {})]
 
     def _checkpointed(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -257,6 +302,8 @@ class Watch:
         if isinstance(module, DistributedDataParallel) and not root.record.wrapper:
             root.record.wrapper = "DDP"
             root.record.data_ranks = dist.get_process_group_ranks(module.process_group)
+            if module.will_sync_module_buffers():
+                root.record.buffers_from = root.record.data_ranks[0]
         return root, path
 
     def _add(self, module: nn.Module, inner: nn.Module) -> None:
@@ -274,8 +321,6 @@ class Watch:
             if groups and record.data_ranks is None:
                 record.wrapper = "FSDP"
                 record.data_ranks = [int(r) for r in groups[0].mesh_info.mesh.mesh.flatten()]
-        norms = (nn.modules.batchnorm._BatchNorm,)
-        record.mixes = next((type(m).__name__ for m in inner.modules() if isinstance(m, norms)), "")
         root = self.roots[id(inner)] = Root(inner, record)
         record.frozen = [n for n, one in root.names.items() if not one.requires_grad]
         for path, sub in inner.named_modules():
@@ -304,16 +349,20 @@ class Watch:
         self._replace(kind, "perform_reduce_grad", reduced)
         self._replace(kind, "backward_weight_one_chunk", backward)
 
-    def _begin(self, root: Root, path: str, args: Any, kwargs: Any) -> Forward:
+    def _begin(self, root: Root, path: str, args: Any, kwargs: Any) -> Forward | None:
         if root.update is None or root.stepped or (root.done and root.is_reset):
             self._keep(root)
             root.refresh()
-            root.stepped, self._by_hand = False, []
-            root.update = Update(
+            was_stepped, root.stepped, self._by_hand = root.stepped, False, []
+            before = root.update
+            root.update = now = Update(
                 len(root.record.updates),
                 {name: part(one) for name, one in root.names.items()},
                 {name: part(one) for name, one in root.module.named_buffers()},
+                frozen=[name for name, one in root.names.items() if not one.requires_grad],
             )
+            if before is not None and not was_stepped and not _has_moved(before, now):
+                now.dropped = before.dropped + self._dropped(before)
         tensors = tensors_of((args, kwargs))
         return Forward(
             path,
@@ -391,12 +440,9 @@ class Watch:
     def _follow(self, start: list[Any]) -> None:
         """Look at the graph before a backward pass runs."""
         passes = [(r, f) for r in self.roots.values() if r.update for f in r.update.forwards]
-        for root, forward in passes:
+        for _, forward in passes:
             ids = {id(node) for node in forward.nodes.values()}
-            first, is_twice = first_of(start, ids) if len(ids) > 1 else (ids, False)
-            self._external |= first
-            if is_twice:  # the loss uses two outputs, of which one is computed from the other
-                self._outside.setdefault(id(root), []).extend(root.names)
+            self._external |= first_of(start, ids) if len(ids) > 1 else ids
         is_other = self.losses.follow(start)
         if self._in_backward:  # of a checkpoint, or of a schedule
             return
@@ -421,9 +467,12 @@ class Watch:
         if not root.done and not root.is_reset:
             update.carried = root.gradients()
         elif root.done and root.is_reset:
-            update.dropped += len({f.backward for f in root.done if f.backward in self._alone})
+            update.dropped += self._dropped(update)
             update.forwards = [f for f in update.forwards if f.backward is None]
             update.losses = []
+
+    def _dropped(self, update: Update) -> int:
+        return len({f.backward for f in update.forwards if f.backward in self._alone})
 
     def _after_backward(self) -> None:
         losses, at = self.losses.ended(), place()
@@ -471,34 +520,36 @@ class Watch:
             bound.arguments["parameters"] = given
             self._capture()
             total = original(*bound.args, **bound.kwargs)
-            ids = {id(one) for one in given}
             norm_type = float(bound.arguments.get("norm_type", 2.0))
-            found = [
-                (root, [(root.record.key, n) for n, one in root.names.items() if id(one) in ids])
-                for root in self.roots.values()
-            ]
-            every = [pair for _, names in found for pair in names]
-            for root, names in found:
-                if names and root.update is not None:
-                    value = _number(total)
-                    clip = Clip(name, float(limit), norm_type, value, every, place())
-                    root.update.clips.append(clip)
+            self._keep_clip(Clip(name, float(limit), norm_type, None, [], place()), given, total)
             return total
 
         return call
+
+    def _keep_clip(self, clip: Clip, given: list[Tensor], total: Any) -> None:
+        ids = {id(one) for one in given}
+        clip.total = _number(total)
+        for root in self.roots.values():
+            names = [(root.record.key, n) for n, one in root.names.items() if id(one) in ids]
+            clip.names += names
+            if names and root.update is not None:
+                root.update.clips.append(clip)
 
     def _unscaled(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def call(scaler: Any, optimizer: Optimizer) -> Any:
             if self.is_on:
                 self._capture()
-                ids = {id(p) for group in optimizer.param_groups for p in group["params"]}
-                for root in self.roots.values():
-                    if root.update and any(id(one) in ids for one in root.names.values()):
-                        root.update.scale = float(scaler.get_scale())
+                self._keep_scale(scaler, optimizer)
             return original(scaler, optimizer)
 
         return call
+
+    def _keep_scale(self, scaler: Any, optimizer: Optimizer) -> None:
+        ids = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        for root in self.roots.values():
+            if root.update and any(id(one) in ids for one in root.names.values()):
+                root.update.scale = float(scaler.get_scale())
 
     def _zeroed(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -596,24 +647,54 @@ class Watch:
             return
         self._count += 1
         if self.is_on:
-            for root, names in self._stepping(optimizer):
-                update = root.update
-                assert update is not None
-                update.after |= {name: part(root.names[name]) for name in names}
-                if not update.has_step and len(root.record.updates) < self.steps:
-                    update.has_step = True
-                    update.number = len(root.record.updates)
-                    root.record.updates.append(update)
-                root.stepped = True
-        self._was_finished = self._was_finished or self.is_finished
+            self._keep_step(optimizer)
+        self._was_finished = self._was_finished or self.is_finished or bool(self.seen.broken)
         if self._asks_to_stop(self._count, self._was_finished):
             raise Enough
+
+    def _keep_step(self, optimizer: Optimizer) -> None:
+        for root, names in self._stepping(optimizer):
+            update = root.update
+            assert update is not None
+            update.after |= {name: part(root.names[name]) for name in names}
+            if not update.has_step and len(root.record.updates) < self.steps:
+                update.has_step = True
+                update.number = len(root.record.updates)
+                root.record.updates.append(update)
+            root.stepped = True
 
     def _refuse(self, name: str) -> None:
         if name not in self.seen.refused:
             self.seen.refused.append(name)
 
+    def _compiled(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """What a script compiles runs as it is, since our functions cannot be traced."""
+
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not is_script(sys._getframe(1)):
+                return original(*args, **kwargs)
+            self._refuse(_COMPILE)
+            return args[0] if args else kwargs.get("model") or (lambda one: one)
+
+        return call
+
     # Communication
+
+    def _answered(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A forward pass gets in the replay the answers that it has had."""
+
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            key = (name, *map(id, args), *map(id, kwargs.values()))
+            if self.is_replaying and key in self._answers:
+                return self._answers[key]
+            value = original(*args, **kwargs)
+            if self._depth:
+                self._answers[key] = value
+            return value
+
+        return call
 
     def _collective(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -621,10 +702,35 @@ class Watch:
             if self.is_replaying:
                 raise CommunicationError(name)
             if self._is_by_hand(sys._getframe(1), name, args, kwargs):
-                self._by_hand.append(f"{place()} ({name})")
-            return original(*args, **kwargs)
+                self._by_hand.append(
+                    f"it is divided among ranks by hand ({place()} ({name}) sends activations); "
+                    "the module of one process is not known"
+                )
+            value = original(*args, **kwargs)
+            self._sent(sys._getframe(1), name, args, kwargs)
+            return value
 
         return call
+
+    def _sent(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> None:
+        """Between forward and backward, values of other ranks may enter the loss."""
+        if not self.is_on or not self._is_idle or not is_script(caller):
+            return
+        given = [one for one in tensors_of((args, kwargs)) if one.is_floating_point()]
+        for root in self.roots.values():
+            if root.update is None or root.stepped:
+                continue
+            is_between = any(one.backward is None for one in root.update.forwards)
+            if is_between and any(one.numel() > 1 for one in given):
+                self._by_hand.append(
+                    f"values of other ranks, which no gradient reaches, may enter the loss "
+                    f"({place()}, {name} between forward and backward)"
+                )
+            elif root.done and name == "all_reduce":
+                root.update.sums += [
+                    (place(), one.detach() if kwargs.get("async_op") else one.detach().clone())
+                    for one in given if one.numel() == 1
+                ]  # fmt: skip
 
     def _is_by_hand(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> bool:
         """Whether the script sends activations itself: in a forward pass, or what has a graph."""
@@ -641,6 +747,11 @@ class Watch:
 
     def end(self) -> Seen:
         """What was recorded, with what the last backward pass left where no update followed."""
+        self._finish()
+        self.is_replaying = True
+        return self.seen
+
+    def _finish(self) -> None:
         self._without_step()
         # One that steps more rarely has not been seen yet.
         optimizers_ = [one for one in gc.get_objects() if issubclass(type(one), Optimizer)]
@@ -661,8 +772,6 @@ class Watch:
         for name, modules in (("DeepSpeed", "deepspeed"), ("Megatron", "megatron.core")):
             if modules in sys.modules:
                 self._refuse(name)
-        self.is_replaying = True
-        return self.seen
 
 
 def place(frame: FrameType | None = None) -> str:
@@ -708,6 +817,12 @@ def digest(tensor: Tensor) -> str:
 
 def _same(a: Any, b: Any) -> bool:
     return torch.equal(a, b) if isinstance(a, Tensor) else str(a) == str(b)
+
+
+def _has_moved(before: Update, now: Update) -> bool:
+    """Whether parameters were updated by hand."""
+    pairs = ((one, now.parameters[name]) for name, one in before.parameters.items())
+    return not all(torch.equal(one.local, other.local) for one, other in pairs)
 
 
 def _number(total: Any) -> float | None:
@@ -773,9 +888,9 @@ def _eps(module: nn.Module) -> float:
 def _refused(module: nn.Module) -> str:
     for one in module.modules():
         if isinstance(one, FullyShardedDataParallel):
-            return "FSDP1 (FullyShardedDataParallel); fully_shard is supported"
+            return "FSDP1 (FullyShardedDataParallel; use fully_shard)"
         if type(one).__name__ == "OptimizedModule" or one._compiled_call_impl is not None:
-            return "torch.compile; run the script without it"
+            return _COMPILE
         if isinstance(one, nn.SyncBatchNorm):
             return "SyncBatchNorm, which mixes the samples of all ranks"
     return ""

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from runners.verify.causes import table
 from runners.verify.records import Loss, Update
 from runners.verify.verdict import Finding
 
@@ -155,25 +156,19 @@ def _judge_total(
 ) -> None:  # fmt: skip
     ranks = len({g.rank for g in groups})
     parts = len(groups) // max(ranks, 1)
-    cause = next(
-        (
-            name
-            for name, one in _factors(ranks, parts, dropped)
-            if abs(total / one - 1) <= tolerance
-        ),
-        None,
-    )
+    causes = [n for n, one in _factors(ranks, parts, dropped) if abs(total / one - 1) <= tolerance]
     is_half = abs(total - 0.5) < tolerance and all(g.loss.half for g in groups)
-    if cause is None or not is_only or not groups[0].loss.is_seen or is_half:
+    if not causes or not is_only or not groups[0].loss.is_seen or is_half:
         weights.why_not = (
             f"the weights of {groups[0].loss.place} sum to {total:.4g}: a factor of the script's "
             "own, or another term of the loss"
         )
         return
     says = f"each {'token' if 'token' in weights.line else 'element'} weighs {total:.4g} times "
-    weights.finding = Finding(
-        cause, f"{says}what it weighs in one process", groups[0].loss.place, detail=weights.line
-    )
+    says += "what it weighs in one process"
+    for other in causes[1:]:
+        says += f", which is as well “{table()[other].title}”"
+    weights.finding = Finding(causes[0], says, groups[0].loss.place, detail=weights.line)
 
 
 def _factors(ranks: int, parts: int, dropped: int) -> Iterator[tuple[str, float]]:

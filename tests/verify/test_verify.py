@@ -33,6 +33,8 @@ RIGHT = [
     ("modules.py", 2, "weighted_by_hand"),
     ("modules.py", 2, "spectral"),
     ("modules.py", 2, "averaged_copy"),
+    ("modules.py", 2, "halves"),
+    ("modules.py", 2, "hooked"),
 ]
 WRONG = [
     ("language.py", 2, "wrong_bypass", "own gradient"),
@@ -58,6 +60,9 @@ WRONG = [
     ("mesh.py", 4, "wrong_batches fsdp", "unequal inputs"),
     ("mesh.py", 2, "pipeline wrong_stage_norm", "norm of a part"),
     ("modules.py", 2, "local_updates_wrong", "own gradient"),
+    ("modules.py", 2, "halved", "divided by ranks twice"),
+    ("modules.py", 2, "twice_counted", "norm of a part"),
+    ("modules.py", 2, "late", "replicas drift apart"),
 ]
 BEYOND = [
     ("columns_wrong", "divided among ranks by hand"),
@@ -66,6 +71,10 @@ BEYOND = [
     ("penalty", "outside of any module"),
     ("distilled", "a factor of the script's own"),
     ("without_optimizer", "no optimizer"),
+    ("tenth", "a factor of the script's own"),
+    ("gathered", "may enter the loss"),
+    ("hidden", "an error of the tool's own (RuntimeError in modules.py"),
+    ("compiled", "torch.compile (run the script without it)"),
 ]
 
 

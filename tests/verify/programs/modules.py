@@ -5,6 +5,7 @@ torchrun --nproc-per-node 2 modules.py WAY
 
 import copy
 import sys
+from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
@@ -236,6 +237,113 @@ def averaged_copy():
             old.data.lerp_(new.data, 0.1)
 
 
-globals()[WAY]()
+def trained(module, updates=4, after_backward=None, before_loss=None, find_unused=False):
+    """A loop of the usual kind, into which a way puts one thing of its own."""
+    model = DistributedDataParallel(module, find_unused_parameters=find_unused)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(updates):
+        if before_loss:
+            before_loss(step, module)
+        x = drawn(step, 8, WIDTH)
+        optimizer.zero_grad()
+        y = model(x)
+        y = y.y if isinstance(y, Outputs) else y
+        goal = gathered(y) if WAY == "gathered" else torch.ones_like(y)
+        functional.mse_loss(y, goal).backward()
+        if after_backward:
+            after_backward(module)
+        optimizer.step()
+
+
+@dataclass
+class Outputs:
+    """Outputs as a dataclass; an error in reading it is not the script's."""
+
+    y: torch.Tensor
+    y_half: torch.Tensor
+
+    def __getattribute__(self, name):
+        if WAY == "hidden" and "runners/verify" in sys._getframe(1).f_code.co_filename:
+            raise RuntimeError("hidden")
+        return object.__getattribute__(self, name)
+
+
+class Halves(nn.Module):
+    """Its outputs are views of one tensor, and computed from each other."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x):
+        half, other = self.first(x).chunk(2, -1)
+        return Outputs(self.second(half.tanh()) + other * dist.get_world_size(), half)
+
+
+def hidden():
+    """Outputs that raise where anybody else reads them."""
+    trained(Halves())
+
+
+def halves():
+    """The same outputs, readable."""
+    trained(Halves())
+
+
+def gathered(y):
+    """Outputs of all ranks without their graph, which the loss uses."""
+    parts = [torch.empty_like(y) for _ in range(ranks)]
+    dist.all_gather(parts, y.detach())
+    return torch.stack(parts).mean(0) + 1
+
+
+def scaled_by(choose):
+    """Scale all gradients after the reduction."""
+
+    def scale(module):
+        for one in module.parameters():
+            one.grad *= choose(module)
+
+    return scale
+
+
+def clip_twice_counted(module):
+    """Clip by a norm that counts each rank's equal gradient."""
+    total = sum(one.grad.square().sum() for one in module.parameters())
+    dist.all_reduce(total)
+    for one in module.parameters():
+        one.grad *= 0.1 / total.sqrt()
+
+
+def late_change(step, module):
+    """A repair on rank 0, after what is watched."""
+    if rank == 0 and step == 3:
+        module[0].weight.data *= 0.5
+
+
+def hooked():
+    """A hook that scales a gradient, a bias without a gradient, a part that is frozen at first."""
+    module = nn.Sequential(nn.Linear(WIDTH, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 4))
+    module[3].weight.register_hook(lambda gradient: gradient * 0.1)
+    trained(
+        module, find_unused=True,
+        before_loss=lambda step, one: one[0].requires_grad_(step > 0),
+    )  # fmt: skip
+
+
+def compiled():
+    """A compiled module."""
+    trained(mlp())
+    torch.compile(mlp())
+
+
+WAYS = {
+    "gathered": lambda: trained(mlp()),
+    "halved": lambda: trained(mlp(), after_backward=scaled_by(lambda _: 1 / ranks)),
+    "tenth": lambda: trained(mlp(), after_backward=scaled_by(lambda _: 0.1)),
+    "twice_counted": lambda: trained(mlp(), after_backward=clip_twice_counted),
+    "late": lambda: trained(mlp(), before_loss=late_change),
+}
+WAYS.get(WAY, globals().get(WAY))()
 dist.barrier()
 dist.destroy_process_group()
