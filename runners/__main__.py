@@ -14,6 +14,8 @@
     python -m runners show                     every value there is, for grep
     python -m runners compare A B              what two machines measured differently
     python -m runners lab [NAME]               write a technique, and have it graded
+    python -m runners verify --ranks 4 train.py …
+                                               is your script's update that of one process?
     python -m runners plan for MODEL           which strategies fit a model on so many devices:
                                                memory by class, payload, FLOPs, by simulation
     python -m runners plan program MODEL FILE  a program that trains in the recommended layout

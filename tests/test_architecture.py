@@ -24,6 +24,7 @@ NEED_TORCH = (
     "runners.cluster",
     "runners.judging",
     "runners.labs",
+    "runners.verify",
     "runners.planner.command",
     "runners.planner.program",
 )
@@ -126,6 +127,7 @@ ROOMS = {
         "cluster": {"system", "traces", "declared", "measuring"},
         "judging": {"system", "traces", "meters"},
         "labs": {"system", "traces", "judging"},
+        "verify": {"system"},
         "commands": {"system", "traces", "declared", "measuring", "planner"},
         "experiments": {
             "system",

@@ -18,6 +18,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -27,7 +28,7 @@ from runners.system import processes
 from runners.system.errors import FixableError, first_line
 from runners.system.patience import say
 from runners.verify import compare, report
-from runners.verify.exchange import Board, Gone, shared_folder, sweep
+from runners.verify.exchange import Board, GoneError, shared_folder, sweep
 from runners.verify.hangs import Lookout
 from runners.verify.layout import Layout, layouts
 from runners.verify.records import Seen
@@ -78,8 +79,8 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _launched(arguments: argparse.Namespace) -> int:
     """Start the ranks on this host, and return rank 0's exit code."""
-    options = [f"--steps={arguments.steps}", f"--seconds={arguments.seconds}",
-               f"--patience={arguments.patience}", *(["--json"] if arguments.json else [])]  # fmt: skip
+    options = [f"--{name}={getattr(arguments, name)}" for name in ("steps", "seconds", "patience")]
+    options += ["--json"] if arguments.json else []
     words = [sys.executable, "-m", "runners.verify", *options, arguments.script]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -125,6 +126,8 @@ class _Rank:
             raise FixableError("all ranks must run on one host: a script on 2 to 8 ranks shows it")
         self.launcher = os.getppid()
         processes.end_with(self.launcher)
+        if self.rank == 0:
+            sweep()
         self.board = Board(self.rank, self.world_size, shared_folder())
         self.finished_at: float | None = None
         self.watch = Watch(self.rank, self.world_size, arguments.steps, self._asks_to_stop)
@@ -138,7 +141,7 @@ class _Rank:
             self._script()
             lookout.stop()
             code = self._judged()
-        except Gone as gone:
+        except GoneError as gone:
             verdict = Verdict([Finding("script failed", str(gone))])
             code = self._said(verdict) if self._speaks() else 1
         except BaseException:  # noqa: BLE001 a fault of ours must not look like an agreement
@@ -168,7 +171,7 @@ class _Rank:
         seen.ended, seen.ended_at = ended, at
         self.seen: Seen = seen
 
-    def _asks_to_stop(self, count: int, is_finished: bool) -> bool:  # noqa: FBT001
+    def _asks_to_stop(self, count: int, is_finished: bool) -> bool:
         """Whether the script has shown enough: rank 0 decides, a step ahead of all."""
         file = self.board.folder / "stop"
         if self.rank == 0 and is_finished and not file.exists():
@@ -267,17 +270,18 @@ class _Rank:
 
     def _leave(self, code: int) -> NoReturn:
         """End at once: gloo's threads may wait for ranks that are gone."""
-        path = self.board.folder / "code"
-        if not path.exists():
-            path.with_suffix(f".{self.rank}").write_text(str(code), encoding="ascii")
-            path.with_suffix(f".{self.rank}").rename(path)
         sys.stdout.flush()
         sys.stderr.flush()
-        self.board.post("gone", True)
-        if all(
-            self.board.has("gone", r) or not self.board.lives(r) for r in range(self.world_size)
-        ):
-            self.board.remove()
+        with suppress(OSError):  # the last rank may have removed the folder
+            path = self.board.folder / "code"
+            if not path.exists():
+                part = path.with_suffix(f".{self.rank}")
+                part.write_text(str(code), encoding="ascii")
+                part.rename(path)
+            self.board.post("gone", True)
+            others = range(self.world_size)
+            if all(self.board.has("gone", r) or not self.board.lives(r) for r in others):
+                self.board.remove()
         os._exit(code)
 
 

@@ -12,64 +12,36 @@ module: a gradient that is zero in exact arithmetic has no scale of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from runners.verify import weights as weighing
+from runners.verify.fits import (
+    Expected,
+    Fit,
+    Term,
+    added,
+    are_apart,
+    common_factor,
+    compared,
+    factors_of,
+    is_multiple,
+    ratio,
+    relative,
+    shrink,
+    without,
+)
 from runners.verify.layout import Layout
-from runners.verify.records import Part, RootRecord, Seen, Update
+from runners.verify.records import Part, Seen, Update
 from runners.verify.replay import Replayed
 from runners.verify.stepping import Stepping, clipped, hardly_moves
 from runners.verify.verdict import Finding, Verdict
 
 ROUNDINGS = 16
 OUTPUT_ERROR = 1e-5  # relative, in fp32; scaled with eps
-REPLICAS = 1e-5  # relative difference of parameters between replicas
 Tensors = Mapping[str, Tensor]
-
-
-Term = tuple[int, int | None]  # a rank, and one of its backward passes
-
-
-@dataclass
-class Expected:
-    """Of one update: the gradients of all batches, their sum, and how exact it is."""
-
-    terms: dict[Term, dict[str, Tensor]]
-    exact: dict[str, Tensor]
-    tolerance: dict[str, float]
-    num_batches: int
-    num_parts: int
-
-
-@dataclass
-class Fit:
-    """How gradients of the script relate to those of the batches.
-
-    Attributes:
-        factors: of each batch, in the gradients of most parameters; None where nothing fits.
-        wrong: names of parameters that differ, by rank.
-        agreed: names of those that agree on all ranks.
-        apart: factors by rank, where ranks hold different sums.
-    """
-
-    factors: dict[Term, float] | None
-    wrong: dict[int, list[str]] = field(default_factory=dict)
-    agreed: list[str] = field(default_factory=list)
-    apart: dict[int, dict[Term, float]] = field(default_factory=dict)
-
-    @property
-    def is_good(self) -> bool:
-        """Whether all gradients are one sum over all batches."""
-        return self.factors is not None and not self.wrong and not self.apart
-
-    @property
-    def common(self) -> float:
-        """The largest factor, which is that of all batches where they have one."""
-        return max((self.factors or {}).values(), key=abs, default=0.0)
 
 
 def judged(
@@ -126,7 +98,7 @@ class _Judge:
     def judge(self) -> None:
         """Compare all updates; the first that differs is reported."""
         why = self._why_not()
-        names = list(self._first().updates[0].parameters) if self._first().updates else []
+        names = list(self.layout.first.updates[0].parameters) if self.layout.first.updates else []
         self.verdict.numbers["parameters"] += len(names)
         if why:
             self.verdict.skip(f"{self.key}: {why}")
@@ -146,9 +118,6 @@ class _Judge:
 
     # Before anything is compared
 
-    def _first(self) -> RootRecord:
-        return self.layout.records[min(self.layout.records)]
-
     def _why_not(self) -> str:
         records = self.layout.records
         refused = next((one.refused for one in records.values() if one.refused), "")
@@ -162,7 +131,7 @@ class _Judge:
         if lines:
             return (
                 f"it is divided among ranks by hand ({lines[0]} sends activations); "
-                "--against gives the module of one process"
+                "the module of one process is not known"
             )
         shapes = {
             rank: [tuple(p.spec.shape if p.spec else p.local.shape)
@@ -200,6 +169,7 @@ class _Judge:
         leaders = self.layout.leaders
         if not self._inputs(number):
             return set()
+        self._received(number)
         self._replicas(number)
         runs = {rank: self.replays[rank][self.key][number] for rank in leaders}
         failed = next((one.failed for one in runs.values() if one.failed), "")
@@ -237,6 +207,22 @@ class _Judge:
                     self._equal(other, rank, number, place)
         return True
 
+    def _received(self, number: int) -> None:
+        """What a stage of a pipeline received is what the stage before it sent."""
+        stage = self.layout.first.stage
+        before = [one for one in self.layouts if stage and one.first.stage == stage - 1]
+        for sender in (
+            before if number < min((one.num_updates for one in before), default=0) else ()
+        ):
+            for source, rank in zip(sender.leaders, self.layout.leaders, strict=False):
+                sent = {f.chunk: f.outputs_sent for f in sender.update(source, number).forwards}
+                for forward in self.layout.update(rank, number).forwards:
+                    outputs = sent.get(forward.chunk, [])
+                    if forward.digests[: len(outputs)] != outputs[: len(forward.digests)]:
+                        says = f"microbatch {forward.chunk} is not what rank {source} sent"
+                        self._find("received differs", says, forward.place, [], rank, number)
+                        return
+
     def _equal(self, other: int, rank: int, number: int, place: str) -> None:
         """Ranks read the same data; a script that has one batch for all updates may mean it."""
         says = f"ranks {other} and {rank} train on the same inputs"
@@ -252,9 +238,9 @@ class _Judge:
         first = self.layout.whole(number, views[0], lambda u: u.parameters)
         for rank in views[1:]:
             other = self.layout.whole(number, rank, lambda u: u.parameters)
-            apart = [n for n, one in first.items() if _apart(one, other.get(n))]
+            apart = [n for n, one in first.items() if are_apart(one, other.get(n))]
             if apart:
-                largest = max(_relative(first[n], other[n]) for n in apart)
+                largest = max(relative(first[n], other[n]) for n in apart)
                 cause = "replicas start apart" if number == 0 else "replicas drift apart"
                 says = f"parameters of ranks {views[0]} and {rank} differ by {largest:.2g}"
                 place = self.layout.update(rank, max(number - 1, 0)).step_place
@@ -271,7 +257,7 @@ class _Judge:
                     continue
                 peer = _replica_of(part, rank)
                 other = updates.get(peer, {}).get(name)
-                if other is not None and _apart(part.local, other.local):
+                if other is not None and are_apart(part.local, other.local):
                     cause = "replicas start apart" if number == 0 else "replicas drift apart"
                     says = f"ranks {peer} and {rank} hold different values of one parameter"
                     place = self.layout.update(rank, max(number - 1, 0)).step_place
@@ -300,8 +286,8 @@ class _Judge:
 
     def _expected(self, number: int, runs: Mapping[int, Replayed]) -> Expected:
         terms = {(rank, at): one for rank, run in runs.items() for at, one in run.exact.items()}
-        exact = _added(terms.values())
-        own = _added(one for run in runs.values() for one in run.own.values())
+        exact = added(terms.values())
+        own = added(one for run in runs.values() for one in run.own.values())
         eps = self.eps
         if any(f.autocast[0] for f in self.layout.update(min(runs), number).forwards):
             eps = max(eps, torch.finfo(torch.bfloat16).eps)
@@ -341,7 +327,7 @@ class _Judge:
         if weights.finding:
             weights.finding.step = number + 1
             self.verdict.find(weights.finding)
-        elif weights.why_not:
+        elif weights.why_not and number == 0:
             self.verdict.skip(f"weights of the loss: {weights.why_not}")
         self._carried(number)
         self._dropped(number)
@@ -363,7 +349,7 @@ class _Judge:
                 if raw is None or used is None or not bool(raw.local.any()):
                     continue
                 a, b = used.local.double(), raw.local.double()
-                ratios.append(_ratio(a, b))
+                ratios.append(ratio(a, b))
                 if (a - ratios[-1] * b).norm() > (1e-4 + 8 * self.eps) * a.norm():
                     return {}
             if not ratios or max(ratios) - min(ratios) > (1e-3 + 8 * self.eps) * max(ratios):
@@ -387,16 +373,16 @@ class _Judge:
         carried = self.layout.whole(number, min(self.layout.views()), lambda u: u.carried)
         names = [n for n in expected.exact if n not in outside]
         held = {
-            rank: {n: _without(one, carried.get(n)) for n, one in
+            rank: {n: without(one, carried.get(n)) for n, one in
                    self.layout.whole(number, rank, choose).items()}
             for rank in self.layout.views()
         }  # fmt: skip
-        factor = _common_factor(held[min(held)], names, expected)
+        factor = common_factor(held[min(held)], names, expected)
         factors = None if factor is None else dict.fromkeys(expected.terms, factor)
-        fit = _compared(held, names, dict.fromkeys(held, factors), expected)
+        fit = compared(held, names, dict.fromkeys(held, factors), expected)
         if not fit.is_good:  # each batch may have a factor of its own
-            own = {rank: _factors(one, names, expected) for rank, one in held.items()}
-            again = _compared(held, names, own, expected)
+            own = {rank: factors_of(one, names, expected) for rank, one in held.items()}
+            again = compared(held, names, own, expected)
             fit = again if not again.wrong else fit
         extra = [n for n, one in held[min(held)].items()
                  if n not in expected.exact and one is not None and bool(one.any())
@@ -407,10 +393,10 @@ class _Judge:
 
     def _weights(self, number: int, fit: Fit) -> weighing.Weights:
         last = self.layout
-        if self._first().stage is not None:
+        if self.layout.first.stage is not None:
             last = max(
-                (one for one in self.layouts if one.records[min(one.records)].stage is not None),
-                key=lambda one: one.records[min(one.records)].stage or 0,
+                (one for one in self.layouts if one.first.stage is not None),
+                key=lambda one: one.first.stage or 0,
             )
         updates = {r: last.update(r, number) for r in last.leaders if number < last.num_updates}
         scale = max((one.scale for one in updates.values()), default=1.0)
@@ -427,7 +413,7 @@ class _Judge:
         rank = min(fit.wrong or fit.apart)
         update = self.layout.update(rank, number)
         if fit.apart and not fit.wrong:
-            cause, says = self._apart(fit.apart, expected)
+            cause, says = self._shares(fit.apart, expected)
             if cause == "own gradient" and update.clips and not self._are_apart(number):
                 self._find("clipped before the reduction", "each rank clips its own gradient",
                            update.clips[0].place, [], rank, number)  # fmt: skip
@@ -451,7 +437,7 @@ class _Judge:
             at = self.unpreserved if cause == "recomputation" else update.backward_place
             self._find(cause, says, at, names, rank, number, detail)
 
-    def _apart(
+    def _shares(
         self, apart: Mapping[int, Mapping[Term, float]], expected: Expected
     ) -> tuple[str, str]:
         """What ranks hold that do not hold the same sum."""
@@ -474,7 +460,7 @@ class _Judge:
     def _are_apart(self, number: int) -> bool:
         """Whether optimizers of different ranks are given different gradients."""
         views = [self.layout.whole(number, r, lambda u: u.at_step) for r in self.layout.views()]
-        return any(_apart(one, other[n]) for other in views[1:] for n, one in views[0].items())
+        return any(are_apart(one, other[n]) for other in views[1:] for n, one in views[0].items())
 
     def _cause(
         self, name: str, held: Tensor | None, rank: int, fit: Fit, expected: Expected
@@ -486,24 +472,28 @@ class _Judge:
             return "no gradient"
         tolerance = 4 * expected.tolerance[name]
         held = held.double()
-        if expected.num_batches > 1:
-            for leader in self.layout.leaders:
-                alone = _added(g for (r, _), g in expected.terms.items() if r == leader).get(name)
-                if alone is not None and _is_multiple(held, alone, tolerance):
-                    is_own = leader == self._leader(rank)
-                    return "own gradient" if is_own else "another rank's gradient"
-        if name in self.previous:
-            before = self.previous[name]
-            if (held - before).norm() <= tolerance:
-                return "previous gradient"
-            if (held - should - before).norm() <= tolerance:
-                return "not zeroed"
-        factor = _ratio(held, should)
+        for leader in self.layout.leaders if expected.num_batches > 1 else ():
+            alone = added(g for (r, _), g in expected.terms.items() if r == leader).get(name)
+            if alone is not None and is_multiple(held, alone, tolerance):
+                is_own = leader == self._leader(rank)
+                return "own gradient" if is_own else "another rank's gradient"
+        if (late := self._late(name, held, should, tolerance)) is not None:
+            return late
+        factor = ratio(held, should)
         if (held - factor * should).norm() <= tolerance * max(1.0, abs(factor)):
             return self._factor_cause(name, factor, expected)
         if self.unpreserved:
             return "recomputation"
         return "part of the sum" if self.layout.is_tensor_parallel else "gradient differs"
+
+    def _late(self, name: str, held: Tensor, should: Tensor, tolerance: float) -> str | None:
+        """Whether it is, or holds, the gradient of the update before."""
+        before = self.previous.get(name)
+        if before is None:
+            return None
+        if (held - before).norm() <= tolerance:
+            return "previous gradient"
+        return "not zeroed" if (held - should - before).norm() <= tolerance else None
 
     def _factor_cause(self, name: str, factor: float, expected: Expected) -> str:
         ranks = {expected.num_batches, *(len(g) for g in self.layout.groups)} - {1}
@@ -522,7 +512,8 @@ class _Judge:
             return ""
         should = expected.exact[name] * (fit.common or 1 / expected.num_batches)
         error = (held.double() - should).norm().item() / max(should.norm().item(), 1e-300)
-        return f"off by {error:.1%} of its norm; best common factor {_ratio(held.double(), should):.4g}"
+        nearest = ratio(held.double(), should)
+        return f"off by {error:.1%} of its norm; best common factor {nearest:.4g}"
 
     def _leader(self, rank: int) -> int:
         return next(group[0] for group in self.layout.groups if rank in group)
@@ -545,7 +536,8 @@ class _Judge:
             update = updates[number]
             if number == 0 or not (update.has_step and all(one.dropped for one in updates)):
                 continue
-            says = f"the gradients of {update.dropped} of {update.dropped + 1} backward passes are lost"
+            share = f"{update.dropped} of {update.dropped + 1}"
+            says = f"the gradients of {share} backward passes are lost"
             self._find("zeroed between microbatches", says, update.backward_place, [], rank, number)
             return
 
@@ -573,14 +565,15 @@ class _Judge:
                     or abs(clip.total / norm - 1) < 1e-3 + 16 * self.eps
                 ):
                     continue
-                says = f"clipped by a norm of {clip.total:.4g}; that of the whole gradient is {norm:.4g}"
+                whole = f"that of the whole gradient is {norm:.4g}"
+                says = f"clipped by a norm of {clip.total:.4g}; {whole}"
                 self._find("norm of a part", says, clip.place, [], rank, number)
                 return
             wrong = [
                 n for n, one in should.items()
                 if (held := used.get(n)) is not None and one is not None
                 and (held.double() - one).norm() > (1e-4 + 64 * self.eps) * one.norm()
-                + expected.tolerance.get(n, 0.0) * _shrink(before.get(n), one)
+                + expected.tolerance.get(n, 0.0) * shrink(before.get(n), one)
             ]  # fmt: skip
             if wrong and (update.clips or update.scale != 1.0):
                 place = update.clips[0].place if update.clips else update.step_place
@@ -593,14 +586,15 @@ class _Judge:
         if not scaled:
             return
         same = self.scaled.setdefault(number, {})
-        same |= scaled if self._first().stage is not None else {}
+        same |= scaled if self.layout.first.stage is not None else {}
         listed = same or scaled
         low, high = min(listed.values()), max(listed.values())
         if high - low > 1e-3 * high:
             says = ", ".join(f"{one:.4g} (rank {r})" for r, one in list(listed.items())[:4])
             update = self.layout.update(min(scaled), number)
-            self._find("norm of a part", f"ranks scale their gradients by {says}",
-                       update.step_place or update.backward_place, [], min(scaled), number)  # fmt: skip
+            place = update.step_place or update.backward_place
+            says = f"ranks scale their gradients by {says}"
+            self._find("norm of a part", says, place, [], min(scaled), number)
 
     def _schedulers(self, number: int) -> None:
         counts = [u.schedulers for r in self.layout.records.values() for u in r.updates[1:]]
@@ -623,8 +617,7 @@ class _Judge:
         before, used, after = wholes
         last = self.after
         self.after = after
-        if any(not torch.equal(one, before[n]) for n, one in last.items()
-               if one is not None and before.get(n) is not None):  # fmt: skip
+        if any(are_apart(one, before.get(n)) for n, one in last.items() if one is not None):
             self.verdict.skip(f"{self.key}: the update (parameters change between two updates)")
             return
         wrong, why = self.stepping.step(update.settings, before, used, after)
@@ -642,7 +635,7 @@ class _Judge:
     def _still(self) -> None:
         still = [name for name, has_moved in self.moved.items() if not has_moved]
         if still:
-            record = self.layout.records[min(self.layout.records)]
+            record = self.layout.first
             says = (
                 f"no element moved in {self.layout.num_updates} updates, though it has a gradient"
             )
@@ -657,130 +650,3 @@ def _replica_of(part: Part, rank: int) -> int:
         if one[0] == "replicate":
             at[axis] = 0
     return int(part.spec.mesh[tuple(at)])
-
-
-def _relative(a: Tensor | None, b: Tensor | None) -> float:
-    if a is None or b is None or a.shape != b.shape:
-        return float("inf")
-    if not a.numel():
-        return 0.0
-    difference = (a.double() - b.double()).abs().max().item()
-    return difference / max(a.double().abs().max().item(), 1e-30)
-
-
-def _apart(a: Tensor | None, b: Tensor | None) -> bool:
-    return not _relative(a, b) <= REPLICAS
-
-
-def _ratio(held: Tensor, should: Tensor) -> float:
-    flat = should.flatten()
-    return (held.flatten() @ flat / (flat @ flat).clamp_min(1e-300)).item()
-
-
-def _is_multiple(held: Tensor, one: Tensor, tolerance: float) -> bool:
-    factor = _ratio(held, one)
-    return (held - factor * one).norm().item() <= tolerance * max(1.0, abs(factor))
-
-
-def _shrink(before: Tensor | None, after: Tensor) -> float:
-    if before is None:
-        return 1.0
-    return min(1.0, after.norm().item() / max(before.double().norm().item(), 1e-300))
-
-
-def _added(all_of: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    found: dict[str, Tensor] = {}
-    for sums in all_of:
-        for name, one in sums.items():
-            found[name] = found[name] + one if name in found else one
-    return found
-
-
-def _without(held: Tensor | None, carried: Tensor | None) -> Tensor | None:
-    """A gradient without what was there before the first backward pass."""
-    if held is None:
-        return None
-    return held.double() if carried is None else held.double() - carried.double()
-
-
-def _agrees(held: Tensor | None, should: Tensor, tolerance: float) -> bool:
-    if held is None:
-        return should.norm().item() <= tolerance
-    return bool((held - should).norm() <= tolerance + 1e-6 * should.norm())
-
-
-def _common_factor(
-    held: Mapping[str, Tensor | None], names: Sequence[str], expected: Expected
-) -> float | None:
-    """The factor with which most parameters agree; one element agrees with any factor."""
-    told = [
-        n for n in names
-        if held.get(n) is not None and expected.exact[n].norm().item() > expected.tolerance[n]
-    ]  # fmt: skip
-    told = [n for n in told if expected.exact[n].numel() > 1] or told
-    best, most = None, 0
-    own = [_ratio(one, expected.exact[n]) for n in told if (one := held[n]) is not None]
-    for factor in (1 / expected.num_batches, 1.0, *own):
-        agree = sum(
-            _agrees(held[n], factor * expected.exact[n], abs(factor) * expected.tolerance[n])
-            for n in told
-        )
-        if factor and agree > most:
-            best, most = factor, agree
-    return best
-
-
-def _factors(
-    held: Mapping[str, Tensor | None], names: Sequence[str], expected: Expected
-) -> dict[Term, float]:
-    """The factor of each batch with which their sum is nearest to all gradients."""
-    terms = list(expected.terms)
-    flat = [
-        torch.cat([expected.terms[t].get(n, torch.zeros_like(expected.exact[n])).flatten()
-                   for n in names])
-        for t in terms
-    ]  # fmt: skip
-    zero = {n: torch.zeros_like(expected.exact[n]) for n in names}
-    should = torch.cat(
-        [(zero[n] if (one := held.get(n)) is None else one).flatten() for n in names]
-    )
-    matrix = torch.stack(flat)
-    solved = torch.linalg.lstsq(matrix @ matrix.T, (matrix @ should)[:, None], driver="gelsd")
-    return dict(zip(terms, solved.solution.flatten().tolist(), strict=True))
-
-
-def _compared(
-    held: Mapping[int, Mapping[str, Tensor | None]], names: Sequence[str],
-    factors: Mapping[int, dict[Term, float] | None], expected: Expected,
-) -> Fit:  # fmt: skip
-    """Compare gradients with a sum over batches that has these factors."""
-    fit = Fit(factors[min(held)])
-    for rank, gradients in held.items():
-        own = factors[rank]
-        if own is None:
-            fit.wrong[rank] = list(names)
-            continue
-        size = max(abs(one) for one in own.values())
-        for n in names:
-            should = sum(
-                (a * expected.terms[t][n] for t, a in own.items() if n in expected.terms[t]),
-                torch.zeros_like(expected.exact[n]),
-            )
-            if not _agrees(gradients.get(n), should, size * expected.tolerance[n]):
-                fit.wrong.setdefault(rank, []).append(n)
-    bad = {name for all_of in fit.wrong.values() for name in all_of}
-    fit.agreed = [name for name in names if name not in bad]
-    known = {rank: one for rank, one in factors.items() if one is not None}
-    if not fit.wrong and _differ(known, expected):
-        fit.apart = known
-    return fit
-
-
-def _differ(known: Mapping[int, Mapping[Term, float]], expected: Expected) -> bool:
-    """Whether ranks hold different sums, or sums in which a batch has no share."""
-    first = known[min(known)]
-    largest = max(abs(one) for one in first.values())
-    has_none = any(abs(one) < 1e-3 * largest for one in first.values())
-    return has_none or any(
-        abs(one[t] - a) > 1e-2 * largest for one in known.values() for t, a in first.items()
-    )

@@ -23,7 +23,7 @@ POLL_SECONDS = 0.02
 PREFIX = "proofbook-verify"
 
 
-class Gone(RuntimeError):
+class GoneError(RuntimeError):
     """A rank ended without a word."""
 
 
@@ -49,8 +49,9 @@ class Board:
 
     def read(self, name: str, rank: int) -> Any:
         """What a rank has posted; None where it has not."""
-        path = self._path(name, rank)
-        return torch.load(path, weights_only=False, mmap=False) if path.exists() else None
+        with suppress(FileNotFoundError):  # also where the last rank removes the folder meanwhile
+            return torch.load(self._path(name, rank), weights_only=False, mmap=False)
+        return None
 
     def has(self, name: str, rank: int) -> bool:
         """Whether a rank has posted this."""
@@ -64,12 +65,12 @@ class Board:
             meanwhile: called again and again while this waits.
 
         Raises:
-            Gone: a rank has ended without it.
+            GoneError: a rank has ended without it.
         """
         while missing := [r for r in range(self.world_size) if not self.has(name, r)]:
             for rank in missing:
                 if not self.lives(rank) and not self.has(name, rank):
-                    raise Gone(f"rank {rank} ended without a word (was it killed?)")
+                    raise GoneError(f"rank {rank} ended without a word (was it killed?)")
             meanwhile()
             time.sleep(POLL_SECONDS)
         return {rank: self.read(name, rank) for rank in range(self.world_size)}

@@ -19,7 +19,7 @@ from runners.verify.exchange import Board
 
 POLL_SECONDS = 0.25
 IDLE_SHARE = 0.05  # of a processor; threads that wait wake up now and then
-_WAITS = ("torch/distributed", "torch/autograd/graph.py", "torch/_ops.py")
+_WAITS = ("torch/distributed", "torch/nn/parallel", "torch/autograd/graph.py", "torch/_ops.py")
 
 
 class Lookout(threading.Thread):
@@ -73,15 +73,11 @@ class Lookout(threading.Thread):
 
     def _where(self) -> tuple[str, bool]:
         frame = sys._current_frames().get(self._main)
-        files = [one.filename for one, _ in traceback.walk_stack(frame) if False] if False else []
-        at, inner = self._place(frame), frame
-        while inner is not None:
-            files.append(inner.f_code.co_filename)
-            inner = inner.f_back
-        name = frame.f_code.co_name if frame is not None else "?"
-        call = _call(frame)
-        is_in_collective = any(part in file for file in files[:8] for part in _WAITS)
-        return f"{at} in {call or name}", is_in_collective
+        inner = [one for one, _ in traceback.walk_stack(frame)][:8] if frame else []
+        files = [one.f_code.co_filename for one in inner]
+        is_in_collective = any(part in file for file in files for part in _WAITS)
+        at, call = self._place(frame), _call(frame) or (inner[0].f_code.co_name if inner else "?")
+        return f"{at} in {call}", is_in_collective
 
     def _all_wait(self) -> bool:
         found = []

@@ -31,6 +31,11 @@ class Layout:
     groups: list[list[int]]
 
     @property
+    def first(self) -> RootRecord:
+        """The record of the first rank."""
+        return self.records[min(self.records)]
+
+    @property
     def leaders(self) -> list[int]:
         """One rank of each group."""
         return [group[0] for group in self.groups]
@@ -115,7 +120,7 @@ def _joined(forward: Forward, peers: Mapping[int, Forward], rank: int) -> Forwar
 
 def _parts(tree: object) -> list[Part | None]:
     found: list[Part | None] = []
-    mapped(tree, lambda part: found.append(part))
+    mapped(tree, found.append)
     return found
 
 

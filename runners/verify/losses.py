@@ -74,7 +74,9 @@ class LossWatch:
         if reduction == "batchmean":
             normalizer = float(given["input"].shape[0])
 
-        def arrived(gradient: Tensor) -> None:
+        def arrived(gradient: Tensor | None) -> None:
+            if gradient is None:
+                return
             weight = part(gradient, copy=False).local.detach().double()
             if reduction == "none":
                 weight = weight.flatten()
@@ -97,7 +99,7 @@ class LossWatch:
             self.reached.append(loss)
 
     def follow(self, start: list[Any]) -> bool:
-        """Walk the graph of a backward pass before it runs; whether it has terms of no known loss."""
+        """Walk the graph of a backward pass before it runs; whether a term is of no known loss."""
         known = False
         seen: set[int] = set()
         queue = [(node, False) for node in start]

@@ -48,7 +48,7 @@ def part(tensor: Tensor, *, copy: bool = True) -> Part:
             return Part(local.clone() if copy else local)
         placements = tuple(_placement(one) for one in tensor.placements)
         spec = Spec(tuple(tensor.shape), tensor.device_mesh.mesh.clone(), placements)
-        local = tensor.detach()._local_tensor
+        local = tensor.detach()._local_tensor  # type: ignore[attr-defined] # mypy sees a Tensor
         return Part(local.clone() if copy else local, spec)
 
 
@@ -112,6 +112,7 @@ class Forward:
     Attributes:
         path: of the module that was called, inside its root.
         arguments: positional and keyword arguments, tensors copied.
+        method: that is called in the place of `forward`; empty where that one is.
         outputs: its tensors, in order.
         gradients: what arrived at each output, by its index.
         random: states of the generators before it.
@@ -122,12 +123,13 @@ class Forward:
         place: the script's line that called it.
         backward: the number of the backward pass that reached it.
         chunk: of a pipeline, the number of the microbatch.
-        sent: digests of outputs and of gradients at inputs, of a pipeline's stage.
+        outputs_sent: digests of the outputs, of a pipeline's stage.
         nodes: of the graph, for the outputs; until its backward pass has ended.
     """
 
     path: str
     arguments: Any
+    method: str = ""
     outputs: list[Part] = field(default_factory=list)
     gradients: dict[int, Part] = field(default_factory=dict)
     random: tuple[Any, ...] = ()
@@ -139,7 +141,7 @@ class Forward:
     place: str = ""
     backward: int | None = None
     chunk: int | None = None
-    sent: dict[str, list[str | None]] = field(default_factory=dict)
+    outputs_sent: list[str] = field(default_factory=list)
     nodes: dict[int, Any] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.verify.records import Forward, Part, mapped, tensors_of
-from runners.verify.watch import Communicates
+from runners.verify.watch import CommunicationError
 
 _HOOKS = tuple(name for name in nn.Module().__dict__ if "hooks" in name)
 MOST_CHARACTERS = 160
@@ -60,14 +60,15 @@ def replayed(
 
     Args:
         module: the root, from which the clone is made.
-        parameters, buffers: whole tensors by name.
+        parameters: whole tensors by name.
+        buffers: the same.
         whole: what was recorded, with inputs, outputs and gradients put together.
     """
     found = Replayed()
     passes = {one.backward for one in whole}
     elements = sum(one.numel() for one in parameters.values()) * len(passes)
     keys = [one.backward if elements <= MOST_ELEMENTS else None for one in whole]
-    norms: dict[bool, list[Tensor]] = {}
+    norms: dict[bool, list[list[Tensor]]] = {}
     for is_exact in (False, True):
         sums = found.exact if is_exact else found.own
         try:
@@ -78,7 +79,7 @@ def replayed(
                 )
                 for one, key in zip(whole, keys, strict=True)
             ]
-        except Communicates as error:
+        except CommunicationError as error:
             found.failed = f"its forward pass communicates ({error})"
             return found
         except Exception as error:  # noqa: BLE001 whatever the module raises, it is not compared
@@ -133,7 +134,9 @@ def _replay(
         if is_exact:
             torch.set_default_dtype(torch.float64)
         with torch.enable_grad(), cast:
-            outputs = tensors_of(clone.get_submodule(forward.path)(*args, **kwargs))
+            called = clone.get_submodule(forward.path)
+            called = getattr(called, forward.method) if forward.method else called
+            outputs = tensors_of(called(*args, **kwargs))
         if [one.shape for one in outputs] == [one.local.shape for one in forward.outputs]:
             pairs = [
                 (outputs[index], gradient.local.to(outputs[index].dtype))
@@ -173,7 +176,8 @@ def unsharded(
 
     Args:
         module: of any layout.
-        parameters, buffers: whole, by name.
+        parameters: whole, by name.
+        buffers: the same.
         is_exact: in float64; else as each unit of FSDP computes.
     """
     return _Cloning(module, parameters, buffers, is_exact).clone(module)
@@ -187,7 +191,7 @@ class _Cloning:
         module: nn.Module,
         parameters: Mapping[str, Tensor],
         buffers: Mapping[str, Tensor],
-        is_exact: bool,  # noqa: FBT001 a flag of this class alone
+        is_exact: bool,
     ) -> None:
         self._is_exact, self._memo = is_exact, {}
         self._dtypes = {} if is_exact else _unit_dtypes(module)
@@ -198,8 +202,8 @@ class _Cloning:
                 self._memo[id(one)] = self._parameter(
                     whole, self._dtypes.get(name), one.requires_grad
                 )
-        for name, one in module.named_buffers():
-            self._memo[id(one)] = self._tensor(buffers[name])
+        for name, buffer in module.named_buffers():
+            self._memo[id(buffer)] = self._tensor(buffers[name])
 
     _memo: dict[int, Any]
 
@@ -230,11 +234,7 @@ class _Cloning:
                 name: None if one is None else self._copied(one)
                 for name, one in module.__dict__[kind].items()
             }
-        for name in _HOOKS:
-            hooks = module.__dict__.get(name)
-            if isinstance(hooks, dict):
-                kept = {key: hook for key, hook in hooks.items() if _is_kept(hook)}
-                new.__dict__[name] = type(hooks)(kept)
+        _keep_hooks(new, module)
         for name, value in new.__dict__.items():
             if name not in (*_HOOKS, "_modules", "_parameters", "_buffers"):
                 new.__dict__[name] = self._copied(value)
@@ -272,6 +272,14 @@ def _plain_class(module: nn.Module) -> type[nn.Module]:
     return kind
 
 
+def _keep_hooks(new: nn.Module, module: nn.Module) -> None:
+    for name in _HOOKS:
+        hooks = module.__dict__.get(name)
+        if isinstance(hooks, dict):
+            kept = {key: hook for key, hook in hooks.items() if _is_kept(hook)}
+            new.__dict__[name] = type(hooks)(kept)
+
+
 def _is_kept(hook: Any) -> bool:
     """Whether a hook belongs to the module itself, as that of weight normalization does."""
     own = hook if hasattr(hook, "__module__") else type(hook)
@@ -280,11 +288,12 @@ def _is_kept(hook: Any) -> bool:
 
 def _unit_dtypes(module: nn.Module) -> dict[str, torch.dtype]:
     """In which dtype FSDP gathers each parameter, where a policy says so."""
-    found: dict[str, torch.dtype] = {}
+    found: dict[str, torch.dtype | None] = {}
     for prefix, one in module.named_modules():  # inner units come later, and win
         if isinstance(one, FSDPModule):
             dtype = one._get_fsdp_state()._mp_policy.param_dtype
-            for name, _ in one.named_parameters(prefix=prefix, remove_duplicate=False):
+            inner = module.get_submodule(prefix)
+            for name, _ in inner.named_parameters(prefix=prefix, remove_duplicate=False):
                 found[name] = dtype
     return {name: dtype for name, dtype in found.items() if dtype is not None}
 

@@ -1,6 +1,7 @@
 """What the tool prints: findings first, what was compared, then what was not and why.
 
-In: a `Verdict`. Out: at most a screen of lines, of which the last holds the word; or JSON. No torch.
+In: a `Verdict`. Out: at most a screen of lines, of which the last has the word; or JSON. No
+torch.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def lines(verdict: Verdict, script: str, world_size: int) -> Iterator[str]:
 
 def _head(verdict: Verdict) -> str:
     if verdict.findings:
-        return f" ({cause(verdict.findings[0].cause).title[0].lower()}{cause(verdict.findings[0].cause).title[1:]})"
+        title = cause(verdict.findings[0].cause).title
+        return f" ({title[0].lower()}{title[1:]})"
     if verdict.not_compared:
         return " in all parts; what was compared agrees"
     return " with one process: forward, weights of the loss, gradients and update"

@@ -29,7 +29,7 @@ def norm_of(tensors: list[Tensor], norm_type: float) -> float:
 def clipped(
     layout: Layout, layouts: Mapping[str, Layout], number: int, rank: int, before: Tensors
 ) -> tuple[dict[str, Tensor | None], float | None]:
-    """The gradients that one process would give the optimizer, and the norm that it would clip by."""
+    """The gradients that one process would give its optimizer, and the norm that it clips by."""
     update = layout.update(rank, number)
     should = {n: None if one is None else one.double() / update.scale for n, one in before.items()}
     norm: float | None = None
@@ -51,10 +51,10 @@ def clipped(
 def _whole_norm(
     clip: Clip, layout: Layout, layouts: Mapping[str, Layout], number: int, rank: int, own: Tensors
 ) -> float:
-    """The norm over all parameters that one process would clip together: all stages of a pipeline."""
+    """The norm over all that one process would clip together: all stages of a pipeline."""
     if layout.records[rank].stage is not None:
         keys = {key: None for key, one in layouts.items()
-                if one.records[min(one.records)].stage is not None}  # fmt: skip
+                if one.first.stage is not None}  # fmt: skip
         names = None
     else:
         keys = dict.fromkeys(key for key, _ in clip.names)

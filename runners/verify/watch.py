@@ -9,14 +9,14 @@ clipping and the optimizer's step; after the step.
 from __future__ import annotations
 
 import functools
+import gc
 import hashlib
 import inspect
 import random
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any
 
 import torch
@@ -24,16 +24,24 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import _functional_collectives as functional_collectives
 from torch.distributed.algorithms._checkpoint import checkpoint_wrapper
-from torch.distributed.fsdp import FSDPModule
-from torch.distributed.fsdp import FullyShardedDataParallel as FSDP1
+from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer, lr_scheduler
 from torch.optim import optimizer as optimizers
 
 from runners.verify.losses import LossWatch, first_of, leaves_before, reached
-from runners.verify.records import Clip, Forward, Loss, Part, RootRecord, Seen, Update
-from runners.verify.records import mapped, part, tensors_of
+from runners.verify.records import (
+    Clip,
+    Forward,
+    Part,
+    RootRecord,
+    Seen,
+    Update,
+    mapped,
+    part,
+    tensors_of,
+)
 
 _TORCH = str(Path(torch.__file__).parent)
 _OWN = str(Path(__file__).parent)
@@ -56,7 +64,7 @@ class Enough(BaseException):
     """Ends the script: what is to be watched was seen."""
 
 
-class Communicates(RuntimeError):
+class CommunicationError(RuntimeError):
     """A module communicates in the replay, where nothing may."""
 
 
@@ -66,7 +74,7 @@ class Root:
     def __init__(self, module: nn.Module, record: RootRecord) -> None:
         self.module, self.record = module, record
         self.modules = list(module.modules())
-        self.names: dict[str, nn.Parameter] = {}
+        self.names: dict[str, Any] = {}  # name → parameter; under FSDP a DTensor
         self.update: Update | None = None
         self.stepped = False
         self.without_step: list[Update] = []
@@ -76,7 +84,8 @@ class Root:
         """Find the parameters that an optimizer has: under FSDP the shards."""
         for name, one in self.module.named_parameters():
             before = self.names.get(name)
-            if not isinstance(before, DTensor) or isinstance(one, DTensor):
+            is_shard: bool = isinstance(one, DTensor)
+            if is_shard or not isinstance(before, DTensor):
                 self.names[name] = one
 
     def gradients(self) -> dict[str, Part | None]:
@@ -122,7 +131,7 @@ class Watch:
         self._paths: dict[int, tuple[Root, str]] = {}
         self._skipped: dict[int, nn.Module] = {}
         self._depth = self._in_backward = self._backwards = self._count = 0
-        self.is_replaying = False
+        self.is_replaying = self._was_finished = False
         self._by_hand: list[str] = []  # since the last update of a root began
         self._outside: dict[int, list[str]] = {}
         self._scheduled: dict[int, int] = {}
@@ -190,7 +199,7 @@ class Watch:
 
     def _called(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if self._depth or not self.is_on or not torch.is_grad_enabled():
+            if self._depth or not torch.is_grad_enabled() or not self._is_wanted(module):
                 return original(module, *args, **kwargs)
             calling = _calling_stage()
             if calling is not None and calling[1] is None:  # it only infers shapes
@@ -211,6 +220,14 @@ class Watch:
             return value
 
         return call
+
+    def _is_wanted(self, module: nn.Module) -> bool:
+        """Whether there is something to record: of a module that comes late, too."""
+        if self.is_replaying or not dist.is_initialized():
+            return False
+        inner = module.module if isinstance(module, DistributedDataParallel) else module
+        is_known = id(inner) in self._paths or id(inner) in self._skipped
+        return not (is_known and self.is_finished)
 
     def _checkpointed(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -298,9 +315,10 @@ class Watch:
                 {name: part(one) for name, one in root.module.named_buffers()},
             )
         tensors = tensors_of((args, kwargs))
-        forward = Forward(
+        return Forward(
             path,
             mapped((args, kwargs), part),
+            _redirected(root.module),
             random=random_states(),
             autocast=(torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")),
             training=[one.training for one in root.modules],
@@ -309,12 +327,6 @@ class Watch:
             place=place(),
             chunk=(_calling_stage() or (None, None))[1],
         )
-        if root.record.stage is not None:
-            forward.sent["inputs"] = [None] * len(tensors)
-            for index, one in enumerate(tensors):
-                if one.requires_grad:
-                    one.register_hook(functools.partial(_digested, forward.sent["inputs"], index))
-        return forward
 
     def _end(self, root: Root, forward: Forward, value: Any) -> None:
         after = random_states()
@@ -322,7 +334,7 @@ class Watch:
         outputs = tensors_of(value)
         forward.outputs = [part(one) for one in outputs]
         if root.record.stage is not None:
-            forward.sent["outputs"] = [digest(one) for one in outputs]
+            forward.outputs_sent = [digest(one) for one in outputs]
         forward.nodes = {i: one.grad_fn for i, one in enumerate(outputs) if one.grad_fn is not None}
         for index, one in enumerate(outputs):
             if one.requires_grad:
@@ -332,9 +344,13 @@ class Watch:
         elif root.update is not None and outputs and outputs[0].requires_grad:
             root.update.forwards.append(forward)  # a reentrant checkpoint around the module
 
-    def _arrived(self, root: Root, forward: Forward, index: int, gradient: Tensor) -> None:
+    def _arrived(self, root: Root, forward: Forward, index: int, gradient: Tensor | None) -> None:
         node = forward.nodes.get(index)
-        if not self._in_backward or (node is not None and id(node) not in self._external):
+        if (
+            gradient is None
+            or not self._in_backward
+            or (node is not None and id(node) not in self._external)
+        ):
             return  # torch.autograd.grad leaves .grad as it is; what is inside is replayed
         forward.backward = self._backwards
         before = forward.gradients.get(index)
@@ -512,7 +528,8 @@ class Watch:
     def _scheduler(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def call(scheduler: Any, *args: Any, **kwargs: Any) -> Any:
-            if sys._getframe(1).f_code.co_name != "_initial_step":
+            caller = sys._getframe(1).f_code  # accelerate steps once for each rank, and means it
+            if caller.co_name != "_initial_step" and "accelerate" not in caller.co_filename:
                 self._scheduled[id(scheduler)] = self._scheduled.get(id(scheduler), 0) + 1
             return original(scheduler, *args, **kwargs)
 
@@ -520,10 +537,28 @@ class Watch:
 
     # The update
 
-    def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def _before_step(
+        self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """Look at the gradients; after the closure, where the step is given one."""
         self._optimizers[id(optimizer)] = optimizer
+        closure = kwargs.get("closure") or (args[1] if len(args) > 1 else None)
         if not self.is_on:
-            return
+            return None
+        if not callable(closure):
+            self._used(optimizer)
+            return None
+
+        def followed() -> Any:
+            value = closure()
+            self._used(optimizer)
+            return value
+
+        others = {name: one for name, one in kwargs.items() if name != "closure"}
+        return (args[0], followed, *args[2:]), others
+
+    def _used(self, optimizer: Optimizer) -> None:
+        """What the optimizer is about to use."""
         if type(optimizer).__name__ == "ZeroRedundancyOptimizer":
             self._refuse("ZeroRedundancyOptimizer")
         if self._in_backward:
@@ -570,7 +605,8 @@ class Watch:
                     update.number = len(root.record.updates)
                     root.record.updates.append(update)
                 root.stepped = True
-        if self._asks_to_stop(self._count, self.is_finished):
+        self._was_finished = self._was_finished or self.is_finished
+        if self._asks_to_stop(self._count, self._was_finished):
             raise Enough
 
     def _refuse(self, name: str) -> None:
@@ -583,7 +619,7 @@ class Watch:
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
             if self.is_replaying:
-                raise Communicates(name)
+                raise CommunicationError(name)
             if self._is_by_hand(sys._getframe(1), name, args, kwargs):
                 self._by_hand.append(f"{place()} ({name})")
             return original(*args, **kwargs)
@@ -606,15 +642,13 @@ class Watch:
     def end(self) -> Seen:
         """What was recorded, with what the last backward pass left where no update followed."""
         self._without_step()
+        # One that steps more rarely has not been seen yet.
+        optimizers_ = [one for one in gc.get_objects() if issubclass(type(one), Optimizer)]
+        optimizers_ += self._optimizers.values()
         for root in self.roots.values():
             if not root.record.updates:
                 root.record.updates = root.without_step[: self.steps]
-            held = {
-                id(p)
-                for o in self._optimizers.values()
-                for group in o.param_groups
-                for p in group["params"]
-            }
+            held = {id(p) for o in optimizers_ for group in o.param_groups for p in group["params"]}
             if self._optimizers:
                 root.record.unowned = [n for n, one in root.trained() if id(one) not in held]
             for update in root.record.updates:
@@ -648,6 +682,14 @@ def is_script(frame: FrameType) -> bool:
     return is_own and "site-packages" not in file and "/lib/python3" not in file
 
 
+def _redirected(module: nn.Module) -> str:
+    """The method that Lightning calls where its wrapper calls `forward`."""
+    forward = module.__dict__.get("forward")
+    if not isinstance(forward, FunctionType):
+        return ""
+    return str(inspect.getclosurevars(forward).nonlocals.get("method_name", ""))
+
+
 def random_states() -> tuple[Any, ...]:
     """The states of the generators that a forward pass may draw from."""
     numpy = sys.modules.get("numpy")
@@ -662,10 +704,6 @@ def digest(tensor: Tensor) -> str:
     return hashlib.blake2b(
         head + local.view(-1).view(torch.uint8).numpy().tobytes(), digest_size=12
     ).hexdigest()
-
-
-def _digested(into: list[str | None], index: int, gradient: Tensor) -> None:
-    into[index] = digest(gradient)
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -725,16 +763,16 @@ def _in_function(frame: FrameType | None) -> bool:
 
 def _eps(module: nn.Module) -> float:
     dtypes = {one.dtype for one in module.parameters() if one.is_floating_point()}
-    for one in module.modules():
-        if isinstance(one, FSDPModule):
-            policy = one._get_fsdp_state()._mp_policy
-            dtypes |= {policy.param_dtype, policy.reduce_dtype} - {None}
+    for unit in module.modules():
+        if isinstance(unit, FSDPModule):
+            policy = unit._get_fsdp_state()._mp_policy
+            dtypes |= {one for one in (policy.param_dtype, policy.reduce_dtype) if one}
     return max((torch.finfo(one).eps for one in dtypes), default=torch.finfo(torch.float32).eps)
 
 
 def _refused(module: nn.Module) -> str:
     for one in module.modules():
-        if isinstance(one, FSDP1):
+        if isinstance(one, FullyShardedDataParallel):
             return "FSDP1 (FullyShardedDataParallel); fully_shard is supported"
         if type(one).__name__ == "OptimizedModule" or one._compiled_call_impl is not None:
             return "torch.compile; run the script without it"

@@ -196,7 +196,7 @@ def _factors(ranks: int, parts: int, dropped: int) -> Iterator[tuple[str, float]
 def _unequal(groups: list[Group], kind: str, tolerance: float, line: str) -> Finding:
     totals = [g.total for g in groups]
     is_means = max(totals) - min(totals) <= tolerance * max(abs(one) for one in totals)
-    ranks = {}
+    ranks: dict[int, list[float]] = {}
     for g in groups:
         ranks.setdefault(g.rank, []).append(g.weight)
     inside = any(max(w) - min(w) > tolerance * max(map(abs, w)) for w in ranks.values())

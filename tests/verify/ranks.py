@@ -1,4 +1,4 @@
-"""Starts ranks of a watched script from a process that has loaded torch, which saves seconds each."""
+"""Starts ranks of a watched script from a process that has loaded torch, which saves seconds."""
 
 import argparse
 import contextlib

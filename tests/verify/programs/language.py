@@ -62,8 +62,9 @@ class Model(nn.Module):
         logits = self.head(self.norm(x))
         if labels is None:
             return logits
-        loss = functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=PADDING,
-                                        reduction="mean" if count is None else "sum")  # fmt: skip
+        kind = "mean" if count is None else "sum"
+        flat = logits.flatten(0, 1), labels.flatten()
+        loss = functional.cross_entropy(*flat, ignore_index=PADDING, reduction=kind)
         return {"loss": loss if count is None else loss / count, "logits": logits}
 
 

@@ -3,6 +3,7 @@
 torchrun --nproc-per-node 4 mesh.py [way …]: what is right, and what is wrong, by name.
 """
 
+import contextlib
 import sys
 
 import torch
@@ -13,7 +14,11 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import (
-    ColwiseParallel, RowwiseParallel, SequenceParallel, loss_parallel, parallelize_module,
+    ColwiseParallel,
+    RowwiseParallel,
+    SequenceParallel,
+    loss_parallel,
+    parallelize_module,
 )  # fmt: skip
 from torch.nn import functional
 
@@ -82,6 +87,19 @@ def split(model, mesh):
     parallelize_module(model, mesh, plan)
 
 
+def change(model, mesh):
+    """What the program does to gradients."""
+    if "ddp" in WAYS:  # by hand
+        for one in model.parameters():
+            local = one.grad.to_local() if isinstance(one.grad, DTensor) else one.grad
+            dist.all_reduce(local, group=mesh["data"].get_group())
+            local /= ranks // 2
+    if "wrong_norms" in WAYS:
+        for name, one in model.named_parameters():
+            if "norm" in name:
+                one.grad = one.grad * 2
+
+
 def meshes():
     """Train over one or two axes."""
     torch.manual_seed(0)
@@ -98,27 +116,15 @@ def meshes():
         for block in model.blocks:
             fully_shard(block, mesh=mesh["data"])
         fully_shard(model, mesh=mesh["data"])
-    if "wrong_batches" in WAYS:
-        index = rank
+    index = rank if "wrong_batches" in WAYS else index
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, foreach=False)
     for step in range(3):
         x, y = batch(100 * step + index)
         optimizer.zero_grad()
         logits = wrapped(x)
-        if "loss_parallel" in WAYS:
-            with loss_parallel():
-                functional.cross_entropy(logits.flatten(0, 1), y.flatten()).backward()
-        else:
+        with loss_parallel() if "loss_parallel" in WAYS else contextlib.nullcontext():
             functional.cross_entropy(logits.flatten(0, 1), y.flatten()).backward()
-        if "ddp" in WAYS:  # by hand
-            for one in model.parameters():
-                local = one.grad.to_local() if isinstance(one.grad, DTensor) else one.grad
-                dist.all_reduce(local, group=mesh["data"].get_group())
-                local /= ranks // 2
-        if "wrong_norms" in WAYS:
-            for name, one in model.named_parameters():
-                if "norm" in name:
-                    one.grad = one.grad * 2
+        change(model, mesh)
         if "clip" in WAYS:
             nn.utils.clip_grad_norm_(model.parameters(), 0.1)
         optimizer.step()

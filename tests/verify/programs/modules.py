@@ -177,7 +177,7 @@ def without_optimizer():
         functional.mse_loss(model(x), x).backward()
         with torch.no_grad():
             for one in model.parameters():
-                one -= 0.1 * one.grad
+                one.sub_(0.1 * one.grad)
                 one.grad = None
 
 
