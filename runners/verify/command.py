@@ -37,6 +37,7 @@ from runners.verify.verdict import Finding, Verdict
 from runners.verify.watch import Enough, Watch, is_script, place
 
 MOST_RANKS = 64
+KILLED_SECONDS = 20.0
 MEMORY_SHARE = 0.8  # of what the host has left
 # What errors of torch say, and the cause.
 _ERRORS = (
@@ -108,10 +109,15 @@ def _launched(arguments: argparse.Namespace) -> int:
 
 
 def _followed(started: Sequence[subprocess.Popen[bytes]]) -> list[int]:
+    """The exit codes; where a rank was killed, the others get a moment to notice and report it."""
+    end: float | None = None
     while any(one.poll() is None for one in started):
         time.sleep(0.02)
-        if any((one.poll() or 0) < 0 for one in started):  # killed: the others notice, and report
-            break
+        killed = [rank for rank, one in enumerate(started) if (one.poll() or 0) < 0]
+        end = end or (time.monotonic() + KILLED_SECONDS if killed else None)
+        if end is not None and time.monotonic() > end:
+            say(f"verify: rank {killed[0]} was killed; all others are ended")
+            return [1] * len(started)
     return [one.wait() for one in started]
 
 

@@ -82,7 +82,7 @@ class Lookout(threading.Thread):
     def _all_wait(self) -> bool:
         found = []
         for rank in range(self._board.world_size):
-            if self._board.has("seen", rank):
+            if self._board.has("seen", rank) or not self._board.lives(rank):
                 continue
             waits = self._board.read("waits", rank)
             if waits is None:
@@ -98,6 +98,9 @@ class Lookout(threading.Thread):
                 ended = seen.ended or "its script has ended"
                 lines.append(f"rank {rank} never came: {ended}" + (
                     f" at {seen.ended_at}" if seen.ended_at else ""))  # fmt: skip
+                continue
+            if not self._board.lives(rank):
+                lines.append(f"rank {rank} never came: its process was killed")
                 continue
             where, is_in = self._board.read("waits", rank) or ("?", False)
             lines.append(f"rank {rank} {'waits' if is_in else 'is elsewhere'}: {where}")

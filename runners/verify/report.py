@@ -62,7 +62,8 @@ def _finding(one: Finding) -> Iterator[str]:
     yield f"✗ {row.title}"
     for line in (one.says + (f"; {one.detail}" if one.detail else "")).splitlines():
         yield from _wrapped(line, 4)
-    yield from _wrapped("at " + ", ".join(part for part in where if part), 4)
+    if any(where):
+        yield from _wrapped("at " + ", ".join(part for part in where if part), 4)
     yield from _wrapped(row.usually, 4)
     yield f"    The book: {row.page}, “{row.section}”"
 
