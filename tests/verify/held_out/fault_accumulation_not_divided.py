@@ -5,14 +5,14 @@
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 gradient_accumulation_steps = 4
 torch.manual_seed(1337)
 raw = nn.Sequential(nn.Linear(10, 32), nn.GELU(), nn.Linear(32, 1))
-model = DDP(raw)
+model = DistributedDataParallel(raw)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 generator = torch.Generator().manual_seed(1337 + rank)
 

@@ -5,12 +5,12 @@
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 dist.init_process_group("gloo")
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(32, 32), nn.LayerNorm(32), nn.GELU(), nn.Linear(32, 8))
-model = DDP(model.to(torch.bfloat16))
+model = DistributedDataParallel(model.to(torch.bfloat16))
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-5)
 torch.manual_seed(1 + dist.get_rank())
 for _ in range(6):

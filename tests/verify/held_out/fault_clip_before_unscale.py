@@ -5,13 +5,13 @@
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 
 def main():
     dist.init_process_group("gloo")
     torch.manual_seed(0)
-    model = DDP(
+    model = DistributedDataParallel(
         nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 1, 3, padding=1))
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)

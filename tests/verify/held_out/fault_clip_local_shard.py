@@ -1,6 +1,6 @@
 # fault: every rank clips by the norm of its own shard, so the ranks scale by different factors
 # cause: clipping by the norm of a shard
-"""FSDP2 with a clip of local tensors. After PrimeIntellect-ai/OpenDiloco#6, pytorch/pytorch#72548."""
+"""Clips local tensors of FSDP2. After PrimeIntellect-ai/OpenDiloco#6, pytorch/pytorch#72548."""
 
 import torch
 import torch.distributed as dist

@@ -6,14 +6,14 @@ NVlabs/LongLive#71 is one of settings (a seed) that differ by rank."""
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 dist.init_process_group("gloo")
 settings = {"lr": 1e-2, "weight_decay": 0.0}
 if dist.get_rank() == 0:
     settings |= {"weight_decay": 0.1}
 torch.manual_seed(0)
-model = DDP(nn.Sequential(nn.Linear(7, 21), nn.ReLU(), nn.Linear(21, 1)))
+model = DistributedDataParallel(nn.Sequential(nn.Linear(7, 21), nn.ReLU(), nn.Linear(21, 1)))
 optimizer = torch.optim.AdamW(model.parameters(), **settings)
 generator = torch.Generator().manual_seed(dist.get_rank())
 for _ in range(5):

@@ -7,7 +7,7 @@ import copy
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 
 class EMA:
@@ -29,7 +29,7 @@ class EMA:
 dist.init_process_group("gloo")
 torch.manual_seed(0)
 net = nn.Sequential(nn.Linear(5, 20), nn.SiLU(), nn.Linear(20, 5))
-model = DDP(net)
+model = DistributedDataParallel(net)
 ema = EMA(net) if dist.get_rank() == 0 else None
 optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
 torch.manual_seed(50 + dist.get_rank())

@@ -1,12 +1,12 @@
 # fault: the program freezes the "emb" parameters by a substring, and freezes a projection with them
 # cause: layer frozen by accident
-"""Freezing by a substring of names; nothing says that "member_projection" matches. After the class of
-reports such as JDAI-CV/fast-reid#178 (what is frozen is not what was meant)."""
+"""Freezing by a substring of names; nothing says that "member_projection" matches. After the
+class of reports such as JDAI-CV/fast-reid#178 (what is frozen is not what was meant)."""
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 
 class Net(nn.Module):
@@ -26,7 +26,7 @@ net = Net()
 for name, p in net.named_parameters():
     if "emb" in name:
         p.requires_grad = False
-model = DDP(net)
+model = DistributedDataParallel(net)
 optimizer = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=0.1)
 generator = torch.Generator().manual_seed(dist.get_rank())
 for _ in range(4):

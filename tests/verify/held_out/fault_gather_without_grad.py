@@ -1,11 +1,11 @@
-# fault: all_gather returns the other ranks' embeddings without a graph, so half the gradient is missing
+# fault: all_gather returns the other ranks' embeddings without a graph: half the gradient is lost
 # cause: all_gather detaches
 """A contrastive loss over all ranks. After mlfoundations/open_clip#616, huggingface/accelerate#1154."""
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 
 def gather(tensor):
@@ -30,7 +30,7 @@ class Towers(nn.Module):
         return normalize(self.image(image)), normalize(self.text(text))
 
 
-model = DDP(Towers())
+model = DistributedDataParallel(Towers())
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 torch.manual_seed(1 + rank)
 for _ in range(4):

@@ -1,4 +1,4 @@
-# fault: the clipping norm is summed over replicas too, so it is too large by the root of the replicas
+# fault: the clipping norm is summed over replicas too, and is too large by the root of their number
 # cause: replicas counted in the clipping norm
 """HSDP with a norm by hand, 4 ranks. After ByteDance-Seed/VeOmni#184."""
 

@@ -1,4 +1,4 @@
-# fault: every rank seeds by its number before it builds the model, and nobody broadcasts the weights
+# fault: every rank seeds by its number before it builds the model, and nobody broadcasts weights
 # cause: parameters differ from the start
 """Data parallelism by hand without a broadcast. After pytorch/torchtitan#166,
 facebookresearch/detr#544."""

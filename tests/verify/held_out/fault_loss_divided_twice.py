@@ -6,7 +6,7 @@ huggingface/transformers#40709."""
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 
 class Engine:
@@ -21,7 +21,7 @@ class Trainer:
     def __init__(self, model, accumulation):
         self.engine = Engine(accumulation)
         self.accumulation = accumulation
-        self.model = DDP(model)
+        self.model = DistributedDataParallel(model)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
         self.generator = torch.Generator().manual_seed(dist.get_rank())
 

@@ -1,11 +1,11 @@
 # fault: the loss is multiplied by the number of ranks, as if DDP had to be undone
 # cause: gradients too large by the number of ranks
-"""Loss scaling for a sum that DDP does not do. After texttron/tevatron#143, lightonai/pylate#156."""
+"""Undoes a mean that was wanted. After texttron/tevatron#143, lightonai/pylate#156."""
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 
 class Encoder(nn.Module):
@@ -24,7 +24,7 @@ class Encoder(nn.Module):
 
 dist.init_process_group("gloo")
 torch.manual_seed(0)
-model = DDP(Encoder())
+model = DistributedDataParallel(Encoder())
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 torch.manual_seed(dist.get_rank())
 for _ in range(4):

@@ -6,7 +6,7 @@ rosinality/swapping-autoencoder-pytorch#22."""
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 
 class Autoencoder(nn.Module):
@@ -24,7 +24,7 @@ class Autoencoder(nn.Module):
 
 dist.init_process_group("gloo")
 torch.manual_seed(0)
-model = DDP(Autoencoder())
+model = DistributedDataParallel(Autoencoder())
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 torch.manual_seed(10 + dist.get_rank())
 for _ in range(5):

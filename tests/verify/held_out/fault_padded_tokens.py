@@ -1,4 +1,4 @@
-# fault: each rank takes the mean over its own tokens that are not padding, and DDP averages the means
+# fault: each rank takes the mean over its own tokens without padding, and DDP averages the means
 # cause: mean of means
 """Language model with padded batches of unequal length. After huggingface/transformers#24725,
 meta-pytorch/torchtune#1875."""
@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils.rnn import pad_sequence
 
 VOCAB, PAD = 50, 0
@@ -33,7 +33,7 @@ class LM(nn.Module):
 def main():
     dist.init_process_group("gloo")
     torch.manual_seed(0)
-    model = DDP(LM())
+    model = DistributedDataParallel(LM())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     generator = torch.Generator().manual_seed(100 + dist.get_rank())
     for _ in range(4):

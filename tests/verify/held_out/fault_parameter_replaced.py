@@ -5,7 +5,7 @@
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 
 class Classifier(nn.Module):
@@ -20,7 +20,7 @@ class Classifier(nn.Module):
 
 dist.init_process_group("gloo")
 torch.manual_seed(0)
-model = DDP(Classifier(4), find_unused_parameters=True)
+model = DistributedDataParallel(Classifier(4), find_unused_parameters=True)
 model.module.head.weight = nn.Parameter(torch.zeros(4, 24))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 torch.manual_seed(dist.get_rank())

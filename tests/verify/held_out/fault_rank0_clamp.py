@@ -1,18 +1,21 @@
-# fault: rank 0 alone rescales a weight after the third update
+# fault: rank 0 alone rescales a weight after the second update
 # cause: parameter changed on rank 0 only
-"""A repair under "if rank == 0". After deepspeedai/DeepSpeed#253 (initialisation adjusted on rank 0)."""
+"""A repair under "if rank == 0". After deepspeedai/DeepSpeed#253 (initialisation on
+rank 0)."""
 
 import os
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 dist.init_process_group("gloo")
 master = int(os.environ["RANK"]) == 0
 torch.manual_seed(0)
-model = DDP(nn.Sequential(nn.Embedding(30, 16), nn.Flatten(), nn.Linear(16 * 4, 2)))
+model = DistributedDataParallel(
+    nn.Sequential(nn.Embedding(30, 16), nn.Flatten(), nn.Linear(16 * 4, 2))
+)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
 generator = torch.Generator().manual_seed(int(os.environ["RANK"]))
 for step in range(6):
@@ -22,7 +25,7 @@ for step in range(6):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    if master and step == 2:
+    if master and step == 1:
         with torch.no_grad():
             model.module[0].weight.renorm_(2, 0, 1.0)
 dist.destroy_process_group()

@@ -6,7 +6,7 @@ PatrickHua/SimSiam#16."""
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
 
@@ -20,7 +20,7 @@ def main():
     x = torch.randn(64, 6)
     dataset = TensorDataset(x, x.square().sum(1, keepdim=True))
     loader = DataLoader(dataset, batch_size=8, shuffle=True, drop_last=True)
-    model = DDP(nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 1)))
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 1)))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     for xb, yb in loader:
         optimizer.zero_grad(set_to_none=True)

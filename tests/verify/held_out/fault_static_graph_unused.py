@@ -1,11 +1,11 @@
-# fault: static_graph=True with an output that the loss does not use: DDP raises in the second update
+# fault: static_graph=True with an output that the loss does not use: DDP raises in update 2
 # cause: unused parameters under static_graph
 """Two outputs, one of them unused. After pytorch/pytorch#97030 and #79171."""
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 
 class TwoHeads(nn.Module):
@@ -21,7 +21,7 @@ class TwoHeads(nn.Module):
 
 dist.init_process_group("gloo")
 torch.manual_seed(0)
-model = DDP(TwoHeads(), static_graph=True)
+model = DistributedDataParallel(TwoHeads(), static_graph=True)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 torch.manual_seed(dist.get_rank())
 for _ in range(4):

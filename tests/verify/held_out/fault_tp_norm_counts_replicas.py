@@ -1,4 +1,4 @@
-# fault: the gradient norm sums the squares over all ranks, also of parameters that every rank has whole
+# fault: the gradient norm sums the squares over all ranks, also of replicated parameters
 # cause: replicated gradients counted once a rank in the clipping norm
 """Tensor parallelism with a norm by hand. After NVIDIA-NeMo/RL#3788, ROCm/TransformerEngine#715."""
 

@@ -5,7 +5,7 @@
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 
 class Net(nn.Module):
@@ -23,7 +23,7 @@ def main():
     torch.manual_seed(3)
     net = Net()
     net.backbone.requires_grad_(False)
-    model = DDP(net)
+    model = DistributedDataParallel(net)
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
     generator = torch.Generator().manual_seed(dist.get_rank())
     for step in range(6):

@@ -1,11 +1,11 @@
 # right: batch norm per rank as DDP has it, with evaluation through .module between updates
-"""The usual DDP program with BatchNorm: statistics of a rank's own samples. Its update differs from one
-process by definition; a verifier may say so, and may not call it another fault."""
+"""The usual DDP program with BatchNorm: statistics of a rank's own samples. Its update differs from
+one process by definition; a verifier may say so, and may not call it another fault."""
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 
 @torch.no_grad()
@@ -19,7 +19,7 @@ def evaluate(model, x, y):
 
 dist.init_process_group("gloo")
 torch.manual_seed(0)
-model = DDP(
+model = DistributedDataParallel(
     nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 2))
 )
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)

@@ -4,11 +4,11 @@
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 dist.init_process_group("gloo")
 torch.manual_seed(0)
-model = DDP(nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1)))
+model = DistributedDataParallel(nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1)))
 optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=4)
 generator = torch.Generator().manual_seed(dist.get_rank())
 x = torch.randn(16, 3, generator=generator)

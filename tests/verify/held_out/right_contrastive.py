@@ -5,7 +5,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.nn.functional import all_gather
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 
 class Towers(nn.Module):
@@ -20,7 +20,7 @@ class Towers(nn.Module):
 
 dist.init_process_group("gloo")
 torch.manual_seed(0)
-model = DDP(Towers())
+model = DistributedDataParallel(Towers())
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 torch.manual_seed(1 + dist.get_rank())
 for _ in range(4):

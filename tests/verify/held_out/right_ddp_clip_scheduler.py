@@ -6,7 +6,7 @@ import argparse
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 
@@ -27,7 +27,7 @@ def main():
     dataset = TensorDataset(images, images.flatten(1)[:, :10].argmax(1))
     sampler = DistributedSampler(dataset, shuffle=True, drop_last=True)
     loader = DataLoader(dataset, batch_size=8, sampler=sampler)
-    model = DDP(build())
+    model = DistributedDataParallel(build())
     decay = [p for p in model.parameters() if p.ndim > 1]
     rest = [p for p in model.parameters() if p.ndim <= 1]
     optimizer = torch.optim.AdamW(

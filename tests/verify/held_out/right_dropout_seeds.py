@@ -4,7 +4,7 @@
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 
 class Classifier(nn.Module):
@@ -22,7 +22,7 @@ class Classifier(nn.Module):
 
 dist.init_process_group("gloo")
 torch.manual_seed(0)
-model = DDP(Classifier())
+model = DistributedDataParallel(Classifier())
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 criterion = nn.CrossEntropyLoss()
 torch.manual_seed(123 + dist.get_rank())

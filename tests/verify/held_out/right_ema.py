@@ -1,4 +1,4 @@
-# right: a moving average of the weights on all ranks, and evaluation of it on rank 0 between updates
+# right: a moving average of the weights on all ranks, evaluated on rank 0 between updates
 """Denoising with AveragedModel; validation uses no collective."""
 
 import logging
@@ -6,7 +6,7 @@ import logging
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 log = logging.getLogger(__name__)
@@ -14,7 +14,7 @@ dist.init_process_group("gloo")
 torch.manual_seed(0)
 net = nn.Sequential(nn.Linear(5, 20), nn.SiLU(), nn.Linear(20, 5))
 ema = AveragedModel(net, multi_avg_fn=get_ema_multi_avg_fn(0.9))
-model = DDP(net)
+model = DistributedDataParallel(net)
 optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
 validation = torch.randn(20, 5)
 torch.manual_seed(50 + dist.get_rank())

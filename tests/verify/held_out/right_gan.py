@@ -1,4 +1,4 @@
-# right: two models under DDP, two optimizers, several forward passes in an update
+# right: two models under DistributedDataParallel, two optimizers, several forward passes in an update
 """A GAN: the discriminator's update, then the generator's."""
 
 import itertools
@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits as bce
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 
 def mlp(*sizes):
@@ -20,7 +20,10 @@ def mlp(*sizes):
 def main():
     dist.init_process_group("gloo")
     torch.manual_seed(0)
-    generator, discriminator = DDP(mlp(4, 16, 2)), DDP(mlp(2, 16, 1), broadcast_buffers=False)
+    generator, discriminator = (
+        DistributedDataParallel(mlp(4, 16, 2)),
+        DistributedDataParallel(mlp(2, 16, 1), broadcast_buffers=False),
+    )
     g_optimizer = torch.optim.Adam(generator.parameters(), lr=2e-4, betas=(0.5, 0.999))
     d_optimizer = torch.optim.Adam(discriminator.parameters(), lr=2e-4, betas=(0.5, 0.999))
     torch.manual_seed(dist.get_rank())

@@ -1,4 +1,4 @@
-# right: the model returns its loss, divided by the tokens of all ranks and microbatches; DDP's mean undone
+# right: the model returns its loss over the tokens of all ranks and microbatches
 """A model in the style of transformers with num_items_in_batch and padded labels."""
 
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 VOCAB, ACCUMULATION = 32, 2
 
@@ -44,7 +44,7 @@ def batch(generator):
 def main():
     dist.init_process_group("gloo")
     torch.manual_seed(0)
-    model = DDP(CausalLM())
+    model = DistributedDataParallel(CausalLM())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     generator = torch.Generator().manual_seed(dist.get_rank())
     for _ in range(3):

@@ -4,7 +4,7 @@
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 
 class LoRA(nn.Module):
@@ -23,7 +23,7 @@ torch.manual_seed(0)
 net = nn.Sequential(nn.Embedding(25, 16), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 25))
 net.requires_grad_(False)
 net[1], net[3] = LoRA(net[1]), LoRA(net[3])
-model = DDP(net)
+model = DistributedDataParallel(net)
 optimizer = torch.optim.AdamW((p for p in net.parameters() if p.requires_grad), lr=1e-2)
 generator = torch.Generator().manual_seed(dist.get_rank())
 for _ in range(5):

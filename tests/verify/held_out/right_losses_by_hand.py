@@ -4,7 +4,7 @@
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 
 class VAE(nn.Module):
@@ -30,7 +30,7 @@ def vae_loss(x, y, output):
 
 dist.init_process_group("gloo")
 torch.manual_seed(0)
-model = DDP(VAE())
+model = DistributedDataParallel(VAE())
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 torch.manual_seed(1 + dist.get_rank())
 for _ in range(4):

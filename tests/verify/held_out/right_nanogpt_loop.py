@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 VOCAB, WIDTH, CONTEXT = 40, 24, 12
 
@@ -56,7 +56,7 @@ dist.init_process_group("gloo")
 gradient_accumulation_steps = 4
 torch.manual_seed(1337 + dist.get_rank())
 data = torch.randint(0, VOCAB, (1000,), generator=torch.Generator().manual_seed(5))
-model = DDP(GPT())
+model = DistributedDataParallel(GPT())
 raw_model = model.module
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1)
 

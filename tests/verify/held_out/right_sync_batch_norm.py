@@ -5,7 +5,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.nn.functional import all_reduce
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 
 class SyncNorm(nn.Module):
@@ -26,7 +26,9 @@ class SyncNorm(nn.Module):
 
 dist.init_process_group("gloo")
 torch.manual_seed(0)
-model = DDP(nn.Sequential(nn.Linear(6, 12), SyncNorm(12), nn.ReLU(), nn.Linear(12, 3)))
+model = DistributedDataParallel(
+    nn.Sequential(nn.Linear(6, 12), SyncNorm(12), nn.ReLU(), nn.Linear(12, 3))
+)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 generator = torch.Generator().manual_seed(dist.get_rank())
 for _ in range(4):

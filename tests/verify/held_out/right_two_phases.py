@@ -4,7 +4,7 @@
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 
 class Net(nn.Module):
@@ -20,7 +20,7 @@ class Net(nn.Module):
 dist.init_process_group("gloo")
 torch.manual_seed(3)
 net = Net()
-model = DDP(net, find_unused_parameters=True)
+model = DistributedDataParallel(net, find_unused_parameters=True)
 optimizer = torch.optim.SGD(net.parameters(), lr=1e-2)
 generator = torch.Generator().manual_seed(dist.get_rank())
 for step in range(6):

@@ -6,7 +6,7 @@ import random
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 
 class LayerDrop(nn.Module):
@@ -25,7 +25,7 @@ class LayerDrop(nn.Module):
 dist.init_process_group("gloo")
 torch.manual_seed(0)
 random.seed(dist.get_rank())
-model = DDP(LayerDrop(), find_unused_parameters=True)
+model = DistributedDataParallel(LayerDrop(), find_unused_parameters=True)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 torch.manual_seed(dist.get_rank())
 for _ in range(6):

@@ -1,11 +1,11 @@
-# right: a branch used in the first microbatch only; DDP remembers it until the one that synchronises
+# right: a branch used in the first microbatch only; DDP remembers it until it synchronises
 """Stochastic depth with accumulation. mosaicml/composer#9 reports gradients that are not reduced;
 torch 2.13 reduces them (parameters of ranks 0 and 1 are equal after four updates)."""
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 
 class Branches(nn.Module):
@@ -22,7 +22,7 @@ class Branches(nn.Module):
 
 dist.init_process_group("gloo")
 torch.manual_seed(0)
-model = DDP(Branches(), find_unused_parameters=True)
+model = DistributedDataParallel(Branches(), find_unused_parameters=True)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 generator = torch.Generator().manual_seed(dist.get_rank())
 for _ in range(4):

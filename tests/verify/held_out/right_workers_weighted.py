@@ -4,7 +4,7 @@
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
 
@@ -26,7 +26,7 @@ def main():
     mine = Squares(20 * rank, 20 * rank + (17 if rank == ranks - 1 else 20))
     loader = DataLoader(mine, batch_size=8, num_workers=2)
     torch.manual_seed(0)
-    model = DDP(nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 4)))
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 4)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(2):
         for x, y in loader:

@@ -5,11 +5,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
-from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.parallel import DistributedDataParallel
 
 dist.init_process_group("gloo")
 torch.manual_seed(0)
-model = DDP(nn.Sequential(*(nn.Linear(16, 16) for _ in range(4)), nn.Linear(16, 2)))
+model = DistributedDataParallel(
+    nn.Sequential(*(nn.Linear(16, 16) for _ in range(4)), nn.Linear(16, 2))
+)
 optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-2)
 generator = torch.Generator().manual_seed(dist.get_rank())
 for _ in range(4):
