@@ -1,6 +1,6 @@
 # fault: all_gather returns the other ranks' embeddings without a graph: half the gradient is lost
 # cause: all_gather detaches
-"""A contrastive loss over all ranks. After mlfoundations/open_clip#616, huggingface/accelerate#1154."""
+"""A loss over all ranks. After mlfoundations/open_clip#616, huggingface/accelerate#1154."""
 
 import torch
 import torch.distributed as dist

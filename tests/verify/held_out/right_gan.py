@@ -1,4 +1,4 @@
-# right: two models under DistributedDataParallel, two optimizers, several forward passes in an update
+# right: two models under DDP, two optimizers, several forward passes in an update
 """A GAN: the discriminator's update, then the generator's."""
 
 import itertools
