@@ -1,6 +1,6 @@
 """The table of causes: what usually causes a finding, and which section explains it.
 
-In: `content/causes.yml`, which the book's page reads, too. Out: a `Cause` by its key. No torch.
+In: `causes.yml` beside this file. Out: a `Cause` by its key. No torch.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import yaml
 
-_FILE = Path(__file__).parents[2] / "content" / "causes.yml"
+_FILE = Path(__file__).with_name("causes.yml")
 
 
 class Cause(NamedTuple):
