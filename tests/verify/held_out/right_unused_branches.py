@@ -17,14 +17,14 @@ class LayerDrop(nn.Module):
 
     def forward(self, x):
         for block in self.blocks:
-            if random.random() > 0.4:
+            if draws.random() > 0.4:
                 x = x + block(x).relu()
         return self.head(x)
 
 
 dist.init_process_group("gloo")
 torch.manual_seed(0)
-random.seed(dist.get_rank())
+draws = random.Random(dist.get_rank())
 model = DistributedDataParallel(LayerDrop(), find_unused_parameters=True)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 torch.manual_seed(dist.get_rank())
