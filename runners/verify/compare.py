@@ -41,6 +41,7 @@ from runners.verify.verdict import Finding, Verdict
 
 ROUNDINGS = 16
 OUTPUT_ERROR = 1e-5  # relative, in fp32; scaled with eps
+SAME_OUTPUTS = 1e-3  # of two replays, relative, in fp32: more is no rounding
 Tensors = Mapping[str, Tensor]
 
 
@@ -288,7 +289,14 @@ class _Judge:
     def _outputs(self, number: int, runs: Mapping[int, Replayed]) -> bool:
         for rank, run in runs.items():
             forwards = self.layout.update(rank, number).forwards
+            same = max(SAME_OUTPUTS, ROUNDINGS * self._eps_of(rank, number))
             for forward, (error, rounding) in zip(forwards, run.errors, strict=False):
+                if rounding > same:
+                    self.verdict.skip(
+                        f"{self.key}: two replays of a forward pass differ by {rounding:.2g} of "
+                        "their size: it draws from a generator of its own, or keeps something"
+                    )
+                    return False
                 allowed = ROUNDINGS * max(rounding, OUTPUT_ERROR * self.eps / 1.2e-7)
                 if error <= allowed:
                     continue
@@ -305,13 +313,16 @@ class _Judge:
                 return False
         return True
 
+    def _eps_of(self, rank: int, number: int) -> float:
+        """Of the precision in which a rank's forward passes computed."""
+        is_cast = any(one.autocast[0] for one in self.layout.update(rank, number).forwards)
+        return max(self.eps, torch.finfo(torch.bfloat16).eps) if is_cast else self.eps
+
     def _expected(self, number: int, runs: Mapping[int, Replayed]) -> Expected:
         terms = {(rank, at): one for rank, run in runs.items() for at, one in run.exact.items()}
         exact = added(terms.values())
         own = added(one for run in runs.values() for one in run.own.values())
-        eps = self.eps
-        if any(f.autocast[0] for f in self.layout.update(min(runs), number).forwards):
-            eps = max(eps, torch.finfo(torch.bfloat16).eps)
+        eps = self._eps_of(min(runs), number)
         scales: dict[str, float] = {}
         for name, one in exact.items():
             module = name.rpartition(".")[0]

@@ -137,6 +137,9 @@ class Watch:
         self.roots: dict[int, Root] = {}
         self._paths: dict[int, tuple[Root, str]] = {}
         self._skipped: dict[int, nn.Module] = {}
+        # A DDP that is dropped joins gloo's thread while it holds the GIL, for which that one may
+        # wait: torch 2.13 hangs so now and then where a script ends. One that is kept does not.
+        self._wrappers: list[nn.Module] = []
         self._depth = self._in_backward = self._backwards = self._count = 0
         self.is_replaying = self._was_finished = False
         self._answers: dict[tuple[Any, ...], Any] = {}
@@ -321,6 +324,7 @@ class Watch:
             if groups and record.data_ranks is None:
                 record.wrapper = "FSDP"
                 record.data_ranks = [int(r) for r in groups[0].mesh_info.mesh.mesh.flatten()]
+        self._wrappers.append(module)
         root = self.roots[id(inner)] = Root(inner, record)
         record.frozen = [n for n, one in root.names.items() if not one.requires_grad]
         for path, sub in inner.named_modules():
