@@ -16,6 +16,8 @@
     python -m runners lab [NAME]               write a technique, and have it graded
     python -m runners verify --ranks 4 train.py …
                                                is your script's update that of one process?
+    python -m runners verify --ranks N FILE    whether your training script's update is that of one
+                                               process, or what differs first
     python -m runners plan for MODEL           which strategies fit a model on so many devices:
                                                memory by class, payload, FLOPs, by simulation
     python -m runners plan program MODEL FILE  a program that trains in the recommended layout
@@ -50,6 +52,10 @@ COMMANDS = {
     "lab": "runners.labs.command",
     "verify": "runners.verify.command",
     "plan": "runners.planner.command",
+}
+KEPT = {  # when a command that measures nothing for the book is stopped
+    "lab": "your file is as you saved it",
+    "verify": "nothing was compared",
 }
 PROGRAM = "proofbook" if Path(sys.argv[0]).stem == "proofbook" else "python -m runners"
 
@@ -101,8 +107,7 @@ def _executed(name: str, words: Sequence[str]) -> int:
 def command() -> None:
     """What `proofbook` and `python -m runners` call."""
     sys.path.insert(0, "")  # as under `python -m`: `proofbook plan for mine:build`
-    is_lab = sys.argv[1:2] == ["lab"]
-    kept = "your file is as you saved it" if is_lab else "what was measured before is kept"
+    kept = KEPT.get("".join(sys.argv[1:2]), "what was measured before is kept")
     stopping.listen(f"stopped; {kept}")
     stopping.leave(main())
 
