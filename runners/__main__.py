@@ -16,8 +16,6 @@
     python -m runners lab [NAME]               write a technique, and have it graded
     python -m runners verify --ranks 4 train.py …
                                                is your script's update that of one process?
-    python -m runners verify --ranks N FILE    whether your training script's update is that of one
-                                               process, or what differs first
     python -m runners plan for MODEL           which strategies fit a model on so many devices:
                                                memory by class, payload, FLOPs, by simulation
     python -m runners plan program MODEL FILE  a program that trains in the recommended layout
