@@ -8,14 +8,12 @@ Nothing is changed: results of torch's own functions are returned as they are.
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from runners.verify.records import Loss, part
 
@@ -42,15 +40,10 @@ class LossWatch:
         self._is_inside = False
         self.is_running = False  # a backward pass
 
-    def install(self) -> Iterator[tuple[Any, str, Any]]:
-        """What to put in place of torch's functions: owner, name, function."""
-        for name in KNOWN:
-            yield functional, name, self._recorded(name, getattr(functional, name))
-
-    def _recorded(self, name: str, original: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def recorded(self, name: str, original: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        """What to put in place of a loss function of torch."""
         signature = inspect.signature(original)
 
-        @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Tensor:
             if self._is_inside or not self._is_on():
                 return original(*args, **kwargs)

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
+from runners.verify.intercept import CommunicationError
 from runners.verify.records import Forward, Part, mapped, tensors_of
-from runners.verify.watch import CommunicationError
 
 _HOOKS = tuple(name for name in nn.Module().__dict__ if "hooks" in name)
 MOST_CHARACTERS = 160
