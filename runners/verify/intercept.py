@@ -10,7 +10,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -24,9 +24,6 @@ from runners.verify.frames import is_script, place
 from runners.verify.losses import KNOWN
 from runners.verify.records import Clip
 from runners.verify.roots import COMPILE
-
-if TYPE_CHECKING:
-    from runners.verify.watch import Watch
 
 COLLECTIVES = (
     "all_reduce", "all_gather", "all_gather_into_tensor", "reduce_scatter",
@@ -76,9 +73,13 @@ def _told(
 
 
 class Interceptor:
-    """Replaces functions; `watch` is told what happens."""
+    """Replaces functions.
 
-    def __init__(self, watch: Watch) -> None:
+    Args:
+        watch: a `Watch`, which is told what happens.
+    """
+
+    def __init__(self, watch: Any) -> None:
         self._watch = watch
         self._answers: dict[tuple[Any, ...], Any] = {}
 
