@@ -12,6 +12,7 @@ module: a gradient that is zero in exact arithmetic has no scale of its own.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from torch import Tensor
@@ -274,7 +275,11 @@ class _Judge:
                 (one for one in self._case.layouts if one.first.stage is not None),
                 key=lambda one: one.first.stage or 0,
             )
-        updates = {r: last.update(r, number) for r in last.leaders if number < last.num_updates}
+        updates = {
+            r: self._with_losses(last.update(r, number), self._replays[r][last.key][number])
+            for r in last.leaders
+            if number < last.num_updates
+        }
         scale = max((one.scale for one in updates.values()), default=1.0)
         factors = fit.factors if fit.is_good else None
         if factors is not None:
@@ -285,6 +290,13 @@ class _Judge:
             weighing.TOLERANCE, ROUNDINGS * self._case.eps if self._case.eps > 1e-6 else 0.0
         )
         return weighing.judged(updates, factors, tolerance)
+
+    @staticmethod
+    def _with_losses(update: Update, replay: Replayed) -> Update:
+        """Where no loss function was seen, what the gradient at the logits says."""
+        if any(one.is_seen for one in update.losses) or not replay.losses:
+            return update
+        return dataclasses.replace(update, losses=replay.losses)
 
     def _carried(self, number: int) -> None:
         for rank in self._layout.records:
