@@ -45,7 +45,6 @@ class Root:
 
     def begin_update(self) -> Update:
         """Copy parameters and buffers before the first forward pass of an update."""
-        self.refresh()
         self.stepped = False
         self.update = Update(
             len(self.record.updates),

@@ -53,7 +53,10 @@ class Watch:
         depth: of forward passes that are recorded, now.
         in_backward: of backward passes, now.
         is_replaying: whether the script has ended, and its modules run again.
+        on_update: called with a root before its update begins.
     """
+
+    on_update: Callable[[Root], None] | None = None
 
     def __init__(
         self, rank: int, world_size: int, steps: int, asks_to_stop: Callable[[int, bool], bool]
@@ -197,6 +200,9 @@ class Watch:
             return
         self._keep(root)
         before, was_stepped = root.update, root.stepped
+        root.refresh()
+        if self.on_update is not None:
+            self.on_update(root)
         now = root.begin_update()
         self._by_hand = []
         if before is not None and not was_stepped and not of.has_moved(before, now):
