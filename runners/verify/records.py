@@ -138,6 +138,7 @@ class Forward:
         chunk: of a pipeline, the number of the microbatch.
         outputs_sent: digests of the outputs, of a pipeline's stage.
         nodes: of the graph, for the outputs; until its backward pass has ended.
+        numbers: that collectives in it have added up over ranks.
     """
 
     path: str
@@ -156,6 +157,7 @@ class Forward:
     chunk: int | None = None
     outputs_sent: list[str] = field(default_factory=list)
     nodes: dict[int, Any] = field(default_factory=dict)
+    numbers: list[Tensor] = field(default_factory=list)
 
     def __getstate__(self) -> dict[str, Any]:
         """Peers need what they hold parts of, and the rest stays here."""
