@@ -79,6 +79,19 @@ class Clipping:
         ]  # fmt: skip
         return norm_of([one for all_of in wholes for one in all_of.values() if one is not None], 2)
 
+    def between(self, number: int) -> None:
+        """Gradients are clipped when the whole sum is there, and not before."""
+        view = min(self._layout.records)
+        update = self._layout.update(view, number)
+        last = max((one.backward or 0 for one in update.forwards), default=0)
+        early = [
+            one for one in update.clips if one.backward < last and (one.total or 0) > one.limit
+        ]
+        if early:
+            says = f"{len(early)} of {len(update.clips)} calls clip before the last backward pass"
+            place = early[0].place
+            self._case.find("clipped between microbatches", says, place, [], view, number)
+
     def compare(self, number: int, expected: Expected) -> None:
         """What the optimizer used is what clipping makes of the whole gradient."""
         keys = {one.key: one for one in self._case.layouts}

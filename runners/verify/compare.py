@@ -207,6 +207,7 @@ class _Judge:
         outside = set(self._outside(number))
         if not set(expected.exact) - outside:
             return set()
+        self._clipping.between(number)
         reduced = self._fit(number, lambda u: u.before_clipping, expected)
         weights = self._weights(number, reduced)
         scaled: dict[int, float] = {}
@@ -221,13 +222,7 @@ class _Judge:
         if not reduced.is_good:
             self._explainer.explain(number, reduced, expected)
             return set(reduced.agreed)
-        if weights.finding:
-            weights.finding.step = number + 1
-            self._case.verdict.find(weights.finding)
-        elif weights.why_not and not any(
-            "weights of" in one for one in self._case.verdict.not_compared
-        ):
-            self._case.verdict.skip(f"weights of the loss: {weights.why_not}")
+        self._judge_weights(number, weights)
         self._carried(number)
         self._dropped(number)
         self._clipping.one_factor(number, scaled)
@@ -236,6 +231,16 @@ class _Judge:
         self._steps.compare(number, expected)
         self._explainer.remember(number)
         return set(reduced.agreed) - outside
+
+    def _judge_weights(self, number: int, weights: weighing.Weights) -> None:
+        verdict = self._case.verdict
+        if weights.finding:
+            weights.finding.step = number + 1
+            verdict.find(weights.finding)
+        elif weights.why_not and not any("weights of" in one for one in verdict.not_compared):
+            verdict.skip(f"weights of the loss: {weights.why_not}")
+        if weights.note:
+            self._case.note(weights.note)
 
     def _outside(self, number: int) -> list[str]:
         names = self._layout.update(self._layout.leaders[0], number).outside

@@ -209,6 +209,7 @@ class Clip:
     total: float | None
     names: list[tuple[str, str]]
     place: str
+    backward: int = 0  # the number of the backward pass before it
 
 
 @dataclass

@@ -255,6 +255,8 @@ class _Cloning:
                 for name, one in module.__dict__[kind].items()
             }
         _keep_hooks(new, module)
+        if hasattr(module, "automatic_optimization"):  # Lightning, whose trainer has ended
+            new.__dict__ |= dict.fromkeys(("log", "log_dict"), lambda *_, **__: None)
         for name, value in new.__dict__.items():
             if name not in (*_HOOKS, "_modules", "_parameters", "_buffers"):
                 new.__dict__[name] = self._copied(value)

@@ -333,7 +333,7 @@ class Watch:
     def clips(self, clip: Clip, given: list[Tensor], total: Any) -> None:
         """Gradients were clipped, by a norm of `total`."""
         ids = {id(one) for one in given}
-        clip.total = of.number_of(total)
+        clip.total, clip.backward = of.number_of(total), self._backwards
         for root in self.roots.values():
             names = [(root.record.key, n) for n, one in root.names.items() if id(one) in ids]
             clip.names += names
