@@ -38,9 +38,11 @@ class Clipping:
                     continue
                 a, b = used.local.double(), raw.local.double()
                 ratios.append(ratio(a, b))
-                if (a - ratios[-1] * b).norm() > (1e-4 + 8 * self._case.eps) * a.norm():
+                if (a - ratios[-1] * b).norm() > (1e-4 + 8 * self._case.sum_eps) * a.norm():
                     return {}
-            if not ratios or max(ratios) - min(ratios) > (1e-3 + 8 * self._case.eps) * max(ratios):
+            if not ratios or max(ratios) - min(ratios) > (1e-3 + 8 * self._case.sum_eps) * max(
+                ratios
+            ):
                 return {}
             factors[rank] = ratios[0]
         is_smaller = all(0 < one <= 1 for one in factors.values())
@@ -106,7 +108,7 @@ class Clipping:
                 if (
                     norm is None
                     or clip.total is None
-                    or abs(clip.total / norm - 1) < 1e-3 + 16 * self._case.eps
+                    or abs(clip.total / norm - 1) < 1e-3 + 16 * self._case.sum_eps
                 ):
                     continue
                 whole = f"that of the whole gradient is {norm:.4g}"
@@ -116,7 +118,7 @@ class Clipping:
             wrong = [
                 n for n, one in should.items()
                 if (held := used.get(n)) is not None and one is not None
-                and (held.double() - one).norm() > (1e-4 + 64 * self._case.eps) * one.norm()
+                and (held.double() - one).norm() > (1e-4 + 64 * self._case.sum_eps) * one.norm()
                 + expected.tolerance.get(n, 0.0) * shrink(before.get(n), one)
             ]  # fmt: skip
             if wrong and (update.clips or update.scale != 1.0):

@@ -10,11 +10,15 @@ call; 3 something was not compared. `torchrun` makes 1 of each: there the last l
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
+import io
 import os
 import runpy
 import socket
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -166,7 +170,7 @@ def _watched(
             traceback.print_exc()
         ended = f"{type(error).__name__}: {first_line(error)}"
         at = _place_in(error)
-    sys.stdout.flush()
+    _end_as_python_does()
     seen = watch.end()
     seen.ended, seen.ended_at = ended, at
     return seen
@@ -324,7 +328,7 @@ class _Rank:
         place_ = first.partition("waits: ")[2].partition(" in ")[0]
         verdict = Verdict([Finding("hang", "\n".join(table), place_)])
         verdict.skip("updates: the script never ended")
-        sys.stdout.flush()
+        _flush()
         self._leave(self._said(verdict))
 
     def _has_code(self) -> bool:
@@ -350,6 +354,25 @@ class _Rank:
             if all(self.board.has("gone", r) or not self.board.lives(r) for r in others):
                 self.board.remove()
         os._exit(code)
+
+
+def _end_as_python_does() -> None:
+    """Join the script's threads, run what it left for the exit, and write what it has buffered.
+
+    This process ends without Python's own end, since threads of gloo may wait for ranks that are
+    gone.
+    """
+    with suppress(Exception):  # as Python, which goes on where an exit function fails
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+    _flush()
+
+
+def _flush() -> None:
+    for one in gc.get_objects():
+        if issubclass(type(one), io.IOBase):
+            with suppress(Exception):
+                one.flush()
 
 
 def _place_in(error: BaseException) -> str:

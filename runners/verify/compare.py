@@ -108,6 +108,7 @@ class _Judge:
         if frozen:
             listed = ", ".join(sorted(frozen)[:4]) + (" …" if len(frozen) > 4 else "")
             self._case.note(f"{len(frozen)} parameters are frozen: {listed}")
+        self._inputs.shared()
         self._buffers()
         self._steps.still()
         later = {
@@ -187,7 +188,7 @@ class _Judge:
         terms = {(rank, at): one for rank, run in runs.items() for at, one in run.exact.items()}
         exact = added(terms.values())
         own = added(one for run in runs.values() for one in run.own.values())
-        eps = self._case.eps_of(min(runs), number)
+        eps = self._case.sum_eps
         scales: dict[str, float] = {}
         for name, one in exact.items():
             module = name.rpartition(".")[0]
@@ -291,9 +292,7 @@ class _Judge:
             factors = {term: one / scale for term, one in factors.items()}
             if last is not self._layout:
                 factors = dict.fromkeys([(r, None) for r in updates], fit.common / scale)
-        tolerance = max(
-            weighing.TOLERANCE, ROUNDINGS * self._case.eps if self._case.eps > 1e-6 else 0.0
-        )
+        tolerance = max(weighing.TOLERANCE, ROUNDINGS * self._case.sum_eps)
         return weighing.judged(updates, factors, tolerance)
 
     @staticmethod

@@ -132,6 +132,7 @@ class Forward:
         autocast: whether autocast was on, and its dtype.
         training: of each module, whether it was in training mode.
         digests, shapes: of the inputs.
+        samples: digests of the samples of its batch, where they can be told apart.
         draws: whether it drew random numbers.
         place: the script's line that called it.
         backward: the number of the backward pass that reached it.
@@ -151,6 +152,7 @@ class Forward:
     training: list[bool] = field(default_factory=list)
     digests: list[str] = field(default_factory=list)
     shapes: list[tuple[int, ...]] = field(default_factory=list)
+    samples: list[str] = field(default_factory=list)
     draws: bool = False
     place: str = ""
     backward: int | None = None
@@ -270,6 +272,7 @@ class RootRecord:
         sharing: whether its parameters are divided by tensor parallelism.
         stage: its number in a pipeline.
         eps: of the coarsest dtype in which it computes or communicates.
+        sum_eps: of the coarsest dtype in which its gradients are kept and added up.
         refused: why it cannot be compared.
         frozen: parameters that do not require a gradient.
         unowned: parameters that no optimizer has.
@@ -282,6 +285,7 @@ class RootRecord:
     wrapper: str
     stage: int | None
     eps: float
+    sum_eps: float
     refused: str = ""
     frozen: list[str] = field(default_factory=list)
     unowned: list[str] = field(default_factory=list)

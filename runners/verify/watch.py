@@ -158,6 +158,7 @@ class Watch:
             training=[one.training for one in root.modules],
             digests=[of.digest(one) for one in tensors],
             shapes=[tuple(one.shape) for one in tensors],
+            samples=of.samples(tensors),
             place=place(),
             chunk=calling and calling[1],
         )
