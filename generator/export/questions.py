@@ -20,6 +20,7 @@ from generator.items.kinds.arranged import Order
 from generator.items.kinds.picked import FaultyLine
 from generator.pages.view import View
 from generator.pages.views import question
+from generator.pages.views.listing import printed
 from generator.printing.folio import Folio
 from generator.values.evaluation import Evidence
 from runners.traces.fields import NBSP
@@ -27,7 +28,7 @@ from runners.traces.fields import NBSP
 _MATH = re.compile(r"<math\b([^>]*)>.*?<annotation\b[^>]*>(.*?)</annotation>.*?</math>", re.DOTALL)
 _DROPPED = re.compile(r"</?(?:a|span|wbr|div)\b[^>]*>")
 _SMALL = re.compile(r"<small[^>]*>(.*?)</small>")
-_MARK = r"\((?:[a-z]+, )*{}(?:, [a-z]+)*\)"  # beside a number
+_MARK = r"(?:\(|, |\bare ){}[,.)]"  # beside a number, or below a table
 _TAG = re.compile(r"<(?!img\b)(\w+)\b[^>]*?( ?/)?>")
 
 
@@ -91,7 +92,7 @@ def _question(
         places = (item.wrong, item.right)
         wrong, right = (_pre(unnamed(folio.book.root, one.path, one.object)) for one in places)
         asks = "" if "Which line" in item.stem else "<p>Which line is at fault?</p>"
-        kind, stem = "choice", f"{stem}{asks}{wrong}"
+        kind, stem = "choice", f"{stem}{asks}{wrong}{_said(printed(item.wrong.run, folio))}"
         explains += f"<p>Corrected:</p>{right}"
     elif isinstance(item, Order) and item.ends:
         first, last = map(folio.line, item.ends)
@@ -197,9 +198,14 @@ def _exhibited(shown: View | None) -> str:
         parts += [f"<p>{figure.title}</p>", shown.drawing, f"<p>{says}</p>" if says.strip() else ""]
     if shown.program:
         parts.append(_pre(plain(shown.program.code)))
-    for one in filter(None, (shown.program, shown.printed)):
-        parts += [_pre(text) for text in (one.printed, one.message) if text]
+    parts += map(_said, filter(None, (shown.program, shown.printed)))
     return "".join(parts)
+
+
+def _said(run: View) -> str:
+    """What a program printed, and how it ended if it failed."""
+    texts = "".join(_pre(text) for text in (run.printed, run.message) if text)
+    return f"<p>It printed:</p>{texts}" if texts else f"<p>It printed nothing ({run.status}).</p>"
 
 
 def _pre(code: str) -> str:
