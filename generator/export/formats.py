@@ -84,9 +84,7 @@ def made(name: str, asked: Sequence[View], book: Book, folio: Folio) -> bytes:
     if name == "anki":
         return _decks(asked, plain(folio.line(book.home.title)), _newest(book))
     if name == "qti-1.2":
-        files = {
-            f"{one}.xml": _filled("qti-1.2.xml", topic=one, pools=own) for one, own in topics
-        }
+        files = {f"{one}.xml": _filled("qti-1.2.xml", topic=one, pools=own) for one, own in topics}
         type_ = "imsqti_xmlv1p2"
     else:
         files = {f"{one.id}.xml": _filled("qti-2.1.xml", one=one) for one in asked}

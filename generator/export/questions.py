@@ -28,7 +28,7 @@ from runners.traces.fields import NBSP
 _MATH = re.compile(r"<math\b([^>]*)>.*?<annotation\b[^>]*>(.*?)</annotation>.*?</math>", re.DOTALL)
 _DROPPED = re.compile(r"</?(?:a|span|wbr|div)\b[^>]*>")
 _SMALL = re.compile(r"<small[^>]*>(.*?)</small>")
-_MARK = r"(?:\(|, |\bare ){}[,.)]"  # beside a number, or below a table
+_MARK = r"(?:[(:]|, |\bare) ?{}[,.)]"  # beside a number, or below a table or figure
 _TAG = re.compile(r"<(?!img\b)(\w+)\b[^>]*?( ?/)?>")
 
 
