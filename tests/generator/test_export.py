@@ -220,12 +220,10 @@ def test_an_exported_question_names_no_claim_and_no_program(found, real_evidence
 
 def test_a_program_to_search_stands_with_what_it_printed(found, real_evidence):
     items = {one.id: one for topic in real_evidence.book.topics for one in topic.items.values()}
-    programs = [
-        (one, items[one.id]) for one in found if items.get(one.id, one).kind == "faulty_line"
-    ]
-    assert programs
-    for one, item in programs:
-        stem = texts(one)[0]
+    searched = [one for one in found if one.id in items and items[one.id].kind == "faulty_line"]
+    assert searched
+    for one in searched:
+        item, stem = items[one.id], texts(one)[0]
         name = item.wrong.path.rpartition("/")[2]
         assert name in text_of_program(real_evidence.book.root, item.wrong.path)
         assert name.removesuffix(".py") not in stem
@@ -258,17 +256,8 @@ def test_the_cases_of_an_item_make_a_pool_from_which_one_is_asked(found, real_ev
         assert of <= several and len(of) == 1 if names[0] in several else not of & several, category
     packed = made("qti-1.2", found, real_evidence)[0]
     with zipfile.ZipFile(io.BytesIO(packed)) as package:
-        roots = [
-            ET.fromstring(package.read(one))
-            for one in package.namelist()
-            if "/" not in one and one.endswith(".xml")
-        ]
-    drawn = [
-        one
-        for root in roots
-        for one in root.iter()
-        if one.find("{*}selection_ordering") is not None
-    ]
+        roots = [ET.fromstring(package.read(f"{one}.xml")) for one in {one.topic for one in kept}]
+    drawn = [one for root in roots for one in root.iterfind(".//{*}section/{*}section")]
     assert {base[item.get("ident")] for one in drawn for item in one.iterfind("{*}item")} == several
     assert all(one.findtext(".//{*}selection_number") == "1" for one in drawn)
 
