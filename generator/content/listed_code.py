@@ -81,7 +81,7 @@ def unnamed(root: Path, path: str, name: str | None) -> str:
     Raises:
         ValueError: as `listed`.
     """
-    return listed(root, path, name).replace(Path(path).name, "program.py")
+    return re.sub(rf"\b{re.escape(Path(path).name)}\b", "program.py", listed(root, path, name))
 
 
 def file_of(path: str) -> str | None:
