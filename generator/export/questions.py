@@ -108,8 +108,9 @@ def _question(
     replies = [_reply(one, field.unit.scale if field else 1) for one in asked.answers]
     by_place = {one.place: one for one in replies}
     is_arranged = kind in ("order", "match")
-    shows = plain(tidy(stem + "".join(f"{one.text} {one.beside}" for one in replies)))
-    tells = plain(tidy(explains + "".join(one.why for one in replies)))
+    said = "".join(f"{one.text} {one.beside}" for one in replies)
+    shows = plain(tidy(stem + said * (field is None)))
+    tells = plain(tidy(explains + said + "".join(one.why for one in replies)))
     used = {says: form.search(shows) for form, says in words if form.search(shows + tells)}
     stem += _noted(says for says, is_shown in used.items() if is_shown)
     explains += _noted(says for says, is_shown in used.items() if not is_shown)
