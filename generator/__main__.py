@@ -60,7 +60,7 @@ ABOUT_FUNCTIONS = """
 ## Functions
 
 An expression starts from an experiment, `machine` or `cited`, or from a name that
-`for:` gives. `python -m runners show RUN` prints the expression of each value of a run.
+`for:` gives. `{show} RUN` prints the expression of each value of a run.
 `a | f(b)` is `f(a, b)`, where `a` is the whole sum before `|`.
 
 | function | is |
@@ -107,6 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     lecture = verbs.add_parser("class", help="write a class of 90 minutes about a topic, to print")
     lecture.add_argument("topic")
     lecture.add_argument("folder", nargs="?", type=Path, help="by default class-TOPIC")
+    listing.add_argument("word", nargs="?", help="only parts with this name or key: draws")
     for verb in (check, new, listing, export, lecture):
         verb.add_argument("--content", type=Path, default=Path("content"), metavar="DIR")
     for verb in (check, new, export, lecture):
@@ -259,15 +260,16 @@ def _schema(_: argparse.Namespace) -> int:
 def _keys(options: argparse.Namespace) -> int:
     """Print keys, and as a table functions: what each takes, and what its docstring says."""
     found, errors = documents(options.content)  # also while a file has a mistake
-    for line in keys.page(found):
-        print(line)
-    print(ABOUT_FUNCTIONS)
+    functions = [ABOUT_FUNCTIONS.format(show=f"{program()} show")]
     for name, function in {**FUNCTIONS, **closed_forms()}.items():
         takes = ", ".join(inspect.signature(function).parameters)
         about, _, _ = (inspect.getdoc(function) or "").partition("\n\n")
-        print(f"| `{name}({takes})` | {keys.line(about)} |")
-    for name, about in OF_CLAIMS.items():
-        print(f"| `{name}('claim')` | {about} |")
+        functions.append(f"| `{name}({takes})` | {keys.line(about)} |")
+    functions += (f"| `{name}('claim')` | {about} |" for name, about in OF_CLAIMS.items())
+    sections = [*keys.page(FILES.values(), found), "\n".join(functions)]
+    if options.word and not (sections := keys.about(options.word, sections)):
+        raise scaffold.CannotScaffoldError(f"no part and no key begins with {options.word!r}")
+    print("\n".join(sections))
     if errors:
         raise ContentErrors(errors)
     return 0

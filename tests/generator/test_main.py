@@ -9,7 +9,7 @@ import pytest
 from generator import __main__ as commands
 from generator.__main__ import main
 from generator.content import keys
-from generator.content.book import documents, load
+from generator.content.book import FILES, documents, load
 from generator.pages.press import Press
 from generator.values.filters import FUNCTIONS, OF_CLAIMS
 from generator.website import publish
@@ -180,7 +180,7 @@ def test_keys_prints_each_key_with_an_example_and_each_function_of_expressions(r
 
 
 def test_parts_that_names_lead_to_have_their_keys_told():
-    text = "\n".join(keys.page(documents(CONTENT)[0]))
+    text = "\n".join(keys.page(FILES.values(), documents(CONTENT)[0]))
     assert "| a list of [LabRequirement](#labrequirement) |" in text
     assert "\n## LabRequirement\n" in text
 
