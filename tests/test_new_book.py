@@ -154,17 +154,20 @@ def test_a_changed_experiment_is_stale_until_it_is_measured_again(book, call):
 
 
 def test_the_guide_leads_to_a_page_that_builds(book, call):
-    before, *rest = re.split("^```", (book / "GUIDE.md").read_text(), flags=re.MULTILINE)
-    for said, block in zip([before, *rest][::2], rest[::2], strict=False):
-        language, _, text = block.partition("\n")
-        if language in ("python", "yaml"):
-            path = book / re.findall(r"`([\w/]+\.(?:py|yml))`", said)[-1]
+    guide = (book / "GUIDE.md").read_text()
+    for fence in re.finditer(r"^(```|~~~)(\w+)\n(.*?)^\1$", guide, re.MULTILINE | re.DOTALL):
+        if fence[2] in ("python", "yaml", "markdown"):
+            path = book / re.findall(r"`([\w/-]+\.(?:py|yml|md))`", guide[: fence.start()])[-1]
             path.parent.mkdir(exist_ok=True)
-            path.write_text(text)
+            path.write_text(fence[3])
     assert call(book, "proofbook", "run")[0] == 0
     code, said = call(book, *BUILD)
     assert code == 0, said
-    assert "searching.linear" in (book / "site/pages/topics/searching/worked.md").read_text()
+    pages = book / "site/pages"
+    worked, asked = (pages / f"topics/searching/{name}.md" for name in ("worked", "recall"))
+    assert all(part in worked.read_text() for part in ("searching.linear", "<table", "<math"))
+    assert all(f'"{drawn}",0,"values"' in asked.read_text() for drawn in ("200", "500", "2,000"))
+    assert "searching-which" in (pages / "about-searching.md").read_text()
 
 
 def test_a_book_without_topics_and_with_folders_called_like_ours_builds(book, call):
