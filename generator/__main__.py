@@ -61,7 +61,7 @@ ABOUT_FUNCTIONS = """
 ## Functions
 
 An expression starts from an experiment, `machine` or `cited`, or from a name that
-`for:` gives. `{show} RUN` prints the expression of each value of a run.
+`for:` gives. `python -m runners show RUN` prints the expression of each value of a run.
 `a | f(b)` is `f(a, b)`, where `a` is the whole sum before `|`.
 
 | function | is |
@@ -272,7 +272,7 @@ def _schema(_: argparse.Namespace) -> int:
 def _keys(options: argparse.Namespace) -> int:
     """Print keys, and as a table functions: what each takes, and what its docstring says."""
     found, errors = documents(options.content)  # also while a file has a mistake
-    functions = [ABOUT_FUNCTIONS.format(show=f"{program()} show")]
+    functions = [ABOUT_FUNCTIONS]
     for name, function in {**FUNCTIONS, **closed_forms()}.items():
         takes = ", ".join(inspect.signature(function).parameters)
         about, _, _ = (inspect.getdoc(function) or "").partition("\n\n")
@@ -281,7 +281,7 @@ def _keys(options: argparse.Namespace) -> int:
     sections = [*keys.page(FILES.values(), found), "\n".join(functions)]
     if options.word and not (sections := keys.about(options.word, sections)):
         raise scaffold.CannotScaffoldError(f"no part and no key begins with {options.word!r}")
-    print("\n".join(sections))
+    print("\n".join(sections).replace("python -m runners", program()))
     if errors:
         raise ContentErrors(errors)
     return 0

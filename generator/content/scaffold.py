@@ -16,7 +16,8 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 
 from generator.content.book import Book
-from runners.traces.digest import ROOT, own_book, program
+from runners.system.errors import unknown
+from runners.traces.digest import ROOT, experiment_files, own_book, program
 
 PYTHON = shlex.quote(sys.orig_argv[0])  # as it was called, so that what is printed can be pasted
 TEMPLATE = Path("runners/experiments/_template.py")
@@ -137,19 +138,18 @@ def new_experiment(root: Path, content: Path, name: str) -> list[Path]:
     Raises:
         CannotScaffoldError: the name is taken or malformed.
     """
-    if not content.is_dir():
-        raise CannotScaffoldError(f"{content}: no such folder; `new book DIR` makes a book")
+    folder = root / "experiments" if own_book() else root / TEMPLATE.parent
+    for needed in (content, folder):
+        if not needed.is_dir():
+            raise CannotScaffoldError(f"{needed}: no such folder; `new book DIR` makes a book")
     if not re.fullmatch("[a-z][a-z0-9_]*", name):
         raise CannotScaffoldError(f"{name!r}: small letters, digits and underscores")
-    claims = content / "claims" / f"{name}.yml"
-    if own_book():
-        path, template = root / "experiments" / f"{name}.py", PLAIN_TEMPLATE
-        law = _filled("plain claims", name=name)
-    else:
-        path, template = root / TEMPLATE.with_stem(name), ROOT / TEMPLATE
+    template, law = PLAIN_TEMPLATE, _filled("plain claims", name=name)
+    if not own_book():
+        template = ROOT / TEMPLATE
         law = _SCHEMA.format(up="../../", file="claims") + _filled("claims", name=name)
     program = template.read_text(encoding="utf-8").replace("widths", name)
-    return _written({path: program, claims: law})
+    return _written({folder / f"{name}.py": program, content / "claims" / f"{name}.yml": law})
 
 
 def new_lesson(
@@ -172,6 +172,9 @@ def new_lesson(
     """
     if not re.fullmatch("[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise CannotScaffoldError(f"{name!r}: small letters and digits, joined by hyphens")
+    known = {*book.traces, *experiment_files()}
+    if experiment and experiment not in known:
+        raise CannotScaffoldError(str(unknown("experiment", experiment, sorted(known))))
     path = _run_to_lean_on(book, experiment)
     if not path or not laws:
         command = f"{program(f'{PYTHON} -m runners')} run {experiment or ''}".rstrip()

@@ -313,12 +313,14 @@ def _broken(book: Book, experiment: str) -> list[str]:
     """Why an experiment cannot run, if its file says so before anything runs."""
     if experiment not in experiment_files():
         return []
-    if own_book() and str(book.root) not in sys.path:
-        sys.path.append(str(book.root))  # for `from experiments._shared import …`
+    before = [*sys.path]
+    sys.path.append(str(book.root))  # where `experiments._shared` of one's own lies
     try:
         find(experiment)
     except FixableError as error:
         return [str(error).removeprefix(f"{book.root}/")]
+    finally:
+        sys.path[:] = before
     return []
 
 
