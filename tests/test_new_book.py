@@ -198,6 +198,11 @@ def test_expressions_call_the_laws_of_the_book_and_none_of_ours(book, capsys):
     )
     main(["check"])
     assert "7 of 7 claims hold" in capsys.readouterr().out
+    laws.write_text("def pairs(values):\n    return values ** 2 / 2\n")
+    assert main(["check"]) == 2
+    told = capsys.readouterr().err.splitlines()[0]
+    assert "sorting.yml:10:16: experiments/_laws.py:2: TypeError" in told
+    assert told.endswith("calculates with + - * / alone")
     claims.write_text(written.replace("run.settings.num_pairs", "ring_bytes(4, 2)", 1))
     assert main(["check"]) == 2
     assert "ring_bytes(…) is not known" in capsys.readouterr().err

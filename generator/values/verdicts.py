@@ -331,7 +331,7 @@ def broken_laws(book: Book, outcomes: Mapping[str, Judged]) -> list[ContentError
             name, f"law {name}: {WORDS[one.verdict]} ({one.explanation}){_values(one)}"
         )
         for name, one in outcomes.items()
-        if one.is_broken_law
+        if one.is_broken_law and not one.error  # which is told where it is written
     ]
 
 
