@@ -32,6 +32,7 @@ RIGHT = [
     ("modules.py", 2, "two_parts"),
     ("modules.py", 2, "weighted_by_hand"),
     ("modules.py", 2, "spectral"),
+    ("modules.py", 2, "tokens"),
     ("modules.py", 2, "averaged_copy"),
     ("modules.py", 2, "halves"),
     ("modules.py", 2, "hooked"),
@@ -60,6 +61,7 @@ WRONG = [
     ("mesh.py", 4, "wrong_batches fsdp", "unequal inputs"),
     ("mesh.py", 2, "pipeline wrong_stage_norm", "norm of a part"),
     ("modules.py", 2, "local_updates_wrong", "own gradient"),
+    ("modules.py", 2, "means_wrong", "mean of means over ranks"),
     ("modules.py", 2, "halved", "divided by ranks twice"),
     ("modules.py", 2, "twice_counted", "norm of a part"),
     ("modules.py", 2, "late", "replicas drift apart"),
@@ -100,6 +102,18 @@ def test_what_cannot_be_seen_through_never_counts_as_agreeing(way, why):
     report, code, output = verified("modules.py", 2, way, options=STOP)
     assert (code, report["verdict"], report["findings"]) == (3, "not compared", []), output
     assert why in " ".join(report["not_compared"])
+
+
+@pytest.mark.parametrize(
+    ("program", "ways", "cause"),
+    [("loader.py", "", None), ("loader.py", "means_wrong", "one process differs"),
+     ("language.py", "inside accumulate", None)],
+)  # fmt: skip
+def test_as_one_process_any_loss_is_compared(program, ways, cause):
+    report, code, output = verified(program, 2, *ways.split(), options=(*STOP, "--one"))
+    assert [one["cause"] for one in report["findings"]] == ([cause] if cause else []), output
+    assert code == (1 if cause else 0)
+    assert cause or "run again as one process" in " ".join(report["notes"])
 
 
 def test_a_hang_names_where_each_rank_waits():
