@@ -1,4 +1,4 @@
-// Formulas: each is copied whole, as its LaTeX, which stands in its place while the browser copies.
+// Formulas: each is copied whole, as its LaTeX, which stands before it while the browser copies.
 // Without this file, their letters are copied, each on a line.
 
 document.addEventListener("copy", () => {
@@ -6,25 +6,20 @@ document.addEventListener("copy", () => {
   if (selection.isCollapsed) return;
   const range = selection.getRangeAt(0);
   const copied = [...document.querySelectorAll("math")].filter((math) => range.intersectsNode(math));
-  const written = copied.map((math) => {
+  copied.forEach((math) => {
     const mark = math.matches("[display]") ? "$$" : "$";
-    const latex = document.createElement("span");
-    latex.textContent = mark + math.querySelector("annotation").textContent + mark;
     if (math.contains(range.startContainer)) range.setStartBefore(math);
     if (math.contains(range.endContainer)) range.setEndAfter(math);
-    math.before(latex);
+    math.before(mark + math.querySelector("annotation").textContent + mark);
     math.style.display = "none";
-    return latex;
   });
-  // A browser may lose the ends of a selection when nodes are put into it.
-  const select = () => {
-    selection.removeAllRanges();
-    selection.addRange(range);
-  };
-  select();
-  requestAnimationFrame(() => {
-    written.forEach((latex) => latex.remove());
-    copied.forEach((math) => (math.style.display = ""));
-    select();
-  });
+  // A browser may lose the ends of a selection when nodes come before them.
+  selection.removeAllRanges();
+  selection.addRange(range);
+  requestAnimationFrame(() =>
+    copied.forEach((math) => {
+      math.previousSibling.remove();
+      math.style.display = "";
+    })
+  );
 });
