@@ -104,6 +104,17 @@ def test_what_is_copied_holds_its_formulas_as_latex(frozen_site, open_page, firs
     assert r"$$\frac{b}{ 2 } = \text{" in said
 
 
+def test_what_a_question_says_again_holds_a_formula_once(frozen_site, open_page):
+    page = open_page(frozen_site / EXPERIMENT)
+    said = page.evaluate("""() => {
+        const text = document.createElement('p');
+        const annotation = '<annotation>4 M / n</annotation>';
+        text.innerHTML = `It is <math><semantics><mi>n</mi>${annotation}</semantics></math>.`;
+        return proofbook.plain(text);
+    }""")
+    assert said == "It is 4 M / n."
+
+
 def test_provenance_opens_and_closes_with_the_keyboard(frozen_site, open_page):
     page = open_page(frozen_site / TRACE)
     value = page.locator(".pb-stage .pb-measured.pb-value").first
