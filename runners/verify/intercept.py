@@ -56,6 +56,13 @@ def _replace(name: str, wrap: Callable[[_Function], _Function], *owners: Any) ->
         setattr(owner, name, function)
 
 
+def _holders(name: str) -> list[Any]:
+    """The modules of torch that hold a collective, under its own name."""
+    original = getattr(dist, name)
+    known = [one for path, one in [*sys.modules.items()] if path.startswith("torch.distributed")]
+    return [one for one in known if vars(one).get(name) is original]
+
+
 def _told(
     before: _Function | None = None, after: _Function | None = None
 ) -> Callable[[_Function], _Function]:
@@ -113,7 +120,7 @@ class Interceptor:
         for name in KNOWN:
             _replace(name, part(watch.losses.recorded, name), nn.functional)
         for name in COLLECTIVES:
-            _replace(name, part(self._collective, name), dist, dist.distributed_c10d)
+            _replace(name, part(self._collective, name), *_holders(name))
         for name in ("is_initialized", "get_rank", "get_world_size"):
             _replace(name, part(self._answered, name), dist, dist.distributed_c10d)
         for name in FUNCTIONAL:

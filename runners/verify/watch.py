@@ -395,7 +395,7 @@ class Watch:
             update.step_place = place()
             update.schedulers = max(self._scheduled.values(), default=0)
             groups = {id(p): group for group in optimizer.param_groups for p in group["params"]}
-            for name in names:
+            for name in (one for one in names if one not in update.after):
                 one = root.names[name]
                 update.at_step[name] = None if one.grad is None else part(one.grad)
                 group = groups[id(one)]
@@ -434,7 +434,7 @@ class Watch:
         for root, names in self._stepping(optimizer):
             update = root.update
             assert update is not None
-            update.after |= {name: part(root.names[name]) for name in names}
+            update.after |= {n: part(root.names[n]) for n in names if n not in update.after}
             if not update.has_step and len(root.record.updates) < self.steps:
                 update.has_step = True
                 update.number = len(root.record.updates)
