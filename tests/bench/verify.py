@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from subprocess import run
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -31,7 +32,7 @@ LAUNCHERS = {
 }
 
 
-def _model() -> nn.Module:
+def _model() -> nn.Sequential:
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, dropout=0.0, batch_first=True)
     body = nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
@@ -41,9 +42,9 @@ def _model() -> nn.Module:
 def _train(strategy: str, file: Path) -> None:
     """A script as people write it; writes the seconds of each step."""
     dist.init_process_group("gloo")
-    model = _model()
+    model: Any = _model()
     if strategy == "FSDP2":
-        for layer in model[1].layers:  # type: ignore[union-attr] # of an encoder
+        for layer in model[1].layers:
             fully_shard(layer)
         fully_shard(model)
     else:
@@ -90,11 +91,8 @@ def ratios() -> Iterator[Ratio]:
     for strategy in ("DDP", "FSDP2"):
         with tempfile.TemporaryDirectory() as folder:
             seconds = _measured(strategy, Path(folder))
-        yield Ratio(
-            f"a watched step of {strategy}",
-            "unwatched",
-            *map(seconds.get, ("watched", "unwatched")),
-        )
+        watched, unwatched = seconds["watched"], seconds["unwatched"]
+        yield Ratio(f"a watched step of {strategy}", "unwatched", watched, unwatched)
 
 
 if __name__ == "__main__":
