@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.bench.ratio import Ratio
-from tests.conftest import ROOT
+from tests.processes import ROOT
 
 ROUNDS, STEPS = 3, 8
 WORDS, WIDTH, LENGTH, SAMPLES = 256, 128, 64, 8
