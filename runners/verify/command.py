@@ -131,7 +131,7 @@ def _followed(started: Sequence[subprocess.Popen[bytes]]) -> list[int]:
         killed = [rank for rank, one in enumerate(started) if (one.poll() or 0) < 0]
         end = end or (time.monotonic() + KILLED_SECONDS if killed else None)
         if end is not None and time.monotonic() > end:
-            say(f"verify: rank {killed[0]} was killed; all others are ended")
+            say(f"verify: differs (rank {killed[0]} was killed; all others are ended)")
             return [1] * len(started)
     return [one.wait() for one in started]
 
@@ -207,7 +207,7 @@ class _Rank:
             code = self._judged()
         except GoneError as gone:
             verdict = Verdict([Finding("script failed", str(gone))])
-            code = self._said(verdict) if self._speaks() else 1
+            code = self._said(verdict) if self._speaks() and not self._has_code() else 1
         except BaseException:  # noqa: BLE001 a fault of ours must not look like an agreement
             traceback.print_exc()
         self._leave(code)

@@ -144,12 +144,14 @@ def _place(
         weights.why_not = "the factor of the reduction is not known, so nor are the weights"
     elif max(abs(g.weight - groups[0].weight) for g in groups) > tolerance * largest:
         weights.finding = _unequal(groups, kind, tolerance, weights.line)
-    elif abs(abs(groups[0].weight) * (elements + samples) - 1) <= tolerance:
+    elif _is_usual(groups[0].weight, elements, samples, tolerance):
+        pass
+    elif kind == "token" and abs(abs(total) * (1 + samples / elements) - 1) <= tolerance:
         weights.note = (
             "the loss is divided by the number of tokens and samples: the first label of each "
             "sample is counted, and never predicted (as transformers do for some models)"
         )
-    elif not _is_usual(groups[0].weight, elements, samples, tolerance):
+    else:
         _judge_total(weights, groups, total, dropped, tolerance, is_only=is_only)
     return weights
 
