@@ -37,7 +37,7 @@ from runners.verify.layout import Layout
 from runners.verify.records import Part, Seen, Update
 from runners.verify.replay import Replayed
 from runners.verify.stepping import Stepping, clipped, hardly_moves, norm_of
-from runners.verify.verdict import Finding, Verdict
+from runners.verify.verdict import Error, Finding, Strip, Verdict
 
 ROUNDINGS = 16
 OUTPUT_ERROR = 1e-5  # relative, in fp32; scaled with eps
@@ -353,6 +353,8 @@ class _Judge:
                 reduced, weights, scaled = earlier, again, found
         if not self.verdict.weights:
             self.verdict.weights = weights.line
+        strip = Strip(self.key, number + 1, reduced.errors, reduced.factors)
+        self.verdict.strips.append(strip)
         if not reduced.is_good:
             self._explain(number, reduced, expected)
             return set(reduced.agreed)
@@ -367,6 +369,7 @@ class _Judge:
         self._clipping(number, expected)
         self._schedulers(number)
         self._step(number, expected)
+        strip.steps = self.stepping.errors
         self._remember(number)
         return set(reduced.agreed) - outside
 
@@ -456,6 +459,7 @@ class _Judge:
                  and n not in outside]  # fmt: skip
         if extra:
             fit.wrong.setdefault(min(held), []).extend(extra)
+            fit.errors |= dict.fromkeys(extra, Error(1.0, 0.0))
         return fit
 
     def _weights(self, number: int, fit: Fit) -> weighing.Weights:
