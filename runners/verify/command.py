@@ -17,22 +17,24 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 
 from runners.system import processes
 from runners.system.errors import FixableError, first_line
 from runners.system.patience import say
-from runners.verify import compare, report
+from runners.traces import machine
+from runners.verify import compare, report, tracing
 from runners.verify.exchange import Board, GoneError, shared_folder, sweep
 from runners.verify.hangs import Lookout
 from runners.verify.layout import Layout, layouts
 from runners.verify.records import Seen
 from runners.verify.replay import Replayed, replayed
+from runners.verify.trace import SUFFIX
 from runners.verify.verdict import Finding, Verdict
 from runners.verify.watch import Enough, Watch, is_script, place
 
@@ -136,6 +138,8 @@ class _Rank:
             sweep()
         self.board = Board(self.rank, self.world_size, shared_folder())
         self.finished_at: float | None = None
+        self.script = Path(arguments.script).resolve()  # it may change the folder
+        self.shown: tuple[Sequence[Layout], Mapping[int, Seen]] = (), {}
         self.watch = Watch(self.rank, self.world_size, arguments.steps, self._asks_to_stop)
 
     def run(self) -> NoReturn:
@@ -199,6 +203,7 @@ class _Rank:
             while not (self.board.folder / "code").exists() and self.board.lives(0):
                 time.sleep(0.02)
             return self._code()
+        self.shown = found, everything
         verdict = compare.judged(found, everything, self.board.gather("replayed"))
         self._ended(verdict, everything)
         return self._said(verdict)
@@ -257,11 +262,22 @@ class _Rank:
 
     def _said(self, verdict: Verdict) -> int:
         script = Path(self.arguments.script).name
-        if self.arguments.json:
-            print(report.as_json(verdict, script, self.world_size), flush=True)
-        else:
-            print("\n".join(report.lines(verdict, script, self.world_size)), flush=True)
+        document = report.document(verdict, script, self.world_size)
+        text = "\n".join(report.lines(verdict, script, self.world_size))
+        print(report.as_json(document) if self.arguments.json else text, flush=True)
+        self._keep(verdict, document, text)
         return verdict.exit_code
+
+    def _keep(self, verdict: Verdict, document: Mapping[str, Any], text: str) -> None:
+        words = self.arguments.arguments
+        try:
+            path = tracing.kept(verdict, *self.shown, self.script, words, document, text)
+        except Exception as error:  # noqa: BLE001 what is kept changes nothing of what was said
+            say(f"verify: this run is not kept ({first_line(error)})")
+        else:
+            if path:
+                page = f"verify/{path.name.removesuffix(SUFFIX)}.html"
+                say(f"verify: kept in {machine.from_home(path)}; `make serve` shows it on {page}")
 
     def _hung(self, table: list[str]) -> None:
         """Report a script that hangs, from the thread that noticed; this ends all ranks."""

@@ -13,8 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from runners.verify.fits import error_of, norm
 from runners.verify.layout import Layout
 from runners.verify.records import Clip
+from runners.verify.verdict import Error
 
 Tensors = Mapping[str, Tensor | None]
 _IGNORED = ("fused", "foreach", "capturable", "differentiable")
@@ -85,6 +87,7 @@ class Stepping:
         self._eps = eps
         self._optimizers: dict[str, torch.optim.Optimizer] = {}
         self._parameters: dict[str, nn.Parameter] = {}
+        self.errors: dict[str, Error] = {}  # of the latest step, over what one process moves
 
     def step(
         self,
@@ -97,6 +100,7 @@ class Stepping:
             Names of parameters that differ, and why others were not compared.
         """
         wrong, why = [], ""
+        self.errors = {}
         for name, (kind, group) in settings.items():
             start, end = before.get(name), after.get(name)
             if start is None or end is None:
@@ -115,9 +119,10 @@ class Stepping:
                 if key in optimizer.param_groups[0] and key not in _IGNORED:
                     optimizer.param_groups[0][key] = value
             optimizer.step()
-            move = (parameter.detach().double() - start.double()).norm().item()
-            error = (parameter.detach().double() - end.double()).norm().item()
-            if error > 2e-3 * move + 8 * _own_eps(start) * start.double().norm().item():
+            move = parameter.detach().double() - start.double()
+            allowed = 2e-3 * norm(move) + 8 * _own_eps(start) * norm(start.double())
+            self.errors[name] = error_of(end.double() - start.double(), move, allowed)
+            if not self.errors[name].agrees:
                 wrong.append(name)
         return wrong, why
 
