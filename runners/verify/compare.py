@@ -353,7 +353,8 @@ class _Judge:
                 reduced, weights, scaled = earlier, again, found
         if not self.verdict.weights:
             self.verdict.weights = weights.line
-        strip = Strip(self.key, number + 1, reduced.errors, reduced.factors)
+        factors = reduced.factors if reduced.is_good else None
+        strip = Strip(self.key, number + 1, reduced.errors, factors)
         self.verdict.strips.append(strip)
         if not reduced.is_good:
             self._explain(number, reduced, expected)

@@ -26,7 +26,7 @@ class Strip:
         module: its key.
         update: its number, from 1.
         gradients: the error of each, up to `factors`.
-        factors: of the reduction, by rank and backward pass; None where nothing fits.
+        factors: of the reduction, by rank and backward pass; None where no one sum fits.
         steps: the error of what the optimizer added, where that was compared.
     """
 
