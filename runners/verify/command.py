@@ -30,13 +30,14 @@ from runners.system.patience import say
 from runners.traces import machine
 from runners.verify import compare, report, tracing
 from runners.verify.exchange import Board, GoneError, shared_folder, sweep
+from runners.verify.frames import is_script, place
 from runners.verify.hangs import Lookout
 from runners.verify.layout import Layout, layouts
 from runners.verify.records import Seen
 from runners.verify.replay import Replayed, replayed
 from runners.verify.trace import SUFFIX
 from runners.verify.verdict import Finding, Verdict
-from runners.verify.watch import Enough, Watch, is_script, place
+from runners.verify.watch import Enough, Watch
 
 MOST_RANKS = 64
 KILLED_SECONDS = 20.0

@@ -8,14 +8,12 @@ Nothing is changed: results of torch's own functions are returned as they are.
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from runners.verify.records import Loss, part
 
@@ -29,6 +27,8 @@ _SCALAR = {
     "ToCopyBackward0", "CloneBackward0", "ViewBackward0", "SqueezeBackward0", "AliasBackward0",
 }  # fmt: skip
 _MOST_PENDING = 4096
+_CERTAIN = 1e-2  # the probability that is left for other classes, below which rounding rules
+_SOLVED = 1e-2  # relative: gradients may be in bf16
 
 
 class LossWatch:
@@ -42,15 +42,10 @@ class LossWatch:
         self._is_inside = False
         self.is_running = False  # a backward pass
 
-    def install(self) -> Iterator[tuple[Any, str, Any]]:
-        """What to put in place of torch's functions: owner, name, function."""
-        for name in KNOWN:
-            yield functional, name, self._recorded(name, getattr(functional, name))
-
-    def _recorded(self, name: str, original: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def recorded(self, name: str, original: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        """What to put in place of a loss function of torch."""
         signature = inspect.signature(original)
 
-        @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Tensor:
             if self._is_inside or not self._is_on():
                 return original(*args, **kwargs)
@@ -173,6 +168,44 @@ def _counted(name: str, given: dict[str, Any]) -> tuple[Tensor, float]:
     if weight is None:
         return valid, float(valid.sum())
     return valid, float(part(weight, copy=False).local[local[valid]].sum())
+
+
+def solved(logits: Tensor, gradient: Tensor) -> tuple[Tensor, int] | None:
+    """The weights of tokens in a cross-entropy of which only the gradient at its logits is known.
+
+    That gradient is w (softmax(logits) - onehot(target)) for each token, so its only negative
+    element tells the target, and w follows. A token that is left out has none.
+
+    Args:
+        logits: classes along the last axis.
+        gradient: of the same shape.
+
+    Returns:
+        The weights of tokens that are not yet predicted with certainty (one, where they are equal
+        but for rounding), and how many tokens count; None where the gradient is no cross-entropy's.
+    """
+    classes = logits.shape[-1] if logits.dim() > 1 else 0
+    if classes < 3 or not logits.is_floating_point() or logits.shape != gradient.shape:
+        return None
+    rows = gradient.reshape(-1, classes).double()
+    counted = rows.abs().amax(1) > 0
+    rows = rows[counted]
+    odds = logits.reshape(-1, classes)[counted].double().softmax(1)
+    if not len(rows):
+        return None
+    target = rows.argmin(1, keepdim=True)
+    rest = 1 - odds.gather(1, target)
+    weights = -rows.gather(1, target) / rest.clamp_min(1e-300)
+    clear = (rest > _CERTAIN).squeeze(1)
+    should = weights * odds.scatter_add(1, target, torch.full_like(rest, -1.0))
+    allowed = _SOLVED * rows[clear].norm(dim=1)
+    if not clear.any() or bool(((rows - should)[clear].norm(dim=1) > allowed).any()):
+        return None
+    known = weights[clear].flatten()
+    rounding = 64 * torch.finfo(gradient.dtype).eps / _CERTAIN
+    if known.max() - known.min() <= rounding * known.abs().max():
+        known = known.mean()
+    return known, len(rows)
 
 
 def reached(start: list[Any]) -> set[int]:

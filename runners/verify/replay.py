@@ -12,7 +12,7 @@ import functools
 import random
 import sys
 import types
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,8 +22,9 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.verify.records import Forward, Part, mapped, tensors_of
-from runners.verify.watch import CommunicationError
+from runners.verify.intercept import CommunicationError
+from runners.verify.losses import solved
+from runners.verify.records import Forward, Loss, Part, mapped, tensors_of
 
 _HOOKS = tuple(name for name in nn.Module().__dict__ if "hooks" in name)
 MOST_CHARACTERS = 160
@@ -41,6 +42,7 @@ class Replayed:
         errors: of each pass: the relative error of its outputs, and what rounding explains.
         failed: why there is nothing to compare.
         is_own: whether the script's precision serves as oracle, since float64 draws other numbers.
+        losses: cross-entropies of the outputs, of which only their gradients are known.
     """
 
     exact: Sums = field(default_factory=dict)
@@ -48,6 +50,7 @@ class Replayed:
     errors: list[tuple[float, float]] = field(default_factory=list)
     failed: str = ""
     is_own: bool = False
+    losses: list[Loss] = field(default_factory=list)
 
 
 def replayed(
@@ -66,7 +69,7 @@ def replayed(
         whole: what was recorded, with inputs, outputs and gradients put together.
         frozen: parameters that did not require a gradient.
     """
-    found = Replayed()
+    found = Replayed(losses=list(_solved(whole)))
     passes = {one.backward for one in whole}
     elements = sum(one.numel() for one in parameters.values()) * len(passes)
     keys = [one.backward if elements <= MOST_ELEMENTS else None for one in whole]
@@ -97,6 +100,14 @@ def replayed(
     if found.is_own:
         found.exact = found.own
     return found
+
+
+def _solved(whole: Sequence[Forward]) -> Iterator[Loss]:
+    for forward in whole:
+        for index, gradient in forward.gradients.items():
+            one = solved(forward.outputs[index].local, gradient.local)
+            if one is not None:
+                yield Loss("cross_entropy", forward.place, one[1], one[0], forward.backward)
 
 
 def _judge_outputs(

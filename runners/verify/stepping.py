@@ -1,7 +1,7 @@
-"""What one process would make of the reduced gradients: clipping, and the optimizer's step.
+"""The step that the optimizer of one process makes.
 
-In: whole gradients and parameters, and the settings of the script's optimizer. Out: the gradients
-after clipping, and parameters whose update differs.
+In: whole gradients and parameters, and the settings of the script's optimizer. Out: parameters
+whose update differs.
 """
 
 from __future__ import annotations
@@ -13,78 +13,71 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from runners.verify.fits import error_of, norm
-from runners.verify.layout import Layout
-from runners.verify.records import Clip
+from runners.verify.case import Case
+from runners.verify.fits import Expected, are_apart, error_of, norm
 from runners.verify.verdict import Error
 
 Tensors = Mapping[str, Tensor | None]
 _IGNORED = ("fused", "foreach", "capturable", "differentiable")
 
 
-def norm_of(tensors: list[Tensor], norm_type: float) -> float:
-    """The norm of all elements of all tensors."""
-    norms = [torch.linalg.vector_norm(one.double(), norm_type) for one in tensors]
-    return float(torch.linalg.vector_norm(torch.stack(norms), norm_type)) if norms else 0.0
+class Steps:
+    """The updates of one module."""
 
+    def __init__(self, case: Case) -> None:
+        self._case, self._layout = case, case.layout
+        self._optimizers = _Optimizers()
+        self._after: Tensors = {}  # of the update before
+        self._moved: dict[str, bool] = {}
 
-def clipped(
-    layout: Layout, layouts: Mapping[str, Layout], number: int, rank: int, before: Tensors
-) -> tuple[dict[str, Tensor | None], float | None]:
-    """The gradients that one process would give its optimizer, and the norm that it clips by."""
-    update = layout.update(rank, number)
-    should = {n: None if one is None else one.double() / update.scale for n, one in before.items()}
-    norm: float | None = None
-    for clip in update.clips:
-        names = {name for key, name in clip.names if key == layout.key}
-        if clip.kind == "clip_grad_value_":
-            for n in names:
-                one = should.get(n)
-                should[n] = None if one is None else one.clamp(-clip.limit, clip.limit)
-            continue
-        norm = _whole_norm(clip, layout, layouts, number, rank, should)
-        factor = min(1.0, clip.limit / (norm + 1e-6))
-        for n in names:
-            one = should.get(n)
-            should[n] = None if one is None else one * factor
-    return should, norm
-
-
-def _whole_norm(
-    clip: Clip, layout: Layout, layouts: Mapping[str, Layout], number: int, rank: int, own: Tensors
-) -> float:
-    """The norm over all that one process would clip together: all stages of a pipeline."""
-    if layout.records[rank].stage is not None:
-        keys = {key: None for key, one in layouts.items()
-                if one.first.stage is not None}  # fmt: skip
-        names = None
-    else:
-        keys = dict.fromkeys(key for key, _ in clip.names)
-        names = set(clip.names)
-    found: list[Tensor] = []
-    for key in keys:
-        other = layouts.get(key)
-        if other is None or number >= other.num_updates:
-            continue
-        view = rank if rank in other.records else min(other.records)
-        scale = other.update(view, number).scale
-        tensors = (
-            own if key == layout.key else other.whole(number, view, lambda u: u.before_clipping)
-        )
-        divide = 1.0 if key == layout.key else scale
-        found += [
-            one.double() / divide
-            for name, one in tensors.items()
-            if one is not None and (names is None or (key, name) in names)
+    def compare(self, number: int, expected: Expected) -> None:
+        """The optimizer of one process, given the same gradients, reaches the same parameters."""
+        view = min(self._layout.records)
+        update = self._layout.update(view, number)
+        if not update.has_step:
+            self._case.skip("the update (no optimizer of torch.optim made a step)")
+            return
+        wholes = [
+            self._layout.whole(number, view, choose)
+            for choose in (lambda u: u.parameters, lambda u: u.at_step, lambda u: u.after)
         ]
-    return norm_of(found, clip.norm_type)
+        before, used, after = wholes
+        last = self._after
+        self._after = after
+        if any(are_apart(one, before.get(n)) for n, one in last.items() if one is not None):
+            self._case.skip("the update (parameters change between two updates)")
+            return
+        wrong, why = self._optimizers.step(update.settings, before, used, after)
+        self._case.verdict.strips[-1].steps = self._optimizers.errors
+        if why:
+            self._case.skip(f"the update ({why})")
+        if wrong:
+            says = "the optimizer of one process reaches other parameters"
+            self._case.find("update differs", says, update.step_place, wrong, view, number)
+        for name, one in before.items():
+            is_noise = name in expected.exact and (
+                expected.exact[name].norm() <= expected.tolerance[name]
+            )
+            if one is not None and after.get(name) is not None and not is_noise:
+                self._moved[name] = self._moved.get(name, False) or not hardly_moves(
+                    one, after[name], used.get(name), update.settings.get(name)
+                )
+
+    def still(self) -> None:
+        """Find parameters that no update has moved."""
+        still = [name for name, has_moved in self._moved.items() if not has_moved]
+        if still:
+            record = self._layout.first
+            says = (
+                f"no element moved in {self._layout.num_updates} updates, though it has a gradient"
+            )
+            self._case.find("does not move", says, record.updates[0].step_place, still, None, 0)
 
 
-class Stepping:
+class _Optimizers:
     """The optimizers of one process, which keep their state from update to update."""
 
-    def __init__(self, eps: float) -> None:
-        self._eps = eps
+    def __init__(self) -> None:
         self._optimizers: dict[str, torch.optim.Optimizer] = {}
         self._parameters: dict[str, nn.Parameter] = {}
         self.errors: dict[str, Error] = {}  # of the latest step, over what one process moves

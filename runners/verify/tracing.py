@@ -16,9 +16,9 @@ from torch import Tensor
 from runners.traces import machine
 from runners.traces.files import write
 from runners.traces.schema import digest_of, now
+from runners.verify.clipping import norm_of
 from runners.verify.layout import Layout
 from runners.verify.records import Part, Seen, Update
-from runners.verify.stepping import norm_of
 from runners.verify.trace import SUFFIX, Flow, Off, Parameter, Report, Watched, Weight
 from runners.verify.verdict import Error, Strip, Verdict
 

@@ -209,6 +209,24 @@ def weighted_by_hand():
         optimizer.step()
 
 
+def by_hand(per_rank):
+    """A cross-entropy by hand over unequal numbers of tokens."""
+    model = DistributedDataParallel(mlp(9))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        source = torch.Generator().manual_seed(10 * step + rank)
+        x, y = drawn(step, 8, WIDTH), torch.randint(9, (8,), generator=source)
+        mask = (torch.arange(8) < 3 + 4 * rank).float()
+        count = mask.sum()
+        if not per_rank:
+            dist.all_reduce(count)
+            count /= ranks
+        optimizer.zero_grad()
+        picked = model(x).log_softmax(-1)[torch.arange(8), y]
+        (-(picked * mask).sum() / count).backward()
+        optimizer.step()
+
+
 def spectral():
     """A module that keeps state of its own from pass to pass."""
     layer = nn.utils.parametrizations.spectral_norm(nn.Linear(WIDTH, WIDTH))
@@ -338,6 +356,8 @@ def compiled():
 
 
 WAYS = {
+    "tokens": lambda: by_hand(per_rank=False),
+    "means_wrong": lambda: by_hand(per_rank=True),
     "gathered": lambda: trained(mlp()),
     "halved": lambda: trained(mlp(), after_backward=scaled_by(lambda _: 1 / ranks)),
     "tenth": lambda: trained(mlp(), after_backward=scaled_by(lambda _: 0.1)),

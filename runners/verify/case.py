@@ -1,0 +1,81 @@
+"""One module of a watched script, and what the comparisons of it share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from runners.verify.layout import Layout
+from runners.verify.verdict import Finding, Verdict
+
+ROUNDINGS = 16  # by how many roundings a tensor may differ
+
+
+@dataclass
+class Case:
+    """What is compared.
+
+    Attributes:
+        layout: of the module.
+        layouts: of all modules.
+        verdict: to which findings are added.
+        unpreserved: the line of a checkpoint that draws anew; empty where there is none.
+        scaled: factors by hand of all stages, by update and rank.
+    """
+
+    layout: Layout
+    layouts: Sequence[Layout]
+    verdict: Verdict
+    unpreserved: str
+    scaled: dict[int, dict[int, float]]
+
+    @property
+    def key(self) -> str:
+        """The module's name in reports."""
+        return self.layout.key
+
+    @property
+    def eps(self) -> float:
+        """The step of the coarsest dtype of the module."""
+        return max(one.eps for one in self.layout.records.values())
+
+    def eps_of(self, rank: int, number: int) -> float:
+        """The same, of the precision in which a rank's forward passes computed."""
+        is_cast = any(one.autocast[0] for one in self.layout.update(rank, number).forwards)
+        return max(self.eps, torch.finfo(torch.bfloat16).eps) if is_cast else self.eps
+
+    def leader(self, rank: int) -> int:
+        """The first rank that has the same batch."""
+        return next(group[0] for group in self.layout.groups if rank in group)
+
+    def skip(self, why: str) -> None:
+        """Say what of this module was not compared, once."""
+        self.verdict.skip(f"{self.key}: {why}")
+
+    def note(self, what: str) -> None:
+        """Say what is no finding, once."""
+        said = f"{self.key}: {what}"
+        if said not in self.verdict.notes:
+            self.verdict.notes.append(said)
+
+    def find(
+        self, cause: str, says: str, place: str, names: Sequence[str], rank: int | None,
+        step: int | None, detail: str = "",
+    ) -> None:  # fmt: skip
+        """Add a finding.
+
+        Args:
+            cause: a key of the table of causes.
+            says: what was seen.
+            place: the script's line.
+            names: parameters that differ.
+            rank: the first rank.
+            step: the update, from 0.
+            detail: more, in one line.
+        """
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        shown = f"{self.key}: {names[0]}{more}" if names else self.key
+        at = None if step is None else step + 1
+        self.verdict.find(Finding(cause, says, place, shown, rank, at, detail))

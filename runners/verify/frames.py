@@ -1,0 +1,74 @@
+"""Where in the script a call comes from, and what of torch stands in between.
+
+In: frames of a running script. Out: a line of the script, as reports name it, or what calls.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+from types import FrameType, FunctionType
+from typing import Any
+
+import torch
+from torch import nn
+
+TORCH = str(Path(torch.__file__).parent)
+_OWN = str(Path(__file__).parent)
+
+
+def place(frame: FrameType | None = None) -> str:
+    """The innermost line that is neither torch's, nor ours, nor an installed package's."""
+    frame = frame or sys._getframe(1)
+    while frame is not None:
+        if is_script(frame):
+            return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def is_script(frame: FrameType) -> bool:
+    """Whether a frame is of the script or of a module beside it."""
+    file = frame.f_code.co_filename
+    is_own = not file.startswith((TORCH, _OWN, "<"))
+    return is_own and "site-packages" not in file and "/lib/python3" not in file
+
+
+def calling_stage() -> tuple[Any, int | None] | None:
+    """The stage of a pipeline that calls, and the number of its microbatch."""
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(16):
+        if frame is None:
+            return None
+        if frame.f_code.co_filename.endswith("distributed/pipelining/stage.py"):
+            own = frame.f_locals.get("self")
+            if frame.f_code.co_name == "forward_one_chunk":
+                return own, frame.f_locals["fwd_chunk_id"]
+            if frame.f_code.co_name != "forward_maybe_with_nosync":
+                return own, None
+        frame = frame.f_back
+    return None
+
+
+def in_function(frame: FrameType | None) -> bool:
+    """Whether an autograd function of the script's own is running."""
+    for _ in range(8):
+        if frame is None:
+            return False
+        code = frame.f_code
+        first = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+        if code.co_name in ("forward", "backward") and isinstance(
+            first, torch.autograd.function.FunctionCtx
+        ):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def redirected(module: nn.Module) -> str:
+    """The method that Lightning calls where its wrapper calls `forward`."""
+    forward = module.__dict__.get("forward")
+    if not isinstance(forward, FunctionType):
+        return ""
+    return str(inspect.getclosurevars(forward).nonlocals.get("method_name", ""))

@@ -1,0 +1,254 @@
+"""Puts functions in the place of torch's, which call the original and tell a `Watch` of it.
+
+In: a watch. Out: none; `install` replaces torch's functions and hooks for the whole process. Each
+function of torch is called once with what it was given, and its value is returned as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed import _functional_collectives as functional_collectives
+from torch.distributed.algorithms._checkpoint import checkpoint_wrapper
+from torch.optim import Optimizer, lr_scheduler
+from torch.optim import optimizer as optimizers
+
+from runners.verify.frames import is_script, place
+from runners.verify.losses import KNOWN
+from runners.verify.records import Clip
+from runners.verify.roots import COMPILE
+
+COLLECTIVES = (
+    "all_reduce", "all_gather", "all_gather_into_tensor", "reduce_scatter",
+    "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "broadcast", "reduce", "gather",
+    "scatter", "send", "recv", "isend", "irecv", "batch_isend_irecv", "all_reduce_coalesced",
+)  # fmt: skip
+FUNCTIONAL = (
+    "all_reduce", "all_gather_tensor", "all_gather_tensor_autograd", "reduce_scatter_tensor",
+    "reduce_scatter_tensor_autograd", "all_to_all_single", "all_to_all_single_autograd",
+    "broadcast", "permute_tensor",
+)  # fmt: skip
+_CHECKPOINT = (
+    "use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state",
+)  # fmt: skip
+_Function = Callable[..., Any]
+
+
+class CommunicationError(RuntimeError):
+    """A module communicates in the replay, where nothing may."""
+
+
+def _replace(name: str, wrap: Callable[[_Function], _Function], *owners: Any) -> None:
+    """Put one function in the place of that of all owners, since torch compares them."""
+    original = getattr(owners[0], name)
+    function = functools.wraps(original)(wrap(original))
+    for owner in owners:
+        setattr(owner, name, function)
+
+
+def _told(
+    before: _Function | None = None, after: _Function | None = None
+) -> Callable[[_Function], _Function]:
+    """A function that calls the original, and others with the same arguments around it."""
+
+    def wrap(original: _Function) -> _Function:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if before is not None:
+                before(*args, **kwargs)
+            value = original(*args, **kwargs)
+            if after is not None:
+                after(*args, **kwargs)
+            return value
+
+        return call
+
+    return wrap
+
+
+class Interceptor:
+    """Replaces functions.
+
+    Args:
+        watch: a `Watch`, which is told what happens.
+    """
+
+    def __init__(self, watch: Any) -> None:
+        self._watch = watch
+        self._answers: dict[tuple[Any, ...], Any] = {}
+
+    def install(self) -> None:
+        """Replace them all."""
+        watch, part = self._watch, functools.partial
+        _replace("__call__", self._called, nn.Module)
+        _replace("backward", self._backward, torch.autograd)
+        for name in KNOWN:
+            _replace(name, part(watch.losses.recorded, name), nn.functional)
+        for name in COLLECTIVES:
+            _replace(name, part(self._collective, name), dist, dist.distributed_c10d)
+        for name in ("is_initialized", "get_rank", "get_world_size"):
+            _replace(name, part(self._answered, name), dist, dist.distributed_c10d)
+        for name in FUNCTIONAL:
+            _replace(name, part(self._collective, name), functional_collectives)
+        _replace("compile", self._compiled, torch)
+        _replace("compile", self._compiled, nn.Module)
+        for name in ("clip_grad_norm_", "clip_grad_value_"):
+            _replace(name, part(self._clipped, name), nn.utils, nn.utils.clip_grad)
+        _replace("unscale_", _told(watch.unscales), torch.amp.GradScaler)
+        _replace("checkpoint", self._checkpointed, torch.utils.checkpoint)
+        _replace("torch_utils_checkpoint", self._checkpointed, checkpoint_wrapper)
+        zeroed = _told(lambda *_, **__: watch.zeroes())
+        _replace("zero_grad", zeroed, Optimizer)
+        _replace("zero_grad", zeroed, nn.Module)
+        _replace("step", self._scheduler, lr_scheduler.LRScheduler)
+        optimizers.register_optimizer_step_pre_hook(self._before_step)
+        optimizers.register_optimizer_step_post_hook(lambda one, *_: watch.stepped(one))
+
+    def install_of_stages(self, kind: type) -> None:
+        """Replace those of a pipeline's stage, which reduces and scales its gradients itself."""
+        watch = self._watch
+        if not hasattr(kind.perform_reduce_grad, "__wrapped__"):  # type: ignore[attr-defined]
+            reduced = _told(after=lambda *_, **__: watch.stage_reduced())
+            _replace("perform_reduce_grad", reduced, kind)
+            _replace("backward_weight_one_chunk",
+                     _told(lambda *_, **__: watch.splits_backward()), kind)  # fmt: skip
+
+    def _called(self, original: _Function) -> _Function:
+        watch = self._watch
+
+        def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            begun = None
+            if not watch.depth and torch.is_grad_enabled():
+                begun = watch.begins(module, args, kwargs)
+            if begun is None:
+                return original(module, *args, **kwargs)
+            watch.depth += 1
+            try:
+                value = original(module, *args, **kwargs)
+            finally:
+                watch.depth -= 1
+            watch.ends(*begun, value)
+            return value
+
+        return call
+
+    def _backward(self, original: _Function) -> _Function:
+        watch = self._watch
+
+        def call(tensors: Any, *args: Any, **kwargs: Any) -> None:
+            if not watch.is_on and not watch.in_backward:
+                original(tensors, *args, **kwargs)
+                return
+            given = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+            watch.backward_begins([getattr(one, "grad_fn", None) for one in given])
+            watch.in_backward += 1
+            watch.losses.is_running = True
+            try:
+                original(tensors, *args, **kwargs)
+            finally:
+                watch.in_backward -= 1
+                watch.losses.is_running = bool(watch.in_backward)
+            if not watch.in_backward:
+                watch.backward_ends()
+
+        return call
+
+    def _checkpointed(self, original: _Function) -> _Function:
+        watch = self._watch
+
+        def call(function: _Function, *args: Any, **kwargs: Any) -> Any:
+            if watch.is_replaying:
+                return function(*args, **{k: v for k, v in kwargs.items() if k not in _CHECKPOINT})
+            if kwargs.get("preserve_rng_state") is False:
+                watch.seen.unpreserved = watch.seen.unpreserved or place()
+            return original(function, *args, **kwargs)
+
+        return call
+
+    def _clipped(self, name: str, original: _Function) -> _Function:
+        watch, signature = self._watch, inspect.signature(original)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not watch.is_on:
+                return original(*args, **kwargs)
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            given, limit = list(bound.arguments.values())[:2]
+            given = [given] if isinstance(given, Tensor) else list(given)
+            bound.arguments["parameters"] = given
+            watch.capture()
+            total = original(*bound.args, **bound.kwargs)
+            norm_type = float(bound.arguments.get("norm_type", 2.0))
+            watch.clips(Clip(name, float(limit), norm_type, None, [], place()), given, total)
+            return total
+
+        return call
+
+    def _scheduler(self, original: _Function) -> _Function:
+        def call(scheduler: Any, *args: Any, **kwargs: Any) -> Any:
+            caller = sys._getframe(1).f_code  # accelerate steps once for each rank, and means it
+            if caller.co_name != "_initial_step" and "accelerate" not in caller.co_filename:
+                self._watch.schedules(scheduler)
+            return original(scheduler, *args, **kwargs)
+
+        return call
+
+    def _before_step(
+        self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """Look at the gradients; after the closure, where the step is given one."""
+        closure = kwargs.get("closure") or (args[1] if len(args) > 1 else None)
+        if not callable(closure):
+            self._watch.steps_with(optimizer)
+            return None
+
+        def followed() -> Any:
+            value = closure()
+            self._watch.steps_with(optimizer)
+            return value
+
+        others = {name: one for name, one in kwargs.items() if name != "closure"}
+        return (args[0], followed, *args[2:]), others
+
+    def _compiled(self, original: _Function) -> _Function:
+        """What a script compiles runs as it is, since our functions cannot be traced."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not is_script(sys._getframe(1)):
+                return original(*args, **kwargs)
+            self._watch.refuse(COMPILE)
+            return args[0] if args else kwargs.get("model") or (lambda one: one)
+
+        return call
+
+    def _answered(self, name: str, original: _Function) -> _Function:
+        """A forward pass gets in the replay the answers that it has had."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            key = (name, *map(id, args), *map(id, kwargs.values()))
+            if self._watch.is_replaying and key in self._answers:
+                return self._answers[key]
+            value = original(*args, **kwargs)
+            if self._watch.depth:
+                self._answers[key] = value
+            return value
+
+        return call
+
+    def _collective(self, name: str, original: _Function) -> _Function:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self._watch.is_replaying:
+                raise CommunicationError(name)
+            caller = sys._getframe(1)
+            self._watch.communicates(caller, name, args, kwargs)
+            value = original(*args, **kwargs)
+            self._watch.communicated(caller, name, args, kwargs)
+            return value
+
+        return call

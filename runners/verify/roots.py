@@ -1,0 +1,184 @@
+"""Modules that train on one rank, and what is copied of them.
+
+In: a module of the script. Out: a `Root`, with names for the tensors that an optimizer holds, and
+copies and digests of what it holds now.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
+from torch.distributed.tensor import DTensor
+from torch.optim import Optimizer
+
+from runners.verify.records import Forward, Part, RootRecord, Update, part
+
+COMPILE = "torch.compile (run the script without it)"
+
+
+class Root:
+    """A module that trains, its names, and its present update."""
+
+    def __init__(self, module: nn.Module, record: RootRecord) -> None:
+        self.module, self.record = module, record
+        self.modules = list(module.modules())
+        self.names: dict[str, Any] = {}  # name → parameter; under FSDP a DTensor
+        self.update: Update | None = None
+        self.stepped = False
+        self.without_step: list[Update] = []
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Find the parameters that an optimizer has: under FSDP the shards."""
+        for name, one in self.module.named_parameters():
+            before = self.names.get(name)
+            is_shard: bool = isinstance(one, DTensor)
+            if is_shard or not isinstance(before, DTensor):
+                self.names[name] = one
+
+    def begin_update(self) -> Update:
+        """Copy parameters and buffers before the first forward pass of an update."""
+        self.refresh()
+        self.stepped = False
+        self.update = Update(
+            len(self.record.updates),
+            {name: part(one) for name, one in self.names.items()},
+            {name: part(one) for name, one in self.module.named_buffers()},
+            frozen=[name for name, one in self.names.items() if not one.requires_grad],
+        )
+        return self.update
+
+    def gradients(self) -> dict[str, Part | None]:
+        """Copies of all gradients."""
+        return {name: None if one.grad is None else part(one.grad) for name, one in self.trained()}
+
+    def trained(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """The parameters that require a gradient."""
+        return ((name, one) for name, one in self.names.items() if one.requires_grad)
+
+    @property
+    def is_reset(self) -> bool:
+        """Whether no gradient is left."""
+        found = [one.grad for _, one in self.trained() if one.grad is not None]
+        found += self._unreduced()
+        return not any(bool(part(one, copy=False).local.any()) for one in found)
+
+    def _unreduced(self) -> list[Tensor]:
+        """Whole gradients that FSDP keeps until it reduces them."""
+        units = [one for one in self.modules if isinstance(one, FSDPModule)]
+        groups = [group for one in units for group in one._get_fsdp_state()._fsdp_param_groups]
+        held = [one for group in groups for one in group.fsdp_params]
+        found = [one.unsharded_accumulated_grad for one in held]
+        found += [getattr(getattr(one, "_unsharded_param", None), "grad", None) for one in held]
+        return [one for one in found if one is not None]
+
+    @property
+    def done(self) -> list[Forward]:
+        """The passes of this update whose backward pass has ended."""
+        found = self.update.forwards if self.update else []
+        return [one for one in found if one.backward is not None]
+
+
+def kind(module: nn.Module) -> str:
+    """The name of a module's class, as reports have it."""
+    return type(module).__name__.removeprefix("FSDP") or type(module).__name__
+
+
+def record(module: nn.Module, inner: nn.Module, key: str, stage: int | None) -> RootRecord:
+    """What is known of a module before its first forward pass.
+
+    Args:
+        module: with its wrapper, if it has one.
+        inner: without.
+        key: its name in reports.
+        stage: its number in a pipeline.
+    """
+    key = key if stage is None else f"stage {stage}"
+    found = RootRecord(key, None, "", stage, eps_of(inner), refused=refused(module))
+    found.frozen = [name for name, one in inner.named_parameters() if not one.requires_grad]
+    for unit in inner.modules():
+        groups = unit._get_fsdp_state()._fsdp_param_groups if isinstance(unit, FSDPModule) else ()
+        if groups and found.data_ranks is None:
+            found.wrapper = "FSDP"
+            found.data_ranks = [int(r) for r in groups[0].mesh_info.mesh.mesh.flatten()]
+    return found
+
+
+def random_states() -> tuple[Any, ...]:
+    """The states of the generators that a forward pass may draw from."""
+    numpy = sys.modules.get("numpy")
+    own = (torch.get_rng_state(), random.getstate())
+    return (*own, numpy.random.get_state(legacy=False)) if numpy else own
+
+
+def digest(tensor: Tensor) -> str:
+    """Of a tensor's bytes, its shape, and its dtype."""
+    local = part(tensor, copy=False).local.contiguous().cpu()
+    head = f"{local.dtype} {tuple(local.shape)}".encode()
+    return hashlib.blake2b(
+        head + local.view(-1).view(torch.uint8).numpy().tobytes(), digest_size=12
+    ).hexdigest()
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether states of generators are equal."""
+    return torch.equal(a, b) if isinstance(a, Tensor) else str(a) == str(b)
+
+
+def has_moved(before: Update, now: Update) -> bool:
+    """Whether parameters were updated by hand."""
+    pairs = ((one, now.parameters[name]) for name, one in before.parameters.items())
+    return not all(torch.equal(one.local, other.local) for one, other in pairs)
+
+
+def number_of(total: Any) -> float | None:
+    """A norm as a number; None where ranks hold parts of it."""
+    if isinstance(total, DTensor) and not all(one.is_replicate() for one in total.placements):
+        return None
+    return float(part(total, copy=False).local) if isinstance(total, Tensor) else None
+
+
+def is_finite(root: Root) -> bool:
+    """Whether all gradients are finite."""
+    found = (one.grad for _, one in root.trained() if one.grad is not None)
+    return all(bool(part(one, copy=False).local.isfinite().all()) for one in found)
+
+
+def plain(value: Any) -> Any:
+    """A setting of an optimizer, copied."""
+    return part(value).local if isinstance(value, Tensor) else value
+
+
+def class_of(optimizer: Optimizer) -> str:
+    """The name of an optimizer of torch; with “own” before it, of another."""
+    kind = type(optimizer)
+    return kind.__name__ if kind.__module__.startswith("torch.optim") else f"own {kind.__name__}"
+
+
+def eps_of(module: nn.Module) -> float:
+    """The step of the coarsest dtype in which a module computes or communicates."""
+    dtypes = {one.dtype for one in module.parameters() if one.is_floating_point()}
+    for unit in module.modules():
+        if isinstance(unit, FSDPModule):
+            policy = unit._get_fsdp_state()._mp_policy
+            dtypes |= {one for one in (policy.param_dtype, policy.reduce_dtype) if one}
+    return max((torch.finfo(one).eps for one in dtypes), default=torch.finfo(torch.float32).eps)
+
+
+def refused(module: nn.Module) -> str:
+    """What of a module is not supported; empty where all is."""
+    for one in module.modules():
+        if isinstance(one, FullyShardedDataParallel):
+            return "FSDP1 (FullyShardedDataParallel; use fully_shard)"
+        if type(one).__name__ == "OptimizedModule" or one._compiled_call_impl is not None:
+            return COMPILE
+        if isinstance(one, nn.SyncBatchNorm):
+            return "SyncBatchNorm, which mixes the samples of all ranks"
+    return ""
