@@ -12,7 +12,7 @@ from generator.content.book import Book
 from generator.content.claim import ClaimFile, StatementFile
 from generator.content.documents import TEXTS, Document, Field
 from generator.content.errors import ContentError, nearest, sort_errors
-from generator.content.exhibit import ExplainedProgram, Listing
+from generator.content.exhibit import ExplainedProgram, Listing, Verified
 from generator.content.guide import GuideFile
 from generator.content.handwritten import HandWritten
 from generator.content.lesson import LessonFile
@@ -192,6 +192,8 @@ def _listings(book: Book, document: Document[Any]) -> Iterator[ContentError]:
         if isinstance(listing, Listing) and one.path[-1] == "path":
             problem = listed_code.problem(book.root, listing.path, listing.object)
             problem = problem or _other_code(book, listing)
+            if isinstance(listing, Verified) and not problem and listing.path not in book.verified:
+                problem = f"{listing.path}: no report of `verify` lies beside it"
             if problem:
                 yield document.error(one.path, problem)
             elif isinstance(listing, ExplainedProgram):

@@ -22,7 +22,7 @@ from generator.checks import content_checks
 from generator.content import prose
 from generator.content.book import Book
 from generator.content.documents import Document
-from generator.content.errors import ContentError, ContentErrors
+from generator.content.errors import ContentError, ContentErrors, nearest
 from generator.content.guide import GuideFile
 from generator.content.lesson import CHAINED, MODES
 from generator.pages.page import Gathered, Printed, Sheet, environment, printed
@@ -32,6 +32,8 @@ from generator.values.evaluation import Evidence
 from generator.values.machines import OtherOutcomes, lacking, other_outcomes
 from runners.system.processes import end_with
 from runners.traces.machine import num_cores
+from runners.verify.causes import table
+from runners.verify.trace import SUFFIX
 
 TAKEN = "the book has a page of this name already; choose another"
 EVERYTHING = ("",)
@@ -96,6 +98,8 @@ class Press:
                     found.update(f"{path}.md" for path, page in asking if page.quizzes)
                 if stem in CHAINED:
                     found.add(f"{folder}/{stem}-")
+            elif folder == "tries" and name.endswith(SUFFIX):
+                found.add("verify")
             elif folder == "tries":
                 found.add(f"evidence/{name.partition('.')[0]}.md")
                 found.update(f"topics/{one.id}/try.md" for one in book.topics)
@@ -140,7 +144,7 @@ class Press:
         planned = list(_on_machines(sheets(book), self.evidence))
         errors = list(_taken(planned))
         for is_listed in (True, False):  # lessons and pages by hand first, because others list them
-            group = [sheet for sheet in planned if bool(sheet.mode or sheet.text) is is_listed]
+            group = [sheet for sheet in planned if _is_listed(sheet) is is_listed]
             to_print = [s for s in group if s.path not in kept or s.path.startswith(under)]
             made = dict(zip([s.path for s in to_print], _made(to_print, gathered), strict=True))
             for sheet in group:
@@ -158,6 +162,11 @@ class Press:
     def assets(self) -> dict[str, bytes]:
         """The files that single pages load, by path, such as the states of a figure."""
         return {path: one for page in self.pages.values() for path, one in page.assets.items()}
+
+
+def _is_listed(sheet: Sheet) -> bool:
+    """Whether others list it; what has the table of causes lists sections of lessons itself."""
+    return bool(sheet.mode or (sheet.by_hand and not sheet.by_hand.verified))
 
 
 def _taken(planned: Sequence[Sheet]) -> Iterator[ContentError]:
@@ -284,3 +293,8 @@ def _missing_sections(book: Book, gathered: Gathered) -> Iterator[ContentError]:
     for document in book.documents:
         if isinstance(document.model, GuideFile):
             yield from content_checks.missing_sections(document, gathered.sections)
+    for one in table().values() if any(page.model.verified for page in book.handwritten) else ():
+        known = gathered.sections(one.page)
+        if known and one.section not in known:
+            said = f"{one.page} has no section {one.section!r}{nearest(one.section, known)}"
+            yield ContentError("runners/verify/causes.yml", 0, 0, said)

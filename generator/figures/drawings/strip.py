@@ -1,0 +1,58 @@
+"""A strip of tensors in the order of a model: how far each is from that of one process.
+
+The error of a tensor, over what rounding allows it, is a bar on a logarithmic axis. A bar that
+crosses the dashed line is no rounding; the first of these has its name.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from generator.figures.axes import Scale
+from generator.figures.drawing import LINE, Drawing, PageWidth, text_width
+
+HEIGHT = 110  # of the bars
+LEAST, MOST = 1e-3, 10.0  # of the axis; more where a bar needs it
+GAP = 2
+
+
+class Bar(NamedTuple):
+    """A tensor.
+
+    Attributes:
+        name: of the parameter.
+        says: what the bar shows, in words.
+        times: its error over what rounding allows; None where it was not compared.
+    """
+
+    name: str
+    says: str
+    times: float | None
+
+
+def strip(bars: Sequence[Bar], allowed: str, layout: PageWidth) -> Drawing:
+    """Draw the strip.
+
+    Args:
+        bars: in the order of the model.
+        allowed: the word at the dashed line.
+        layout: how wide.
+    """
+    drawing = Drawing(layout.width, LINE + HEIGHT + LINE)
+    bottom, step = LINE + HEIGHT, layout.width / max(len(bars), 1)
+    largest = max([MOST, *(one.times for one in bars if one.times is not None)])
+    up = Scale(LEAST, largest, bottom, LINE, is_logarithmic=True)
+    gap = GAP if step > 3 * GAP else 0
+    for place, one in enumerate(bars):
+        top = bottom - 6 if one.times is None else min(up(max(one.times, LEAST)), bottom - 3)
+        differs = one.times is not None and one.times > 1
+        look = "idle" if one.times is None else "communication" if differs else "compute faint"
+        width = min(step - gap, 40)
+        drawing.box(place * step, top, width, bottom - top, look, say=one.says)
+    drawing.line(0, bottom, layout.width, bottom, "axis")
+    drawing.line(0, up(1), layout.width, up(1), "budget")
+    drawing.word(layout.width, up(1) + LINE / 2, allowed, "soft", "end")
+    place = next((n for n, one in enumerate(bars) if (one.times or 0) > 1), None)
+    if place is not None:
+        at = max(0, min(place * step, layout.width - text_width(bars[place].name)))
+        drawing.word(at, LINE / 2, bars[place].name)
+    return drawing

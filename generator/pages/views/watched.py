@@ -1,0 +1,170 @@
+"""A script that `verify` watched: what was found, tensor by tensor and rank by rank; its causes.
+
+In: the trace of a watched script, and the table of causes. Out: a strip of tensors, and rows.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from markupsafe import Markup
+
+from generator.figures.drawings.strip import Bar, strip
+from generator.figures.picture import Seen, both
+from generator.pages.view import Row, View, label
+from generator.printing.folio import breakable
+from generator.printing.sources import PYTHON
+from runners.traces.digest import program
+from runners.traces.schema import Shape
+from runners.verify.causes import GROUPS, table
+from runners.verify.trace import Off, Parameter, Report, Watched
+
+MOST_ROWS = 400  # of tensors; of a longer model, those around the first that differs
+MOST_BEFORE = 20  # of these, before the first
+Sections = Callable[[str], Mapping[str, str]]
+
+
+def causes(sections: Sections) -> list[View]:
+    """The table of causes in groups.
+
+    Args:
+        sections: of a lesson, where each of its headings is.
+    """
+    rows = [
+        View(id=_anchor(key), title=one.title, usually=one.usually, group=one.group,
+             section=one.section, href=_place(one.page, one.section, sections))
+        for key, one in table().items()
+    ]  # fmt: skip
+    return [
+        View(title=title, rows=[one for one in rows if one.group == group])
+        for group, title in GROUPS.items()
+    ]
+
+
+def cause_link(key: str) -> View:
+    """The row of a cause: its anchor and its title."""
+    return View(anchor=_anchor(key), title=table()[key].title)
+
+
+def findings(report: Report, sections: Sections) -> list[View]:
+    """What was found, each with its cause and where the book explains it."""
+    return [
+        View(
+            title=one.title, says=one.says.splitlines(), detail=one.detail, usually=one.usually,
+            section=one.lesson.section, href=_place(one.lesson.page, one.lesson.section, sections),
+            where=", ".join(filter(None, [
+                one.place, one.parameter, "" if one.rank is None else f"rank {one.rank}",
+                "" if one.step is None else f"update {one.step}",
+            ])),
+        )
+        for one in report.findings
+    ]  # fmt: skip
+
+
+def command(watched: Watched, path: str = "") -> str:
+    """What watches the script again."""
+    words = watched.command.replace(watched.report.script, path or watched.report.script, 1)
+    return program(PYTHON) + " " + words
+
+
+def in_words(watched: Watched) -> str:
+    """How many tensors agree and differ, and which is the first."""
+    states = [one.state for one in watched.tensors]
+    counted = ", ".join(
+        f"{states.count(one)} {word}"
+        for one, word in (("agrees", "agree"), ("differs", "differ"), ("frozen", "are frozen"),
+                          ("not compared", "were not compared"))
+        if one in states
+    )  # fmt: skip
+    first = watched.first
+    named = f" The first that differs: {first.name}." if first else ""
+    return f"{len(states)} tensors in the order of the model: {counted}.{named}"
+
+
+def drawing(watched: Watched, name: str) -> Markup:
+    """The strip, for a wide page and for a phone."""
+    bars = [Bar(one.name, f"{one.name}: {one.state}", _times(one)) for one in watched.tensors]
+    drawn = both(strip, bars, "what rounding allows")
+    return Seen(drawn, in_words(watched)).svg(name, "The strip of tensors")
+
+
+def tensors(watched: Watched) -> list[Row]:
+    """A row for each tensor, of a long model for those around the first that differs."""
+    first = watched.first
+    start = watched.tensors.index(first) if first and len(watched.tensors) > MOST_ROWS else 0
+    start = max(0, start - MOST_BEFORE)
+    return [
+        [
+            Markup("<code>{}</code>").format(breakable(one.name)), label(_shape(one.shape)),
+            _error(one.gradient), _allowed(one.gradient), _error(one.step), _state(one),
+        ]
+        for one in watched.tensors[start : start + MOST_ROWS]
+    ]  # fmt: skip
+
+
+def weights(watched: Watched) -> list[Row]:
+    """The weights of tokens or samples, by rank."""
+    return [
+        [
+            label(f"rank {one.rank}, update {one.update}"),
+            Markup("<code>{}</code> {}").format(one.kind, label(one.place)),
+            label(str(one.count)),
+            label(_number(one.lowest) if _number(one.lowest) == _number(one.highest)
+                  else f"{_number(one.lowest)} to {_number(one.highest)}"),
+            label(_number(one.total)), "in the update" if one.is_reduced else "before the reduction",
+        ]
+        for one in watched.weights
+    ]  # fmt: skip
+
+
+def flow(watched: Watched) -> list[Row]:
+    """What went through each module, by rank and update."""
+    several = len({one.module for one in watched.flow}) > 1
+    return [
+        [
+            label(f"rank {one.rank}, update {one.update}" + (f", {one.module}" if several else "")),
+            label(", ".join(map(_shape, one.inputs)) or "–"), label(str(one.num_forwards)),
+            *(label("–" if norm is None else _number(norm))
+              for norm in (one.gradient_norm, one.clipped_norm, one.update_norm)),
+        ]
+        for one in watched.flow
+    ]  # fmt: skip
+
+
+def _times(one: Parameter) -> float | None:
+    """The larger of both errors over what rounding allows; None where none was compared."""
+    found = [*_parts(one)]
+    return None if one.is_frozen or not found else max(found)
+
+
+def _parts(one: Parameter) -> Iterator[float]:
+    for off in filter(None, (one.gradient, one.step)):
+        infinite = off.error is None or (off.error and not off.allowed)
+        yield 1e9 if infinite else min(1e9, (off.error or 0) / (off.allowed or 1))
+
+
+def _state(one: Parameter) -> Markup:
+    css = {"agrees": "pb-holds", "differs": "pb-does-not-hold"}.get(one.state, "")
+    return Markup('<span class="pb-verdict {}">{}</span>').format(css, one.state)
+
+
+def _error(off: Off | None) -> Markup:
+    return label("–" if off is None else "not finite" if off.error is None else _number(off.error))
+
+
+def _allowed(off: Off | None) -> Markup:
+    return label("–" if off is None else _number(off.allowed))
+
+
+def _number(value: float) -> str:
+    return f"{value:.2g}" if abs(value) < 1e-3 else f"{value:.4g}"
+
+
+def _shape(shape: Shape) -> str:
+    return " × ".join(map(str, shape)) or "scalar"
+
+
+def _anchor(key: str) -> str:
+    return f"cause-{key.replace(' ', '-').replace(chr(39), '')}"
+
+
+def _place(page: str, section: str, sections: Sections) -> str:
+    return sections(page).get(section, f"topics/{page}.html")
