@@ -246,9 +246,9 @@ class _Loader(Files):
         runs = [path for path in paths if not path.name.endswith(SUFFIX)]
         found = [one for path in runs if (one := files.trying(traces.read, path))]
         watched = {
-            path.name.removesuffix(SUFFIX): one
+            path.name.removesuffix(SUFFIX): seen
             for path in paths
-            if path not in runs and (one := files.trying(read_watched, path))
+            if path not in runs and (seen := files.trying(read_watched, path))
         }
         newest = sorted(watched.items(), key=lambda one: one[1].recorded_at, reverse=True)
         runs_in_order = sorted(found, key=lambda one: one.recorded_at)
@@ -260,7 +260,7 @@ class _Loader(Files):
             program = path.with_suffix(".py")
             if one := self.trying(read_watched, path):
                 if not program.is_file() or one.code != digest_of(self.text_of(program)):
-                    again = f"watch it again (`python -m runners {one.command}`), and copy the trace"
+                    again = f"`python -m runners {one.command}`, and copy the trace"
                     self.refuse(path, f"{program.name} is another program now; {again}")
                 yield self.name(program), one
 

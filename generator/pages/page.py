@@ -48,7 +48,8 @@ VARIANTS = "assets/variants"
 TERMS = "assets/terms.js"  # sources.js knows it
 # These name each machine beside its numbers.
 OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")
-UNMEASURED = (*OF_MACHINES, "glossary.md.j2", "lab.md.j2", "watched.md.j2")  # their feet name no machine
+# The feet of these name no machine.
+UNMEASURED = (*OF_MACHINES, "glossary.md.j2", "lab.md.j2", "watched.md.j2")
 _TO_CLAIM = re.compile(r"#claim-([^\"]+)\"")
 _LEVEL = re.compile(r"^(##+) ", re.MULTILINE)  # of a heading in Markdown
 _CODE = re.compile(r"`([^`]+)`")
@@ -228,7 +229,8 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
     folio, context = opened(sheet, gathered)
     book, topic, headings = folio.book, sheet.topic, context["headings"]
     body = fewer(_rendered(sheet.template, context))
-    title = (label if sheet.experiment or sheet.machine or sheet.watched else folio.line)(sheet.heading)
+    is_recorded = sheet.experiment or sheet.machine or sheet.watched
+    title = (label if is_recorded else folio.line)(sheet.heading)
     if sheet.text:
         title = escaped_heading(title)
         headings.read(f"# {title}\n\n{body}")

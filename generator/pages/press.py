@@ -98,11 +98,8 @@ class Press:
                     found.update(f"{path}.md" for path, page in asking if page.quizzes)
                 if stem in CHAINED:
                     found.add(f"{folder}/{stem}-")
-            elif folder == "tries" and name.endswith(SUFFIX):
-                found.add("verify")
             elif folder == "tries":
-                found.add(f"evidence/{name.partition('.')[0]}.md")
-                found.update(f"topics/{one.id}/try.md" for one in book.topics)
+                found.update(_of_try(name, book))
             elif file in self.shared and file in shared:
                 found.update(self._showing(file, self.shared[file], shared[file]))
             else:
@@ -162,6 +159,15 @@ class Press:
     def assets(self) -> dict[str, bytes]:
         """The files that single pages load, by path, such as the states of a figure."""
         return {path: one for page in self.pages.values() for path, one in page.assets.items()}
+
+
+def _of_try(name: str, book: Book) -> Iterator[str]:
+    """The pages of a try, and of a script that was watched."""
+    if name.endswith(SUFFIX):
+        yield "verify"
+    else:
+        yield f"evidence/{name.partition('.')[0]}.md"
+        yield from (f"topics/{one.id}/try.md" for one in book.topics)
 
 
 def _is_listed(sheet: Sheet) -> bool:

@@ -41,8 +41,7 @@ def table() -> dict[str, Cause]:
     """All causes by their key."""
     rows = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
     return {
-        key: Cause(row["title"], row["usually"], row["lesson"]["page"], row["lesson"]["section"],
-                   row.get("group", "others"))  # fmt: skip
+        key: Cause(row["title"], row["usually"], **row["lesson"], group=row.get("group", "others"))
         for key, row in rows.items()
     }
 

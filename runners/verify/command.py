@@ -270,7 +270,7 @@ class _Rank:
         return verdict.exit_code
 
     def _keep(self, verdict: Verdict, document: Mapping[str, Any], text: str) -> None:
-        words = self.arguments.arguments
+        words = [self.arguments.script, *self.arguments.arguments]
         try:
             path = tracing.kept(verdict, *self.shown, self.script, words, document, text)
         except Exception as error:  # noqa: BLE001 what is kept changes nothing of what was said

@@ -18,6 +18,7 @@ from runners.traces.records import Circumstances
 from runners.traces.schema import Guarded, Moment, Record, Shape
 
 SUFFIX = ".verify.json"
+AGAIN = "delete it, or run `verify` again"
 Size = Annotated[float, Field(ge=0)]
 
 
@@ -146,10 +147,9 @@ def read(path: Path) -> Watched:
     try:
         watched = read_record(path, Watched)
     except TraceError as error:
-        again = "delete it, or run `verify` again"
-        raise TraceError(str(error).replace(remedy(path), again)) from None
+        raise TraceError(f"{str(error).removesuffix(f'; {remedy(path)}')}; {AGAIN}") from None
     for field, message in _violations(watched):
-        raise TraceError(f"{path}: {field}: {message}")
+        raise TraceError(f"{path}: {field}: {message}; {AGAIN}")
     return watched
 
 

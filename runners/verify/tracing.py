@@ -39,7 +39,7 @@ def kept(
         layouts: of its modules; none where the script did not come so far.
         seen: by rank.
         script: its path.
-        words: its arguments.
+        words: it and its arguments, as typed.
         report: as `--json` has it.
         printed: the report as text.
 
@@ -50,7 +50,7 @@ def kept(
     if not folder.is_dir():
         return None
     report = {name: held for name, held in report.items() if name != "schema"}
-    command = " ".join(["verify", "--ranks", str(report["world_size"]), script.name, *words])
+    command = " ".join(["verify", "--ranks", str(report["world_size"]), *words])
     watched = Watched(
         schema_version=1, recorded_at=now(), machine=machine.name(),
         circumstances=machine.circumstances(), command=command,

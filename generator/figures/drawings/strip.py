@@ -7,7 +7,7 @@ crosses the dashed line is no rounding; the first of these has its name.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from generator.figures.axes import Scale
+from generator.figures.axes import SAMPLE, Scale
 from generator.figures.drawing import LINE, Drawing, PageWidth, text_width
 
 HEIGHT = 110  # of the bars
@@ -34,7 +34,7 @@ def strip(bars: Sequence[Bar], allowed: str, layout: PageWidth) -> Drawing:
 
     Args:
         bars: in the order of the model.
-        allowed: the word at the dashed line.
+        allowed: what the dashed line is, for the legend.
         layout: how wide.
     """
     drawing = Drawing(layout.width, LINE + HEIGHT + LINE)
@@ -50,9 +50,10 @@ def strip(bars: Sequence[Bar], allowed: str, layout: PageWidth) -> Drawing:
         drawing.box(place * step, top, width, bottom - top, look, say=one.says)
     drawing.line(0, bottom, layout.width, bottom, "axis")
     drawing.line(0, up(1), layout.width, up(1), "budget")
-    drawing.word(layout.width, up(1) + LINE / 2, allowed, "soft", "end")
-    place = next((n for n, one in enumerate(bars) if (one.times or 0) > 1), None)
-    if place is not None:
-        at = max(0, min(place * step, layout.width - text_width(bars[place].name)))
-        drawing.word(at, LINE / 2, bars[place].name)
+    drawing.line(0, bottom + LINE / 2, SAMPLE, bottom + LINE / 2, "budget")
+    drawing.word(SAMPLE + GAP * 4, bottom + LINE / 2, allowed, "soft")
+    first = next((n for n, one in enumerate(bars) if (one.times or 0) > 1), None)
+    if first is not None:
+        at = max(0, min(first * step, layout.width - text_width(bars[first].name)))
+        drawing.word(at, LINE / 2, bars[first].name)
     return drawing

@@ -59,10 +59,9 @@ def findings(report: Report, sections: Sections) -> list[View]:
     ]  # fmt: skip
 
 
-def command(watched: Watched, path: str = "") -> str:
+def command(watched: Watched) -> str:
     """What watches the script again."""
-    words = watched.command.replace(watched.report.script, path or watched.report.script, 1)
-    return program(PYTHON) + " " + words
+    return f"{program(PYTHON)} {watched.command}"
 
 
 def in_words(watched: Watched) -> str:
@@ -70,8 +69,8 @@ def in_words(watched: Watched) -> str:
     states = [one.state for one in watched.tensors]
     counted = ", ".join(
         f"{states.count(one)} {word}"
-        for one, word in (("agrees", "agree"), ("differs", "differ"), ("frozen", "are frozen"),
-                          ("not compared", "were not compared"))
+        for one, word in (("agrees", "agree"), ("differs", "differ"), ("frozen", "frozen"),
+                          ("not compared", "not compared"))
         if one in states
     )  # fmt: skip
     first = watched.first
@@ -107,9 +106,9 @@ def weights(watched: Watched) -> list[Row]:
             label(f"rank {one.rank}, update {one.update}"),
             Markup("<code>{}</code> {}").format(one.kind, label(one.place)),
             label(str(one.count)),
-            label(_number(one.lowest) if _number(one.lowest) == _number(one.highest)
-                  else f"{_number(one.lowest)} to {_number(one.highest)}"),
-            label(_number(one.total)), "in the update" if one.is_reduced else "before the reduction",
+            label(" to ".join(dict.fromkeys(map(_number, (one.lowest, one.highest))))),
+            label(_number(one.total)),
+            "in the update" if one.is_reduced else "before the reduction",
         ]
         for one in watched.weights
     ]  # fmt: skip
@@ -167,4 +166,6 @@ def _anchor(key: str) -> str:
 
 
 def _place(page: str, section: str, sections: Sections) -> str:
-    return sections(page).get(section, f"topics/{page}.html")
+    """Where a section is, from the site's root; empty where the book lacks the lesson."""
+    known = sections(page)  # none in a book without this lesson
+    return known.get(section, f"topics/{page}.html") if known else ""
