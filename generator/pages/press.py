@@ -22,7 +22,7 @@ from generator.checks import content_checks
 from generator.content import prose
 from generator.content.book import Book
 from generator.content.documents import Document
-from generator.content.errors import ContentError, ContentErrors, nearest
+from generator.content.errors import ContentError, ContentErrors
 from generator.content.guide import GuideFile
 from generator.content.lesson import CHAINED, MODES
 from generator.pages.page import Gathered, Printed, Sheet, environment, printed
@@ -32,7 +32,6 @@ from generator.values.evaluation import Evidence
 from generator.values.machines import OtherOutcomes, lacking, other_outcomes
 from runners.system.processes import end_with
 from runners.traces.machine import num_cores
-from runners.verify.causes import table
 from runners.verify.trace import SUFFIX
 
 TAKEN = "the book has a page of this name already; choose another"
@@ -299,8 +298,3 @@ def _missing_sections(book: Book, gathered: Gathered) -> Iterator[ContentError]:
     for document in book.documents:
         if isinstance(document.model, GuideFile):
             yield from content_checks.missing_sections(document, gathered.sections)
-    for one in table().values() if any(page.model.verified for page in book.handwritten) else ():
-        known = gathered.sections(one.page)
-        if known and one.section not in known:
-            said = f"{one.page} has no section {one.section!r}{nearest(one.section, known)}"
-            yield ContentError("runners/verify/causes.yml", 0, 0, said)

@@ -13,6 +13,7 @@ from generator.figures.drawing import LINE, Drawing, PageWidth, text_width
 HEIGHT = 110  # of the bars
 LEAST, MOST = 1e-3, 10.0  # of the axis; more where a bar needs it
 GAP = 2
+CLEAR = 3  # pixels by which a bar is seen, or seen to cross the line
 
 
 class Bar(NamedTuple):
@@ -43,8 +44,9 @@ def strip(bars: Sequence[Bar], allowed: str, layout: PageWidth) -> Drawing:
     up = Scale(LEAST, largest, bottom, LINE, is_logarithmic=True)
     gap = GAP if step > 3 * GAP else 0
     for place, one in enumerate(bars):
-        top = bottom - 6 if one.times is None else min(up(max(one.times, LEAST)), bottom - 3)
         differs = one.times is not None and one.times > 1
+        top = bottom - 6 if one.times is None else up(max(one.times, LEAST))
+        top = min(top, up(1) - CLEAR if differs else bottom - CLEAR)
         look = "idle" if one.times is None else "communication" if differs else "compute faint"
         width = min(step - gap, 40)
         drawing.box(place * step, top, width, bottom - top, look, say=one.says)
