@@ -140,7 +140,7 @@ class _Rank:
         self.board = Board(self.rank, self.world_size, shared_folder())
         self.finished_at: float | None = None
         self.script = Path(arguments.script).resolve()  # it may change the folder
-        self.shown: tuple[Sequence[Layout], Mapping[int, Seen]] = (), {}
+        self.layouts: Sequence[Layout] = ()  # once all ranks have recorded
         self.watch = Watch(self.rank, self.world_size, arguments.steps, self._asks_to_stop)
 
     def run(self) -> NoReturn:
@@ -204,7 +204,7 @@ class _Rank:
             while not (self.board.folder / "code").exists() and self.board.lives(0):
                 time.sleep(0.02)
             return self._code()
-        self.shown = found, everything
+        self.layouts = found
         verdict = compare.judged(found, everything, self.board.gather("replayed"))
         self._ended(verdict, everything)
         return self._said(verdict)
@@ -272,7 +272,7 @@ class _Rank:
     def _keep(self, verdict: Verdict, document: Mapping[str, Any], text: str) -> None:
         words = [self.arguments.script, *self.arguments.arguments]
         try:
-            path = tracing.kept(verdict, *self.shown, self.script, words, document, text)
+            path = tracing.kept(verdict, self.layouts, self.script, words, document, text)
         except Exception as error:  # noqa: BLE001 what is kept changes nothing of what was said
             say(f"verify: this run is not kept ({first_line(error)})")
         else:

@@ -22,21 +22,14 @@ AGAIN = "delete it, or run `verify` again"
 Size = Annotated[float, Field(ge=0)]
 
 
-class Lesson(Record):
-    """The section of the book that explains a finding."""
-
-    page: str
-    section: str
-
-
 class Found(Record):
-    """A finding, as `--json` prints it."""
+    """A finding, as `--json` prints it; `lesson` has a page and a section."""
 
     cause: str
     title: str
     says: str
     usually: str
-    lesson: Lesson
+    lesson: dict[str, str]
     place: str
     parameter: str
     rank: int | None
@@ -62,7 +55,7 @@ class Off(Record):
 
     error: Size | None  # null: not finite
     allowed: Size
-    update: Annotated[int, Field(ge=1)]
+    update: int
 
     @property
     def agrees(self) -> bool:
@@ -90,11 +83,16 @@ class Parameter(Record):
         return "agrees" if self.gradient else "not compared"
 
 
-class Weight(Record):
-    """The weights of tokens or samples in one update, from one line of a rank's program."""
+class Row(Record):
+    """What one rank did in one update."""
 
-    rank: int
-    update: int
+    rank: Annotated[int, Field(ge=0)]
+    update: Annotated[int, Field(ge=1)]
+
+
+class Weight(Row):
+    """The weights of tokens or samples, from one line of a rank's program."""
+
     place: str
     kind: str
     count: int
@@ -104,15 +102,13 @@ class Weight(Record):
     is_reduced: bool  # whether the reduction is in these weights
 
 
-class Flow(Record):
-    """What went through a module on one rank in one update."""
+class Flow(Row):
+    """What went through a module; norms are of what the rank holds; null: none, or infinite."""
 
-    rank: int
-    update: int
     module: str
     inputs: list[Shape]
     num_forwards: int
-    gradient_norm: Size | None  # of what this rank holds, before clipping; null: none, or infinite
+    gradient_norm: Size | None  # before clipping
     clipped_norm: Size | None
     update_norm: Size | None
 
@@ -155,7 +151,7 @@ def read(path: Path) -> Watched:
 
 def _violations(one: Watched) -> Iterator[tuple[str, str]]:
     """How a record contradicts itself."""
-    report, ranks = one.report, one.report.world_size
+    report = one.report
     if (report.verdict == "differs") != bool(report.findings):
         yield "report.verdict", f"{report.verdict!r}, with {len(report.findings)} findings"
     if (report.verdict == "not compared") != (bool(report.not_compared) and not report.findings):
@@ -164,6 +160,6 @@ def _violations(one: Watched) -> Iterator[tuple[str, str]]:
         yield "tensors", f"{one.first.name} differs, and the report agrees"
     if one.tensors and len(one.tensors) != report.compared.get("parameters"):
         yield "tensors", f"{len(one.tensors)}, and the report has {report.compared}"
-    rows = {row.rank for row in one.weights} | {row.rank for row in one.flow}
-    for rank in rows - {*range(ranks)}:
-        yield "rank", f"{rank} of {ranks} ranks"
+    for row in (*one.weights, *one.flow):
+        if row.rank >= report.world_size:
+            yield "rank", f"{row.rank} of {report.world_size} ranks"

@@ -18,33 +18,21 @@ from runners.traces.files import write
 from runners.traces.schema import digest_of, now
 from runners.verify.clipping import norm_of
 from runners.verify.layout import Layout
-from runners.verify.records import Part, Seen, Update
+from runners.verify.records import Part, Update
 from runners.verify.trace import SUFFIX, Flow, Off, Parameter, Report, Watched, Weight
 from runners.verify.verdict import Error, Strip, Verdict
 
 
 def kept(
-    verdict: Verdict,
-    layouts: Sequence[Layout],
-    seen: Mapping[int, Seen],
-    script: Path,
-    words: Sequence[str],
-    report: Mapping[str, object],
-    printed: str,
-) -> Path | None:
-    """Write the trace of a run over that of the same command, and return where.
+    verdict: Verdict, layouts: Sequence[Layout], script: Path, words: Sequence[str],
+    report: Mapping[str, object], printed: str,
+) -> Path | None:  # fmt: skip
+    """Write the trace of a run over that of the same command; its path, None outside a project.
 
     Args:
-        verdict: of the run.
-        layouts: of its modules; none where the script did not come so far.
-        seen: by rank.
-        script: its path.
-        words: it and its arguments, as typed.
-        report: as `--json` has it.
-        printed: the report as text.
-
-    Returns:
-        The path; None outside a project.
+        verdict, report, printed: of the run; the report as `--json` has it, and as text.
+        layouts: what the ranks recorded; empty where the script did not come so far.
+        script, words: its path; and as typed, with its arguments.
     """
     folder = machine.TRACES.parent
     if not folder.is_dir():

@@ -20,21 +20,15 @@ class Error(NamedTuple):
 
 @dataclass
 class Strip:
-    """What an update of a module differs by, tensor by tensor.
-
-    Attributes:
-        module: its key.
-        update: its number, from 1.
-        gradients: the error of each, up to `factors`.
-        factors: of the reduction, by rank and backward pass; None where no one sum fits.
-        steps: the error of what the optimizer added, where that was compared.
-    """
+    """What an update of a module differs by, tensor by tensor; updates count from 1."""
 
     module: str
     update: int
-    gradients: dict[str, Error]
-    factors: dict[tuple[int, int | None], float] | None = None
-    steps: dict[str, Error] = field(default_factory=dict)
+    gradients: dict[str, Error]  # up to `factors`
+    factors: (
+        dict[tuple[int, int | None], float] | None
+    )  # by rank and backward pass, if one sum fits
+    steps: dict[str, Error] = field(default_factory=dict)  # of what the optimizer added
 
 
 @dataclass

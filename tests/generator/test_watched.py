@@ -8,7 +8,6 @@ import pytest
 from generator.content.book import load
 from generator.figures.drawing import NARROW
 from generator.figures.drawings.strip import Bar, strip
-from generator.pages.press import Press
 from runners.verify.causes import GROUPS, table
 from tests.generator.conftest import CONTENT, fresh, render
 
@@ -96,12 +95,6 @@ def test_the_report_of_the_book_stands_as_printed_and_each_cause_once_in_the_ord
 def test_a_report_that_is_not_of_the_program_on_the_page_is_refused(watched, break_it, says):
     break_it(watched.content / "verified")
     assert says in " ".join(watched.errors())
-
-
-def test_an_edit_of_a_watched_run_prints_its_pages_alone(watched):
-    press = Press()
-    book = load(watched.content, None, fresh, with_tries=True)
-    assert press.pages_of(["content/tries/own-1.verify.json"], book) == ("verify",)
 
 
 def test_a_bar_crosses_the_dashed_line_where_its_tensor_differs_and_only_there():

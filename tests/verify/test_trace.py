@@ -12,20 +12,6 @@ from tests.recorded import write
 COMMITTED = ROOT / "content" / "verified" / "norms_twice.json"
 
 
-@pytest.fixture
-def changed(tmp_path):
-    """A trace whose JSON a test has changed, with the digest of what it holds then."""
-
-    def made(change):
-        document = json.loads(COMMITTED.read_text(encoding="utf-8"))
-        change(document)
-        path = tmp_path / f"odd{SUFFIX}"
-        write(path, document)
-        return path
-
-    return made
-
-
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -38,9 +24,11 @@ def changed(tmp_path):
     ],
 )
 def test_a_trace_of_another_version_or_one_that_contradicts_itself_is_refused_in_a_line(
-    changed, change, says
+    tmp_path, change, says
 ):
-    path = changed(change)
+    document, path = json.loads(COMMITTED.read_text(encoding="utf-8")), tmp_path / f"odd{SUFFIX}"
+    change(document)
+    write(path, document)
     with pytest.raises(TraceError) as refused:
         read(path)
     assert str(refused.value).startswith(f"{path}: {says}")

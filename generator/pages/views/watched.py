@@ -3,7 +3,7 @@
 In: the trace of a watched script, and the table of causes. Out: a strip of tensors, and rows.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from markupsafe import Markup
 
@@ -17,8 +17,7 @@ from runners.traces.schema import Shape
 from runners.verify.causes import GROUPS, table
 from runners.verify.trace import Off, Parameter, Report, Watched
 
-MOST_ROWS = 400  # of tensors; of a longer model, those around the first that differs
-MOST_BEFORE = 20  # of these, before the first
+MOST = 1e9  # times that a bar shows
 Sections = Callable[[str], Mapping[str, str]]
 
 
@@ -86,16 +85,14 @@ def drawing(watched: Watched, name: str) -> Markup:
 
 
 def tensors(watched: Watched) -> list[Row]:
-    """A row for each tensor, of a long model for those around the first that differs."""
-    first = watched.first
-    start = watched.tensors.index(first) if first and len(watched.tensors) > MOST_ROWS else 0
-    start = max(0, start - MOST_BEFORE)
+    """A row for each tensor."""
     return [
         [
             Markup("<code>{}</code>").format(breakable(one.name)), label(_shape(one.shape)),
-            _error(one.gradient), _allowed(one.gradient), _error(one.step), _state(one),
+            _error(one.gradient), label(_number(one.gradient.allowed) if one.gradient else "–"),
+            _error(one.step), _state(one),
         ]
-        for one in watched.tensors[start : start + MOST_ROWS]
+        for one in watched.tensors
     ]  # fmt: skip
 
 
@@ -130,14 +127,12 @@ def flow(watched: Watched) -> list[Row]:
 
 def _times(one: Parameter) -> float | None:
     """The larger of both errors over what rounding allows; None where none was compared."""
-    found = [*_parts(one)]
-    return None if one.is_frozen or not found else max(found)
-
-
-def _parts(one: Parameter) -> Iterator[float]:
-    for off in filter(None, (one.gradient, one.step)):
-        infinite = off.error is None or (off.error and not off.allowed)
-        yield 1e9 if infinite else min(1e9, (off.error or 0) / (off.allowed or 1))
+    found = [
+        MOST if off.error is None else min(MOST, off.error / (off.allowed or 1 / MOST))
+        for off in (one.gradient, one.step)
+        if off and not one.is_frozen
+    ]
+    return max(found, default=None)
 
 
 def _state(one: Parameter) -> Markup:
@@ -147,10 +142,6 @@ def _state(one: Parameter) -> Markup:
 
 def _error(off: Off | None) -> Markup:
     return label("–" if off is None else "not finite" if off.error is None else _number(off.error))
-
-
-def _allowed(off: Off | None) -> Markup:
-    return label("–" if off is None else _number(off.allowed))
 
 
 def _number(value: float) -> str:
