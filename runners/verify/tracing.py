@@ -30,9 +30,12 @@ def kept(
     """Write the trace of a run over that of the same command; its path, None outside a project.
 
     Args:
-        verdict, report, printed: of the run; the report as `--json` has it, and as text.
+        verdict: of the run.
         layouts: what the ranks recorded; empty where the script did not come so far.
-        script, words: its path; and as typed, with its arguments.
+        script: its path.
+        words: it and its arguments, as typed.
+        report: as `--json` has it.
+        printed: the same as text.
     """
     folder = machine.TRACES.parent
     if not folder.is_dir():

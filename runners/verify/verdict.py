@@ -25,9 +25,7 @@ class Strip:
     module: str
     update: int
     gradients: dict[str, Error]  # up to `factors`
-    factors: (
-        dict[tuple[int, int | None], float] | None
-    )  # by rank and backward pass, if one sum fits
+    factors: dict[tuple[int, int | None], float] | None  # by rank and backward pass
     steps: dict[str, Error] = field(default_factory=dict)  # of what the optimizer added
 
 

@@ -48,7 +48,7 @@ def findings(report: Report, sections: Sections) -> list[View]:
     return [
         View(
             title=one.title, says=one.says.splitlines(), detail=one.detail, usually=one.usually,
-            section=one.lesson.section, href=_place(one.lesson.page, one.lesson.section, sections),
+            section=one.lesson["section"], href=_place(**one.lesson, sections=sections),
             where=", ".join(filter(None, [
                 one.place, one.parameter, "" if one.rank is None else f"rank {one.rank}",
                 "" if one.step is None else f"update {one.step}",
