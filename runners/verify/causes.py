@@ -16,7 +16,7 @@ _FILE = Path(__file__).with_name("causes.yml")
 GROUPS = {
     "ranks": "A factor that is the number of ranks",
     "microbatches": "A factor that is the number of microbatches",
-    "own": "One rank's own, or a part",
+    "own": "The gradient of one rank, or a part",
     "zero": "Zero, or lost",
     "before": "Something of the update before",
     "module": "Everything behind one module",

@@ -161,6 +161,8 @@ def factors_of(
     should = torch.cat(
         [(zero[n] if (one := held.get(n)) is None else one).flatten() for n in names]
     )
+    if not bool(should.isfinite().all()):
+        return dict.fromkeys(terms, 1 / expected.num_batches)
     matrix = torch.stack(flat)
     solved = torch.linalg.lstsq(matrix @ matrix.T, (matrix @ should)[:, None], driver="gelsd")
     return dict(zip(terms, solved.solution.flatten().tolist(), strict=True))
