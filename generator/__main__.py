@@ -28,11 +28,12 @@ import json
 import keyword
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from generator.checks import site_checks
 from generator.content import keys, scaffold
-from generator.content.book import FILES, Topic, documents, load
+from generator.content.book import FILES, Book, Topic, documents, load
 from generator.content.errors import ContentErrors, nearest
 from generator.content.shelf import measuring
 from generator.items.kinds import kind_of
@@ -41,7 +42,7 @@ from generator.values.evaluation import ROOTS, Evidence
 from generator.values.filters import FUNCTIONS, OF_CLAIMS
 from generator.values.laws import closed_forms
 from runners.planner.answers.plan_grid import PREFIX
-from runners.traces.digest import enter_book, program
+from runners.traces.digest import enter_book, own_book, program
 from runners.traces.files import MACHINE
 from runners.traces.machine import from_home
 
@@ -107,6 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     lecture = verbs.add_parser("class", help="write a class of 90 minutes about a topic, to print")
     lecture.add_argument("topic")
     lecture.add_argument("folder", nargs="?", type=Path, help="by default class-TOPIC")
+    listing.add_argument("word", nargs="?", help="only parts with this name or key: draws")
     for verb in (check, new, listing, export, lecture):
         verb.add_argument("--content", type=Path, default=Path("content"), metavar="DIR")
     for verb in (check, new, export, lecture):
@@ -132,21 +134,12 @@ def _check(options: argparse.Namespace) -> int:
     for name, outcome in unheld.items():
         words = verdicts.WORDS[outcome.verdict]
         print(f"{words:22}{outcome.claim.kind:13}{name}: {outcome.explanation}")
-    problems = verdicts.problems(book, judged)
+    problems = [*(site_checks.mistakes(book.root) if own_book() else ())]
+    problems += verdicts.problems(book, judged)
     for problem in problems:
         print(f"problem: {problem}", file=sys.stderr)
-    lent: dict[str, list[str]] = {}
-    for name, trace in book.traces.items():
-        if trace.is_fallback:
-            lent.setdefault(trace.machine.name, []).append(name)
-        elif trace.is_stale and not book.is_reference:
-            print(f"{name}: stale, so its verdicts are left out; run `{measuring()}`")
-    for machine, names in lent.items():
-        print(f"no trace of this machine, taken from {machine}: {', '.join(names)}")
-    items = (one for topic in book.topics for one in topic.items.values())
-    lender = evidence.reference or evidence
-    if left := [one.id for one in items if kind_of(one, lender).key.is_open]:
-        print(f"not checked here, since runs are missing or ended otherwise: {', '.join(left)}")
+    for note in _notes(book, evidence):
+        print(note)
     print(
         f"{'problems, see above' if problems else 'sound'}: "
         f"{sum(len(one.items) for one in book.topics)} "
@@ -154,6 +147,26 @@ def _check(options: argparse.Namespace) -> int:
         f"numbers of {book.machine.name}"
     )
     return 1 if problems else 0
+
+
+def _notes(book: Book, evidence: Evidence) -> Iterator[str]:
+    """What a check could not look at, and what is to be written."""
+    lent: dict[str, list[str]] = {}
+    for name, trace in book.traces.items():
+        if trace.is_fallback:
+            lent.setdefault(trace.machine.name, []).append(name)
+        elif trace.is_stale and not book.is_reference:
+            yield f"{name}: stale, so its verdicts are left out; run `{measuring()}`"
+    for machine, names in lent.items():
+        yield f"no trace of this machine, taken from {machine}: {', '.join(names)}"
+    for name in verdicts.unmeasured(book):
+        yield f"{name}: not measured yet; run `{measuring(name)}`"
+    for place in scaffold.to_be_written(book):
+        yield f"to be written, where {scaffold.TODO} stands: {place}"
+    items = (one for topic in book.topics for one in topic.items.values())
+    lender = evidence.reference or evidence
+    if left := [one.id for one in items if kind_of(one, lender).key.is_open]:
+        yield f"not checked here, since runs are missing or ended otherwise: {', '.join(left)}"
 
 
 def _new(options: argparse.Namespace) -> int:
@@ -259,15 +272,16 @@ def _schema(_: argparse.Namespace) -> int:
 def _keys(options: argparse.Namespace) -> int:
     """Print keys, and as a table functions: what each takes, and what its docstring says."""
     found, errors = documents(options.content)  # also while a file has a mistake
-    for line in keys.page(found):
-        print(line)
-    print(ABOUT_FUNCTIONS)
+    functions = [ABOUT_FUNCTIONS]
     for name, function in {**FUNCTIONS, **closed_forms()}.items():
         takes = ", ".join(inspect.signature(function).parameters)
         about, _, _ = (inspect.getdoc(function) or "").partition("\n\n")
-        print(f"| `{name}({takes})` | {keys.line(about)} |")
-    for name, about in OF_CLAIMS.items():
-        print(f"| `{name}('claim')` | {about} |")
+        functions.append(f"| `{name}({takes})` | {keys.line(about)} |")
+    functions += (f"| `{name}('claim')` | {about} |" for name, about in OF_CLAIMS.items())
+    sections = [*keys.page(FILES.values(), found), "\n".join(functions)]
+    if options.word and not (sections := keys.about(options.word, sections)):
+        raise scaffold.CannotScaffoldError(f"no part and no key begins with {options.word!r}")
+    print("\n".join(sections).replace("python -m runners", program()))
     if errors:
         raise ContentErrors(errors)
     return 0

@@ -3,6 +3,7 @@
     proofbook new book DIR      a book of your own, green at once; also new experiment, new lesson
     proofbook check             every mistake, and what does not hold
     proofbook keys              every key of the YAML files, and every function of expressions
+    proofbook export            questions for Moodle, Canvas and Anki; class: one of 90 minutes
     mkdocs serve                the book, beside a browser that follows
 
 The others:

@@ -32,8 +32,9 @@ def _key(kind, evidence):
 
 
 def bare(html):
-    """A text without HTML, brackets and spaces."""
-    text = unescape(re.sub(r"</?\w[^>]*>", "", str(html)))
+    """A text without HTML, brackets and spaces; of a formula its LaTeX."""
+    latex = re.sub(r"<math.*?<annotation[^>]*>(.*?)</annotation>.*?</math>", r"\1", str(html))
+    text = unescape(re.sub(r"</?\w[^>]*>", "", latex))
     return re.sub(r"[\s\\()]", "", text)
 
 

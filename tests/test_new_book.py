@@ -13,7 +13,7 @@ from runners.commands.reproduce import requested
 from runners.declared.experiment import find
 from runners.plain.measure import measure_run
 from runners.system.errors import FixableError
-from runners.traces.digest import OWN
+from runners.traces.digest import OWN, forget_code
 from runners.traces.summary import how_it_ended
 from tests.conftest import ROOT
 from tests.processes import ran
@@ -88,6 +88,10 @@ def test_its_runs_count_what_arithmetic_says_and_its_own_test_passes_without_tor
         ("topics/sorting/learn.yml", "three orders", "3 orders", "bare numeral '3'"),
         ("claims/sorting.yml", "num_values - 1", "num_values", "sorting.yml:2:5: law sorting-few"),
         ("misconceptions.yml", "sorting-order-decides", "sorting-order", "no claim 'sorting-ord"),
+        ("topics/sorting/quiz.yml", "verdict: does_not_hold", "verdict: holds",
+         "2 right options: 'Ascending' and 'Descending'; correct `right_if:`"),
+        ("claims/sorting.yml", "settings.num_pairs", "timing.wall_seconds",
+         "a setting is in seconds if its name ends in `_seconds`"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_told_with_its_place(book, capsys, file, before, after, told):
@@ -95,6 +99,66 @@ def test_a_mistake_is_told_with_its_place(book, capsys, file, before, after, tol
     path.write_text(path.read_text().replace(before, after, 1))
     assert main(["check"]) == 2
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after", "told"),
+    [
+        ("experiments/sorting.py", '"shuffled": Plain("insert', '"shuffled": Plain("insrt',
+         "experiments/sorting.py: run 'shuffled': no function 'insrtion_sort' (did you mean"),
+        ("experiments/sorting.py", "RUNS = {", "RUNS = few | {",
+         "experiments/sorting.py:53: NameError: name 'few' is not defined; correct this file"),
+        ("experiments/sorting.py", "import random", "from experiments._shared import some",
+         "experiments/sorting.py:3: ModuleNotFoundError: No module named 'experiments._shared'"),
+        ("experiments/sorting.py", "num_values=16", "num_values=8", "run `proofbook run sorting`"),
+        ("mkdocs.yml", "  - proofbook", "  #", "mkdocs.yml: proofbook is missing under plugins:"),
+        ("mkdocs.yml", "plugins:", "plugins: [", "mkdocs.yml: while parsing"),
+    ],
+)  # fmt: skip
+def test_check_says_why_an_experiment_or_the_site_cannot_be_made(
+    book, capsys, file, before, after, told
+):
+    (book / file).write_text((book / file).read_text().replace(before, after))
+    forget_code()
+    assert main(["check"]) == 1
+    said = capsys.readouterr()
+    assert told in said.err
+    assert "problems, see above" in said.out
+
+
+def test_first_files_are_of_no_subject_and_check_names_what_is_to_be_written(book, call, capsys):
+    assert main(["new", "experiment", "hashing"]) == 0
+    law = book / "content/claims/hashing.yml"
+    held = law.read_text()
+    law.unlink()
+    assert main(["check"]) == 0
+    assert "hashing: not measured yet; run `proofbook run hashing`" in capsys.readouterr().out
+    law.write_text(held)
+    assert call(book, "proofbook", "run")[0] == 0
+    assert main(["new", "lesson", "hashes", "--from", "hashing"]) == 0
+    written = [*book.glob("content/topics/hashes/*"), law, book / "experiments/hashing.py"]
+    texts = {path.name: path.read_text() for path in written}
+    assert {*texts} >= {"topic.yml", "quiz.yml", "worked.yml", "recall.yml"}
+    assert not any("sort" in text or ".cache" in text for text in texts.values())
+    capsys.readouterr()
+    assert main(["check"]) == 0
+    said = capsys.readouterr().out
+    assert all(f"/{name}:" in said or "QUESTION of experiment hashing" in said for name in texts)
+    assert said.count("TODO stands") == len(texts)
+    assert call(book, *BUILD)[0] == 0
+    assert main(["new", "lesson", "more", "--from", "hashin"]) == 2
+    assert "no experiment 'hashin' (did you mean hashing?)" in capsys.readouterr().err
+
+
+def test_keys_has_what_the_book_does_not_use_and_its_own_commands(book, capsys):
+    assert main(["keys"]) == 0
+    said = capsys.readouterr().out
+    assert all(f"\n## {part}\n" in said for part in ("Draws", "Exhibit", "CostFile", "Order"))
+    assert "`proofbook show RUN`" in said
+    assert "python -m" not in said
+    assert main(["keys", "measured_with"]) == 0
+    assert [one for one in capsys.readouterr().out.splitlines() if one[:2] == "##"] == ["## Draws"]
+    assert main(["keys", "mesured"]) == 2
 
 
 def test_a_figure_of_what_ranks_record_is_refused_without_ranks(book, capsys):
@@ -134,6 +198,11 @@ def test_expressions_call_the_laws_of_the_book_and_none_of_ours(book, capsys):
     )
     main(["check"])
     assert "7 of 7 claims hold" in capsys.readouterr().out
+    laws.write_text("def pairs(values):\n    return values ** 2 / 2\n")
+    assert main(["check"]) == 2
+    told = capsys.readouterr().err.splitlines()[0]
+    assert "sorting.yml:10:16: experiments/_laws.py:2: TypeError" in told
+    assert told.endswith("calculates with + - * / alone")
     claims.write_text(written.replace("run.settings.num_pairs", "ring_bytes(4, 2)", 1))
     assert main(["check"]) == 2
     assert "ring_bytes(…) is not known" in capsys.readouterr().err
@@ -154,17 +223,20 @@ def test_a_changed_experiment_is_stale_until_it_is_measured_again(book, call):
 
 
 def test_the_guide_leads_to_a_page_that_builds(book, call):
-    before, *rest = re.split("^```", (book / "GUIDE.md").read_text(), flags=re.MULTILINE)
-    for said, block in zip([before, *rest][::2], rest[::2], strict=False):
-        language, _, text = block.partition("\n")
-        if language in ("python", "yaml"):
-            path = book / re.findall(r"`([\w/]+\.(?:py|yml))`", said)[-1]
+    guide = (book / "GUIDE.md").read_text()
+    for fence in re.finditer(r"^(```|~~~)(\w+)\n(.*?)^\1$", guide, re.MULTILINE | re.DOTALL):
+        if fence[2] in ("python", "yaml", "markdown"):
+            path = book / re.findall(r"`([\w/-]+\.(?:py|yml|md))`", guide[: fence.start()])[-1]
             path.parent.mkdir(exist_ok=True)
-            path.write_text(text)
+            path.write_text(fence[3])
     assert call(book, "proofbook", "run")[0] == 0
     code, said = call(book, *BUILD)
     assert code == 0, said
-    assert "searching.linear" in (book / "site/pages/topics/searching/worked.md").read_text()
+    pages = book / "site/pages"
+    worked, asked = (pages / f"topics/searching/{name}.md" for name in ("worked", "recall"))
+    assert all(part in worked.read_text() for part in ("searching.linear", "<table", "<math"))
+    assert all(f'"{drawn}",0,"values"' in asked.read_text() for drawn in ("200", "500", "2,000"))
+    assert "searching-which" in (pages / "about-searching.md").read_text()
 
 
 def test_a_book_without_topics_and_with_folders_called_like_ours_builds(book, call):

@@ -221,7 +221,8 @@ class _Loader(Files):
     def read(self) -> None:
         """Every file of YAML, and the pages that are written by hand."""
         if not (self.content / "site.yml").exists():
-            self.refuse(self.content / "site.yml", "no such file; the book needs a home page")
+            said = "no such file; the book needs a home page. Is this the folder of a book?"
+            self.refuse(self.content / "site.yml", said)
         beliefs: frozenset[tuple[str, str]] = frozenset()
         for pattern, model in FILES.items():
             for path in found_in(self.content, pattern):

@@ -19,6 +19,7 @@ _ALIGNED = re.compile(r' style="text-align: (left|right);[^"]*"')
 _NOT_OURS = re.compile(r" (?:style|id|href)=")
 _NAMED = re.compile(rf"<m[io]\b[^>]*>({VALUE.pattern})</m[io]>")
 _WORDS = re.compile(r"\\(?:text|math[a-z]+|operatorname)\s*\{([^{}]*)\}")
+_SPECIAL = re.compile(r"[%#&_$]")  # what LaTeX reads as no letter, also in its text
 _NUMBER = re.compile(r"\d+(?:(?:\.|\{,\}|\\[,;:!]|~)\d+)*|[¼-¾⅐-⅞²³¹⁰-₉]")
 _RELATED = re.compile(
     r"\\(?:approx|equiv|geq?|gt|gg|leq?|lt|ll|neq?|propto|sim|to)(?![a-zA-Z])|[=<>≈≡≤≥≠&]|\\\\"
@@ -48,6 +49,12 @@ def mathml(latex: str, *, is_block: bool) -> str:
     if _NOT_OURS.search(made):
         raise LatexError("0: colours, lengths, numbers and labels of equations are not used here")
     return _NAMED.sub(r"<mn>\1</mn>", made)
+
+
+def as_latex(printed: str) -> str:
+    """What an expression printed, as it stands in LaTeX; a percent sign would begin a comment."""
+    text = _SPECIAL.sub(r"\\\g<0>", printed)
+    return text if text.replace(".", "").isdigit() else rf"\text{{{text}}}"
 
 
 def faults(latex: str) -> Iterator[tuple[int, str]]:

@@ -1,14 +1,16 @@
 """`python -m generator keys`: every key that authors write, as a page of Markdown.
 
-In: what authors wrote. Out: a section for each part of its files, and in it a row for each key:
-what the docstring of the part's model says of it, or the words that it takes, and as an example
-the shortest value in the book.
+In: what the files of a book may hold, and what authors wrote. Out: a section for each part, also
+for one that the book does not use yet, and in it a row for each key: what the docstring of the
+part's model says of it, or the words that it takes, and as an example the shortest value in the
+book.
 """
 
 import inspect
+import re
 import textwrap
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import yaml
 
@@ -21,30 +23,64 @@ _OPENING = f"""\
 
 A part takes the keys of its table, and no others. The column *is* stays empty where the name and
 the example say it, or the part to which the example leads; a list that needs a number of parts says
-so there. A text is Markdown with `{{{{ expressions }}}}`, whose [functions](#functions) are at the
-end, and formulas, `$2 (n - 1) / n$`. Where it has paragraphs, it may also have tables, footnotes,
-boxes and images. A line takes at most {MAX_LINE:,} characters, a text of paragraphs
-{MAX_PROSE:,}."""
+so there. A key that this book does not use has no example. A text is Markdown with
+`{{{{ expressions }}}}`, whose [functions](#functions) are at the end, and formulas,
+`$2 (n - 1) / n$`. Where it has paragraphs, it may also have tables, footnotes, boxes and images.
+A line takes at most {MAX_LINE:,} characters, a text of paragraphs {MAX_PROSE:,}."""
 _FLOW: dict[str, Any] = {"default_flow_style": True, "width": 10_000, "allow_unicode": True}
 _HEAD = "| key | required | is | example |\n|---|---|---|---|"
 
 
-def page(documents: Iterable[Document[Any]]) -> Iterator[str]:
-    """What `generator keys` prints, line by line: every key, with an example from the book."""
-    parts: dict[type[Written], tuple[str, list[Written]]] = {}
+def page(models: Iterable[type[Written]], documents: Iterable[Document[Any]]) -> Iterator[str]:
+    """What `generator keys` prints, part by part: every key, with an example from the book."""
+    parts: dict[type[Written], list[tuple[str, Written]]] = {}
     for document in documents:
         for part in _parts(document.model):
-            parts.setdefault(type(part), (document.source.file, []))[1].append(part)
+            parts.setdefault(type(part), []).append((document.source.file, part))
     yield _OPENING
-    for model, (file, found) in parts.items():
+    reached: dict[type[Written], None] = {}
+    for model in (*models, *parts):
+        _models(model, reached)
+    for model in reached:
         about, _, _ = (inspect.getdoc(model) or "").partition("\n\n")
+        found = parts.get(model, [])
+        file = found[0][0] if found else ""
         where = f" For example in `{file}`." if file not in about else ""
-        yield f"\n## {model.__name__}\n\n{line(about)}{where}\n\n{_HEAD}"
         whole = model.model_json_schema()
         if "properties" not in whole:  # it holds itself
             whole = whole["$defs"][model.__name__]
-        for key, schema in whole["properties"].items():
-            yield _row(key, schema, model, found)
+        rows = (
+            _row(key, schema, model, [part for _, part in found])
+            for key, schema in whole["properties"].items()
+        )
+        yield "\n".join([f"\n## {model.__name__}\n\n{line(about)}{where}\n\n{_HEAD}", *rows])
+
+
+def about(word: str, sections: Iterable[str]) -> list[str]:
+    """The sections of what is called so, and of parts that have such a key."""
+    called = re.compile(rf"^(## |\| `){re.escape(word)}", re.IGNORECASE | re.MULTILINE)
+    return [*filter(called.search, sections)]
+
+
+def _models(annotation: object, found: dict[type[Written], None]) -> dict[type[Written], None]:
+    """The parts of a file that a type leads to, each before those within it."""
+    for model in _outermost(annotation):
+        if model not in found:
+            found[model] = None
+            for field in model.model_fields.values():
+                _models(field.annotation, found)
+    return found
+
+
+def _outermost(annotation: object) -> Iterator[type[Written]]:
+    if isinstance(annotation, type) and issubclass(annotation, Written):
+        yield annotation
+    for one in get_args(annotation):
+        yield from _outermost(one)
+
+
+def _is_list(annotation: object) -> bool:
+    return get_origin(annotation) in (list, dict) or any(map(_is_list, get_args(annotation)))
 
 
 def _row(key: str, schema: dict[str, Any], model: type[Written], parts: list[Written]) -> str:
@@ -52,7 +88,7 @@ def _row(key: str, schema: dict[str, Any], model: type[Written], parts: list[Wri
     name = next(one for one, field in fields.items() if key in (one, field.alias))
     required = "yes" if fields[name].is_required() else ""
     given = [getattr(part, name) for part in parts if name in part.model_fields_set]
-    example = _example(key, given) if given else ""
+    example = _example(key, fields[name].annotation, given)
     said, limits = _said(schema), ", ".join(_limits(schema))
     said = f"{said.removesuffix('.')}; {limits}" if said and limits else said or limits
     return f"| `{key}` | {required} | {line(said)} | {example} |"
@@ -74,8 +110,8 @@ def _said(schema: dict[str, Any]) -> str:
     """What a schema says of a key, else the words that the key takes."""
     if "description" in schema:
         return str(schema["description"])
-    if "enum" in schema:
-        return " · ".join(f"`{one}`" for one in schema["enum"])
+    if words := schema.get("enum", [schema["const"]] if "const" in schema else []):
+        return " · ".join(f"`{one}`" for one in words)
     within = [*schema.get("anyOf", ()), schema.get("items")]
     return next(filter(None, map(_said, filter(None, within))), "")
 
@@ -96,14 +132,12 @@ def _within(thing: object) -> list[object]:
     )
 
 
-def _example(key: str, values: list[object]) -> str:
+def _example(key: str, annotation: object, values: list[object]) -> str:
     """A key with the shortest of its values, as an author writes it; of parts, what they are."""
-    listed = [one for value in values for one in _within(value)]
-    inner = dict.fromkeys(type(one) for one in (*listed, *values) if isinstance(one, Written))
-    if inner:
-        return "a list of " * bool(listed) + " or ".join(
-            f"[{one.__name__}](#{one.__name__.lower()})" for one in inner
-        )
+    if inner := [f"[{one.__name__}](#{one.__name__.lower()})" for one in _outermost(annotation)]:
+        return "a list of " * _is_list(annotation) + " or ".join(inner)
+    if not values:
+        return ""
     plain = ({key: as_written(one.strip()) if isinstance(one, str) else one} for one in values)
     texts = (yaml.safe_dump(one, **_FLOW) for one in plain)
     shortest = min((line(one)[1:-1] for one in texts), key=len)

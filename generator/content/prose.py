@@ -25,8 +25,11 @@ from generator.content.typesetting import parted, plain
 _FIRST, _FIRST_FORMULA = 0xE000, 0xF000
 _LINKED = "\uf8ff"  # before the character of an expression or a formula that stands in a link
 _PLAIN = "\uf8fe"  # before that of one whose text alone is wanted
-_SLOT = re.compile(f"([{_LINKED}{_PLAIN}]?)([\ue000-\uf7ff])")
-_FORMULA_SLOT = re.compile(f"([{_LINKED}{_PLAIN}]?)([\uf000-\uf7ff])")
+_IN_LATEX = "\uf8fc"  # before that of one whose text stands in LaTeX
+_SLOT = re.compile(f"([{_LINKED}{_PLAIN}{_IN_LATEX}]?)([\ue000-\uf7ff])")
+_FORMULA_SLOT = re.compile(  # with what a line may not part from it
+    rf"(?P<opens>\(?)(?P<how>[{_LINKED}{_PLAIN}]?)(?P<slot>[\uf000-\uf7ff])(?P<ends>[.,;:)]*)"
+)
 NOTES = "\uf8fd"  # in the ids of footnotes: what tells those of a text from others of its page
 SCROLLED = '<div class="pb-scroll" tabindex="0" role="group">'  # around a table; a page names it
 # Private-use characters, and those that come with a text copied from elsewhere.
@@ -167,17 +170,24 @@ def _slotted(text: str) -> tuple[str, Formulas]:
 def _with_formulas(text: str, found: Formulas, as_html: Fill = str) -> str:
     """A text with MathML in the places of its formulas; with LaTeX where a text alone is wanted.
 
-    No screen reader finds a link in a formula, so what its values are read from follows it.
+    No screen reader finds a link in a formula, so what its values are read from follows it. A
+    browser may end a line on either side of a formula, also where a bracket or a point touches it.
     """
 
-    def shown(slot: re.Match[str]) -> str:
-        latex, is_block = found[ord(slot[2]) - _FIRST_FORMULA]
-        if slot[1] == _PLAIN:
-            return str(escape(VALUE.sub(rf"{_PLAIN}\g<0>", latex)))
+    def shown(one: re.Match[str]) -> str:
+        latex, is_block = found[ord(one["slot"]) - _FIRST_FORMULA]
+        if one["how"] == _PLAIN:
+            return one["opens"] + str(escape(VALUE.sub(rf"{_PLAIN}\g<0>", latex))) + one["ends"]
         drawn = formulas.mathml(latex.strip(), is_block=is_block)
-        values = dict.fromkeys(VALUE.findall(latex) if slot[1] != _LINKED else ())
-        opened = f' <small class="pb-inputs">({", ".join(values)})</small>' if values else ""
-        return as_html(VALUE.sub(rf"{_PLAIN}\g<0>", drawn) + opened)
+        drawing, annotation, written = drawn.partition("<annotation")
+        drawn = VALUE.sub(rf"{_PLAIN}\g<0>", drawing) + annotation
+        drawn += VALUE.sub(rf"{_IN_LATEX}\g<0>", written)
+        if values := dict.fromkeys(VALUE.findall(latex) if one["how"] != _LINKED else ()):
+            drawn += f' <small class="pb-inputs">({", ".join(values)})</small>'
+        touched = one["opens"] + drawn + one["ends"]
+        if touched != drawn and not values and not is_block:
+            touched = f'<span class="pb-keep">{touched}</span>'
+        return as_html(touched)
 
     return _FORMULA_SLOT.sub(shown, text)
 
@@ -284,4 +294,5 @@ def put_into(text: str, fill: Fill, linked: Fill, escaped: Fill) -> str:
 def _put_back(html: str, text: str, fill: Fill, linked: Fill) -> str:
     found, fills = expressions(text), {"": fill, _LINKED: linked}
     fills[_PLAIN] = lambda expression: str(escape(plain(linked(expression))))
+    fills[_IN_LATEX] = lambda one: str(escape(formulas.as_latex(plain(linked(one)))))
     return _SLOT.sub(lambda slot: fills[slot[1]](found[ord(slot[2]) - _FIRST].text), html)

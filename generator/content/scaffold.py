@@ -1,25 +1,28 @@
 """`python -m generator new`: the first files of a book, an experiment or a lesson, green at once.
 
-A book is copied from `proofbook/new_book`. An experiment is written from the template that is one
-(`runners/experiments/_template.py`), with a law on its runs. A lesson is a topic with the pages
-Trace and Recall, bound to what a run has recorded: its stages and epochs, where there are any. Its
-texts say what to write instead.
+A book is copied from `proofbook/new_book`. An experiment is written from a template that is one,
+with or without ranks, with a law on its runs. A lesson is a topic with the page Recall and, where
+its run has recorded stages or epochs, Trace, else Worked. `TODO` begins each text that is to be
+written; `generator check` says where one still stands.
 """
 
 import re
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
 from generator.content.book import Book
-from runners.traces.digest import ROOT, own_book
+from runners.system.errors import unknown
+from runners.traces.digest import ROOT, experiment_files, own_book, program
 
 PYTHON = shlex.quote(sys.orig_argv[0])  # as it was called, so that what is printed can be pasted
 TEMPLATE = Path("runners/experiments/_template.py")
+PLAIN_TEMPLATE = ROOT / "runners/plain/_template.py"  # in a book of one's own
+TODO = "TODO"
 BOOK = Path(__file__).resolve().parents[2] / "proofbook" / "new_book"  # as it is copied
 _FILES = {  # each of them as Jinja writes it
     "claims": """\
@@ -31,25 +34,33 @@ claims:
     predicted: run.settings.model_bytes
     observed: run.ranks[0].memory.largest.parameters_bytes
 """,
+    "plain claims": """\
+claims:
+  - id: {{ name | replace("_", "-") }}-counted
+    for: [{{ name }}.few, {{ name }}.many]
+    says: "TODO: what holds in each run. The loop runs as often as its settings say."
+    predicted: run.settings.num_passes
+    observed: run.measures.num_counted
+""",
     "topic": """\
 title: {{ title }}
-summary: What this topic is about, in a sentence or two.
+summary: "TODO: what this topic is about, in a sentence or two."
 order: {{ order }}
 modes:
-  trace: Which question does this page answer?
-  recall: What should a reader still know in a month?
+  {{ mode }}: "TODO: which question does this page answer?"
+  recall: "TODO: what should a reader still know in a month?"
 """,
     "quiz": """\
 items:
 {% for which in ("first", "second", "third") %}
   - id: {{ name }}-{{ which }}
-    stem: What do you want to know whether the reader knows?
+    stem: "TODO: what do you ask?"
     options:
-      - text: What the claim says
-        why: Because a run showed it.
+      - text: "TODO: what the claim says"
+        why: "TODO: how a run showed it."
         right_if: {claim: {{ claim }} }
-      - text: What people believe instead
-        why: Say what the run showed instead.
+      - text: "TODO: what people believe instead"
+        why: "TODO: what the run showed instead."
 {% if belief %}
         misconception: {{ belief }}
 {% endif %}
@@ -58,15 +69,15 @@ items:
 """,
     "trace": """\
 title: {{ title }}, followed
-introduction: Who does what, and why a reader should care.
+introduction: "TODO: who does what, and why a reader should care."
 commit: {{ name }}-first
 {% if run.stages %}
 data_flow:
   run: {{ path }}
-  introduction: How the samples travel.
+  introduction: "TODO: how the samples travel."
   rows:
 {% for one in run.stages %}
-    - {name: {{ one.name | tojson }}, title: A name, note: What happens here.}
+    - {name: {{ one.name | tojson }}, title: "TODO: a name", note: "TODO: what happens here."}
 {% endfor %}
 {% endif %}
 {% if run.epochs %}
@@ -75,16 +86,30 @@ figures:
   - id: shown
     kind: epochs
     title: Loss by epoch
-    caption: What the figure shows.
+    caption: "TODO: what the figure shows."
     runs: [{{ path }}]
 {% endif %}
 checks: [{{ name }}-second, {{ name }}-third]
-takeaway: The one sentence to remember.
+takeaway: "TODO: the one sentence to remember."
+""",
+    "worked": """\
+title: {{ title }}, step by step
+introduction: "TODO: the question of this page, and why a reader should care."
+steps:
+  - title: "TODO: what follows from the settings"
+    text: "TODO: how. The run `{{ path }}` shows it."
+    claims: [{{ claim }}]
+  - title: "TODO: what a reader answers first"
+    commit: {{ name }}-first
+    text: "TODO: the answer, with numbers of the run."
+    claims: [{{ claim }}]
+checks: [{{ name }}-second, {{ name }}-third]
+takeaway: "TODO: the one sentence to remember."
 """,
     "recall": """\
 title: {{ title }}, again
-introduction: "The questions of this topic, each when it is due."
-afterword: What to read again where an answer did not come.
+introduction: The questions of this topic, each when it is due.
+afterword: "TODO: what to read again where an answer did not come."
 """,
 }
 _YAML = Environment(undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True)
@@ -113,19 +138,18 @@ def new_experiment(root: Path, content: Path, name: str) -> list[Path]:
     Raises:
         CannotScaffoldError: the name is taken or malformed.
     """
-    if not content.is_dir():
-        raise CannotScaffoldError(f"{content}: no such folder; `new book DIR` makes a book")
+    folder = root / "experiments" if own_book() else root / TEMPLATE.parent
+    for needed in (content, folder):
+        if not needed.is_dir():
+            raise CannotScaffoldError(f"{needed}: no such folder; `new book DIR` makes a book")
     if not re.fullmatch("[a-z][a-z0-9_]*", name):
         raise CannotScaffoldError(f"{name!r}: small letters, digits and underscores")
-    program = (ROOT / TEMPLATE).read_text(encoding="utf-8").replace("widths", name)
-    law = _SCHEMA.format(up="../../", file="claims") + _filled("claims", name=name)
-    path, claims = root / TEMPLATE.with_stem(name), content / "claims" / f"{name}.yml"
-    if own_book():
-        path = root / "experiments" / f"{name}.py"
-        program = (BOOK / "experiments/sorting.py").read_text(encoding="utf-8")
-        law = (BOOK / "content/claims/sorting.yml").read_text(encoding="utf-8")
-        law = law.replace("sorting-", f"{name.replace('_', '-')}-").replace("sorting.", f"{name}.")
-    return _written({path: program, claims: law})
+    template, law = PLAIN_TEMPLATE, _filled("plain claims", name=name)
+    if not own_book():
+        template = ROOT / TEMPLATE
+        law = _SCHEMA.format(up="../../", file="claims") + _filled("claims", name=name)
+    program = template.read_text(encoding="utf-8").replace("widths", name)
+    return _written({folder / f"{name}.py": program, content / "claims" / f"{name}.yml": law})
 
 
 def new_lesson(
@@ -148,30 +172,47 @@ def new_lesson(
     """
     if not re.fullmatch("[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise CannotScaffoldError(f"{name!r}: small letters and digits, joined by hyphens")
+    known = {*book.traces, *experiment_files()}
+    if experiment and experiment not in known:
+        raise CannotScaffoldError(str(unknown("experiment", experiment, sorted(known))))
     path = _run_to_lean_on(book, experiment)
     if not path or not laws:
-        raise CannotScaffoldError(
-            f"a lesson leans on a measured run and a law; "
-            f"measure one: {PYTHON} -m runners run {experiment or 'ddp'}"
-        )
+        command = f"{program(f'{PYTHON} -m runners')} run {experiment or ''}".rstrip()
+        said = f"a lesson leans on a measured run and a law; measure one: {command}"
+        raise CannotScaffoldError(said)
     source = path.partition(".")[0] + "."
     own = [name for name, runs in laws.items() if any(run.startswith(source) for run in runs)]
     claim = next(iter([*(name for name in own if path in laws[name]), *own, *laws]))
     beliefs = (name for name, one in book.misconceptions.items() if one.refuted_by in own)
+    run = book.run(path)
+    mode = "trace" if run and (run.stages or run.epochs) else "worked"
     bound = {
         "name": name,
+        "mode": mode,
         "title": name.replace("-", " ").capitalize(),
         "order": 1 + max((topic.file.order for topic in book.topics), default=0),
         "belief": next(beliefs, None),  # never that of another topic
         "claim": claim,
         "path": path,
-        "run": book.run(path),
+        "run": run,
     }
     folder = content / "topics" / name
+    schema = "" if own_book() else _SCHEMA.format(up="../../../", file="{file}")
     return _written({
-        folder / f"{file}.yml": _SCHEMA.format(up="../../../", file=file) + _filled(file, **bound)
-        for file in ("topic", "quiz", "trace", "recall")
+        folder / f"{file}.yml": schema.format(file=file) + _filled(file, **bound)
+        for file in ("topic", "quiz", mode, "recall")
     })  # fmt: skip
+
+
+def to_be_written(book: Book) -> Iterator[str]:
+    """Each file in which texts of a scaffold still stand, with their lines."""
+    for document in book.documents:
+        lines = {document.error(one.path, "").line for one in document.fields if TODO in one.text}
+        if numbers := ", ".join(map(str, sorted(lines))):
+            yield f"{document.source.file}:{numbers}"
+    for name, shown in book.traces.items():
+        if TODO in shown.trace.question:
+            yield f"the QUESTION of experiment {name}"
 
 
 def _filled(file: str, **values: object) -> str:

@@ -25,6 +25,7 @@ from generator.values.paths import Evaluation, Node
 from generator.values.value import AbsentError, ExpressionError, MixedError, Origin, Value
 from generator.values.verdicts import Judged
 from runners.declared.experiment import command_for
+from runners.traces.digest import program
 from runners.traces.fields import NBSP
 
 NOT_MEASURED = "not measured here"
@@ -131,6 +132,7 @@ class Evidence:
             return Node(found, (), name, reading, Origin(""))
         if command := command_for(name):  # an experiment, which nobody has run
             said = f"no trace of {name!r} on any machine, or only a stale one"
+            command = command.replace("python -m runners", program())
             raise ExpressionError(f"{said}; run `{command}`")
         hint = nearest(name, [*traces, *ROOTS]) or UNBOUND
         raise ExpressionError(f"unknown name {name!r}{hint}")

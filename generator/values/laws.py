@@ -6,7 +6,7 @@ they also take values with a unit and symbols of a formula. Out: functions by na
 
 import runpy
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
 from traceback import extract_tb
 from types import FunctionType
@@ -37,9 +37,29 @@ def _of(path: Path, _: int) -> Mapping[str, Function]:
     try:
         holds = runpy.run_path(str(path), run_name=path.stem)
     except Exception as error:  # noqa: BLE001 an author has left it unfinished, in whatever way
-        lines = [one.lineno for one in extract_tb(error.__traceback__) if one.filename == str(path)]
-        line = error.lineno if isinstance(error, SyntaxError) else lines[-1]
-        said = f"experiments/{path.name}:{line}: {type(error).__name__}: {first_line(error)}"
-        raise ExpressionError(said) from None
+        raise _at_its_line(error, path) from None
     own = (one for one in holds.values() if isinstance(one, FunctionType))
-    return {one.__name__: one for one in own if one.__module__ == path.stem}
+    return {one.__name__: _guarded(one, path) for one in own if one.__module__ == path.stem}
+
+
+def _guarded(function: Function, path: Path) -> Function:
+    """The same function, whose own errors are the author's."""
+
+    @wraps(function)
+    def called(*arguments: object) -> object:
+        try:
+            return function(*arguments)
+        except (ExpressionError, ZeroDivisionError, OverflowError):
+            raise  # of what it is called with
+        except Exception as error:  # noqa: BLE001 whatever an author's function raises
+            raise _at_its_line(error, path, "; a law calculates with + - * / alone") from None
+
+    return called
+
+
+def _at_its_line(error: Exception, path: Path, hint: str = "") -> ExpressionError:
+    """An error that the author's file raises."""
+    lines = [one.lineno for one in extract_tb(error.__traceback__) if one.filename == str(path)]
+    line = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), "")
+    said = f"experiments/{path.name}:{line}: {type(error).__name__}: {first_line(error)}"
+    return ExpressionError(f"{said}{hint}")

@@ -53,6 +53,7 @@ class Unit(NamedTuple):
 
 BYTES = Unit(num_bytes=1)
 SECONDS = Unit(num_seconds=1)
+_NAMED = (BYTES, SECONDS)  # by the last word of a setting
 TEXT = Unit(style="text")
 PLAIN, COUNT, ORDINAL = Unit(style="plain"), Unit(style="count"), Unit(style="ordinal")
 SHARE, RATIO, LOSS = Unit(style="share"), Unit(style="ratio"), Unit(style="loss")
@@ -96,7 +97,11 @@ def of_sum(left: Unit, right: Unit) -> Unit:
             return COUNT if styles == {"count", "ordinal"} else PLAIN
         if styles == {"share", "ratio"}:
             return SHARE
-    raise UnitError(f"{left} and {right} cannot be added or compared")
+    said = f"{left} and {right} cannot be added or compared"
+    if left.is_number != right.is_number:
+        unit = right if left.is_number else left
+        said += f"; a setting is in {unit} if its name ends in `_{unit}`" * (unit in _NAMED)
+    raise UnitError(said)
 
 
 def of_product(left: Unit, right: Unit) -> Unit:

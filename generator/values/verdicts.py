@@ -5,6 +5,7 @@ does not apply; where a trace is stale, or a run did not measure, there is no ev
 whose quartile ranges overlap are not distinguishable.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, get_args
@@ -12,9 +13,12 @@ from typing import Any, NamedTuple, get_args
 from generator.content.book import Book
 from generator.content.claim import Claim, Domain, Relation, Verdict
 from generator.content.errors import ContentError
+from generator.content.shelf import TraceOnPage, measuring
 from generator.values import list_sides, units
 from generator.values.paths import Evaluation, Node
 from generator.values.value import ExpressionError, Value, constant, numeric
+from runners.declared.experiment import find
+from runners.system.errors import FixableError
 from runners.traces.digest import experiment_files, own_book
 from runners.traces.measured import SampledSeconds
 from runners.traces.tolerance import FEWEST_SAMPLES, overlap
@@ -270,7 +274,7 @@ def written(outcome: Judged) -> str:
 def problems(book: Book, outcomes: Mapping[str, Judged]) -> list[str]:
     """What fails a strict build though the content is sound.
 
-    Surprises, broken laws, and stale traces of the reference machine.
+    Surprises, broken laws, stale traces of the reference machine, and experiments that cannot run.
     """
     found = []
     for experiment, shown in book.traces.items():
@@ -278,20 +282,46 @@ def problems(book: Book, outcomes: Mapping[str, Judged]) -> list[str]:
             grid = shown.grid.preset if shown.grid else experiment
             said = f"content/{shown.file}: the code that simulates has changed"
             found.append(f"{said}; run `python -m runners plan check {grid} --write`")
-        elif shown.is_stale and shown.machine.name == book.reference.name:
-            is_gone = own_book() and experiment not in experiment_files()
-            do = (
-                f"delete content/{shown.file}, whose experiment is gone"
-                if is_gone
-                else "run it again"
-            )
-            found.append(f"{experiment}: the reference machine's trace is stale; {do}")
+        elif shown.is_stale:
+            found += _stale(book, experiment, shown)
         found += [
             f"{experiment}.{name}: ended {run.status}, expected {run.expected_status}"
             for name, run in shown.runs.items()
             if run.is_surprise
         ]
+    for one in unmeasured(book):
+        found += _broken(book, one)
     return [*found, *map(str, broken_laws(book, outcomes))]
+
+
+def unmeasured(book: Book) -> list[str]:
+    """The experiments of a book of one's own that no machine has measured yet."""
+    return sorted(experiment_files().keys() - book.traces.keys()) if own_book() else []
+
+
+def _stale(book: Book, experiment: str, shown: TraceOnPage) -> list[str]:
+    """Why a trace is stale, and what to do."""
+    do = f"run `{measuring(experiment)}`" if own_book() else "run it again"
+    if own_book() and experiment not in experiment_files():
+        do = f"delete content/{shown.file}, whose experiment is gone"
+    said = f"{experiment}: the reference machine's trace is stale; {do}"
+    is_of_reference = shown.machine.name == book.reference.name
+    return _broken(book, experiment) or [said] * is_of_reference
+
+
+def _broken(book: Book, experiment: str) -> list[str]:
+    """Why an experiment cannot run, if its file says so before anything runs."""
+    if experiment not in experiment_files():
+        return []
+    before = [*sys.path]
+    sys.path.append(str(book.root))  # where `experiments._shared` of one's own lies
+    try:
+        find(experiment)
+    except FixableError as error:
+        return [str(error).removeprefix(f"{book.root}/")]
+    finally:
+        sys.path[:] = before
+    return []
 
 
 def broken_laws(book: Book, outcomes: Mapping[str, Judged]) -> list[ContentError]:
@@ -301,7 +331,7 @@ def broken_laws(book: Book, outcomes: Mapping[str, Judged]) -> list[ContentError
             name, f"law {name}: {WORDS[one.verdict]} ({one.explanation}){_values(one)}"
         )
         for name, one in outcomes.items()
-        if one.is_broken_law
+        if one.is_broken_law and not one.error  # which is told where it is written
     ]
 
 

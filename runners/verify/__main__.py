@@ -1,10 +1,14 @@
 """One rank of a watched script: `torchrun --nproc-per-node 4 -m runners.verify train.py`."""
 
 import argparse
+import os
 import sys
 
+from runners.system import processes
 from runners.system.errors import FixableError
-from runners.verify import command
+
+processes.end_with(os.getppid())  # before torch is loaded, which takes seconds
+from runners.verify import command  # noqa: E402
 
 
 def _main() -> int:

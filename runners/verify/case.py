@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import torch
 
 from runners.verify.layout import Layout
+from runners.verify.ties import Tie
 from runners.verify.verdict import Finding, Verdict
 
-ROUNDINGS = 16  # by how many roundings a tensor may differ
+ROUNDINGS = 4  # by how many roundings a tensor may differ; drawn programs differ by at most 1.5
 
 
 @dataclass
@@ -23,6 +24,7 @@ class Case:
         verdict: to which findings are added.
         unpreserved: the line of a checkpoint that draws anew; empty where there is none.
         scaled: factors by hand of all stages, by update and rank.
+        ties: of weights in all layouts.
     """
 
     layout: Layout
@@ -30,6 +32,7 @@ class Case:
     verdict: Verdict
     unpreserved: str
     scaled: dict[int, dict[int, float]]
+    ties: Sequence[Tie] = ()
 
     @property
     def key(self) -> str:
@@ -40,6 +43,11 @@ class Case:
     def eps(self) -> float:
         """The step of the coarsest dtype of the module."""
         return max(one.eps for one in self.layout.records.values())
+
+    @property
+    def sum_eps(self) -> float:
+        """The step of the coarsest dtype in which gradients are kept and added up."""
+        return max(one.sum_eps for one in self.layout.records.values())
 
     def eps_of(self, rank: int, number: int) -> float:
         """The same, of the precision in which a rank's forward passes computed."""

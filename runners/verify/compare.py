@@ -24,6 +24,7 @@ from runners.verify.explain import Explainer
 from runners.verify.fits import (
     Expected,
     Fit,
+    Term,
     added,
     are_apart,
     common_factor,
@@ -36,6 +37,7 @@ from runners.verify.layout import Layout
 from runners.verify.records import Part, Seen, Update
 from runners.verify.replay import Replayed
 from runners.verify.stepping import Steps
+from runners.verify.ties import ties
 from runners.verify.verdict import Error, Strip, Verdict
 
 Tensors = Mapping[str, Tensor]
@@ -62,8 +64,9 @@ def judged(
         return verdict
     scaled: dict[int, dict[int, float]] = {}
     unpreserved = next((one.unpreserved for one in seen.values() if one.unpreserved), "")
+    tied = list(ties(layouts))
     for layout in layouts:
-        _Judge(Case(layout, layouts, verdict, unpreserved, scaled), replays).judge()
+        _Judge(Case(layout, layouts, verdict, unpreserved, scaled, tied), replays).judge()
     if not layouts:
         _loose(seen, verdict)
     return verdict
@@ -94,6 +97,7 @@ class _Judge:
             self._case.skip(why)
             return
         self._owned()
+        self._tied()
         compared, frozen = set(names), set(names)
         for number in range(self._layout.num_updates):
             still = set(self._layout.first.updates[number].frozen)
@@ -108,6 +112,7 @@ class _Judge:
         if frozen:
             listed = ", ".join(sorted(frozen)[:4]) + (" …" if len(frozen) > 4 else "")
             self._case.note(f"{len(frozen)} parameters are frozen: {listed}")
+        self._inputs.shared()
         self._buffers()
         self._steps.still()
         later = {
@@ -165,6 +170,14 @@ class _Judge:
                 self._case.find("outside the optimizer", "trained, but no optimizer has it",
                            where, record.unowned, rank, 0)  # fmt: skip
 
+    def _tied(self) -> None:
+        for tie in self._case.ties:
+            (layout, other), (a, b) = tie.layouts, tie.names
+            if not tie.is_kept and layout is self._layout:
+                says = f"starts equal to {other.key}: {b}, and is updated otherwise"
+                place = layout.first.updates[0].step_place
+                self._case.find("tied weights apart", says, place, [a], min(layout.records), None)
+
     # One update
 
     def _update(self, number: int) -> set[str]:
@@ -185,9 +198,13 @@ class _Judge:
 
     def _expected(self, number: int, runs: Mapping[int, Replayed]) -> Expected:
         terms = {(rank, at): one for rank, run in runs.items() for at, one in run.exact.items()}
-        exact = added(terms.values())
-        own = added(one for run in runs.values() for one in run.own.values())
-        eps = self._case.eps_of(min(runs), number)
+        owns = [one for run in runs.values() for one in run.own.values()]
+        for tie in self._case.ties:
+            for name in tie.names if tie.is_kept else ():
+                if end := tie.other(self._case.key, name):
+                    self._add_tied(number, name, *end, terms, owns)
+        exact, own = added(terms.values()), added(owns)
+        eps = self._case.sum_eps
         scales: dict[str, float] = {}
         for name, one in exact.items():
             module = name.rpartition(".")[0]
@@ -201,6 +218,18 @@ class _Judge:
         parts = len({one.backward for one in forwards if one.chunk is None}) or len(forwards)
         return Expected(terms, exact, tolerance, len(runs), parts)
 
+    def _add_tied(
+        self, number: int, name: str, layout: Layout, other: str,
+        terms: dict[Term, dict[str, Tensor]], owns: list[dict[str, Tensor]],
+    ) -> None:  # fmt: skip
+        """The gradient of a tied weight is that of all its places."""
+        for rank in layout.leaders:
+            run = self._replays[rank][layout.key][number]
+            for at, one in run.exact.items():
+                if other in one:
+                    terms[rank, at] = added([terms.get((rank, at), {}), {name: one[other]}])
+            owns += [{name: one[other]} for one in run.own.values() if other in one]
+
     # Gradients
 
     def _gradients(self, number: int, expected: Expected) -> set[str]:
@@ -210,6 +239,7 @@ class _Judge:
         if not all(bool(one.isfinite().all()) for one in expected.exact.values()):
             self._case.skip("gradients: those of one process are not finite either")
             return set()
+        self._clipping.between(number)
         reduced = self._fit(number, lambda u: u.before_clipping, expected)
         weights = self._weights(number, reduced)
         scaled: dict[int, float] = {}
@@ -227,13 +257,7 @@ class _Judge:
         if not reduced.is_good:
             self._explainer.explain(number, reduced, expected)
             return set(reduced.agreed)
-        if weights.finding:
-            weights.finding.step = number + 1
-            self._case.verdict.find(weights.finding)
-        elif weights.why_not and not any(
-            "weights of" in one for one in self._case.verdict.not_compared
-        ):
-            self._case.verdict.skip(f"weights of the loss: {weights.why_not}")
+        self._judge_weights(number, weights)
         self._carried(number)
         self._dropped(number)
         self._clipping.one_factor(number, scaled)
@@ -242,6 +266,16 @@ class _Judge:
         self._steps.compare(number, expected)
         self._explainer.remember(number)
         return set(reduced.agreed) - outside
+
+    def _judge_weights(self, number: int, weights: weighing.Weights) -> None:
+        verdict = self._case.verdict
+        if weights.finding:
+            weights.finding.step = number + 1
+            verdict.find(weights.finding)
+        elif weights.why_not and not any("weights of" in one for one in verdict.not_compared):
+            verdict.skip(f"weights of the loss: {weights.why_not}")
+        if weights.note:
+            self._case.note(weights.note)
 
     def _outside(self, number: int) -> list[str]:
         names = self._layout.update(self._layout.leaders[0], number).outside
@@ -293,17 +327,17 @@ class _Judge:
             factors = {term: one / scale for term, one in factors.items()}
             if last is not self._layout:
                 factors = dict.fromkeys([(r, None) for r in updates], fit.common / scale)
-        tolerance = max(
-            weighing.TOLERANCE, ROUNDINGS * self._case.eps if self._case.eps > 1e-6 else 0.0
-        )
+        tolerance = max(weighing.TOLERANCE, ROUNDINGS * self._case.sum_eps)
         return weighing.judged(updates, factors, tolerance)
 
     @staticmethod
     def _with_losses(update: Update, replay: Replayed) -> Update:
-        """Where no loss function was seen, what the gradient at the logits says."""
-        if any(one.is_seen for one in update.losses) or not replay.losses:
+        """Where the gradient at the logits is that of a cross-entropy, there is no other term."""
+        if not replay.losses:
             return update
-        return dataclasses.replace(update, losses=replay.losses)
+        is_seen = any(one.is_seen for one in update.losses)
+        losses = update.losses if is_seen else replay.losses
+        return dataclasses.replace(update, losses=losses, other_terms=False)
 
     def _carried(self, number: int) -> None:
         for rank in self._layout.records:

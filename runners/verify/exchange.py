@@ -99,9 +99,10 @@ def shared_folder() -> Path:
 
 
 def sweep() -> None:
-    """Remove the folders of launches that were killed."""
+    """Remove the folders of launches that were killed, and of this process where it launched."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}-{os.getuid()}-*"):
         with suppress(ValueError, OSError):
             pid, start = folder.name.split("-")[3:5]
-            if start != "None" and not processes.lives(int(pid), int(start)):
+            is_over = int(pid) == os.getpid() or not processes.lives(int(pid), int(start))
+            if start != "None" and is_over:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -5,11 +5,12 @@ In: what ranks recorded, and replays of their forward passes. Out: findings of a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 
 from runners.verify.case import ROUNDINGS, Case
 from runners.verify.fits import are_apart, relative
-from runners.verify.records import Part
+from runners.verify.records import Forward, Part
 from runners.verify.replay import Replayed
 
 _OUTPUT_ERROR = 1e-5  # relative, in fp32; scaled with eps
@@ -44,8 +45,9 @@ class Inputs:
         leaders = self._layout.leaders
         for index, rank in enumerate(leaders):
             for other in leaders[:index]:
-                if passes[rank] and passes[rank] == passes[other] and any(passes[rank][0]):
-                    self._equal(other, rank, number, place)
+                same = [one for one in passes[rank] if any(one) and one in passes[other]]
+                if same:
+                    self._equal(other, rank, number, place, f"{len(same)} of {len(passes[rank])}")
         return True
 
     def received(self, number: int) -> None:
@@ -56,17 +58,37 @@ class Inputs:
             before if number < min((one.num_updates for one in before), default=0) else ()
         ):
             for source, rank in zip(sender.leaders, self._layout.leaders, strict=False):
-                sent = {f.chunk: f.outputs_sent for f in sender.update(source, number).forwards}
-                for forward in self._layout.update(rank, number).forwards:
-                    outputs = sent.get(forward.chunk, [])
+                sent = _in_turn(sender.update(source, number).forwards)
+                for key, forward in _in_turn(self._layout.update(rank, number).forwards).items():
+                    outputs = sent[key].outputs_sent if key in sent else []
                     if forward.digests[: len(outputs)] != outputs[: len(forward.digests)]:
                         says = f"microbatch {forward.chunk} is not what rank {source} sent"
                         self._case.find("received differs", says, forward.place, [], rank, number)
                         return
 
-    def _equal(self, other: int, rank: int, number: int, place: str) -> None:
+    def shared(self) -> None:
+        """Ranks that draw samples for themselves may take one that another has."""
+        counts: dict[tuple[int, int], list[int]] = {}
+        for number in range(self._layout.num_updates):
+            held = {
+                r: {s for f in self._layout.update(r, number).forwards for s in f.samples}
+                for r in self._layout.leaders
+            }
+            for rank, other in itertools.combinations(held, 2):
+                common = held[rank] & held[other]
+                if common and common != held[rank]:
+                    counts.setdefault((rank, other), []).append(len(common))
+        often = {ranks: all_of for ranks, all_of in counts.items() if len(all_of) > 1}
+        if often and not self._case.verdict.findings:
+            (rank, other), all_of = next(iter(often.items()))
+            self._case.skip(
+                f"whether a sample has one rank: in an update, ranks {rank} and {other} share "
+                f"{all_of[0]} samples (drawn with replacement, or by each rank's own seed?)"
+            )
+
+    def _equal(self, other: int, rank: int, number: int, place: str, share: str) -> None:
         """Ranks read the same data; a script that has one batch for all updates may mean it."""
-        says = f"ranks {other} and {rank} train on the same inputs"
+        says = f"ranks {other} and {rank} train on the same inputs in {share} forward passes"
         batches = {str(f.digests) for u in self._layout.records[rank].updates for f in u.forwards}
         updates = self._layout.records[rank].updates
         if len(batches) == sum(len(one.forwards) for one in updates) and len(updates) > 1:
@@ -133,6 +155,15 @@ class Inputs:
                     )
                 return False
         return True
+
+
+def _in_turn(forwards: Sequence[Forward]) -> dict[tuple[int | None, int], Forward]:
+    """Passes by their microbatch, and by the call of the schedule that it belongs to."""
+    found: dict[tuple[int | None, int], Forward] = {}
+    for one in forwards:
+        calls = sum(chunk == one.chunk for chunk, _ in found)
+        found[one.chunk, calls] = one
+    return found
 
 
 def _replica_of(part: Part, rank: int) -> int:

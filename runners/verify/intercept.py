@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -41,6 +41,9 @@ _CHECKPOINT = (
 _Function = Callable[..., Any]
 
 
+answers: Iterator[Tensor] = iter(())  # of the forward pass that is being replayed
+
+
 class CommunicationError(RuntimeError):
     """A module communicates in the replay, where nothing may."""
 
@@ -51,6 +54,13 @@ def _replace(name: str, wrap: Callable[[_Function], _Function], *owners: Any) ->
     function = functools.wraps(original)(wrap(original))
     for owner in owners:
         setattr(owner, name, function)
+
+
+def _holders(name: str) -> list[Any]:
+    """The modules of torch that hold a collective, under its own name."""
+    original = getattr(dist, name)
+    known = [one for path, one in [*sys.modules.items()] if path.startswith("torch.distributed")]
+    return [one for one in known if vars(one).get(name) is original]
 
 
 def _told(
@@ -72,6 +82,25 @@ def _told(
     return wrap
 
 
+def is_number(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether ranks add up a number that has no gradient: a count, or what a script logs."""
+    one = args[0] if args else kwargs.get("tensor")
+    is_single = isinstance(one, Tensor) and one.numel() == 1 and not one.requires_grad
+    return name == "all_reduce" and is_single and not kwargs.get("async_op")
+
+
+def _recorded(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """In a replay: the number that the script's collective has had.
+
+    Raises:
+        CommunicationError: any other collective.
+    """
+    answer = next(answers, None) if is_number(name, args, kwargs) else None
+    if answer is None:
+        raise CommunicationError(name)
+    (args[0] if args else kwargs["tensor"]).copy_(answer)
+
+
 class Interceptor:
     """Replaces functions.
 
@@ -91,7 +120,7 @@ class Interceptor:
         for name in KNOWN:
             _replace(name, part(watch.losses.recorded, name), nn.functional)
         for name in COLLECTIVES:
-            _replace(name, part(self._collective, name), dist, dist.distributed_c10d)
+            _replace(name, part(self._collective, name), *_holders(name))
         for name in ("is_initialized", "get_rank", "get_world_size"):
             _replace(name, part(self._answered, name), dist, dist.distributed_c10d)
         for name in FUNCTIONAL:
@@ -146,7 +175,7 @@ class Interceptor:
                 original(tensors, *args, **kwargs)
                 return
             given = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-            watch.backward_begins([getattr(one, "grad_fn", None) for one in given])
+            watch.backward_begins([(one.grad_fn, one.output_nr) for one in given])
             watch.in_backward += 1
             watch.losses.is_running = True
             try:
@@ -244,7 +273,7 @@ class Interceptor:
     def _collective(self, name: str, original: _Function) -> _Function:
         def call(*args: Any, **kwargs: Any) -> Any:
             if self._watch.is_replaying:
-                raise CommunicationError(name)
+                return _recorded(name, args, kwargs)
             caller = sys._getframe(1)
             self._watch.communicates(caller, name, args, kwargs)
             value = original(*args, **kwargs)

@@ -132,12 +132,14 @@ class Forward:
         autocast: whether autocast was on, and its dtype.
         training: of each module, whether it was in training mode.
         digests, shapes: of the inputs.
+        samples: digests of the samples of its batch, where they can be told apart.
         draws: whether it drew random numbers.
         place: the script's line that called it.
         backward: the number of the backward pass that reached it.
         chunk: of a pipeline, the number of the microbatch.
         outputs_sent: digests of the outputs, of a pipeline's stage.
         nodes: of the graph, for the outputs; until its backward pass has ended.
+        numbers: that collectives in it have added up over ranks.
     """
 
     path: str
@@ -150,12 +152,14 @@ class Forward:
     training: list[bool] = field(default_factory=list)
     digests: list[str] = field(default_factory=list)
     shapes: list[tuple[int, ...]] = field(default_factory=list)
+    samples: list[str] = field(default_factory=list)
     draws: bool = False
     place: str = ""
     backward: int | None = None
     chunk: int | None = None
     outputs_sent: list[str] = field(default_factory=list)
     nodes: dict[int, Any] = field(default_factory=dict)
+    numbers: list[Tensor] = field(default_factory=list)
 
     def __getstate__(self) -> dict[str, Any]:
         """Peers need what they hold parts of, and the rest stays here."""
@@ -207,6 +211,7 @@ class Clip:
     total: float | None
     names: list[tuple[str, str]]
     place: str
+    backward: int = 0  # the number of the backward pass before it
 
 
 @dataclass
@@ -267,6 +272,7 @@ class RootRecord:
         sharing: whether its parameters are divided by tensor parallelism.
         stage: its number in a pipeline.
         eps: of the coarsest dtype in which it computes or communicates.
+        sum_eps: of the coarsest dtype in which its gradients are kept and added up.
         refused: why it cannot be compared.
         frozen: parameters that do not require a gradient.
         unowned: parameters that no optimizer has.
@@ -279,6 +285,7 @@ class RootRecord:
     wrapper: str
     stage: int | None
     eps: float
+    sum_eps: float
     refused: str = ""
     frozen: list[str] = field(default_factory=list)
     unowned: list[str] = field(default_factory=list)

@@ -42,11 +42,13 @@ class Weights:
         line: prints them.
         finding: what is wrong with them.
         why_not: why they could not be judged.
+        note: what is usual, and yet a reader wants to know.
     """
 
     line: str = ""
     finding: Finding | None = None
     why_not: str = ""
+    note: str = ""
 
     @property
     def agree(self) -> bool:
@@ -78,9 +80,12 @@ def judged(
                is_only=len(places) == 1 and not is_other)
         for groups in places.values()
     ]  # fmt: skip
-    return next((one for one in found if one.finding), None) or next(
+    first = next((one for one in found if one.finding), None) or next(
         (one for one in found if one.why_not), found[0]
     )
+    if first.agree and is_other:
+        first.why_not = "the loss has another term, which no known function computes"
+    return first
 
 
 def shown(losses: Mapping[int, Sequence[Loss]]) -> str:
@@ -139,6 +144,11 @@ def _place(
         weights.why_not = "the factor of the reduction is not known, so nor are the weights"
     elif max(abs(g.weight - groups[0].weight) for g in groups) > tolerance * largest:
         weights.finding = _unequal(groups, kind, tolerance, weights.line)
+    elif abs(abs(groups[0].weight) * (elements + samples) - 1) <= tolerance:
+        weights.note = (
+            "the loss is divided by the number of tokens and samples: the first label of each "
+            "sample is counted, and never predicted (as transformers do for some models)"
+        )
     elif not _is_usual(groups[0].weight, elements, samples, tolerance):
         _judge_total(weights, groups, total, dropped, tolerance, is_only=is_only)
     return weights
@@ -147,7 +157,7 @@ def _place(
 def _is_usual(weight: float, elements: int, samples: int, tolerance: float) -> bool:
     """A mean over elements or over samples, or a sum."""
     usual = (1 / max(elements, 1), 1 / max(samples, 1), 1.0)
-    return any(abs(weight / one - 1) <= tolerance for one in usual)
+    return any(abs(abs(weight) / one - 1) <= tolerance for one in usual)
 
 
 def _judge_total(
@@ -156,7 +166,9 @@ def _judge_total(
 ) -> None:  # fmt: skip
     ranks = len({g.rank for g in groups})
     parts = len(groups) // max(ranks, 1)
-    causes = [n for n, one in _factors(ranks, parts, dropped) if abs(total / one - 1) <= tolerance]
+    causes = [
+        n for n, one in _factors(ranks, parts, dropped) if abs(abs(total) / one - 1) <= tolerance
+    ]
     is_half = abs(total - 0.5) < tolerance and all(g.loss.half for g in groups)
     if not causes or not is_only or not groups[0].loss.is_seen or is_half:
         weights.why_not = (

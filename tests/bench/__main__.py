@@ -1,6 +1,6 @@
 """Costs as ratios, each against the plain way of doing the same, in one run: `make bench`.
 
-python -m tests.bench [meters] [serve]
+python -m tests.bench [meters] [serve] [verify]
 """
 
 import importlib
@@ -10,6 +10,7 @@ import warnings
 BENCHES = {
     "meters": "a step under each meter, against the same step without it",
     "serve": "from a saved edit to the page that shows it, under `mkdocs serve --dirty`",
+    "verify": "a step watched by `runners verify`, against the same step without it",
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 from generator import __main__ as commands
 from generator.__main__ import main
 from generator.content import keys
-from generator.content.book import documents, load
+from generator.content.book import FILES, documents, load
 from generator.pages.press import Press
 from generator.values.filters import FUNCTIONS, OF_CLAIMS
 from generator.website import publish
@@ -137,11 +137,17 @@ def test_a_new_lesson_passes_check_appears_in_the_book_and_is_not_started_again(
     assert "exists already" in error
 
 
-def test_a_new_lesson_on_a_run_without_epochs_declares_no_figure_that_it_does_not_show(run, copy):
+def test_a_new_lesson_on_a_run_without_epochs_is_worked_and_check_says_where_to_write(run, copy):
     assert run("new", "lesson", "peaks", "--from", "tiny_memory")[0] == 0
-    assert "figures" not in (copy.content / "topics/peaks/trace.yml").read_text()
-    code, _, error = run("check")
+    worked = copy.content / "topics/peaks/worked.yml"
+    assert "figures" not in worked.read_text()
+    written = enumerate(worked.read_text().splitlines(), 1)
+    lines = ", ".join(str(place) for place, line in written if "TODO" in line)
+    code, said, error = run("check")
     assert code == 0, error
+    assert f"content/topics/peaks/worked.yml:{lines}\n" in said
+    worked.write_text(worked.read_text().replace("TODO: ", ""))
+    assert "peaks/worked.yml" not in run("check")[1]
 
 
 @pytest.mark.parametrize(
@@ -180,7 +186,7 @@ def test_keys_prints_each_key_with_an_example_and_each_function_of_expressions(r
 
 
 def test_parts_that_names_lead_to_have_their_keys_told():
-    text = "\n".join(keys.page(documents(CONTENT)[0]))
+    text = "\n".join(keys.page(FILES.values(), documents(CONTENT)[0]))
     assert "| a list of [LabRequirement](#labrequirement) |" in text
     assert "\n## LabRequirement\n" in text
 

@@ -38,9 +38,26 @@ def test_a_value_in_a_formula_is_copied_as_text_and_opens_its_source_behind_it()
     text = r"$\frac{ {{ a.b }} }{{{ a.b }}}$"
     math = drawn(text)
     assert [one.text for one in math.findall(".//mfrac/mn")] == ["12 MiB", "12 MiB"]
-    assert math.find("semantics/annotation").text == r"\frac{ 12 MiB }{12 MiB}"
+    assert math.find("semantics/annotation").text == r"\frac{ \text{12 MiB} }{\text{12 MiB}}"
     assert rendered_text(text).endswith(f'</math> <small class="pb-inputs">({LINK})</small></p>')
     assert rendered_text("[so $x = {{ a.b }}$](x.html)").count("<a ") == 1  # links do not nest
+
+
+@pytest.mark.parametrize(
+    ("printed", "written"), [("4", "4"), ("1.5", "1.5"), ("27.3%", r"\text{27.3\%}")]
+)
+def test_a_value_in_latex_begins_no_comment_and_is_no_product_of_letters(printed, written):
+    html = prose.render("$x = {{ a.b }}$", *[lambda _: printed] * 2, inline=True)
+    assert f'">x = {written}</annotation>' in html
+    assert f"<mn>{printed}</mn>" in html
+
+
+def test_a_line_ends_neither_before_nor_behind_what_touches_a_formula():
+    html = prose.render("So ($x$), or $y$ is.", str, str, inline=True)
+    kept = re.findall(r'<span class="pb-keep">(.*?)</span>', html)
+    assert [re.sub("<math.*?</math>", "x", one) for one in kept] == ["(x),"]
+    block = rendered_text("So\n\n$$x$$.")
+    assert "pb-keep" not in block
 
 
 def test_what_stands_in_an_attribute_is_text():

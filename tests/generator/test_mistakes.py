@@ -204,7 +204,7 @@ DRAWS = [
     (DRAWN, SHARE, "gives: ¦2.01 * ranks * (cited['fp32-width'] * parameters)",
      "two answers alike: "),
     (DRAWN, "        misconception: loss-decides\n        why: No", "        why: No",
-     "has 2 keys: \"{{ 2 * cited['fp32-width'] * parameters }}\" and", "draw-the-copy"),
+     "has 2 right options: \"{{ 2 * cited['fp32-width'] * parameters }}\" and", "draw-the-copy"),
     (DRAWN, "gives: model", "gives: ¦1.99 * model", ": two right answers: "),
     (DRAWN, "[model >", "[¦3 * model / 2 <", ": outside the domain, 3 * model / 2 <"),
     (DRAWN, "[model >", "[¦model =", "is no condition; write `a <= b`"),

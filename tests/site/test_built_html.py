@@ -178,7 +178,7 @@ def test_no_page_shows_a_backtick(readings):
 
 LESSON_ELEMENTS, LESSON_BYTES = 6_000, 250_000
 PAGE_ELEMENTS = 8_000
-JS_BYTES, JS_BYTES_WITHOUT_ITEM, CSS_BYTES = 14_500, 6_100, 9_100
+JS_BYTES, JS_BYTES_WITHOUT_ITEM, CSS_BYTES = 14_950, 6_100, 9_100
 HOME_BYTES = 100_000  # all that home loads, the theme's files included
 # Of the theme, and of a figure, which has a budget of its own.
 NOT_OURS = ("javascripts/", "stylesheets/", "figures/", "play.js")

@@ -159,7 +159,7 @@ OPTIONS = "options:\n- {text: a, why: b, right: true}\n- {text: c, why: d, right
         ("", "4:1: the fence asks nothing; write the id of an item"),
         ("- not-fond", "4:3: no item 'not-fond'; did you mean 'not-found'?"),
         (f"{ITEM}{OPTIONS}", "7:28: nothing shows this; compute it, or say under source:"),
-        (f"{ITEM}source: here\n{OPTIONS}".replace("false", "true"), "4:5: item 'one' has 2 keys"),
+        (f"{ITEM}source: here\n{OPTIONS}".replace("false", "true"), "4:5: item 'one' has 2 right"),
         (f"{NUMBER}'42'", "8:9: nothing shows this"),
         (f"{NUMBER}ddp.ddp.world_size", "8:9: ddp.ddp.world_size: unknown name 'ddp'; this site"),
         (f"{NUMBER}5 / 2", "8:9: the answer is no whole number; say in tolerance:"),

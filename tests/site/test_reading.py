@@ -13,6 +13,7 @@ pytestmark = pytest.mark.browser
 
 EXPERIMENT = "topics/sharding/experiment.html"
 TRACE = "topics/averaging/trace.html"
+WORKED = "topics/averaging/worked.html"
 LEARN = "topics/averaging/learn.html"
 ASKED = "topics/sharding/learn.html"
 FOCUSED = "document.activeElement"
@@ -77,6 +78,41 @@ def test_without_scripts_nothing_pretends_and_everything_is_there(frozen_site, o
     assert not page.locator("[data-calculator] form").is_visible()
     formulas = page.locator("[data-calculator] table").first.inner_text()
     assert "Bytes of the model × Copies of each parameter" in " ".join(formulas.split())
+
+
+@pytest.mark.parametrize(("first", "last"), [("p", "p"), ("math mi", "math[display] mfrac mi")])
+def test_what_is_copied_holds_its_formulas_as_latex(frozen_site, open_page, first, last):
+    page = open_page(frozen_site / WORKED)
+    around = page.evaluate("""([first, last]) => {
+        const text = document.querySelector('p:has(math)').parentElement;
+        const ends = [...text.querySelectorAll(last)];
+        const range = document.createRange();
+        range.setStart(text.querySelector(first), 0);
+        range.setEnd(ends.at(-1), ends.at(-1).childNodes.length);
+        getSelection().addRange(range);
+        return text.innerText;
+    }""", [first, last])  # fmt: skip
+    page.keyboard.press("Control+C")
+    page.evaluate("new Promise(requestAnimationFrame)")
+    assert page.evaluate("document.querySelector('p:has(math)').parentElement.innerText") == around
+    assert page.evaluate("!getSelection().isCollapsed")
+    page.evaluate("document.body.prepend(document.createElement('textarea'))")
+    page.locator("textarea").focus()
+    page.keyboard.press("Control+V")
+    said = page.locator("textarea").input_value()
+    assert "$b$ bytes peaks on one rank" in said
+    assert r"$$\frac{b}{ 2 } = \text{" in said
+
+
+def test_what_a_question_says_again_holds_a_formula_once(frozen_site, open_page):
+    page = open_page(frozen_site / EXPERIMENT)
+    said = page.evaluate("""() => {
+        const text = document.createElement('p');
+        const annotation = '<annotation>4 M / n</annotation>';
+        text.innerHTML = `It is <math><semantics><mi>n</mi>${annotation}</semantics></math>.`;
+        return proofbook.plain(text);
+    }""")
+    assert said == "It is 4 M / n."
 
 
 def test_provenance_opens_and_closes_with_the_keyboard(frozen_site, open_page):

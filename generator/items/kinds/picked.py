@@ -20,6 +20,8 @@ from generator.items.kinds.kind import OPEN, ItemError, Key, Kind
 from generator.printing.folio import Folio
 from generator.values.verdicts import UNDECIDED, Judged
 
+_BELIEVED = "name the misconception of each wrong one"
+_ONE_OF_THEM = "correct `right_if:` or `right:` of one, or ask for all that apply, `kind: several`"
 _DECIDE = ("right_if", "refuted_by", "decides", "right")
 
 
@@ -136,7 +138,8 @@ class OneOption(Kind[Choice | Several], of=Choice):
             return Key(right=right)
         said = " and ".join(repr(self.item.options[i].said) for i in right)
         no_key = " has no key: no `right_if:` names the verdict of its claim, nor is any `right:`"
-        return self._unclear(f" has {len(right)} keys: {said}" if right else no_key)
+        do = _BELIEVED if self.item.options[0].gives else _ONE_OF_THEM
+        return self._unclear(f" has {len(right)} right options: {said}; {do}" if right else no_key)
 
     @cached_property
     def _outcomes(self) -> dict[str, Judged]:

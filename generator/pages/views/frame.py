@@ -24,8 +24,9 @@ SCRIPTS = {
     "calculator": ("data-calculator",),
     "home": ("data-survive",),
     "narrow": ("data-narrows",),
+    "formulas": ("<math",),
 }
-APART = ("play",)  # a figure's own code, in a file of its own
+APART = ("play", "formulas")  # of few pages, in files of their own
 # The style sheets that few pages need, each with the patterns of what asks for it, any of these.
 STYLES = {
     "assets/asking.css": ('data-kind="(?!choice|several|number)',),

@@ -6,11 +6,10 @@ const { store, say, all, counted } = window.proofbook;
 const models = [...document.querySelectorAll("[data-survive]")];
 
 function operate(root) {
-  const all = (selector) => [...root.querySelectorAll(selector)];
   const [task, line, show, moved, measured] = [
     "[data-task]", "input[type=range]", "[data-show]", "[data-moved]", "[data-measured]",
-  ].map((selector) => all(selector)[0]);
-  const rows = all("[data-need]").map((row) => {
+  ].map((selector) => root.querySelector(selector));
+  const rows = all(root, "[data-need]").map((row) => {
     const end = row.querySelector(".pb-end");
     const bars = [...row.querySelectorAll("rect")].map((rect) => [rect, parseFloat(rect.parentNode.getAttribute("width"))]);
     return { row, end, bars, tick: row.querySelector("input"), words: end.textContent, need: row.dataset.need, fits: !row.matches(".pb-over") };
@@ -27,15 +26,15 @@ function operate(root) {
       row.classList.toggle("pb-over", !isUnder);
       bars.forEach(([rect, width]) => rect.setAttribute("width", `${(100 * share) / width}%`));
     });
-    all("line").forEach((one) => ["x1", "x2"].forEach((end) => one.setAttribute(end, `${share}%`)));
-    all(".pb-limit svg").forEach((one, isAfter) => one.setAttribute("width", `${isAfter ? 100 - share : share}%`));
+    all(root, "line").forEach((one) => ["x1", "x2"].forEach((end) => one.setAttribute(end, `${share}%`)));
+    all(root, ".pb-limit svg").forEach((one, isAfter) => one.setAttribute("width", `${isAfter ? 100 - share : share}%`));
     measured.hidden = !isTested;
     moved.hidden = isTested;
     line.ariaValueText = moved.textContent = `${line.value} ${unit}`;
   }
 
   line.oninput = move;
-  all(".pb-bars").forEach((bars) => {
+  all(root, ".pb-bars").forEach((bars) => {
     bars.onpointerdown = bars.onpointermove = ({ buttons, clientX, pointerId, target }) => {
       if (!buttons || target.closest("a") || !root.dataset.shown) return;
       bars.setPointerCapture(pointerId);
@@ -56,7 +55,7 @@ function operate(root) {
     }
     models.forEach((other) => (other.dataset.shown = 1));
   };
-  all("[data-model]").forEach((button, at) => {
+  all(root, "[data-model]").forEach((button, at) => {
     button.onclick = () => {
       models.forEach((other, n) => (other.hidden = n !== at));
       models[at].querySelectorAll("[data-model]")[at].focus();

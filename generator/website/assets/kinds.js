@@ -4,6 +4,13 @@ const book = window.proofbook;
 const { say, all, made } = book;
 const words = Object.assign(book.words, book.asking);
 
+// The text of an element, with the LaTeX of its formulas.
+function plain(element) {
+  const copy = element.cloneNode(true);
+  all(copy, "math").forEach((math) => math.replaceWith(math.querySelector("annotation").textContent));
+  return copy.textContent.trim();
+}
+
 const place = (element) => Number(element.dataset.position);
 const printed = (number, digits) =>
   Number(number.toPrecision(digits)).toLocaleString("en", { maximumFractionDigits: 9 }).replace("-", "−");
@@ -61,7 +68,7 @@ const several = {
 const ordered = {
   start: (q) =>
     q.options.forEach((piece) => {
-      const name = piece.querySelector(".pb-piece").textContent;
+      const name = plain(piece.querySelector(".pb-piece"));
       all(piece, "button").forEach((one, isDown) => {
         one.hidden = false;
         one.addEventListener("click", () => {
@@ -117,7 +124,7 @@ function misplaced(q, answer, right, name) {
   const first = answer.findIndex((one, at) => one !== right[at]);
   if (first < 0) return { isRight: true, about: q.key };
   const about = q.key[right.indexOf(answer[first])];
-  const piece = about.querySelector(name).textContent;
+  const piece = plain(about.querySelector(name));
   return { isRight: false, about: [about], hint: say("misplaced", { piece }) };
 }
 
@@ -227,4 +234,4 @@ const KINDS = {
   predict: predicted,
 };
 
-Object.assign(book, { place, KINDS });
+Object.assign(book, { place, plain, KINDS });

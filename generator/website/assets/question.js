@@ -3,12 +3,11 @@
 // which readers without this script open instead.
 
 const book = window.proofbook;
-const { words, store, say, made, button, all, place, KINDS, memoryOf, schedule } = book;
+const { words, store, say, made, button, all, place, plain, KINDS, memoryOf, schedule } = book;
 const { A_SITTING } = book;
 
 const copies = (element) => Array.from(element.cloneNode(true).childNodes);
 const why = (answer) => answer.querySelector(".pb-why");
-const plain = (element) => element.textContent.trim();
 
 const live = new Map(); // the questions that are asked, by the id of their box
 
@@ -76,7 +75,7 @@ class Question extends Waiting {
     next.open = true;
     const n = this.hints.indexOf(next) + 1;
     this.status.textContent = say("hint_of", { n, m: this.hints.length });
-    this.status.append(made("span", "pb-hidden", next.querySelector(".pb-inside").textContent));
+    this.status.append(made("span", "pb-hidden", plain(next.querySelector(".pb-inside"))));
     this.showHint.setAttribute("aria-disabled", n === this.hints.length);
   }
 
@@ -194,7 +193,7 @@ class Question extends Waiting {
       const isSeen = this.field ? this.isDone : this.box.querySelector(".pb-option .pb-why");
       const told = made("span", isSeen ? "pb-hidden" : "");
       // What is only spoken has no links: they would be stops of the Tab key that nobody sees.
-      told.append(...(isSeen ? [why(one).textContent] : copies(why(one))), " ");
+      told.append(...(isSeen ? [plain(why(one))] : copies(why(one))), " ");
       this.status.append(told);
     });
     const isTold = this.isDone && !isRight && (this.isGraded || answer === null);
