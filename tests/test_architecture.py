@@ -2,8 +2,8 @@
 
 generator → `runners/traces`, `runners/declared`, `runners/planner/answers`, what `runners/verify`
 keeps, and `runners/system` for its commands and processes; nothing under generator imports torch;
-only its plugins import MkDocs; runners never import generator; only what handles tensors needs torch; rooms import in one
-direction only.
+only its plugins import MkDocs; runners never import generator; only what handles tensors needs
+torch; rooms import in one direction only.
 """
 
 import ast
