@@ -1,9 +1,9 @@
 """The directions that imports may take.
 
-generator → `runners/traces`, `runners/declared`, `runners/planner/answers`, and `runners/system`
-for its commands and processes; nothing under generator imports torch; only its plugins import
-MkDocs; runners never import generator; only what handles tensors needs torch; rooms import in one
-direction only.
+generator → `runners/traces`, `runners/declared`, `runners/planner/answers`, what `runners/verify`
+keeps, and `runners/system` for its commands and processes; nothing under generator imports torch;
+only its plugins import MkDocs; runners never import generator; only what handles tensors needs
+torch; rooms import in one direction only.
 """
 
 import ast
@@ -15,7 +15,9 @@ import pytest
 
 from tests.conftest import ROOT
 
-FOR_THE_GENERATOR = ("traces", "declared", "planner.answers", "system")
+FOR_THE_GENERATOR = (
+    "traces", "declared", "planner.answers", "system", "verify.causes", "verify.trace"
+)  # fmt: skip
 NEED_TORCH = (
     *(
         f"runners.{room}"
@@ -132,7 +134,7 @@ ROOMS = {
         "judging": {"system", "traces", "meters"},
         "labs": {"system", "traces", "judging"},
         "plain": {"system", "traces", "declared", "measuring"},
-        "verify": {"system"},
+        "verify": {"system", "traces"},
         "commands": {"system", "traces", "declared", "measuring", "plain", "planner"},
         "experiments": {
             "system",

@@ -12,7 +12,7 @@ from generator.content.book import Book
 from generator.content.claim import ClaimFile, StatementFile
 from generator.content.documents import TEXTS, Document, Field
 from generator.content.errors import ContentError, nearest, sort_errors
-from generator.content.exhibit import ExplainedProgram, Listing
+from generator.content.exhibit import ExplainedProgram, Listing, Verified
 from generator.content.guide import GuideFile
 from generator.content.handwritten import HandWritten
 from generator.content.lesson import LessonFile
@@ -26,6 +26,7 @@ from generator.values.filters import Label, Showed, asked_of_claims
 from generator.values.moved import stays
 from runners.planner.answers.published import PEAKS
 from runners.traces.plain import is_plain
+from runners.verify.causes import table
 
 # The ids that there are of what texts name, by their mark.
 _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
@@ -39,6 +40,7 @@ _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
         *(f"{one.id}/{mode}" for one in book.topics for mode in one.lessons),
         *book.handwritten_by_name,
     ],
+    "cause": lambda *_: table(),
     "technique": lambda _, document: [one.id for one in document.model.techniques],
     "symptom": lambda _, document: [
         f"{one.id}{ask}"
@@ -192,6 +194,8 @@ def _listings(book: Book, document: Document[Any]) -> Iterator[ContentError]:
         if isinstance(listing, Listing) and one.path[-1] == "path":
             problem = listed_code.problem(book.root, listing.path, listing.object)
             problem = problem or _other_code(book, listing)
+            if isinstance(listing, Verified) and not problem and listing.path not in book.verified:
+                problem = f"{listing.path}: no report of `verify` lies beside it"
             if problem:
                 yield document.error(one.path, problem)
             elif isinstance(listing, ExplainedProgram):

@@ -47,6 +47,9 @@ from generator.content.words import Written
 from runners.planner.answers.published import is_stale
 from runners.traces import files as traces
 from runners.traces.records import Machine, Run, Trace
+from runners.traces.schema import digest_of
+from runners.verify.trace import SUFFIX, Watched
+from runners.verify.trace import read as read_watched
 
 __all__ = ["Book", "Topic", "TraceOnPage", "load"]
 
@@ -111,6 +114,9 @@ class Book:
         machines: every machine that has a folder: the one shown, the reference, the others.
         documents: every YAML file, for checks that need places.
         tries: what readers ran themselves; only where they were asked for.
+        watched: scripts that readers had `verify` watch, the newest first; as `tries`.
+        unread: the files of both that cannot be read.
+        verified: reports of `verify` that the book shows, by the path of the program.
         glossary: as written; a book without the file has one without terms.
         guide: from symptoms to techniques; None where the book has none.
         plan: what the pages of plans say; None where the book has none.
@@ -131,6 +137,9 @@ class Book:
     machines: dict[str, MachineFolder]
     documents: tuple[Document[Any], ...] = field(repr=False)
     tries: tuple[Trace, ...]
+    watched: dict[str, Watched]
+    unread: tuple[ContentError, ...]
+    verified: dict[str, Watched]
     glossary: GlossaryFile
     guide: GuideFile | None
     plan: PlanFile | None
@@ -231,12 +240,30 @@ class _Loader(Files):
         if document:
             self.documents.append(document)
 
-    def tries(self) -> tuple[Trace, ...]:
-        """What a reader tried, a trace of one run a file, the oldest first."""
-        read = Files(self.content).trying  # a try that cannot be read is no mistake of the book
-        folder = self.content / "tries"
-        found = [one for path in found_in(folder, "*.json") if (one := read(traces.read, path))]
-        return tuple(sorted(found, key=lambda one: one.recorded_at))
+    def tries(self) -> tuple[tuple[Trace, ...], dict[str, Watched], tuple[ContentError, ...]]:
+        """What a reader ran, the oldest first, and had watched, the newest first."""
+        files = Files(self.content)  # a try that cannot be read is no mistake of the book
+        paths = found_in(self.content / "tries", "*.json")
+        runs = [path for path in paths if not path.name.endswith(SUFFIX)]
+        found = [one for path in runs if (one := files.trying(traces.read, path))]
+        watched = {
+            path.name.removesuffix(SUFFIX): seen
+            for path in paths
+            if path not in runs and (seen := files.trying(read_watched, path))
+        }
+        newest = sorted(watched.items(), key=lambda one: one[1].recorded_at, reverse=True)
+        runs_in_order = sorted(found, key=lambda one: one.recorded_at)
+        return tuple(runs_in_order), dict(newest), tuple(files.errors)
+
+    def verified(self) -> Iterator[tuple[str, Watched]]:
+        """The reports beside the programs of `content/verified`."""
+        for path in found_in(self.content / "verified", "*.json"):
+            program = path.with_suffix(".py")
+            if one := self.trying(read_watched, path):
+                if not program.is_file() or one.code != digest_of(self.text_of(program)):
+                    again = f"`python -m runners {one.command}`, and copy the trace"
+                    self.refuse(path, f"{program.name} is another program now; {again}")
+                yield self.name(program), one
 
     def of(self, model: type[ModelT]) -> list[Document[ModelT]]:
         """The files of a kind."""
@@ -323,6 +350,7 @@ def quizzes(root: Path, folder: Path) -> tuple[Book, list[ContentError]]:
         root=root, home=HomeFile.model_construct(), topics=(topic,), claims={}, statements={},
         misconceptions={}, references={}, given={}, traces={}, machine=machine, reference=machine,
         claim_index=ClaimIndex(), machines={}, documents=tuple(loader.documents), tries=(),
+        watched={}, unread=(), verified={},
         glossary=GlossaryFile(terms=[]), guide=None, plan=None,
     ), loader.errors  # fmt: skip
 
@@ -368,12 +396,14 @@ def load(
     shown, reference = shelf.first_two(machines)
     on_pages = shelf.on_pages(machines)
     references |= {one.id: one for one in published_references(on_pages)}
+    verified = dict(loader.verified())
     judged = claim_index(loader.of(ClaimFile))
     if loader.errors or not (shown and reference):
         faults = (fault for document in loader.documents for fault in document.text_faults())
         raise ContentErrors([*loader.errors, *faults])
     (home,), guides, plans = loader.of(HomeFile), loader.of(GuideFile), loader.of(PlanFile)
     glossary = loader.of(GlossaryFile)
+    tries, watched, unread = loader.tries() if with_tries else ((), {}, ())
     first = [name for name in home.model.statements if name in statements]
     return Book(
         root=loader.content.parent, home=home.model, topics=tuple(topics), claims=judged.claims,
@@ -383,7 +413,7 @@ def load(
         references=references, traces=on_pages,
         machine=shown.machine, reference=reference.machine, claim_index=judged, machines=machines,
         documents=tuple(loader.documents),
-        tries=loader.tries() if with_tries else (),
+        tries=tries, watched=watched, unread=unread, verified=verified,
         glossary=glossary[0].model if glossary else GlossaryFile(terms=[]),
         plan=plans[0].model if plans else None, guide=guides[0].model if guides else None,
     )  # fmt: skip

@@ -3,7 +3,8 @@
 In: a file's text. It begins with a head of YAML between two lines of `---` (`title`,
 `description`). Out: a document like any other, whose text MkDocs turns into HTML once
 `prose.filled` has put the values of its expressions in. A fence `listing` holds the keys of a
-lesson's listing, and shows a program that a run executed; a fence `quiz` asks items (`fence.py`).
+lesson's listing, and shows a program that a run executed; so does a fence `verified`, of one that
+`verify` watched. A fence `quiz` asks items (`fence.py`).
 """
 
 import re
@@ -16,14 +17,14 @@ import yaml
 
 from generator.content.documents import Document, validated
 from generator.content.errors import ContentError, ContentErrors, found_in
-from generator.content.exhibit import Listing
+from generator.content.exhibit import Listing, Verified
 from generator.content.fence import quiz, within
 from generator.content.quiz import QuizFence
 from generator.content.words import Line, Mark, Written
 from generator.content.yaml_source import Place, YamlFile
 
 _HEAD = re.compile(r"\A---[ \t]*\n(?P<yaml>.*?)^---[ \t]*$\n?", re.DOTALL | re.MULTILINE)
-_FENCE = re.compile(r"^```(listing|quiz)\n(?P<yaml>.*?)^```$", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r"^```(listing|quiz|verified)\n(?P<yaml>.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 class HandWritten(Written):
@@ -36,6 +37,8 @@ class HandWritten(Written):
     """Markdown, as MkDocs reads it."""
     listings: list[Listing] = []
     """the programs that it shows, in their order."""
+    verified: list[Verified] = []
+    """those whose report by `verify` it shows; the table of causes then ends the page."""
     quizzes: list[QuizFence] = []
     """the fences that ask, in their order."""
 
@@ -56,7 +59,10 @@ def read(name: str, text: str) -> Document[HandWritten]:
         raise ContentErrors([ContentError(name, 1, 1, message)])
 
     source, fenced = within(name, text, *head.span("yaml")), list(_FENCE.finditer(text))
-    listings = [within(name, text, *one.span("yaml")) for one in fenced if one[1] == "listing"]
+    listings, verified = (
+        [within(name, text, *one.span("yaml")) for one in fenced if one[1] == kind]
+        for kind in ("listing", "verified")
+    )
     quizzes = [quiz(name, text, *one.span("yaml")).source for one in fenced if one[1] == "quiz"]
     body, line = text[head.end() :], text.count("\n", 0, head.end())
     begins, ends = (yaml.Mark(name, at, line, 0, None, 0) for at in (head.end(), len(text)))
@@ -64,7 +70,7 @@ def read(name: str, text: str) -> Document[HandWritten]:
     places = {**source.places, ("text",): Place(node, node)}
     written = source.document if isinstance(source.document, dict) else {}
     written = {**written, "text": body}
-    for key, parts in (("listings", listings), ("quizzes", quizzes)):
+    for key, parts in (("listings", listings), ("verified", verified), ("quizzes", quizzes)):
         written[key] = [one.document for one in parts]
         for number, one in enumerate(parts):
             places |= {(key, number, *path): place for path, place in one.places.items()}
@@ -80,6 +86,7 @@ def split(page: HandWritten) -> Iterator[str | Fenced]:
     kinds: dict[str, Iterator[Fenced]] = {
         "listing": iter(page.listings),
         "quiz": iter(page.quizzes),
+        "verified": iter(page.verified),
     }
     for markdown, kind in zip_longest(parts[::3], parts[1::3]):
         yield markdown

@@ -14,10 +14,10 @@ from generator.content.errors import nearest
 from runners.traces.programs import DECLARED
 
 _Defined = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-# Where a run finds what it executes: the programs of topics and sentences, the experiments, and
-# what a reader of a lab begins with.
+# Where a run finds what it executes: the programs of topics and sentences, those that `verify` has
+# watched, the experiments, and what a reader of a lab begins with.
 _PLACES = re.compile(
-    r"content/(?:(?:topics/[^/]+/)?(?:code|labs)|retracted)/.+\.py|(?:runners/)?experiments/.+\.py"
+    r"content/(?:(?:topics/[^/]+/)?(?:code|labs)|retracted|verified)/.+\.py|(?:runners/)?experiments/.+\.py"
 )
 WRONG_PLACE = (
     "no code that a run executes; a listing names a .py file of the topic's code/ or of "

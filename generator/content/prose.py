@@ -118,6 +118,7 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
     prints = blocks.NOTE.sub(blank, re.sub("\ue000~*", blank, kept))
     bare = _LINK.sub(blank, prints if mark == "line" else _LISTED.sub(blank, prints))
     fenced = text.replace("```listing\n", "```text   \n").replace("```quiz\n", "```text\n")
+    fenced = fenced.replace("```verified\n", "```text    \n")
     fenced = fenced if mark == "page" else text
     for within, pattern, wrong, instead in (
         (text, _INVISIBLE, "invisible character", "delete it"),

@@ -23,7 +23,7 @@ from markupsafe import Markup, escape
 from generator.content import prose
 from generator.content.book import Book, Topic
 from generator.content.chain import Part
-from generator.content.exhibit import Figure, Listing
+from generator.content.exhibit import Figure, Listing, Verified
 from generator.content.handwritten import HandWritten, split
 from generator.content.lesson import CHAINED, Mode
 from generator.content.quiz import Item, QuizFence
@@ -43,12 +43,13 @@ from generator.values.machines import OtherOutcomes
 TEMPLATES = Path(__file__).parent / "templates"
 DESCRIPTION_LENGTH = 180
 # What templates call by these names without an import; each may call those before it.
-MACROS = ("tables", "programs", "forms", "items", "parts")
+MACROS = ("tables", "programs", "forms", "items", "parts", "watched")
 VARIANTS = "assets/variants"
 TERMS = "assets/terms.js"  # sources.js knows it
 # These name each machine beside its numbers.
 OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")
-UNMEASURED = (*OF_MACHINES, "glossary.md.j2", "lab.md.j2")  # their feet name no machine
+# The feet of these name no machine.
+UNMEASURED = (*OF_MACHINES, "glossary.md.j2", "lab.md.j2", "watched.md.j2")
 _TO_CLAIM = re.compile(r"#claim-([^\"]+)\"")
 _LEVEL = re.compile(r"^(##+) ", re.MULTILINE)  # of a heading in Markdown
 _CODE = re.compile(r"`([^`]+)`")
@@ -109,6 +110,7 @@ class Sheet:
         machine: for the page of one machine, its name.
         experiment: for the page of one experiment's runs, its name.
         symptom: for the page of one symptom of the guide, its id.
+        watched: for the page of a script that a reader had watched, its name.
         has_toc: whether a table of contents stands beside it.
         under: the page of the header that stands for it, where that is not its folder's index.
         lacks: where it shows the reference machine, the experiments to measure before it does not.
@@ -128,6 +130,7 @@ class Sheet:
     machine: str | None = None
     experiment: str | None = None
     symptom: str | None = None
+    watched: str | None = None
     has_toc: bool = False
     under: str | None = None
     lacks: Sequence[str] | None = None
@@ -226,7 +229,8 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
     folio, context = opened(sheet, gathered)
     book, topic, headings = folio.book, sheet.topic, context["headings"]
     body = fewer(_rendered(sheet.template, context))
-    title = (label if sheet.experiment or sheet.machine else folio.line)(sheet.heading)
+    is_recorded = sheet.experiment or sheet.machine or sheet.watched
+    title = (label if is_recorded else folio.line)(sheet.heading)
     if sheet.text:
         title = escaped_heading(title)
         headings.read(f"# {title}\n\n{body}")
@@ -350,12 +354,15 @@ def _terms_apart(folio: Folio) -> str:
 
 def _pieces(
     sheet: Sheet, folio: Folio, headings: Headings
-) -> Iterator[Markup | Listing | list[View]]:
+) -> Iterator[Markup | Listing | View | list[View]]:
     """What somebody wrote by hand: listings, questions, Markdown with its values as HTML in it."""
     assert sheet.by_hand
     for piece in split(sheet.by_hand):
         if isinstance(piece, QuizFence):
             yield [question.question(item, folio, "question") for item in asked(piece, folio.book)]
+        elif isinstance(piece, Verified):
+            watched = folio.book.verified[piece.path]
+            yield View(watched=watched, listing=listing.listing(piece, folio))
         elif isinstance(piece, Listing):
             yield piece
         else:

@@ -32,6 +32,7 @@ from generator.values.evaluation import Evidence
 from generator.values.machines import OtherOutcomes, lacking, other_outcomes
 from runners.system.processes import end_with
 from runners.traces.machine import num_cores
+from runners.verify.trace import SUFFIX
 
 TAKEN = "the book has a page of this name already; choose another"
 EVERYTHING = ("",)
@@ -97,8 +98,7 @@ class Press:
                 if stem in CHAINED:
                     found.add(f"{folder}/{stem}-")
             elif folder == "tries":
-                found.add(f"evidence/{name.partition('.')[0]}.md")
-                found.update(f"topics/{one.id}/try.md" for one in book.topics)
+                found.update(_of_try(name, book))
             elif file in self.shared and file in shared:
                 found.update(self._showing(file, self.shared[file], shared[file]))
             else:
@@ -140,7 +140,7 @@ class Press:
         planned = list(_on_machines(sheets(book), self.evidence))
         errors = list(_taken(planned))
         for is_listed in (True, False):  # lessons and pages by hand first, because others list them
-            group = [sheet for sheet in planned if bool(sheet.mode or sheet.text) is is_listed]
+            group = [sheet for sheet in planned if _is_listed(sheet) is is_listed]
             to_print = [s for s in group if s.path not in kept or s.path.startswith(under)]
             made = dict(zip([s.path for s in to_print], _made(to_print, gathered), strict=True))
             for sheet in group:
@@ -158,6 +158,20 @@ class Press:
     def assets(self) -> dict[str, bytes]:
         """The files that single pages load, by path, such as the states of a figure."""
         return {path: one for page in self.pages.values() for path, one in page.assets.items()}
+
+
+def _of_try(name: str, book: Book) -> Iterator[str]:
+    """The pages of a try, and of a script that was watched."""
+    if name.endswith(SUFFIX):
+        yield "verify"
+    else:
+        yield f"evidence/{name.partition('.')[0]}.md"
+        yield from (f"topics/{one.id}/try.md" for one in book.topics)
+
+
+def _is_listed(sheet: Sheet) -> bool:
+    """Whether others list it; what has the table of causes lists sections of lessons itself."""
+    return bool(sheet.mode or (sheet.by_hand and not sheet.by_hand.verified))
 
 
 def _taken(planned: Sequence[Sheet]) -> Iterator[ContentError]:

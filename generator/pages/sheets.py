@@ -24,6 +24,11 @@ def sheets(book: Book) -> Iterator[Sheet]:
     yield from _of_machines(book)
     if book.plan:
         yield from _of_plans(book, book.plan)
+    for name, watched in book.watched.items():
+        yield Sheet(
+            f"verify/{name}.md", "watched.md.j2", f"Your run: {watched.report.script}",
+            "A script that was watched: the verdict, and how its tensors compare.", watched=name,
+        )  # fmt: skip
     for page in book.handwritten:
         yield Sheet(
             page.source.file.partition("/pages/")[2], "handwritten.md.j2",

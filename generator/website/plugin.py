@@ -197,6 +197,8 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         publish.bring_to(Path(config.docs_dir), pages)
         self.files = files
         self.problems = list(verdicts.problems(self.book, self.press.evidence.judged_claims))
+        for unread in self.book.unread:
+            log.info(f"not shown: {unread}")
         for problem in self.problems:
             log.warning(problem)
 

@@ -12,6 +12,18 @@ from typing import NamedTuple
 import yaml
 
 _FILE = Path(__file__).with_name("causes.yml")
+# How the table is divided, in its order: what a reader sees of gradients, updates and losses.
+GROUPS = {
+    "ranks": "A factor that is the number of ranks",
+    "microbatches": "A factor that is the number of microbatches",
+    "own": "The gradient of one rank, or a part",
+    "zero": "Zero, or lost",
+    "before": "Something of the update before",
+    "module": "Everything behind one module",
+    "norms": "Normalizations only",
+    "experts": "Experts only",
+    "others": "Data, weights, updates, and how the script ends",
+}
 
 
 class Cause(NamedTuple):
@@ -21,6 +33,7 @@ class Cause(NamedTuple):
     usually: str
     page: str
     section: str
+    group: str
 
 
 @cache
@@ -28,7 +41,7 @@ def table() -> dict[str, Cause]:
     """All causes by their key."""
     rows = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
     return {
-        key: Cause(row["title"], row["usually"], row["lesson"]["page"], row["lesson"]["section"])
+        key: Cause(row["title"], row["usually"], **row["lesson"], group=row.get("group", "others"))
         for key, row in rows.items()
     }
 

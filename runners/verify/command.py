@@ -21,10 +21,10 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 from torch import nn
@@ -32,7 +32,8 @@ from torch import nn
 from runners.system import processes
 from runners.system.errors import FixableError, first_line
 from runners.system.patience import say
-from runners.verify import alone, compare, report
+from runners.traces import machine
+from runners.verify import alone, compare, report, tracing
 from runners.verify.alone import Loaders
 from runners.verify.exchange import Board, GoneError, shared_folder, sweep
 from runners.verify.frames import is_script, place
@@ -40,6 +41,7 @@ from runners.verify.hangs import Lookout
 from runners.verify.layout import Layout, layouts
 from runners.verify.records import Seen
 from runners.verify.replay import Replayed, replayed
+from runners.verify.trace import SUFFIX
 from runners.verify.verdict import Finding, Verdict
 from runners.verify.watch import Enough, Watch
 
@@ -191,6 +193,8 @@ class _Rank:
             sweep()
         self.board = Board(self.rank, self.world_size, shared_folder())
         self.finished_at: float | None = None
+        self.script = Path(arguments.script).resolve()  # it may change the folder
+        self.layouts: Sequence[Layout] = ()  # once all ranks have recorded
         self.watch = Watch(self.rank, self.world_size, arguments.steps, self._asks_to_stop)
         self.loaders = Loaders(None, lambda: self.watch.is_on)
         if arguments.one:
@@ -237,6 +241,7 @@ class _Rank:
             while not self._has_code() and self.board.lives(0):
                 time.sleep(0.02)
             return self._code()
+        self.layouts = found
         verdict = compare.judged(found, everything, self.board.gather("replayed"))
         self._ended(verdict, everything)
         if self.arguments.one and found and not verdict.findings:
@@ -315,11 +320,22 @@ class _Rank:
 
     def _said(self, verdict: Verdict) -> int:
         script = Path(self.arguments.script).name
-        if self.arguments.json:
-            print(report.as_json(verdict, script, self.world_size), flush=True)
-        else:
-            print("\n".join(report.lines(verdict, script, self.world_size)), flush=True)
+        document = report.document(verdict, script, self.world_size)
+        text = "\n".join(report.lines(verdict, script, self.world_size))
+        print(report.as_json(document) if self.arguments.json else text, flush=True)
+        self._keep(verdict, document, text)
         return verdict.exit_code
+
+    def _keep(self, verdict: Verdict, document: Mapping[str, Any], text: str) -> None:
+        words = [self.arguments.script, *self.arguments.arguments]
+        try:
+            path = tracing.kept(verdict, self.layouts, self.script, words, document, text)
+        except Exception as error:  # noqa: BLE001 what is kept changes nothing of what was said
+            say(f"verify: this run is not kept ({first_line(error)})")
+        else:
+            if path:
+                page = f"verify/{path.name.removesuffix(SUFFIX)}.html"
+                say(f"verify: kept in {machine.from_home(path)}; `make serve` shows it on {page}")
 
     def _hung(self, table: list[str]) -> None:
         """Report a script that hangs, from the thread that noticed; this ends all ranks."""

@@ -38,7 +38,7 @@ from runners.verify.records import Part, Seen, Update
 from runners.verify.replay import Replayed
 from runners.verify.stepping import Steps
 from runners.verify.ties import ties
-from runners.verify.verdict import Verdict
+from runners.verify.verdict import Error, Strip, Verdict
 
 Tensors = Mapping[str, Tensor]
 
@@ -236,6 +236,9 @@ class _Judge:
         outside = set(self._outside(number))
         if not set(expected.exact) - outside:
             return set()
+        if not all(bool(one.isfinite().all()) for one in expected.exact.values()):
+            self._case.skip("gradients: those of one process are not finite either")
+            return set()
         self._clipping.between(number)
         reduced = self._fit(number, lambda u: u.before_clipping, expected)
         weights = self._weights(number, reduced)
@@ -248,6 +251,9 @@ class _Judge:
                 reduced, weights, scaled = earlier, again, found
         if not self._case.verdict.weights:
             self._case.verdict.weights = weights.line
+        factors = reduced.factors if reduced.is_good else None
+        strip = Strip(self._case.key, number + 1, reduced.errors, factors)
+        self._case.verdict.strips.append(strip)
         if not reduced.is_good:
             self._explainer.explain(number, reduced, expected)
             return set(reduced.agreed)
@@ -300,6 +306,7 @@ class _Judge:
                  and n not in outside]  # fmt: skip
         if extra:
             fit.wrong.setdefault(min(held), []).extend(extra)
+            fit.errors |= dict.fromkeys(extra, Error(1.0, 0.0))
         return fit
 
     def _weights(self, number: int, fit: Fit) -> weighing.Weights:

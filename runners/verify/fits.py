@@ -6,11 +6,14 @@ of each batch, and the parameters that no such sum explains.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+
+from runners.verify.verdict import Error
 
 REPLICAS = 1e-5  # relative difference of parameters between replicas
 Term = tuple[int, int | None]  # a rank, and one of its backward passes
@@ -36,12 +39,14 @@ class Fit:
         wrong: names of parameters that differ, by rank.
         agreed: names of those that agree on all ranks.
         apart: factors by rank, where ranks hold different sums.
+        errors: how far each gradient is from that of one process, on the rank where it is farthest.
     """
 
     factors: dict[Term, float] | None
     wrong: dict[int, list[str]] = field(default_factory=dict)
     agreed: list[str] = field(default_factory=list)
     apart: dict[int, dict[Term, float]] = field(default_factory=dict)
+    errors: dict[str, Error] = field(default_factory=dict)
 
     @property
     def is_good(self) -> bool:
@@ -104,10 +109,19 @@ def without(held: Tensor | None, carried: Tensor | None) -> Tensor | None:
     return held.double() if carried is None else held.double() - carried.double()
 
 
-def _agrees(held: Tensor | None, should: Tensor, tolerance: float) -> bool:
-    if held is None:
-        return bool(should.norm() <= tolerance)
-    return bool((held - should).norm() <= tolerance + 1e-6 * should.norm())
+def norm(tensor: Tensor) -> float:
+    """The Euclidean norm."""
+    return float(tensor.norm().item())
+
+
+def error_of(held: Tensor | None, should: Tensor, tolerance: float) -> Error:
+    """The error of a tensor, over its norm or what rounding allows, whichever is larger."""
+    size = norm(should)
+    allowed = tolerance + 1e-6 * size
+    error = size if held is None else norm(held - should)
+    scale = max(size, allowed, 1e-300)
+    is_finite = math.isfinite(error / scale)
+    return Error(error / scale if is_finite else math.inf, allowed / scale)
 
 
 def common_factor(
@@ -123,7 +137,9 @@ def common_factor(
     own = [ratio(one, expected.exact[n]) for n in told if (one := held[n]) is not None]
     for factor in (1 / expected.num_batches, 1.0, *own):
         agree = sum(
-            _agrees(held[n], factor * expected.exact[n], abs(factor) * expected.tolerance[n])
+            error_of(
+                held[n], factor * expected.exact[n], abs(factor) * expected.tolerance[n]
+            ).agrees
             for n in told
         )
         if factor and agree > most:
@@ -145,6 +161,8 @@ def factors_of(
     should = torch.cat(
         [(zero[n] if (one := held.get(n)) is None else one).flatten() for n in names]
     )
+    if not bool(should.isfinite().all()):
+        return dict.fromkeys(terms, 1 / expected.num_batches)
     matrix = torch.stack(flat)
     solved = torch.linalg.lstsq(matrix @ matrix.T, (matrix @ should)[:, None], driver="gelsd")
     return dict(zip(terms, solved.solution.flatten().tolist(), strict=True))
@@ -158,23 +176,37 @@ def compared(
     fit = Fit(factors[min(held)])
     for rank, gradients in held.items():
         own = factors[rank]
-        if own is None:
-            fit.wrong[rank] = list(names)
-            continue
-        size = max(abs(one) for one in own.values())
-        for n in names:
-            should = sum(
-                (a * expected.terms[t][n] for t, a in own.items() if n in expected.terms[t]),
-                torch.zeros_like(expected.exact[n]),
-            )
-            if not _agrees(gradients.get(n), should, size * expected.tolerance[n]):
+        for n, error in _errors(gradients, names, own, expected).items():
+            if own is None or not error.agrees:
                 fit.wrong.setdefault(rank, []).append(n)
+            fit.errors[n] = max(fit.errors.get(n, error), error)
     bad = {name for all_of in fit.wrong.values() for name in all_of}
     fit.agreed = [name for name in names if name not in bad]
     known = {rank: one for rank, one in factors.items() if one is not None}
     if not fit.wrong and _differ(known, expected):
         fit.apart = known
+        for rank, own in known.items():  # each differs from one sum over all batches
+            even = dict.fromkeys(own, sum(own.values()) / len(own))
+            for n, error in _errors(held[rank], names, even, expected).items():
+                fit.errors[n] = max(fit.errors[n], error)
     return fit
+
+
+def _errors(
+    held: Mapping[str, Tensor | None], names: Sequence[str],
+    factors: Mapping[Term, float] | None, expected: Expected,
+) -> dict[str, Error]:  # fmt: skip
+    """The error of each gradient against a sum over batches, or their mean without factors."""
+    own = factors or dict.fromkeys(expected.terms, 1 / expected.num_batches)
+    size = max(abs(one) for one in own.values())
+    found = {}
+    for n in names:
+        should = sum(
+            (a * expected.terms[t][n] for t, a in own.items() if n in expected.terms[t]),
+            torch.zeros_like(expected.exact[n]),
+        )
+        found[n] = error_of(held.get(n), should, size * expected.tolerance[n])
+    return found
 
 
 def _differ(known: Mapping[int, Mapping[Term, float]], expected: Expected) -> bool:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from typing import Any
 
 from runners.verify.causes import cause
 from runners.verify.verdict import Finding, Verdict
@@ -75,16 +76,20 @@ def _wrapped(text: str, indent: int = 2) -> list[str]:
     )
 
 
-def as_json(verdict: Verdict, script: str, world_size: int) -> str:
+def document(verdict: Verdict, script: str, world_size: int) -> dict[str, Any]:
     """The same, all of it, for programs."""
     found = [
         {**asdict(one), "title": cause(one.cause).title, "usually": cause(one.cause).usually,
          "lesson": {"page": cause(one.cause).page, "section": cause(one.cause).section}}
         for one in verdict.findings
     ]  # fmt: skip
-    whole = {
+    return {
         "schema": SCHEMA, "script": script, "world_size": world_size,
         "verdict": WORDS[verdict.exit_code], "findings": found, "weights": verdict.weights,
         "compared": verdict.numbers, "not_compared": verdict.not_compared, "notes": verdict.notes,
     }  # fmt: skip
-    return json.dumps(whole, indent=2, sort_keys=True, ensure_ascii=False)
+
+
+def as_json(document: Mapping[str, Any]) -> str:
+    """The document as it is printed."""
+    return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from runners.verify.case import Case
-from runners.verify.fits import Expected, are_apart
+from runners.verify.fits import Expected, are_apart, error_of, norm
+from runners.verify.verdict import Error
 
 Tensors = Mapping[str, Tensor | None]
 _IGNORED = ("fused", "foreach", "capturable", "differentiable")
@@ -47,6 +48,7 @@ class Steps:
             self._case.skip("the update (parameters change between two updates)")
             return
         wrong, why = self._optimizers.step(update.settings, before, used, after)
+        self._case.verdict.strips[-1].steps = self._optimizers.errors
         if why:
             self._case.skip(f"the update ({why})")
         if wrong:
@@ -78,6 +80,7 @@ class _Optimizers:
     def __init__(self) -> None:
         self._optimizers: dict[str, torch.optim.Optimizer] = {}
         self._parameters: dict[str, nn.Parameter] = {}
+        self.errors: dict[str, Error] = {}  # of the latest step, over what one process moves
 
     def step(
         self,
@@ -90,6 +93,7 @@ class _Optimizers:
             Names of parameters that differ, and why others were not compared.
         """
         wrong, why = [], ""
+        self.errors = {}
         for name, (kind, group) in settings.items():
             start, end = before.get(name), after.get(name)
             if start is None or end is None:
@@ -108,9 +112,10 @@ class _Optimizers:
                 if key in optimizer.param_groups[0] and key not in _IGNORED:
                     optimizer.param_groups[0][key] = value
             optimizer.step()
-            move = (parameter.detach().double() - start.double()).norm().item()
-            error = (parameter.detach().double() - end.double()).norm().item()
-            if error > 2e-3 * move + 8 * _own_eps(start) * start.double().norm().item():
+            move = parameter.detach().double() - start.double()
+            allowed = 2e-3 * norm(move) + 8 * _own_eps(start) * norm(start.double())
+            self.errors[name] = error_of(end.double() - start.double(), move, allowed)
+            if not self.errors[name].agrees:
                 wrong.append(name)
         return wrong, why
 

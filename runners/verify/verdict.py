@@ -3,6 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Error(NamedTuple):
+    """How far a tensor is from that of one process, and what rounding allows; over its norm."""
+
+    error: float
+    allowed: float
+
+    @property
+    def agrees(self) -> bool:
+        """Whether it is no more than rounding; a tensor that is not finite does not agree."""
+        return self.error <= self.allowed
+
+
+@dataclass
+class Strip:
+    """What an update of a module differs by, tensor by tensor; updates count from 1."""
+
+    module: str
+    update: int
+    gradients: dict[str, Error]  # up to `factors`
+    factors: dict[tuple[int, int | None], float] | None  # by rank and backward pass
+    steps: dict[str, Error] = field(default_factory=dict)  # of what the optimizer added
 
 
 @dataclass
@@ -38,6 +62,7 @@ class Verdict:
         not_compared: what was not, and why.
         weights: the line of the weights.
         numbers: for `--json`: how many parameters were compared, and of how many.
+        strips: of each update that was compared.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -46,6 +71,7 @@ class Verdict:
     notes: list[str] = field(default_factory=list)
     weights: str = ""
     numbers: dict[str, int] = field(default_factory=dict)
+    strips: list[Strip] = field(default_factory=list)
 
     def find(self, finding: Finding) -> None:
         """Add a finding, once for each cause, place and rank."""

@@ -16,8 +16,11 @@ PRELOADED = [
 ]  # fmt: skip
 
 
-def verified(program, ranks, *words, options=()):
-    """The report of a program as JSON, its exit code, and what rank 0 printed."""
+def verified(program, ranks, *words, options=(), content=Path("/no project")):
+    """The report of a program as JSON, its exit code, and what rank 0 printed.
+
+    Its trace is kept in a folder `content`, if there is one.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     with socket.socket() as free:
@@ -25,7 +28,7 @@ def verified(program, ranks, *words, options=()):
         port = free.getsockname()[1]
     path = program if isinstance(program, Path) else PROGRAMS / program
     reader, writer = context.Pipe(duplex=False)
-    order = (ranks, port, str(path), words, options, writer)
+    order = (ranks, port, str(path), words, options, content, writer)
     started = [context.Process(target=_be, args=(rank, *order)) for rank in range(ranks)]
     for one in started:
         one.start()
@@ -38,14 +41,16 @@ def verified(program, ranks, *words, options=()):
         while True:
             output += reader.recv()
     start = output.find("{\n")
-    report = json.loads(output[start:]) if start >= 0 else {}
+    report = json.JSONDecoder().raw_decode(output[start:])[0] if start >= 0 else {}
     return report, started[0].exitcode, output
 
 
-def _be(rank, ranks, port, path, words, options, writer):
+def _be(rank, ranks, port, path, words, options, content, writer):
     """The body of a rank; its output goes through the pipe when it ends."""
+    from runners.traces import machine
     from runners.verify import command
 
+    machine.TRACES = content / "traces"
     os.environ |= {
         "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank),
         "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),

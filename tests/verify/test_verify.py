@@ -10,12 +10,14 @@ import torch
 from runners.__main__ import main
 from runners.verify.causes import table
 from runners.verify.records import Loss, Part, Spec, Update, assembled
+from runners.verify.trace import read
 from runners.verify.weights import TOLERANCE, judged
 from tests.conftest import ROOT
 from tests.verify.ranks import PROGRAMS, verified
 
 pytestmark = pytest.mark.ranks
 STOP = ("--seconds", "0")
+SHOWN = ROOT / "content" / "verified" / "norms_twice.py"  # on the page “Verify your program”
 
 RIGHT = [
     ("language.py", 2, "accumulate clip dropout checkpoint scaler"),
@@ -147,10 +149,34 @@ def test_watching_changes_no_bit_of_losses_and_parameters():
     assert digests[0] == digests[1]
 
 
+def test_the_trace_of_a_wrong_program_names_the_tensor_that_is_wrong_first_as_the_book_shows_it(
+    tmp_path,
+):
+    _, code, output = verified(SHOWN, 2, options=("--seconds", "0"), content=tmp_path)
+    assert code == 1
+    (path,) = (tmp_path / "tries").iterdir()
+    assert path.name in output
+    own, book = read(path), read(SHOWN.with_suffix(".json"))
+    assert own.first is not None
+    assert own.first.name == "1.norm.weight"  # the first normalization, which the program sums
+    assert [one.name for one in own.tensors if one.state == "differs"] == [
+        f"{block}.norm.{name}" for block in (1, 2) for name in ("weight", "bias")
+    ]
+    for one in own.tensors:  # a gradient that is doubled is off by its own norm
+        assert one.gradient.error == pytest.approx(float(one.state == "differs"), abs=1e-4)
+    assert (own.printed, own.report, own.code) == (book.printed, book.report, book.code)
+    assert [one.state for one in own.tensors] == [one.state for one in book.tensors]
+    for mine, theirs in zip((*own.flow, *own.weights), (*book.flow, *book.weights), strict=True):
+        for name, held in theirs:
+            assert getattr(mine, name) == (
+                pytest.approx(held, rel=1e-3) if isinstance(held, float) else held
+            )
+
+
 def _command(*words, launcher=()):
     done = subprocess.run(
         [sys.executable, "-m", *launcher, *words], cwd=ROOT, capture_output=True, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PROOFBOOK_TRACES": "/no project/traces"},
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
 

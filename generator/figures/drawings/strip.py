@@ -1,0 +1,61 @@
+"""A strip of tensors in the order of a model: how far each is from that of one process.
+
+The error of a tensor, over what rounding allows it, is a bar on a logarithmic axis. A bar that
+crosses the dashed line is no rounding; the first of these has its name.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from generator.figures.axes import SAMPLE, Scale
+from generator.figures.drawing import LINE, Drawing, PageWidth, text_width
+
+HEIGHT = 110  # of the bars
+LEAST, MOST = 1e-3, 10.0  # of the axis; more where a bar needs it
+GAP = 2
+CLEAR = 3  # pixels by which a bar is seen, or seen to cross the line
+
+
+class Bar(NamedTuple):
+    """A tensor.
+
+    Attributes:
+        name: of the parameter.
+        says: what the bar shows, in words.
+        times: its error over what rounding allows; None where it was not compared.
+    """
+
+    name: str
+    says: str
+    times: float | None
+
+
+def strip(bars: Sequence[Bar], allowed: str, layout: PageWidth) -> Drawing:
+    """Draw the strip.
+
+    Args:
+        bars: in the order of the model.
+        allowed: what the dashed line is, for the legend.
+        layout: how wide.
+    """
+    drawing = Drawing(layout.width, LINE + HEIGHT + LINE)
+    bottom, step = LINE + HEIGHT, layout.width / max(len(bars), 1)
+    largest = max([MOST, *(one.times for one in bars if one.times is not None)])
+    up = Scale(LEAST, largest, bottom, LINE, is_logarithmic=True)
+    gap = GAP if step > 3 * GAP else 0
+    for place, one in enumerate(bars):
+        differs = one.times is not None and one.times > 1
+        top = bottom - 6 if one.times is None else up(max(one.times, LEAST))
+        top = min(top, up(1) - CLEAR if differs else bottom - CLEAR)
+        look = "idle" if one.times is None else "communication" if differs else "compute faint"
+        width = min(step - gap, 40)
+        drawing.box(place * step, top, width, bottom - top, look, say=one.says)
+    drawing.line(0, bottom, layout.width, bottom, "axis")
+    drawing.line(0, up(1), layout.width, up(1), "budget")
+    drawing.line(0, bottom + LINE / 2, SAMPLE, bottom + LINE / 2, "budget")
+    drawing.word(SAMPLE + GAP * 4, bottom + LINE / 2, allowed, "soft")
+    first = next((n for n, one in enumerate(bars) if (one.times or 0) > 1), None)
+    if first is not None:
+        at = max(0, min(first * step, layout.width - text_width(bars[first].name)))
+        drawing.word(at, LINE / 2, bars[first].name)
+    return drawing

@@ -1,0 +1,162 @@
+"""A script that `verify` watched: what was found, tensor by tensor and rank by rank; its causes.
+
+In: the trace of a watched script, and the table of causes. Out: a strip of tensors, and rows.
+"""
+
+from collections.abc import Callable, Mapping
+
+from markupsafe import Markup
+
+from generator.figures.drawings.strip import Bar, strip
+from generator.figures.picture import Seen, both
+from generator.pages.view import Row, View, label
+from generator.printing.folio import breakable
+from generator.printing.sources import PYTHON
+from runners.traces.digest import program
+from runners.traces.schema import Shape
+from runners.verify.causes import GROUPS, table
+from runners.verify.trace import Off, Parameter, Report, Watched
+
+MOST = 1e9  # times that a bar shows
+Sections = Callable[[str], Mapping[str, str]]
+
+
+def causes(sections: Sections) -> list[View]:
+    """The table of causes in groups.
+
+    Args:
+        sections: of a lesson, where each of its headings is.
+    """
+    rows = [
+        View(id=_anchor(key), title=one.title, usually=one.usually, group=one.group,
+             section=one.section, href=_place(one.page, one.section, sections))
+        for key, one in table().items()
+    ]  # fmt: skip
+    return [
+        View(title=title, rows=[one for one in rows if one.group == group])
+        for group, title in GROUPS.items()
+    ]
+
+
+def cause_link(key: str) -> View:
+    """The row of a cause: its anchor and its title."""
+    return View(anchor=_anchor(key), title=table()[key].title)
+
+
+def findings(report: Report, sections: Sections) -> list[View]:
+    """What was found, each with its cause and where the book explains it."""
+    return [
+        View(
+            title=one.title, says=one.says.splitlines(), detail=one.detail, usually=one.usually,
+            section=one.lesson["section"], href=_place(**one.lesson, sections=sections),
+            where=", ".join(filter(None, [
+                one.place, one.parameter, "" if one.rank is None else f"rank {one.rank}",
+                "" if one.step is None else f"update {one.step}",
+            ])),
+        )
+        for one in report.findings
+    ]  # fmt: skip
+
+
+def command(watched: Watched) -> str:
+    """What watches the script again."""
+    return f"{program(PYTHON)} {watched.command}"
+
+
+def in_words(watched: Watched) -> str:
+    """How many tensors agree and differ, and which is the first."""
+    states = [one.state for one in watched.tensors]
+    counted = ", ".join(
+        f"{states.count(one)} {word}"
+        for one, word in (("agrees", "agree"), ("differs", "differ"), ("frozen", "frozen"),
+                          ("not compared", "not compared"))
+        if one in states
+    )  # fmt: skip
+    first = watched.first
+    named = f" The first that differs: {first.name}." if first else ""
+    return f"{len(states)} tensors in the order of the model: {counted}.{named}"
+
+
+def drawing(watched: Watched, name: str) -> Markup:
+    """The strip, for a wide page and for a phone."""
+    bars = [Bar(one.name, f"{one.name}: {one.state}", _times(one)) for one in watched.tensors]
+    drawn = both(strip, bars, "what rounding allows")
+    return Seen(drawn, in_words(watched)).svg(name, "The strip of tensors")
+
+
+def tensors(watched: Watched) -> list[Row]:
+    """A row for each tensor."""
+    return [
+        [
+            Markup("<code>{}</code>").format(breakable(one.name)), label(_shape(one.shape)),
+            _error(one.gradient), label(_number(one.gradient.allowed) if one.gradient else "–"),
+            _error(one.step), _state(one),
+        ]
+        for one in watched.tensors
+    ]  # fmt: skip
+
+
+def weights(watched: Watched) -> list[Row]:
+    """The weights of tokens or samples, by rank."""
+    return [
+        [
+            label(f"rank {one.rank}, update {one.update}"),
+            Markup("<code>{}</code> {}").format(one.kind, label(one.place)),
+            label(str(one.count)),
+            label(" to ".join(dict.fromkeys(map(_number, (one.lowest, one.highest))))),
+            label(_number(one.total)),
+            "in the update" if one.is_reduced else "before the reduction",
+        ]
+        for one in watched.weights
+    ]  # fmt: skip
+
+
+def flow(watched: Watched) -> list[Row]:
+    """What went through each module, by rank and update."""
+    several = len({one.module for one in watched.flow}) > 1
+    return [
+        [
+            label(f"rank {one.rank}, update {one.update}" + (f", {one.module}" if several else "")),
+            label(", ".join(map(_shape, one.inputs)) or "–"), label(str(one.num_forwards)),
+            *(label("–" if norm is None else _number(norm))
+              for norm in (one.gradient_norm, one.clipped_norm, one.update_norm)),
+        ]
+        for one in watched.flow
+    ]  # fmt: skip
+
+
+def _times(one: Parameter) -> float | None:
+    """The larger of both errors over what rounding allows; None where none was compared."""
+    found = [
+        MOST if off.error is None else min(MOST, off.error / (off.allowed or 1 / MOST))
+        for off in (one.gradient, one.step)
+        if off and not one.is_frozen
+    ]
+    return max(found, default=None)
+
+
+def _state(one: Parameter) -> Markup:
+    css = {"agrees": "pb-holds", "differs": "pb-does-not-hold"}.get(one.state, "")
+    return Markup('<span class="pb-verdict {}">{}</span>').format(css, one.state)
+
+
+def _error(off: Off | None) -> Markup:
+    return label("–" if off is None else "not finite" if off.error is None else _number(off.error))
+
+
+def _number(value: float) -> str:
+    return f"{value:.2g}" if abs(value) < 1e-3 else f"{value:.4g}"
+
+
+def _shape(shape: Shape) -> str:
+    return " × ".join(map(str, shape)) or "scalar"
+
+
+def _anchor(key: str) -> str:
+    return f"cause-{key.replace(' ', '-').replace(chr(39), '')}"
+
+
+def _place(page: str, section: str, sections: Sections) -> str:
+    """Where a section is, from the site's root; empty where the book lacks the lesson."""
+    known = sections(page)  # none in a book without this lesson
+    return known.get(section, f"topics/{page}.html") if known else ""
