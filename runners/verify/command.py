@@ -28,6 +28,7 @@ from runners.system import processes
 from runners.system.errors import FixableError, first_line
 from runners.system.patience import say
 from runners.verify import compare, report
+from runners.verify.against import Against
 from runners.verify.exchange import Board, GoneError, shared_folder, sweep
 from runners.verify.frames import is_script, place
 from runners.verify.hangs import Lookout
@@ -58,6 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="how long the script goes on after these updates (10)")  # fmt: skip
     parser.add_argument("--patience", type=float, default=10.0,
                         help="seconds without work after which ranks hang (10)")  # fmt: skip
+    parser.add_argument(
+        "--against", metavar="MODULE:FUNCTION", help="returns the module that ranks divide by hand"
+    )
+    parser.add_argument("--split", metavar="NAME=DIM[/BLOCKS]", action="append", default=[],
+                        help="how ranks split a parameter of it, or its inputs")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print all of the report as JSON")
     parser.add_argument("script", help="a training script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of the script")
@@ -70,8 +76,11 @@ def main(arguments: argparse.Namespace) -> int:
         raise FixableError(f"there is no script {script}")
     if arguments.steps < 1:
         raise FixableError(f"--steps must be at least 1, not {arguments.steps}")
+    if arguments.split and not arguments.against:
+        raise FixableError("--split needs --against")
+    against = arguments.against and Against(arguments.against, arguments.split, script)
     if "RANK" in os.environ and not arguments.ranks:
-        return _Rank(arguments).run()
+        return _Rank(arguments, against).run()
     if not 1 <= arguments.ranks <= MOST_RANKS:
         raise FixableError(
             f"--ranks must be from 1 to {MOST_RANKS}; without it, start this under torchrun"
@@ -83,6 +92,8 @@ def _launched(arguments: argparse.Namespace) -> int:
     """Start the ranks on this host, and return rank 0's exit code."""
     options = [f"--{name}={getattr(arguments, name)}" for name in ("steps", "seconds", "patience")]
     options += ["--json"] if arguments.json else []
+    options += [f"--against={arguments.against}"] if arguments.against else []
+    options += [f"--split={one}" for one in arguments.split]
     words = [sys.executable, "-m", "runners.verify", *options, arguments.script]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -125,8 +136,8 @@ def _followed(started: Sequence[subprocess.Popen[bytes]]) -> list[int]:
 class _Rank:
     """One rank: the script, then the replay, and on rank 0 the report."""
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
-        self.arguments = arguments
+    def __init__(self, arguments: argparse.Namespace, against: Against | None) -> None:
+        self.arguments, self.against = arguments, against
         self.rank, self.world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         local = int(os.environ.get("LOCAL_WORLD_SIZE", self.world_size))
         if local != self.world_size:
@@ -138,6 +149,7 @@ class _Rank:
         self.board = Board(self.rank, self.world_size, shared_folder())
         self.finished_at: float | None = None
         self.watch = Watch(self.rank, self.world_size, arguments.steps, self._asks_to_stop)
+        self.watch.is_shared = against is not None
 
     def run(self) -> NoReturn:
         """Run the script, and end this process with the exit code."""
@@ -148,6 +160,8 @@ class _Rank:
             self._script()
             lookout.stop()
             code = self._judged()
+        except FixableError as error:
+            code = said_wrong(error) if self._speaks() else error.exit_code
         except GoneError as gone:
             verdict = Verdict([Finding("script failed", str(gone))])
             code = self._said(verdict) if self._speaks() else 1
@@ -191,8 +205,10 @@ class _Rank:
 
     def _judged(self) -> int:
         self.board.post("seen", self.seen)
-        everything = self.board.gather("seen")
+        everything = self.board.gather("seen") | {self.rank: self.seen}
         is_broken = any(one.broken for one in everything.values())
+        if self.against and not is_broken:
+            self.against.divide(everything)
         found = [] if is_broken else layouts(everything)
         self._check_memory(found)
         self.board.post("replayed", self._replays(found))
@@ -202,6 +218,7 @@ class _Rank:
             return self._code()
         verdict = compare.judged(found, everything, self.board.gather("replayed"))
         self._ended(verdict, everything)
+        verdict.notes[:0] = [self.against.says] if self.against and self.against.says else []
         return self._said(verdict)
 
     def _ended(self, verdict: Verdict, everything: dict[int, Seen]) -> None:
@@ -245,6 +262,10 @@ class _Rank:
                 source = self.seen.roots[layout.key].buffers_from
                 source = self.rank if source is None else source
                 buffers = layout.whole(number, source, lambda u: u.buffers)
+                if self.against and layout.key in self.against.modules:
+                    given = (layout, number, self.rank, parameters, buffers)
+                    replays[layout.key].append(self.against.replayed(*given))  # type: ignore[arg-type]
+                    continue
                 whole = layout.passes(number, self.rank, own.forwards)
                 replays[layout.key].append(
                     replayed(modules[layout.key], parameters, buffers, whole, own.frozen)  # type: ignore[arg-type]
@@ -293,6 +314,13 @@ class _Rank:
             if all(self.board.has("gone", r) or not self.board.lives(r) for r in others):
                 self.board.remove()
         os._exit(code)
+
+
+def said_wrong(error: FixableError) -> int:
+    """Say that the call was wrong; the exit code."""
+    print(f"runners.verify: {error}", file=sys.stderr, flush=True)
+    print("verify: wrong call", flush=True)
+    return error.exit_code
 
 
 def _place_in(error: BaseException) -> str:

@@ -138,7 +138,7 @@ class _Judge:
         if not self._layout.num_updates:
             return "no backward pass through it ended"
         lines = [
-            line for one in records.values() for update in one.updates for line in update.by_hand
+            line for r in records.values() for update in r.updates for line, _ in update.by_hand
         ]
         if lines:
             return lines[0]

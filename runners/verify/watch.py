@@ -53,7 +53,10 @@ class Watch:
         depth: of forward passes that are recorded, now.
         in_backward: of backward passes, now.
         is_replaying: whether the script has ended, and its modules run again.
+        is_shared: whether peers need all inputs and outputs.
     """
+
+    is_shared = False
 
     def __init__(
         self, rank: int, world_size: int, steps: int, asks_to_stop: Callable[[int, bool], bool]
@@ -68,7 +71,7 @@ class Watch:
         self._wrappers: list[nn.Module] = []
         self.depth = self.in_backward = self._backwards = self._count = 0
         self.is_replaying = self._was_finished = False
-        self._by_hand: list[str] = []  # since the last update of a root began
+        self._by_hand: list[tuple[str, bool]] = []  # since the last update of a root began
         self._outside: dict[int, list[str]] = {}
         self._scheduled: dict[int, int] = {}
         self._is_other = False
@@ -155,6 +158,7 @@ class Watch:
             shapes=[tuple(one.shape) for one in tensors],
             place=place(),
             chunk=calling and calling[1],
+            is_shared=self.is_shared,
         )
 
     def _later(self, root: Root) -> None:
@@ -441,10 +445,13 @@ class Watch:
     def communicates(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> None:
         """A collective begins."""
         if self._is_by_hand(caller, name, args, kwargs):
-            self._by_hand.append(
+            says = (
                 f"it is divided among ranks by hand ({place()} ({name}) sends activations); "
                 "the module of one process is not known"
             )
+            is_inside = bool(self.depth or self.in_backward)
+            says += " (--against can name it)" if is_inside else ""
+            self._by_hand.append((says, is_inside))
 
     def communicated(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> None:
         """Between forward and backward, values of other ranks may enter the loss."""
@@ -456,10 +463,11 @@ class Watch:
                 continue
             is_between = any(one.backward is None for one in root.update.forwards)
             if is_between and any(one.numel() > 1 for one in given):
-                self._by_hand.append(
+                says = (
                     f"values of other ranks, which no gradient reaches, may enter the loss "
                     f"({place()}, {name} between forward and backward)"
                 )
+                self._by_hand.append((says, False))
             elif root.done and name == "all_reduce":
                 root.update.sums += [
                     (place(), one.detach() if kwargs.get("async_op") else one.detach().clone())
