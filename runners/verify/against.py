@@ -128,14 +128,15 @@ class Against:
 
     def _read(self, whole: nn.Module, first: Mapping[int, Update]) -> int:
         """How each parameter is split that is; among how many ranks."""
-        counts: dict[int, str] = {}
+        counts, ranks = dict[int, str](), len(first)
         for name, shape in ((name, one.shape) for name, one in whole.named_parameters()):
             parts = [one.parameters[name] for one in first.values()]
             local, apart = parts[0].local.shape, _apart(shape, parts[0].local.shape)
             stated = [one for like, one in self._stated.items() if fnmatch.fnmatch(name, like)]
             own = stated[-1:] or [(axis, 1) for axis in apart]
             is_even = apart == [axis for axis, _ in own][:1] and all(
-                local[a] and not (shape[a] % local[a] or local[a] % n) for a, n in own
+                local[a] and not (shape[a] % local[a] or local[a] % n or ranks % (shape[a] // local[a]))
+                for a, n in own
             )
             if not is_even or any(one.spec or one.local.shape != local for one in parts):
                 says = f"{name} is {tuple(local)} on rank {min(first)} and {tuple(shape)} in the "
@@ -215,12 +216,7 @@ class Against:
 
 
 def _groups(first: Mapping[int, Update], count: int, *, is_stated: bool) -> list[list[int]]:
-    """Ranks that hold one module together, in the order of its parts.
-
-    Args:
-        first: the first update of each rank.
-        count: among how many ranks parameters are split.
-        is_stated: whether ranks have parts of the inputs.
+    """Ranks that hold one module together, in the order of its `count` parts.
     """
     inputs = _classes({r: str([f.digests for f in one.forwards]) for r, one in first.items()})
     values = _classes(
@@ -240,8 +236,7 @@ def _groups(first: Mapping[int, Update], count: int, *, is_stated: bool) -> list
                 f"ranks {found[0]} hold it together, but have different inputs: other batches, or"
             )
             raise UnreadError(f"{says} parts of one (then state --split inputs=DIM)")
-    says = f"neither inputs nor values say which {count} of {len(first)} ranks hold it together"
-    raise UnreadError(says)
+    raise UnreadError(f"inputs and values do not say which {count} of the ranks hold it together")
 
 
 def _classes(keys: Mapping[int, str]) -> list[list[int]]:
