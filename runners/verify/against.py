@@ -25,7 +25,7 @@ from runners.verify.fits import are_apart
 from runners.verify.layout import Layout, layouts
 from runners.verify.records import Forward, Part, RootRecord, Seen, Spec, Update, mapped
 from runners.verify.replay import Replayed, replay_pass, replayed, unsharded
-from runners.verify.roots import digest
+from runners.verify.roots import INSIDE, digest
 
 _INPUTS = "inputs"  # the name with which `--split` states how these are split
 _STATED = re.compile(r"([^=\s]+)=(\d+)(?:/([1-9]\d*))?")
@@ -98,12 +98,10 @@ class Against:
                 for rank in group:
                     self._place(layout.records[rank], whole, group)
                 self._share([layout.records[rank] for rank in group])
-            self.says = (
-                f"split of {layout.key}: {self._said()}; {len(names) - len(self._splits)} whole"
-            )
+            self.says = f"split of {layout.key}: {self._said(len(names))}"
         except UnreadError as why:
             for update in (update for one in layout.records.values() for update in one.updates):
-                update.by_hand = [(f"it is divided among ranks by hand; {why}", False)]
+                update.by_hand = [f"it is divided among ranks by hand; {why}"]
 
     def _load(self) -> nn.Module:
         name, _, function = self._given.partition(":")
@@ -135,7 +133,7 @@ class Against:
             stated = [one for like, one in self._stated.items() if fnmatch.fnmatch(name, like)]
             own = stated[-1:] or [(axis, 1) for axis in apart]
             is_even = apart == [axis for axis, _ in own][:1] and all(
-                local[a] and not (shape[a] % local[a] or local[a] % n or ranks % (shape[a] // local[a]))
+                local[a] and local[a] % n == 0 and (local[a] * ranks) % shape[a] == 0
                 for a, n in own
             )
             if not is_even or any(one.spec or one.local.shape != local for one in parts):
@@ -148,7 +146,7 @@ class Against:
                 if not stated and _FUSED.search(name):
                     raise UnreadError(f"state the blocks of {name} (--split {name}=DIM/BLOCKS)")
         if len(counts) > 1:
-            raise UnreadError(f"its parts are of different numbers of ranks ({counts})")
+            raise UnreadError(f"parameters have different numbers of parts ({counts})")
         return min(counts, default=1)
 
     def _place(self, record: RootRecord, whole: nn.Module, group: Sequence[int]) -> None:
@@ -168,7 +166,7 @@ class Against:
                 n: own[n] if n in own and own[n].local.shape == one.shape else Part(one.detach())
                 for n, one in whole.named_buffers()
             }
-            update.by_hand = [one for one in update.by_hand if not one[1]]
+            update.by_hand = [one for one in update.by_hand if not one.endswith(INSIDE)]
 
     def _share(self, records: Sequence[RootRecord]) -> None:
         """Ranks that have parts of a batch have its inputs, and its losses, together."""
@@ -183,12 +181,13 @@ class Against:
                 for update in updates:
                     update.losses = losses
 
-    def _said(self) -> str:
+    def _said(self, number: int) -> str:
         named = {re.sub(r"\d+", "*", name): split for name, split in self._splits.items()}
         named |= {_INPUTS: self._inputs} if self._inputs else {}
         listed = [f"{name} {axis}" + f"/{n}" * (n > 1) for name, (axis, n) in named.items()]
         ranks = " and ".join("-".join(map(str, one)) for one in self._groups)
-        return f"{', '.join(listed) or 'nothing'} over ranks {ranks}"
+        whole = number - len(self._splits)
+        return f"{', '.join(listed) or 'nothing'} over ranks {ranks}; {whole} whole"
 
     def replayed(
         self, layout: Layout, number: int, rank: int, parameters: _Tensors, buffers: _Tensors
@@ -216,8 +215,7 @@ class Against:
 
 
 def _groups(first: Mapping[int, Update], count: int, *, is_stated: bool) -> list[list[int]]:
-    """Ranks that hold one module together, in the order of its `count` parts.
-    """
+    """Ranks that hold one module together, in the order of its `count` parts."""
     inputs = _classes({r: str([f.digests for f in one.forwards]) for r, one in first.items()})
     values = _classes(
         {r: str([digest(p.local) for p in one.parameters.values()]) for r, one in first.items()}

@@ -38,9 +38,11 @@ class Clipping:
                     continue
                 a, b = used.local.double(), raw.local.double()
                 ratios.append(ratio(a, b))
-                if (a - ratios[-1] * b).norm() > (1e-4 + 8 * self._case.eps) * a.norm():
+                if (a - ratios[-1] * b).norm() > (1e-4 + 8 * self._case.sum_eps) * a.norm():
                     return {}
-            if not ratios or max(ratios) - min(ratios) > (1e-3 + 8 * self._case.eps) * max(ratios):
+            if not ratios or max(ratios) - min(ratios) > (1e-3 + 8 * self._case.sum_eps) * max(
+                ratios
+            ):
                 return {}
             factors[rank] = ratios[0]
         is_smaller = all(0 < one <= 1 for one in factors.values())
@@ -79,6 +81,19 @@ class Clipping:
         ]  # fmt: skip
         return norm_of([one for all_of in wholes for one in all_of.values() if one is not None], 2)
 
+    def between(self, number: int) -> None:
+        """Gradients are clipped when the whole sum is there, and not before."""
+        view = min(self._layout.records)
+        update = self._layout.update(view, number)
+        last = max((one.backward or 0 for one in update.forwards), default=0)
+        early = [
+            one for one in update.clips if one.backward < last and (one.total or 0) > one.limit
+        ]
+        if early:
+            says = f"{len(early)} of {len(update.clips)} calls clip before the last backward pass"
+            place = early[0].place
+            self._case.find("clipped between microbatches", says, place, [], view, number)
+
     def compare(self, number: int, expected: Expected) -> None:
         """What the optimizer used is what clipping makes of the whole gradient."""
         keys = {one.key: one for one in self._case.layouts}
@@ -93,7 +108,7 @@ class Clipping:
                 if (
                     norm is None
                     or clip.total is None
-                    or abs(clip.total / norm - 1) < 1e-3 + 16 * self._case.eps
+                    or abs(clip.total / norm - 1) < 1e-3 + 16 * self._case.sum_eps
                 ):
                     continue
                 whole = f"that of the whole gradient is {norm:.4g}"
@@ -103,7 +118,7 @@ class Clipping:
             wrong = [
                 n for n, one in should.items()
                 if (held := used.get(n)) is not None and one is not None
-                and (held.double() - one).norm() > (1e-4 + 64 * self._case.eps) * one.norm()
+                and (held.double() - one).norm() > (1e-4 + 64 * self._case.sum_eps) * one.norm()
                 + expected.tolerance.get(n, 0.0) * shrink(before.get(n), one)
             ]  # fmt: skip
             if wrong and (update.clips or update.scale != 1.0):

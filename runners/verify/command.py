@@ -10,25 +10,31 @@ call; 3 something was not compared. `torchrun` makes 1 of each: there the last l
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
+import io
 import os
 import runpy
 import socket
 import subprocess
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
 import torch
+from torch import nn
 
 from runners.system import processes
 from runners.system.errors import FixableError, first_line
 from runners.system.patience import say
-from runners.verify import compare, report
+from runners.verify import alone, compare, report
 from runners.verify.against import Against
+from runners.verify.alone import Loaders
 from runners.verify.exchange import Board, GoneError, shared_folder, sweep
 from runners.verify.frames import is_script, place
 from runners.verify.hangs import Lookout
@@ -59,11 +65,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="how long the script goes on after these updates (10)")  # fmt: skip
     parser.add_argument("--patience", type=float, default=10.0,
                         help="seconds without work after which ranks hang (10)")  # fmt: skip
-    parser.add_argument(
-        "--against", metavar="MODULE:FUNCTION", help="returns the module that ranks divide by hand"
-    )
+    parser.add_argument("--against", metavar="MODULE:FUNCTION",
+                        help="returns the module that ranks divide by hand")  # fmt: skip
     parser.add_argument("--split", metavar="NAME=DIM[/BLOCKS]", action="append", default=[],
                         help="how ranks split a parameter of it, or its inputs")  # fmt: skip
+    parser.add_argument(
+        "--one",
+        action="store_true",
+        help="run the script again as one process that has all batches",
+    )
+    parser.add_argument("--as-one", help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="print all of the report as JSON")
     parser.add_argument("script", help="a training script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of the script")
@@ -79,6 +90,8 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.split and not arguments.against:
         raise FixableError("--split needs --against")
     against = arguments.against and Against(arguments.against, arguments.split, script)
+    if arguments.as_one:
+        return _alone(arguments)
     if "RANK" in os.environ and not arguments.ranks:
         return _Rank(arguments, against).run()
     if not 1 <= arguments.ranks <= MOST_RANKS:
@@ -91,9 +104,9 @@ def main(arguments: argparse.Namespace) -> int:
 def _launched(arguments: argparse.Namespace) -> int:
     """Start the ranks on this host, and return rank 0's exit code."""
     options = [f"--{name}={getattr(arguments, name)}" for name in ("steps", "seconds", "patience")]
-    options += ["--json"] if arguments.json else []
     options += [f"--against={arguments.against}"] if arguments.against else []
     options += [f"--split={one}" for one in arguments.split]
+    options += [f"--{name}" for name in ("json", "one") if getattr(arguments, name)]
     words = [sys.executable, "-m", "runners.verify", *options, arguments.script]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -133,6 +146,46 @@ def _followed(started: Sequence[subprocess.Popen[bytes]]) -> list[int]:
     return [one.wait() for one in started]
 
 
+def _alone(arguments: argparse.Namespace) -> int:
+    """Be the one process that is given the batches of all ranks."""
+    processes.end_with(os.getppid())
+    file = Path(arguments.as_one)
+    order: alone.Order = torch.load(file, weights_only=False)
+    watch = Watch(0, 1, order.steps, lambda _, is_finished: is_finished)
+    given = alone.Given(order, watch)
+    seen = _watched(arguments, watch)
+    torch.save(
+        alone.Rerun(given.gradients(seen), seen.broken or seen.ended), file.with_suffix(".done")
+    )
+    os._exit(0)
+
+
+def _watched(
+    arguments: argparse.Namespace, watch: Watch, is_reported: Callable[[], bool] = lambda: False
+) -> Seen:
+    """Run the script as Python would; what was recorded, and how it ended."""
+    script = arguments.script
+    sys.argv = [script, *arguments.arguments]
+    sys.path[0] = str(Path(script).resolve().parent)
+    watch.install()
+    ended, at = "", ""
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except Enough:
+        pass
+    except SystemExit as left:
+        ended = "" if left.code in (None, 0) else f"it left with exit code {left.code}"
+    except BaseException as error:  # noqa: BLE001 whatever ends the script is reported
+        if not is_reported():
+            traceback.print_exc()
+        ended = f"{type(error).__name__}: {first_line(error)}"
+        at = _place_in(error)
+    _end_as_python_does()
+    seen = watch.end()
+    seen.ended, seen.ended_at = ended, at
+    return seen
+
+
 class _Rank:
     """One rank: the script, then the replay, and on rank 0 the report."""
 
@@ -150,6 +203,9 @@ class _Rank:
         self.finished_at: float | None = None
         self.watch = Watch(self.rank, self.world_size, arguments.steps, self._asks_to_stop)
         self.watch.is_shared = against is not None
+        self.loaders = Loaders(None, lambda: self.watch.is_on)
+        if arguments.one:
+            self.loaders.install()
 
     def run(self) -> NoReturn:
         """Run the script, and end this process with the exit code."""
@@ -157,7 +213,7 @@ class _Rank:
         lookout.start()
         code = 1
         try:
-            self._script()
+            self.seen = _watched(self.arguments, self.watch, self._has_code)
             lookout.stop()
             code = self._judged()
         except FixableError as error:
@@ -168,29 +224,6 @@ class _Rank:
         except BaseException:  # noqa: BLE001 a fault of ours must not look like an agreement
             traceback.print_exc()
         self._leave(code)
-
-    def _script(self) -> None:
-        """Run the script as Python would, and record how it ended."""
-        script = self.arguments.script
-        sys.argv = [script, *self.arguments.arguments]
-        sys.path[0] = str(Path(script).resolve().parent)
-        self.watch.install()
-        ended, at = "", ""
-        try:
-            runpy.run_path(script, run_name="__main__")
-        except Enough:
-            pass
-        except SystemExit as left:
-            ended = "" if left.code in (None, 0) else f"it left with exit code {left.code}"
-        except BaseException as error:  # noqa: BLE001 whatever ends the script is reported
-            if not (self.board.folder / "code").exists():  # else a report has been printed
-                traceback.print_exc()
-            ended = f"{type(error).__name__}: {first_line(error)}"
-            at = _place_in(error)
-        sys.stdout.flush()
-        seen = self.watch.end()
-        seen.ended, seen.ended_at = ended, at
-        self.seen: Seen = seen
 
     def _asks_to_stop(self, count: int, is_finished: bool) -> bool:
         """Whether the script has shown enough: rank 0 decides, a step ahead of all."""
@@ -204,6 +237,9 @@ class _Rank:
         return is_finished and file.exists() and count >= int(file.read_text(encoding="ascii"))
 
     def _judged(self) -> int:
+        if self.arguments.one:
+            self.board.post("batches", self.loaders.batches)
+            self.board.post("inputs", alone.inputs_of(self.seen))
         self.board.post("seen", self.seen)
         everything = self.board.gather("seen") | {self.rank: self.seen}
         is_broken = any(one.broken for one in everything.values())
@@ -213,13 +249,30 @@ class _Rank:
         self._check_memory(found)
         self.board.post("replayed", self._replays(found))
         if not self._speaks():
-            while not (self.board.folder / "code").exists() and self.board.lives(0):
+            while not self._has_code() and self.board.lives(0):
                 time.sleep(0.02)
             return self._code()
         verdict = compare.judged(found, everything, self.board.gather("replayed"))
         self._ended(verdict, everything)
         verdict.notes[:0] = [self.against.says] if self.against and self.against.says else []
+        if self.arguments.one and found and not verdict.findings:
+            self._as_one(verdict, found, everything)
         return self._said(verdict)
+
+    def _as_one(
+        self, verdict: Verdict, found: Sequence[Layout], everything: dict[int, Seen]
+    ) -> None:
+        """Run the script as one process, and compare; what agrees there needs no other proof."""
+        batches, inputs = self.board.gather("batches"), self.board.gather("inputs")
+        order = alone.order(found, self._modules(), batches, inputs, everything)
+        if isinstance(order, str):
+            verdict.skip(f"as one process: {order}")
+            return
+        file = self.board.folder / "order.pt"
+        torch.save(order, file)
+        rerun = alone.rerun(file, self.arguments.script, self.arguments.arguments)
+        if alone.compare(verdict, found, rerun):
+            verdict.proven("run again as one process, the script makes the same gradients")
 
     def _ended(self, verdict: Verdict, everything: dict[int, Seen]) -> None:
         for rank, seen in everything.items():
@@ -249,7 +302,7 @@ class _Rank:
 
     def _replays(self, found: Sequence[Layout]) -> dict[str, list[Replayed]]:
         replays: dict[str, list[Replayed]] = {}
-        modules = {one.record.key: one.module for one in self.watch.roots.values()}
+        modules = self._modules()
         for layout in found:
             if self.rank not in layout.leaders or any(
                 one.refused for one in layout.records.values()
@@ -272,6 +325,9 @@ class _Rank:
                 )
         return replays
 
+    def _modules(self) -> dict[str, nn.Module]:
+        return {root.record.key: root.module for root in self.watch.roots.values()}
+
     # The end
 
     def _speaks(self) -> bool:
@@ -292,8 +348,12 @@ class _Rank:
         place_ = first.partition("waits: ")[2].partition(" in ")[0]
         verdict = Verdict([Finding("hang", "\n".join(table), place_)])
         verdict.skip("updates: the script never ended")
-        sys.stdout.flush()
+        _flush()
         self._leave(self._said(verdict))
+
+    def _has_code(self) -> bool:
+        """Whether a report has been printed."""
+        return (self.board.folder / "code").exists()
 
     def _code(self) -> int:
         path = self.board.folder / "code"
@@ -321,6 +381,25 @@ def said_wrong(error: FixableError) -> int:
     print(f"runners.verify: {error}", file=sys.stderr, flush=True)
     print("verify: wrong call", flush=True)
     return error.exit_code
+
+
+def _end_as_python_does() -> None:
+    """Join the script's threads, run what it left for the exit, and write what it has buffered.
+
+    This process ends without Python's own end, since threads of gloo may wait for ranks that are
+    gone.
+    """
+    with suppress(Exception):  # as Python, which goes on where an exit function fails
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+    _flush()
+
+
+def _flush() -> None:
+    for one in gc.get_objects():
+        if issubclass(type(one), io.IOBase):
+            with suppress(Exception):
+                one.flush()
 
 
 def _place_in(error: BaseException) -> str:

@@ -108,6 +108,7 @@ class _Judge:
         if frozen:
             listed = ", ".join(sorted(frozen)[:4]) + (" …" if len(frozen) > 4 else "")
             self._case.note(f"{len(frozen)} parameters are frozen: {listed}")
+        self._inputs.shared()
         self._buffers()
         self._steps.still()
         later = {
@@ -138,7 +139,7 @@ class _Judge:
         if not self._layout.num_updates:
             return "no backward pass through it ended"
         lines = [
-            line for r in records.values() for update in r.updates for line, _ in update.by_hand
+            line for one in records.values() for update in one.updates for line in update.by_hand
         ]
         if lines:
             return lines[0]
@@ -187,7 +188,7 @@ class _Judge:
         terms = {(rank, at): one for rank, run in runs.items() for at, one in run.exact.items()}
         exact = added(terms.values())
         own = added(one for run in runs.values() for one in run.own.values())
-        eps = self._case.eps_of(min(runs), number)
+        eps = self._case.sum_eps
         scales: dict[str, float] = {}
         for name, one in exact.items():
             module = name.rpartition(".")[0]
@@ -207,6 +208,7 @@ class _Judge:
         outside = set(self._outside(number))
         if not set(expected.exact) - outside:
             return set()
+        self._clipping.between(number)
         reduced = self._fit(number, lambda u: u.before_clipping, expected)
         weights = self._weights(number, reduced)
         scaled: dict[int, float] = {}
@@ -221,13 +223,7 @@ class _Judge:
         if not reduced.is_good:
             self._explainer.explain(number, reduced, expected)
             return set(reduced.agreed)
-        if weights.finding:
-            weights.finding.step = number + 1
-            self._case.verdict.find(weights.finding)
-        elif weights.why_not and not any(
-            "weights of" in one for one in self._case.verdict.not_compared
-        ):
-            self._case.verdict.skip(f"weights of the loss: {weights.why_not}")
+        self._judge_weights(number, weights)
         self._carried(number)
         self._dropped(number)
         self._clipping.one_factor(number, scaled)
@@ -236,6 +232,16 @@ class _Judge:
         self._steps.compare(number, expected)
         self._explainer.remember(number)
         return set(reduced.agreed) - outside
+
+    def _judge_weights(self, number: int, weights: weighing.Weights) -> None:
+        verdict = self._case.verdict
+        if weights.finding:
+            weights.finding.step = number + 1
+            verdict.find(weights.finding)
+        elif weights.why_not and not any("weights of" in one for one in verdict.not_compared):
+            verdict.skip(f"weights of the loss: {weights.why_not}")
+        if weights.note:
+            self._case.note(weights.note)
 
     def _outside(self, number: int) -> list[str]:
         names = self._layout.update(self._layout.leaders[0], number).outside
@@ -286,9 +292,7 @@ class _Judge:
             factors = {term: one / scale for term, one in factors.items()}
             if last is not self._layout:
                 factors = dict.fromkeys([(r, None) for r in updates], fit.common / scale)
-        tolerance = max(
-            weighing.TOLERANCE, ROUNDINGS * self._case.eps if self._case.eps > 1e-6 else 0.0
-        )
+        tolerance = max(weighing.TOLERANCE, ROUNDINGS * self._case.sum_eps)
         return weighing.judged(updates, factors, tolerance)
 
     @staticmethod

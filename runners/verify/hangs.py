@@ -12,6 +12,8 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 
 from runners.system import processes
@@ -39,7 +41,7 @@ class Lookout(threading.Thread):
         super().__init__(daemon=True)
         self._board, self._patience, self._place, self._hung = board, patience, place, hung
         self._main = threading.main_thread().ident or 0
-        self._quiet_since, self._ticks = time.monotonic(), 0
+        self._quiet_since, self._ticks = time.monotonic(), 0.0
         self._is_waiting = False
         self._over = threading.Event()
 
@@ -62,7 +64,7 @@ class Lookout(threading.Thread):
 
     def _look(self) -> None:
         now, pid = time.monotonic(), os.getpid()
-        ticks = processes.cpu_ticks(pid) or 0
+        ticks = (processes.cpu_ticks(pid) or 0) + _queued_ticks()
         idle = max(2.0, IDLE_SHARE * (now - self._quiet_since) * os.sysconf("SC_CLK_TCK"))
         if ticks - self._ticks > idle:
             self._quiet_since, self._ticks = now, ticks
@@ -105,6 +107,14 @@ class Lookout(threading.Thread):
             where, is_in = self._board.read("waits", rank) or ("?", False)
             lines.append(f"rank {rank} {'waits' if is_in else 'is elsewhere'}: {where}")
         return lines
+
+
+def _queued_ticks() -> float:
+    """How long the main thread has waited for a processor, which on a busy machine is no hang."""
+    with suppress(OSError, IndexError):
+        queued = int(Path("/proc/self/schedstat").read_text(encoding="ascii").split()[1])
+        return queued * 1e-9 * os.sysconf("SC_CLK_TCK")
+    return 0.0
 
 
 def _call(frame: FrameType | None) -> str:

@@ -5,6 +5,7 @@ In: what ranks recorded, and replays of their forward passes. Out: findings of a
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 from runners.verify.case import ROUNDINGS, Case
@@ -44,8 +45,9 @@ class Inputs:
         leaders = self._layout.leaders
         for index, rank in enumerate(leaders):
             for other in leaders[:index]:
-                if passes[rank] and passes[rank] == passes[other] and any(passes[rank][0]):
-                    self._equal(other, rank, number, place)
+                same = [one for one in passes[rank] if any(one) and one in passes[other]]
+                if same:
+                    self._equal(other, rank, number, place, f"{len(same)} of {len(passes[rank])}")
         return True
 
     def received(self, number: int) -> None:
@@ -64,9 +66,29 @@ class Inputs:
                         self._case.find("received differs", says, forward.place, [], rank, number)
                         return
 
-    def _equal(self, other: int, rank: int, number: int, place: str) -> None:
+    def shared(self) -> None:
+        """Ranks that draw samples for themselves may take one that another has."""
+        counts: dict[tuple[int, int], list[int]] = {}
+        for number in range(self._layout.num_updates):
+            held = {
+                r: {s for f in self._layout.update(r, number).forwards for s in f.samples}
+                for r in self._layout.leaders
+            }
+            for rank, other in itertools.combinations(held, 2):
+                common = held[rank] & held[other]
+                if common and common != held[rank]:
+                    counts.setdefault((rank, other), []).append(len(common))
+        often = {ranks: all_of for ranks, all_of in counts.items() if len(all_of) > 1}
+        if often and not self._case.verdict.findings:
+            (rank, other), all_of = next(iter(often.items()))
+            self._case.skip(
+                f"whether a sample has one rank: in an update, ranks {rank} and {other} share "
+                f"{all_of[0]} samples (drawn with replacement, or by each rank's own seed?)"
+            )
+
+    def _equal(self, other: int, rank: int, number: int, place: str, share: str) -> None:
         """Ranks read the same data; a script that has one batch for all updates may mean it."""
-        says = f"ranks {other} and {rank} train on the same inputs"
+        says = f"ranks {other} and {rank} train on the same inputs in {share} forward passes"
         batches = {str(f.digests) for u in self._layout.records[rank].updates for f in u.forwards}
         updates = self._layout.records[rank].updates
         if len(batches) == sum(len(one.forwards) for one in updates) and len(updates) > 1:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -41,6 +41,9 @@ _CHECKPOINT = (
 _Function = Callable[..., Any]
 
 
+answers: Iterator[Tensor] = iter(())  # of the forward pass that is being replayed
+
+
 class CommunicationError(RuntimeError):
     """A module communicates in the replay, where nothing may."""
 
@@ -70,6 +73,25 @@ def _told(
         return call
 
     return wrap
+
+
+def is_number(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether ranks add up a number that has no gradient: a count, or what a script logs."""
+    one = args[0] if args else kwargs.get("tensor")
+    is_single = isinstance(one, Tensor) and one.numel() == 1 and not one.requires_grad
+    return name == "all_reduce" and is_single and not kwargs.get("async_op")
+
+
+def _recorded(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """In a replay: the number that the script's collective has had.
+
+    Raises:
+        CommunicationError: any other collective.
+    """
+    answer = next(answers, None) if is_number(name, args, kwargs) else None
+    if answer is None:
+        raise CommunicationError(name)
+    (args[0] if args else kwargs["tensor"]).copy_(answer)
 
 
 class Interceptor:
@@ -146,7 +168,7 @@ class Interceptor:
                 original(tensors, *args, **kwargs)
                 return
             given = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-            watch.backward_begins([getattr(one, "grad_fn", None) for one in given])
+            watch.backward_begins([(one.grad_fn, one.output_nr) for one in given])
             watch.in_backward += 1
             watch.losses.is_running = True
             try:
@@ -244,7 +266,7 @@ class Interceptor:
     def _collective(self, name: str, original: _Function) -> _Function:
         def call(*args: Any, **kwargs: Any) -> Any:
             if self._watch.is_replaying:
-                raise CommunicationError(name)
+                return _recorded(name, args, kwargs)
             caller = sys._getframe(1)
             self._watch.communicates(caller, name, args, kwargs)
             value = original(*args, **kwargs)

@@ -9,7 +9,7 @@ Nothing is changed: results of torch's own functions are returned as they are.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -27,6 +27,7 @@ _SCALAR = {
     "ToCopyBackward0", "CloneBackward0", "ViewBackward0", "SqueezeBackward0", "AliasBackward0",
 }  # fmt: skip
 _MOST_PENDING = 4096
+Edge = tuple[Any, int]  # of a graph: a node, and the number of its output
 _CERTAIN = 1e-2  # the probability that is left for other classes, below which rounding rules
 _SOLVED = 1e-2  # relative: gradients may be in bf16
 
@@ -93,31 +94,32 @@ class LossWatch:
         if not any(loss is one for one in self.reached):
             self.reached.append(loss)
 
-    def follow(self, start: list[Any]) -> bool:
+    def follow(self, start: list[Edge]) -> bool:
         """Walk the graph of a backward pass before it runs; whether a term is of no known loss."""
         known = False
-        seen: set[int] = set()
-        queue = [(node, False) for node in start]
+        seen: set[Any] = set()
+        queue = [(edge, False) for edge in start]
         past_losses = False
         while queue:
-            node, half = queue.pop()
-            if node is None or id(node) in seen:
+            edge, half = queue.pop()
+            node = edge[0]
+            if node is None or _key(edge) in seen:
                 continue
-            seen.add(id(node))
+            seen.add(_key(edge))
             if id(node) in self._nodes and self._nodes[id(node)][0] is node:
                 known = True
                 self._nodes[id(node)][1].half = half
                 continue
             past_losses = past_losses or hasattr(node, "variable")
             half = half or node.name() == "MulBackward0"
-            queue += [(other, half) for other, _ in node.next_functions]
+            queue += [(other, half) for other in _next(edge)]
         if not known:
             past_losses = not self._guess(start)
         return past_losses
 
-    def _guess(self, start: list[Any]) -> bool:
+    def _guess(self, start: list[Edge]) -> bool:
         """Take the means or sums that a backward pass starts from for its loss."""
-        queue, found = [(node, False) for node in start], []
+        queue, found = [(node, False) for node, _ in start], []
         while queue:
             node, half = queue.pop()
             name = node.name() if node is not None else ""
@@ -208,29 +210,48 @@ def solved(logits: Tensor, gradient: Tensor) -> tuple[Tensor, int] | None:
     return known, len(rows)
 
 
-def reached(start: list[Any]) -> set[int]:
+def _key(edge: Edge) -> Any:
+    return edge if _is_sink(edge[0]) else id(edge[0])
+
+
+def _is_sink(node: Any) -> bool:
+    return bool(node is not None and node.name() == "_DDPSinkBackward")
+
+
+def _next(edge: Edge) -> Sequence[Edge]:
+    """What a gradient flows to; DDP has one node for all its outputs, of which one is meant."""
+    node, number = edge
+    edges: Sequence[Edge] = node.next_functions
+    if not _is_sink(node):
+        return edges
+    needed = node.needs_input_grad[1:]  # the first is DDP itself, and the rest are the outputs
+    own = [one for one in edges if one[0] is not None]
+    return [own[sum(needed[:number])]] if needed[number] else []
+
+
+def reached(start: list[Edge]) -> set[int]:
     """The ids of all nodes that a backward pass reaches."""
     return {id(node) for node in _walked(start, set())}
 
 
-def leaves_before(start: list[Any], outputs: set[int]) -> list[Tensor]:
+def leaves_before(start: list[Edge], outputs: set[int]) -> list[Tensor]:
     """The leaves that a backward pass reaches past all of these nodes."""
     return [node.variable for node in _walked(start, outputs) if hasattr(node, "variable")]
 
 
-def first_of(start: list[Any], outputs: set[int]) -> set[int]:
+def first_of(start: list[Edge], outputs: set[int]) -> set[int]:
     """The nodes of outputs of one forward pass that a backward pass reaches past all others."""
     return {id(node) for node in _walked(start, outputs)} & outputs
 
 
-def _walked(start: list[Any], ends: set[int]) -> Iterator[Any]:
-    """The nodes of a graph, each once; nothing behind the ends."""
-    seen: set[int] = set()
+def _walked(start: list[Edge], ends: set[int]) -> Iterator[Any]:
+    """The nodes of a graph; nothing behind the ends."""
+    seen: set[Any] = set()
     queue = list(start)
     while queue:
-        node = queue.pop()
-        if node is not None and id(node) not in seen:
-            seen.add(id(node))
-            yield node
-            if id(node) not in ends:
-                queue += [other for other, _ in node.next_functions]
+        edge = queue.pop()
+        if edge[0] is not None and _key(edge) not in seen:
+            seen.add(_key(edge))
+            yield edge[0]
+            if id(edge[0]) not in ends:
+                queue += _next(edge)

@@ -136,6 +136,7 @@ class Forward:
         autocast: whether autocast was on, and its dtype.
         training: of each module, whether it was in training mode.
         digests, shapes: of the inputs.
+        samples: digests of the samples of its batch, where they can be told apart.
         draws: whether it drew random numbers.
         place: the script's line that called it.
         backward: the number of the backward pass that reached it.
@@ -143,6 +144,7 @@ class Forward:
         outputs_sent: digests of the outputs, of a pipeline's stage.
         is_shared: whether peers need all its tensors, as of a module that is divided by hand.
         nodes: of the graph, for the outputs; until its backward pass has ended.
+        numbers: that collectives in it have added up over ranks.
     """
 
     path: str
@@ -155,6 +157,7 @@ class Forward:
     training: list[bool] = field(default_factory=list)
     digests: list[str] = field(default_factory=list)
     shapes: list[tuple[int, ...]] = field(default_factory=list)
+    samples: list[str] = field(default_factory=list)
     draws: bool = False
     place: str = ""
     backward: int | None = None
@@ -162,6 +165,7 @@ class Forward:
     outputs_sent: list[str] = field(default_factory=list)
     is_shared: bool = False
     nodes: dict[int, Any] = field(default_factory=dict)
+    numbers: list[Tensor] = field(default_factory=list)
 
     def __getstate__(self) -> dict[str, Any]:
         """Peers need what they hold parts of, and the rest stays here."""
@@ -218,6 +222,7 @@ class Clip:
     total: float | None
     names: list[tuple[str, str]]
     place: str
+    backward: int = 0  # the number of the backward pass before it
 
 
 @dataclass
@@ -239,7 +244,7 @@ class Update:
         frozen: parameters that do not require a gradient.
         other_terms: whether the loss has terms that no known loss function computes.
         by_hand: why the module of one process is not known: lines that communicate activations,
-            and whether they do so inside the module.
+            with `INSIDE` where they do so inside the module.
         schedulers: steps of schedulers since the update before.
         dropped: backward passes whose gradients were reset before any update.
     """
@@ -261,7 +266,7 @@ class Update:
     frozen: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
     other_terms: bool = False
-    by_hand: list[tuple[str, bool]] = field(default_factory=list)
+    by_hand: list[str] = field(default_factory=list)
     schedulers: int = 0
     dropped: int = 0
     has_step: bool = False
@@ -279,6 +284,7 @@ class RootRecord:
         sharing: whether its parameters are divided by tensor parallelism.
         stage: its number in a pipeline.
         eps: of the coarsest dtype in which it computes or communicates.
+        sum_eps: of the coarsest dtype in which its gradients are kept and added up.
         refused: why it cannot be compared.
         frozen: parameters that do not require a gradient.
         unowned: parameters that no optimizer has.
@@ -291,6 +297,7 @@ class RootRecord:
     wrapper: str
     stage: int | None
     eps: float
+    sum_eps: float
     refused: str = ""
     frozen: list[str] = field(default_factory=list)
     unowned: list[str] = field(default_factory=list)

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
+from runners.verify import intercept
 from runners.verify.intercept import CommunicationError
 from runners.verify.losses import solved
 from runners.verify.records import Forward, Loss, Part, mapped, tensors_of
@@ -142,6 +143,7 @@ def replay_pass(
     for module, is_training in zip(clone.modules(), forward.training, strict=False):
         module.training = is_training
     _restore(forward.random)
+    intercept.answers = iter(forward.numbers)
     args, kwargs = mapped(forward.arguments, functools.partial(_input, is_exact=is_exact))
     is_cast, dtype = forward.autocast
     cast = torch.autocast("cpu", dtype) if is_cast and not is_exact else nullcontext()
@@ -253,6 +255,8 @@ class _Cloning:
                 for name, one in module.__dict__[kind].items()
             }
         _keep_hooks(new, module)
+        if hasattr(module, "automatic_optimization"):  # Lightning, whose trainer has ended
+            new.__dict__ |= dict.fromkeys(("log", "log_dict"), lambda *_, **__: None)
         for name, value in new.__dict__.items():
             if name not in (*_HOOKS, "_modules", "_parameters", "_buffers"):
                 new.__dict__[name] = self._copied(value)

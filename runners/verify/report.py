@@ -50,7 +50,8 @@ def _head(verdict: Verdict) -> str:
         title = cause(verdict.findings[0].cause).title
         return f" ({title[0].lower()}{title[1:]})"
     if verdict.not_compared:
-        return " in all parts; what was compared agrees"
+        is_some = verdict.numbers.get("parameters_compared")
+        return " in all parts; what was compared agrees" if is_some else ""
     return " with one process: forward, weights of the loss, gradients and update"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -20,7 +20,10 @@ from torch.optim import Optimizer
 
 from runners.verify.records import Forward, Part, RootRecord, Update, part
 
+_MOST_SAMPLES = 4096
+_LEAST_BYTES = 16  # of a sample that does not come twice by chance
 COMPILE = "torch.compile (run the script without it)"
+INSIDE = " (--against can name it)"
 
 
 class Root:
@@ -45,7 +48,6 @@ class Root:
 
     def begin_update(self) -> Update:
         """Copy parameters and buffers before the first forward pass of an update."""
-        self.refresh()
         self.stepped = False
         self.update = Update(
             len(self.record.updates),
@@ -101,7 +103,7 @@ def record(module: nn.Module, inner: nn.Module, key: str, stage: int | None) -> 
         stage: its number in a pipeline.
     """
     key = key if stage is None else f"stage {stage}"
-    found = RootRecord(key, None, "", stage, eps_of(inner), refused=refused(module))
+    found = RootRecord(key, None, "", stage, eps_of(inner), sum_eps_of(inner), refused(module))
     found.frozen = [name for name, one in inner.named_parameters() if not one.requires_grad]
     for unit in inner.modules():
         groups = unit._get_fsdp_state()._fsdp_param_groups if isinstance(unit, FSDPModule) else ()
@@ -125,6 +127,23 @@ def digest(tensor: Tensor) -> str:
     return hashlib.blake2b(
         head + local.view(-1).view(torch.uint8).numpy().tobytes(), digest_size=12
     ).hexdigest()
+
+
+def samples(tensors: Sequence[Tensor]) -> list[str]:
+    """Digests of the samples of a batch; none where they are too short or too many to tell apart.
+
+    Args:
+        tensors: inputs of a forward pass; those of one length along the first axis are the batch.
+    """
+    held = [part(one, copy=False).local for one in tensors if one.dim()]
+    rows = [one.detach().contiguous().cpu() for one in held if len(one) == len(held[0])]
+    if not rows or not 0 < len(rows[0]) <= _MOST_SAMPLES:
+        return []
+    flat = torch.cat([one.view(len(one), -1).view(torch.uint8) for one in rows], 1).numpy()
+    if flat.shape[1] < _LEAST_BYTES:
+        return []
+    found = [hashlib.blake2b(one.tobytes(), digest_size=12).hexdigest() for one in flat]
+    return found if len(set(found)) == len(found) else []
 
 
 def same(a: Any, b: Any) -> bool:
@@ -164,12 +183,20 @@ def class_of(optimizer: Optimizer) -> str:
 
 def eps_of(module: nn.Module) -> float:
     """The step of the coarsest dtype in which a module computes or communicates."""
+    policies = [one.param_dtype for one in _policies(module)]
+    return max([sum_eps_of(module), *(torch.finfo(one).eps for one in policies if one)])
+
+
+def sum_eps_of(module: nn.Module) -> float:
+    """The step of the coarsest dtype in which gradients are kept and added up over ranks."""
     dtypes = {one.dtype for one in module.parameters() if one.is_floating_point()}
-    for unit in module.modules():
-        if isinstance(unit, FSDPModule):
-            policy = unit._get_fsdp_state()._mp_policy
-            dtypes |= {one for one in (policy.param_dtype, policy.reduce_dtype) if one}
+    dtypes |= {d for one in _policies(module) if (d := one.reduce_dtype or one.param_dtype)}
     return max((torch.finfo(one).eps for one in dtypes), default=torch.finfo(torch.float32).eps)
+
+
+def _policies(module: nn.Module) -> list[Any]:
+    units = [one for one in module.modules() if isinstance(one, FSDPModule)]
+    return [one._get_fsdp_state()._mp_policy for one in units]
 
 
 def refused(module: nn.Module) -> str:

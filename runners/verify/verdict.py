@@ -58,6 +58,12 @@ class Verdict:
         if what not in self.not_compared:
             self.not_compared.append(what)
 
+    def proven(self, how: str) -> None:
+        """What was not compared in parts has been compared as a whole, but for the update."""
+        others = [one for one in self.not_compared if "the update" not in one]
+        self.notes.append("; its parts were not all compared: ".join([how, *others[:1]]))
+        self.not_compared = [one for one in self.not_compared if one not in others]
+
     @property
     def exit_code(self) -> int:
         """0 all agrees, 1 findings, 3 something was not compared."""

@@ -24,8 +24,8 @@ from torch.optim import Optimizer
 
 from runners.verify import roots as of
 from runners.verify.frames import TORCH, calling_stage, in_function, is_script, place, redirected
-from runners.verify.intercept import Interceptor
-from runners.verify.losses import LossWatch, first_of, leaves_before, reached
+from runners.verify.intercept import Interceptor, is_number
+from runners.verify.losses import Edge, LossWatch, first_of, leaves_before, reached
 from runners.verify.records import Clip, Forward, Part, Seen, Update, mapped, part, tensors_of
 from runners.verify.roots import Root
 
@@ -54,9 +54,11 @@ class Watch:
         in_backward: of backward passes, now.
         is_replaying: whether the script has ended, and its modules run again.
         is_shared: whether peers need all inputs and outputs.
+        on_update: called with a root before its update begins.
     """
 
     is_shared = False
+    on_update: Callable[[Root], None] | None = None
 
     def __init__(
         self, rank: int, world_size: int, steps: int, asks_to_stop: Callable[[int, bool], bool]
@@ -71,9 +73,10 @@ class Watch:
         self._wrappers: list[nn.Module] = []
         self.depth = self.in_backward = self._backwards = self._count = 0
         self.is_replaying = self._was_finished = False
-        self._by_hand: list[tuple[str, bool]] = []  # since the last update of a root began
+        self._by_hand: list[str] = []  # since the last update of a root began
         self._outside: dict[int, list[str]] = {}
         self._scheduled: dict[int, int] = {}
+        self._present: Forward | None = None
         self._is_other = False
         self._alone: set[int] = set()  # backward passes that reached one module
         self._external: set[int] = set()  # nodes of outputs that the loss uses itself
@@ -142,12 +145,13 @@ class Watch:
         if found is None or (self.in_backward and found[1]):
             return None
         root, path = found
+        self._present = None
         if len(root.record.updates) >= self.steps and root.stepped:
             self._later(root)
             return None
         self._begin_update(root)
         tensors = tensors_of((args, kwargs))
-        return root, Forward(
+        self._present = Forward(
             path,
             mapped((args, kwargs), part),
             redirected(root.module),
@@ -156,10 +160,12 @@ class Watch:
             training=[one.training for one in root.modules],
             digests=[of.digest(one) for one in tensors],
             shapes=[tuple(one.shape) for one in tensors],
+            samples=of.samples(tensors),
             place=place(),
             chunk=calling and calling[1],
             is_shared=self.is_shared,
         )
+        return root, self._present
 
     def _later(self, root: Root) -> None:
         """Keep the parameters of this step: a script may change them on one rank at any time."""
@@ -170,8 +176,8 @@ class Watch:
 
     def _root_of(self, module: nn.Module, inner: nn.Module) -> tuple[Root, str] | None:
         if id(inner) not in self._paths:
-            parameters = [one for one in inner.parameters() if one.requires_grad]
-            if not parameters:
+            is_whole_step = redirected(inner) and not getattr(inner, "automatic_optimization", True)
+            if is_whole_step or not any(one.requires_grad for one in inner.parameters()):
                 self._skipped[id(inner)] = inner
                 return None
             self._add(module, inner)
@@ -201,6 +207,9 @@ class Watch:
             return
         self._keep(root)
         before, was_stepped = root.update, root.stepped
+        root.refresh()
+        if self.on_update is not None:
+            self.on_update(root)
         now = root.begin_update()
         self._by_hand = []
         if before is not None and not was_stepped and not of.has_moved(before, now):
@@ -240,7 +249,7 @@ class Watch:
 
     # Backward
 
-    def backward_begins(self, start: list[Any]) -> None:
+    def backward_begins(self, start: list[Edge]) -> None:
         """Look at the graph before a backward pass runs."""
         if not self.in_backward:
             self._backwards += 1
@@ -328,7 +337,7 @@ class Watch:
     def clips(self, clip: Clip, given: list[Tensor], total: Any) -> None:
         """Gradients were clipped, by a norm of `total`."""
         ids = {id(one) for one in given}
-        clip.total = of.number_of(total)
+        clip.total, clip.backward = of.number_of(total), self._backwards
         for root in self.roots.values():
             names = [(root.record.key, n) for n, one in root.names.items() if id(one) in ids]
             clip.names += names
@@ -445,16 +454,17 @@ class Watch:
     def communicates(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> None:
         """A collective begins."""
         if self._is_by_hand(caller, name, args, kwargs):
-            says = (
+            self._by_hand.append(
                 f"it is divided among ranks by hand ({place()} ({name}) sends activations); "
                 "the module of one process is not known"
+                + of.INSIDE
+                * bool(self.depth or self.in_backward)
             )
-            is_inside = bool(self.depth or self.in_backward)
-            says += " (--against can name it)" if is_inside else ""
-            self._by_hand.append((says, is_inside))
 
     def communicated(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> None:
-        """Between forward and backward, values of other ranks may enter the loss."""
+        """A collective has ended: between forward and backward it may bring values of others."""
+        if self.depth and self._present is not None and is_number(name, args, kwargs):
+            self._present.numbers.append(tensors_of((args, kwargs))[0].detach().clone())
         if not self.is_on or not self._is_idle or not is_script(caller):
             return
         given = [one for one in tensors_of((args, kwargs)) if one.is_floating_point()]
@@ -463,11 +473,10 @@ class Watch:
                 continue
             is_between = any(one.backward is None for one in root.update.forwards)
             if is_between and any(one.numel() > 1 for one in given):
-                says = (
+                self._by_hand.append(
                     f"values of other ranks, which no gradient reaches, may enter the loss "
                     f"({place()}, {name} between forward and backward)"
                 )
-                self._by_hand.append((says, False))
             elif root.done and name == "all_reduce":
                 root.update.sums += [
                     (place(), one.detach() if kwargs.get("async_op") else one.detach().clone())
@@ -479,6 +488,8 @@ class Watch:
         file = caller.f_code.co_filename
         if not self.is_on or (file.startswith(TORCH) and "distributed/nn" not in file):
             return file.endswith("modules/_functions.py")  # of SyncBatchNorm
+        if is_number(name, args, kwargs):
+            return False
         if self.depth or name.endswith("_autograd") or in_function(caller):
             return True
         if any(one.requires_grad and one.numel() > 1 for one in tensors_of((args, kwargs))):

@@ -42,11 +42,13 @@ class Weights:
         line: prints them.
         finding: what is wrong with them.
         why_not: why they could not be judged.
+        note: what is usual, and yet a reader wants to know.
     """
 
     line: str = ""
     finding: Finding | None = None
     why_not: str = ""
+    note: str = ""
 
     @property
     def agree(self) -> bool:
@@ -139,6 +141,11 @@ def _place(
         weights.why_not = "the factor of the reduction is not known, so nor are the weights"
     elif max(abs(g.weight - groups[0].weight) for g in groups) > tolerance * largest:
         weights.finding = _unequal(groups, kind, tolerance, weights.line)
+    elif abs(groups[0].weight * (elements + samples) - 1) <= tolerance:
+        weights.note = (
+            "the loss is divided by the number of tokens and samples: the first label of each "
+            "sample is counted, and never predicted (as transformers do for some models)"
+        )
     elif not _is_usual(groups[0].weight, elements, samples, tolerance):
         _judge_total(weights, groups, total, dropped, tolerance, is_only=is_only)
     return weights

@@ -104,6 +104,18 @@ def test_what_cannot_be_seen_through_never_counts_as_agreeing(way, why):
     assert why in " ".join(report["not_compared"])
 
 
+@pytest.mark.parametrize(
+    ("program", "ways", "cause"),
+    [("loader.py", "", None), ("loader.py", "means_wrong", "one process differs"),
+     ("language.py", "inside accumulate", None)],
+)  # fmt: skip
+def test_as_one_process_any_loss_is_compared(program, ways, cause):
+    report, code, output = verified(program, 2, *ways.split(), options=(*STOP, "--one"))
+    assert [one["cause"] for one in report["findings"]] == ([cause] if cause else []), output
+    assert code == (1 if cause else 0)
+    assert cause or "run again as one process" in " ".join(report["notes"])
+
+
 def test_a_hang_names_where_each_rank_waits():
     report, code, _ = verified("language.py", 2, "wrong_rank0", options=("--patience", "3"))
     assert (code, report["findings"][0]["cause"]) == (1, "hang")

@@ -1,0 +1,50 @@
+"""Self-supervised training with a loss over the correlation matrix of all ranks.
+
+Report: lightly-ai/lightly#1977
+What is wrong: `dist.all_reduce(correlation)` is invisible to autograd: the loss is right, but each
+rank backpropagates the term of its own samples only, and DDP divides by the ranks.
+Expected cause: gradients are 1/ranks of the reference; a collective in the forward has no backward.
+Launch: torchrun --nproc-per-node 2 fault_correlation_reduced.py
+"""
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.functional import normalize
+from torch.nn.parallel import DistributedDataParallel
+
+
+def build():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 8))
+
+
+def batch(step):
+    g = torch.Generator().manual_seed(100 + step)
+    image = torch.randn(16, 12, generator=g)
+    return [image + 0.1 * torch.randn(16, 12, generator=g) for _ in range(2)]
+
+
+def twins_loss(first, second, world):
+    first, second = normalize(first, dim=1), normalize(second, dim=1)
+    correlation = first.T @ second / (len(first) * world)
+    dist.all_reduce(correlation)
+    diagonal = torch.diagonal(correlation)
+    off_diagonal = correlation.pow(2).sum() - diagonal.pow(2).sum()
+    return (diagonal - 1).pow(2).sum() + 0.01 * off_diagonal
+
+
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+model = DistributedDataParallel(build())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    first, second = (view.chunk(world)[rank] for view in batch(step))
+    both = model(torch.cat([first, second]))
+    loss = twins_loss(*both.chunk(2), world)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if rank == 0:
+        print(f"step {step} loss {loss.item():.4f}")
+dist.destroy_process_group()
