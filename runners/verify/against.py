@@ -27,7 +27,6 @@ from runners.verify.records import Forward, Part, RootRecord, Seen, Spec, Update
 from runners.verify.replay import Replayed, replay_pass, replayed, unsharded
 from runners.verify.roots import INSIDE, digest
 
-_INPUTS = "inputs"  # the name with which `--split` states how these are split
 _STATED = re.compile(r"([^=\s]+)=(\d+)(?:/([1-9]\d*))?")
 _FUSED = re.compile(r"qkv|query_key_value|in_proj|c_attn|kv_|_kv|gate_up|w13|fused", re.IGNORECASE)
 _HELD = ("parameters", "after", "after_backward", "before_clipping", "at_step", "carried")
@@ -62,22 +61,19 @@ class Against:
             if match is None:
                 raise FixableError(f"--split must be NAME=DIM or NAME=DIM/BLOCKS, not {one}")
             self._stated[match[1]] = (int(match[2]), int(match[3] or 1))
-        self._inputs = self._stated.pop(_INPUTS, None)
-        if not re.fullmatch(r"(?!__main__)[\w.]+:\w+", given):
+        self._inputs = self._stated.pop("inputs", None)
+        match = re.fullmatch(r"(?!__main__)(\w+)[\w.]*:\w+", given)
+        if match is None:
             raise FixableError(f"--against must be module:function, not {given}")
-        top = re.split(r"[.:]", given)[0]
-        beside = PathFinder.find_spec(top, [str(script.resolve().parent)])
-        if beside is None and importlib.util.find_spec(top) is None:
-            raise FixableError(f"--against {given}: there is no module {top} beside {script.name}")
+        beside = PathFinder.find_spec(match[1], [str(script.resolve().parent)])
+        if not (beside or importlib.util.find_spec(match[1])):
+            raise FixableError(f"--against {given}: no module {match[1]} beside {script.name}")
         self.modules, self.says = dict[str, nn.Module](), ""
         self._splits: dict[str, _Split] = {}
         self._groups: list[list[int]] = []
 
     def divide(self, seen: Mapping[int, Seen]) -> None:
         """Give the recorded parts of the module their places.
-
-        Args:
-            seen: of all ranks.
 
         Raises:
             FixableError: the function fails, or its module has other names or shapes.
@@ -90,7 +86,6 @@ class Against:
         layout = max(found, key=lambda one: len(names & one.first.updates[0].parameters.keys()))
         first = {rank: one.updates[0] for rank, one in layout.records.items()}
         self._check_names(layout.key, names, first)
-        self.modules = {layout.key: whole}
         try:
             count = self._read(whole, first)
             self._groups = _groups(first, count, is_stated=self._inputs is not None)
@@ -98,6 +93,7 @@ class Against:
                 for rank in group:
                     self._place(layout.records[rank], whole, group)
                 self._share([layout.records[rank] for rank in group])
+            self.modules = {layout.key: whole}
             self.says = f"split of {layout.key}: {self._said(len(names))}"
         except UnreadError as why:
             for update in (update for one in layout.records.values() for update in one.updates):
@@ -121,8 +117,7 @@ class Against:
         for rank, update in first.items():
             for name in sorted(names ^ update.parameters.keys()):
                 says = f"{key} has no {name}" if name in names else f"only {key} has {name}"
-                says += f" on rank {rank}; both must have the same names"
-                raise FixableError(f"--against {self._given}: {says}")
+                raise FixableError(f"--against {self._given}: {says} (on rank {rank})")
 
     def _read(self, whole: nn.Module, first: Mapping[int, Update]) -> int:
         """How each parameter is split that is; among how many ranks."""
@@ -133,8 +128,7 @@ class Against:
             stated = [one for like, one in self._stated.items() if fnmatch.fnmatch(name, like)]
             own = stated[-1:] or [(axis, 1) for axis in apart]
             is_even = apart == [axis for axis, _ in own][:1] and all(
-                local[a] and local[a] % n == 0 and (local[a] * ranks) % shape[a] == 0
-                for a, n in own
+                local[a] % n == 0 < local[a] and local[a] * ranks % shape[a] == 0 for a, n in own
             )
             if not is_even or any(one.spec or one.local.shape != local for one in parts):
                 says = f"{name} is {tuple(local)} on rank {min(first)} and {tuple(shape)} in the "
@@ -173,9 +167,8 @@ class Against:
         for updates in zip(*(one.updates for one in records), strict=False):
             passes = list(zip(*(one.forwards for one in updates), strict=False))
             for forwards in passes if self._inputs else ():
-                digests = [each for one in forwards for each in one.digests]
                 for one in forwards:
-                    one.digests = digests
+                    one.digests = forwards[0].digests
             if any(map(_unequal, passes)):
                 losses = [one for update in updates for one in update.losses]
                 for update in updates:
@@ -183,7 +176,7 @@ class Against:
 
     def _said(self, number: int) -> str:
         named = {re.sub(r"\d+", "*", name): split for name, split in self._splits.items()}
-        named |= {_INPUTS: self._inputs} if self._inputs else {}
+        named |= {"inputs": self._inputs} if self._inputs else {}
         listed = [f"{name} {axis}" + f"/{n}" * (n > 1) for name, (axis, n) in named.items()]
         ranks = " and ".join("-".join(map(str, one)) for one in self._groups)
         whole = number - len(self._splits)
@@ -194,7 +187,7 @@ class Against:
     ) -> Replayed:
         """Replay what a rank recorded, with whole inputs and outputs, in the unsharded module."""
         whole, passes = self.modules[layout.key], []
-        group = next((one for one in self._groups if rank in one), [rank])
+        group = next(one for one in self._groups if rank in one)
         try:
             for peers in zip(*(layout.update(r, number).forwards for r in group), strict=False):
                 own = dataclasses.replace(peers[group.index(rank)])
@@ -202,8 +195,8 @@ class Against:
                     own.training = own.training[:1] * len(list(whole.modules()))
                 if self._inputs:
                     columns = zip(*(one.tensors for one in peers), strict=True)
-                    given = iter([_joined(column, self._inputs[0]) for column in columns])
-                    own.arguments = mapped(own.arguments, lambda _, given=given: next(given))
+                    given = [_joined(column, self._inputs[0]) for column in columns]
+                    own.arguments = mapped(own.arguments, lambda _, g=given: g.pop(0))  # type: ignore[misc]
                 if _unequal(peers):
                     clone = unsharded(whole, parameters, buffers, is_exact=False)
                     outputs = replay_pass(clone, own, {}, is_exact=False)
@@ -216,9 +209,11 @@ class Against:
 
 def _groups(first: Mapping[int, Update], count: int, *, is_stated: bool) -> list[list[int]]:
     """Ranks that hold one module together, in the order of its `count` parts."""
-    inputs = _classes({r: str([f.digests for f in one.forwards]) for r, one in first.items()})
-    values = _classes(
-        {r: str([digest(p.local) for p in one.parameters.values()]) for r, one in first.items()}
+    digests = {r: str([f.digests for f in one.forwards]) for r, one in first.items()}
+    held = {r: str([digest(p.local) for p in u.parameters.values()]) for r, u in first.items()}
+    inputs, values = (  # ranks that have the same
+        [[r for r in keys if keys[r] == one] for one in dict.fromkeys(keys.values())]
+        for keys in (digests, held)
     )
     if count == 1 and not is_stated:
         return inputs if len({*map(len, inputs)}) == 1 else [[r] for r in first]
@@ -235,11 +230,6 @@ def _groups(first: Mapping[int, Update], count: int, *, is_stated: bool) -> list
             )
             raise UnreadError(f"{says} parts of one (then state --split inputs=DIM)")
     raise UnreadError(f"inputs and values do not say which {count} of the ranks hold it together")
-
-
-def _classes(keys: Mapping[int, str]) -> list[list[int]]:
-    """Ranks with equal keys."""
-    return [[r for r in keys if keys[r] == one] for one in dict.fromkeys(keys.values())]
 
 
 def _apart(whole: Sequence[int], local: Sequence[int]) -> list[int]:

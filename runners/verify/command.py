@@ -104,7 +104,7 @@ def main(arguments: argparse.Namespace) -> int:
 def _launched(arguments: argparse.Namespace) -> int:
     """Start the ranks on this host, and return rank 0's exit code."""
     options = [f"--{name}={getattr(arguments, name)}" for name in ("steps", "seconds", "patience")]
-    options += [f"--against={arguments.against}"] if arguments.against else []
+    options += [f"--against={arguments.against}"] * bool(arguments.against)
     options += [f"--split={one}" for one in arguments.split]
     options += [f"--{name}" for name in ("json", "one") if getattr(arguments, name)]
     words = [sys.executable, "-m", "runners.verify", *options, arguments.script]
