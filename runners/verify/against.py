@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import importlib
 import importlib.util
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -131,9 +130,8 @@ class Against:
                 local[a] % n == 0 < local[a] and local[a] * ranks % shape[a] == 0 for a, n in own
             )
             if not is_even or any(one.spec or one.local.shape != local for one in parts):
-                says = f"{name} is {tuple(local)} on rank {min(first)} and {tuple(shape)} in the "
-                says += "unsharded module: no even split among ranks explains that"
-                raise FixableError(says)
+                says = f"{name} is {tuple(local)} on rank {min(first)} and {tuple(shape)} unsharded"
+                raise FixableError(f"{says}: no even split among ranks explains that")
             for axis, blocks in own:
                 self._splits[name] = (axis, blocks)
                 counts[shape[axis] // local[axis]] = name
@@ -153,8 +151,7 @@ class Against:
         for update in (*record.updates, *record.later):
             for held in _HELD:
                 parts = getattr(update, held).items()
-                placed = {n: None if one is None else Part(one.local, specs[n]) for n, one in parts}
-                setattr(update, held, placed)
+                setattr(update, held, {n: p and Part(p.local, specs[n]) for n, p in parts})
             own = update.buffers
             update.buffers = {
                 n: own[n] if n in own and own[n].local.shape == one.shape else Part(one.detach())
@@ -199,8 +196,7 @@ class Against:
                     own.arguments = mapped(own.arguments, lambda _, g=given: g.pop(0))  # type: ignore[misc]
                 if _unequal(peers):
                     clone = unsharded(whole, parameters, buffers, is_exact=False)
-                    outputs = replay_pass(clone, own, {}, is_exact=False)
-                    _join_outputs(own, peers, [one.shape for one in outputs])
+                    _join_outputs(own, peers, replay_pass(clone, own, {}, is_exact=False))
                 passes.append(own)
         except Exception as error:  # noqa: BLE001 whatever it is, the module is not compared
             return Replayed(failed=f"its replay failed: {first_line(error)}")
@@ -253,11 +249,11 @@ def _joined(parts: Sequence[Part], axis: int) -> Part:
     return parts[0] if is_whole else Part(torch.cat([one.local for one in parts], axis))
 
 
-def _join_outputs(own: Forward, peers: Sequence[Forward], shapes: Sequence[torch.Size]) -> None:
+def _join_outputs(own: Forward, peers: Sequence[Forward], whole: Sequence[Tensor]) -> None:
     """Put outputs and their gradients together, if the shapes say along which axis."""
     own.outputs, own.gradients = list(own.outputs), dict(own.gradients)
     for index, parts in _unequal(peers).items():
-        axes = _apart(shapes[index], parts[0].shape)
+        axes = _apart(whole[index].shape, parts[0].shape)
         if len(axes) > 1 or axes == [-1]:
             raise UnreadError(f"along which axis output {index} is split cannot be read")
         for axis in axes:  # of equal shapes, the comparison says that values differ

@@ -57,7 +57,6 @@ class Watch:
         on_update: called with a root before its update begins.
     """
 
-    is_shared = False
     on_update: Callable[[Root], None] | None = None
 
     def __init__(
@@ -72,7 +71,7 @@ class Watch:
         # wait: torch 2.13 hangs so now and then where a script ends. One that is kept does not.
         self._wrappers: list[nn.Module] = []
         self.depth = self.in_backward = self._backwards = self._count = 0
-        self.is_replaying = self._was_finished = False
+        self.is_replaying = self._was_finished = self.is_shared = False
         self._by_hand: list[str] = []  # since the last update of a root began
         self._outside: dict[int, list[str]] = {}
         self._scheduled: dict[int, int] = {}
