@@ -24,6 +24,8 @@ class Term(Written):
     """what it means."""
     run: RunPath | None = None
     """the run that shows it; none where no run of the book can."""
+    of_this_book: bool = False
+    """not a word of the field, so an exported question that uses it explains it."""
 
     @property
     def spellings(self) -> tuple[str, ...]:

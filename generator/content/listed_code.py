@@ -75,6 +75,15 @@ def listed(root: Path, path: str, name: str | None) -> str:
     return shown.strip("\n") + "\n"
 
 
+def unnamed(root: Path, path: str, name: str | None) -> str:
+    """The same as a question shows it: no name of its file, which may say what is wrong.
+
+    Raises:
+        ValueError: as `listed`.
+    """
+    return re.sub(rf"\b{re.escape(Path(path).name)}\b", "program.py", listed(root, path, name))
+
+
 def file_of(path: str) -> str | None:
     """The file of a program for readers to download, under the site's root; None for others."""
     is_offered = path.startswith("content/") and "/labs/" not in path

@@ -78,15 +78,13 @@ def _lacking(asked: View, lacks: Mapping[str, str]) -> str:
 
 def made(name: str, asked: Sequence[View], book: Book, folio: Folio) -> bytes:
     """The content of a file in the format of this name."""
-    topics = [(one, list(own)) for one, own in groupby(asked, lambda one: one.topic)]
+    topics = [(one, _pools([*own])) for one, own in groupby(asked, lambda one: one.topic)]
     if name == "gift":
         return _filled("gift.txt", topics=topics, line=_gift_line)
     if name == "anki":
         return _decks(asked, plain(folio.line(book.home.title)), _newest(book))
     if name == "qti-1.2":
-        files = {
-            f"{one}.xml": _filled("qti-1.2.xml", topic=one, questions=own) for one, own in topics
-        }
+        files = {f"{one}.xml": _filled("qti-1.2.xml", topic=one, pools=own) for one, own in topics}
         type_ = "imsqti_xmlv1p2"
     else:
         files = {f"{one.id}.xml": _filled("qti-2.1.xml", one=one) for one in asked}
@@ -95,6 +93,14 @@ def made(name: str, asked: Sequence[View], book: Book, folio: Folio) -> bytes:
     return _zipped(
         {"imsmanifest.xml": _filled("manifest.xml", types=types), **files, **_pictures(asked)}
     )
+
+
+def _pools(asked: Sequence[View]) -> dict[str, list[View]]:
+    """The questions of a topic, and apart from them those that one item asks in several cases."""
+    pools: dict[str, list[View]] = {"": []}
+    for one in asked:
+        pools.setdefault(one.alike, []).append(one)
+    return pools
 
 
 def _filled(template: str, **values: object) -> bytes:

@@ -12,7 +12,7 @@ from decimal import Decimal
 from markupsafe import Markup, escape
 
 from generator.content.book import Topic
-from generator.content.listed_code import listed
+from generator.content.listed_code import unnamed
 from generator.content.typesetting import plain
 from generator.export.pictures import pictured
 from generator.items.answers import Answer, Backing
@@ -20,6 +20,7 @@ from generator.items.kinds.arranged import Order
 from generator.items.kinds.picked import FaultyLine
 from generator.pages.view import View
 from generator.pages.views import question
+from generator.pages.views.listing import printed
 from generator.printing.folio import Folio
 from generator.values.evaluation import Evidence
 from runners.traces.fields import NBSP
@@ -27,6 +28,7 @@ from runners.traces.fields import NBSP
 _MATH = re.compile(r"<math\b([^>]*)>.*?<annotation\b[^>]*>(.*?)</annotation>.*?</math>", re.DOTALL)
 _DROPPED = re.compile(r"</?(?:a|span|wbr|div)\b[^>]*>")
 _SMALL = re.compile(r"<small[^>]*>(.*?)</small>")
+_MARK = r"(?:[(:]|, |\bare) ?{}[,.)]"  # beside a number, or below a table or figure
 _TAG = re.compile(r"<(?!img\b)(\w+)\b[^>]*?( ?/)?>")
 
 
@@ -38,6 +40,7 @@ def questions(
     left = defaultdict[str, list[str]](list)
     for topic in topics:
         folio = Folio(evidence, evidence).in_link
+        words = _words(folio)
         for item in topic.items.values():
             asked = question.question(item, folio, "question")
             if asked.is_open:
@@ -46,7 +49,8 @@ def questions(
                 left["they make sense on their own page only"].append(item.id)
             else:
                 every = [asked, *question.variants(item, folio, "question")]
-                found += [_question(one, topic, folio) for one in every]
+                alike = f"{item.id}: {question.in_short(item, folio)}" if len(every) > 1 else ""
+                found += [_question(one, topic, folio, words, alike) for one in every]
     return found, left
 
 
@@ -60,15 +64,35 @@ def _latex(formula: re.Match[str]) -> str:
     return rf"\[{formula[2]}\]" if "block" in formula[1] else rf"\({formula[2]}\)"
 
 
-def _question(asked: View, topic: Topic, folio: Folio) -> View:
+def _words(folio: Folio) -> list[tuple[re.Pattern[str], Markup]]:
+    """What to explain to a reader without the book: its own words, and those beside numbers."""
+    marks = ((_MARK.format(name), name, says) for name, says in folio.ui["natures"].items())
+    own = [
+        (rf"\b(?:{'|'.join(map(re.escape, one.spellings))})\b", one.term, one.definition)
+        for one in folio.book.terms
+        if one.of_this_book
+    ]
+    return [
+        (re.compile(form), Markup("<b>{}</b>: {}").format(word, folio.line(says)))
+        for form, word, says in (*own, *marks)
+    ]
+
+
+def _question(
+    asked: View,
+    topic: Topic,
+    folio: Folio,
+    words: Iterable[tuple[re.Pattern[str], Markup]],
+    alike: str,
+) -> View:
     item, field, kind = asked.item, asked.field, asked.item.kind
     stem = f"{folio.prose(item.stem)}{_tabled(*asked.about)}{_exhibited(asked.exhibit)}"
     explains = str(asked.explains)
     if isinstance(item, FaultyLine):
         places = (item.wrong, item.right)
-        wrong, right = (_pre(listed(folio.book.root, one.path, one.object)) for one in places)
-        asks = "" if "at fault" in item.stem else "<p>Which line is at fault?</p>"
-        kind, stem = "choice", f"{stem}{asks}{wrong}"
+        wrong, right = (_pre(unnamed(folio.book.root, one.path, one.object)) for one in places)
+        asks = "" if "Which line" in item.stem else "<p>Which line is at fault?</p>"
+        kind, stem = "choice", f"{stem}{asks}{wrong}{_said(printed(item.wrong.run, folio))}"
         explains += f"<p>Corrected:</p>{right}"
     elif isinstance(item, Order) and item.ends:
         first, last = map(folio.line, item.ends)
@@ -84,10 +108,18 @@ def _question(asked: View, topic: Topic, folio: Folio) -> View:
     replies = [_reply(one, field.unit.scale if field else 1) for one in asked.answers]
     by_place = {one.place: one for one in replies}
     is_arranged = kind in ("order", "match")
+    said = "".join(f"{one.text} {one.beside}" for one in replies)
+    shows = plain(tidy(stem + said * (field is None)))
+    tells = plain(tidy(explains + said + "".join(one.why for one in replies)))
+    used = {says: form.search(shows) for form, says in words if form.search(shows + tells)}
+    stem += _noted(says for says, is_shown in used.items() if is_shown)
+    explains += _noted(says for says, is_shown in used.items() if not is_shown)
     sizes = plain(replies[0].text).replace(",", "").replace(NBSP, " ").split(" × ")
     return View(
         id=item.id,  # the item's; in a further case, with its number
         topic=topic.id,
+        title=question.in_short(item, folio),  # what it asks
+        alike=alike,  # of questions that one item asks in several cases, what they have in common
         topic_title=plain(folio.line(topic.file.title)),
         kind=kind,  # choice, several, order, match, number, shape, or predict, which is not graded
         stem=tidy(stem),
@@ -132,17 +164,19 @@ def _arranged(kind: str, replies: Iterable[View]) -> str:
 
 
 def _backed(backing: Iterable[Backing]) -> str:
-    """What shows it, in words; a claim by its name in place of its link."""
+    """What shows it, in words."""
     said = []
     for one in backing:
         if one.belief:
             said.append(f"The misconception: “{one.belief}”")
         if one.says:
-            named = f"claim <code>{one.href.partition('#claim-')[2]}</code>"
-            named = f"{one.verdict}, {named}" if one.verdict else named
-            against = " against it" if one.belief else ""
-            said.append(f"The evidence{against}: {one.says} ({named})")
+            against, verdict = " against it" * bool(one.belief), f" ({one.verdict})"
+            said.append(f"The evidence{against}: {one.says}{verdict * bool(one.verdict)}")
     return " ".join(said)
+
+
+def _noted(words: Iterable[str]) -> str:
+    return "".join(f"<p>{one}</p>" for one in words)
 
 
 def _tabled(titles: Sequence[str], rows: Iterable[Iterable[str]], caption: str) -> str:
@@ -165,9 +199,14 @@ def _exhibited(shown: View | None) -> str:
         parts += [f"<p>{figure.title}</p>", shown.drawing, f"<p>{says}</p>" if says.strip() else ""]
     if shown.program:
         parts.append(_pre(plain(shown.program.code)))
-    for one in filter(None, (shown.program, shown.printed)):
-        parts += [_pre(text) for text in (one.printed, one.message) if text]
+    parts += map(_said, filter(None, (shown.program, shown.printed)))
     return "".join(parts)
+
+
+def _said(run: View) -> str:
+    """What a program printed, and how it ended if it failed."""
+    texts = "".join(_pre(text) for text in (run.printed, run.message) if text)
+    return f"<p>It printed:</p>{texts}" if texts else f"<p>It printed nothing ({run.status}).</p>"
 
 
 def _pre(code: str) -> str:

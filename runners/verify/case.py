@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from runners.verify.layout import Layout
+from runners.verify.ties import Tie
 from runners.verify.verdict import Finding, Verdict
 
 ROUNDINGS = 4  # by how many roundings a tensor may differ; drawn programs differ by at most 1.5
@@ -23,6 +24,7 @@ class Case:
         verdict: to which findings are added.
         unpreserved: the line of a checkpoint that draws anew; empty where there is none.
         scaled: factors by hand of all stages, by update and rank.
+        ties: of weights in all layouts.
     """
 
     layout: Layout
@@ -30,6 +32,7 @@ class Case:
     verdict: Verdict
     unpreserved: str
     scaled: dict[int, dict[int, float]]
+    ties: Sequence[Tie] = ()
 
     @property
     def key(self) -> str:

@@ -24,6 +24,7 @@ from runners.verify.explain import Explainer
 from runners.verify.fits import (
     Expected,
     Fit,
+    Term,
     added,
     are_apart,
     common_factor,
@@ -36,6 +37,7 @@ from runners.verify.layout import Layout
 from runners.verify.records import Part, Seen, Update
 from runners.verify.replay import Replayed
 from runners.verify.stepping import Steps
+from runners.verify.ties import ties
 from runners.verify.verdict import Verdict
 
 Tensors = Mapping[str, Tensor]
@@ -62,8 +64,9 @@ def judged(
         return verdict
     scaled: dict[int, dict[int, float]] = {}
     unpreserved = next((one.unpreserved for one in seen.values() if one.unpreserved), "")
+    tied = list(ties(layouts))
     for layout in layouts:
-        _Judge(Case(layout, layouts, verdict, unpreserved, scaled), replays).judge()
+        _Judge(Case(layout, layouts, verdict, unpreserved, scaled, tied), replays).judge()
     if not layouts:
         _loose(seen, verdict)
     return verdict
@@ -94,6 +97,7 @@ class _Judge:
             self._case.skip(why)
             return
         self._owned()
+        self._tied()
         compared, frozen = set(names), set(names)
         for number in range(self._layout.num_updates):
             still = set(self._layout.first.updates[number].frozen)
@@ -166,6 +170,14 @@ class _Judge:
                 self._case.find("outside the optimizer", "trained, but no optimizer has it",
                            where, record.unowned, rank, 0)  # fmt: skip
 
+    def _tied(self) -> None:
+        for tie in self._case.ties:
+            (layout, other), (a, b) = tie.layouts, tie.names
+            if not tie.is_kept and layout is self._layout:
+                says = f"starts equal to {other.key}: {b}, and is updated otherwise"
+                place = layout.first.updates[0].step_place
+                self._case.find("tied weights apart", says, place, [a], min(layout.records), None)
+
     # One update
 
     def _update(self, number: int) -> set[str]:
@@ -186,8 +198,12 @@ class _Judge:
 
     def _expected(self, number: int, runs: Mapping[int, Replayed]) -> Expected:
         terms = {(rank, at): one for rank, run in runs.items() for at, one in run.exact.items()}
-        exact = added(terms.values())
-        own = added(one for run in runs.values() for one in run.own.values())
+        owns = [one for run in runs.values() for one in run.own.values()]
+        for tie in self._case.ties:
+            for name in tie.names if tie.is_kept else ():
+                if end := tie.other(self._case.key, name):
+                    self._add_tied(number, name, *end, terms, owns)
+        exact, own = added(terms.values()), added(owns)
         eps = self._case.sum_eps
         scales: dict[str, float] = {}
         for name, one in exact.items():
@@ -201,6 +217,18 @@ class _Judge:
         forwards = self._layout.update(min(runs), number).forwards
         parts = len({one.backward for one in forwards if one.chunk is None}) or len(forwards)
         return Expected(terms, exact, tolerance, len(runs), parts)
+
+    def _add_tied(
+        self, number: int, name: str, layout: Layout, other: str,
+        terms: dict[Term, dict[str, Tensor]], owns: list[dict[str, Tensor]],
+    ) -> None:  # fmt: skip
+        """The gradient of a tied weight is that of all its places."""
+        for rank in layout.leaders:
+            run = self._replays[rank][layout.key][number]
+            for at, one in run.exact.items():
+                if other in one:
+                    terms[rank, at] = added([terms.get((rank, at), {}), {name: one[other]}])
+            owns += [{name: one[other]} for one in run.own.values() if other in one]
 
     # Gradients
 
@@ -297,10 +325,12 @@ class _Judge:
 
     @staticmethod
     def _with_losses(update: Update, replay: Replayed) -> Update:
-        """Where no loss function was seen, what the gradient at the logits says."""
-        if any(one.is_seen for one in update.losses) or not replay.losses:
+        """Where the gradient at the logits is that of a cross-entropy, there is no other term."""
+        if not replay.losses:
             return update
-        return dataclasses.replace(update, losses=replay.losses)
+        is_seen = any(one.is_seen for one in update.losses)
+        losses = update.losses if is_seen else replay.losses
+        return dataclasses.replace(update, losses=losses, other_terms=False)
 
     def _carried(self, number: int) -> None:
         for rank in self._layout.records:

@@ -6,11 +6,11 @@ In: what ranks recorded, and replays of their forward passes. Out: findings of a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from runners.verify.case import ROUNDINGS, Case
 from runners.verify.fits import are_apart, relative
-from runners.verify.records import Part
+from runners.verify.records import Forward, Part
 from runners.verify.replay import Replayed
 
 _OUTPUT_ERROR = 1e-5  # relative, in fp32; scaled with eps
@@ -58,9 +58,9 @@ class Inputs:
             before if number < min((one.num_updates for one in before), default=0) else ()
         ):
             for source, rank in zip(sender.leaders, self._layout.leaders, strict=False):
-                sent = {f.chunk: f.outputs_sent for f in sender.update(source, number).forwards}
-                for forward in self._layout.update(rank, number).forwards:
-                    outputs = sent.get(forward.chunk, [])
+                sent = _in_turn(sender.update(source, number).forwards)
+                for key, forward in _in_turn(self._layout.update(rank, number).forwards).items():
+                    outputs = sent[key].outputs_sent if key in sent else []
                     if forward.digests[: len(outputs)] != outputs[: len(forward.digests)]:
                         says = f"microbatch {forward.chunk} is not what rank {source} sent"
                         self._case.find("received differs", says, forward.place, [], rank, number)
@@ -155,6 +155,15 @@ class Inputs:
                     )
                 return False
         return True
+
+
+def _in_turn(forwards: Sequence[Forward]) -> dict[tuple[int | None, int], Forward]:
+    """Passes by their microbatch, and by the call of the schedule that it belongs to."""
+    found: dict[tuple[int | None, int], Forward] = {}
+    for one in forwards:
+        calls = sum(chunk == one.chunk for chunk, _ in found)
+        found[one.chunk, calls] = one
+    return found
 
 
 def _replica_of(part: Part, rank: int) -> int:

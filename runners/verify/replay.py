@@ -94,6 +94,8 @@ def replayed(
         except Exception as error:  # noqa: BLE001 whatever the module raises, it is not compared
             said = (str(error).strip().splitlines() or [""])[0][:MOST_CHARACTERS]
             if not is_exact:
+                if "to_local" in said or "full_tensor" in said:
+                    said = "it works on parts of tensors itself"
                 found.failed = f"its replay failed: {type(error).__name__}: {said}"
                 return found
             norms[True], found.is_own = norms[False], True

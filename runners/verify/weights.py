@@ -80,9 +80,12 @@ def judged(
                is_only=len(places) == 1 and not is_other)
         for groups in places.values()
     ]  # fmt: skip
-    return next((one for one in found if one.finding), None) or next(
+    first = next((one for one in found if one.finding), None) or next(
         (one for one in found if one.why_not), found[0]
     )
+    if first.agree and is_other:
+        first.why_not = "the loss has another term, which no known function computes"
+    return first
 
 
 def shown(losses: Mapping[int, Sequence[Loss]]) -> str:

@@ -12,8 +12,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from generator.content.listed_code import text as text_of_program
 from generator.export import formats, lecture
 from generator.export.questions import questions, tidy
+from generator.pages.views import listing
+from generator.pages.views.lecture import LINES, on_slides
 from generator.printing.folio import Folio
 from generator.values.evaluation import Evidence
 from tests import exported
@@ -200,6 +203,75 @@ def test_a_picture_stands_alone_and_is_described(found):
     for stem, name, content in shown:
         assert ET.fromstring(content).tag == "{http://www.w3.org/2000/svg}svg"
         assert re.search(rf'<img src="{name}" alt="\w[^"]+"/>', stem)
+
+
+def texts(question):
+    parts = (part for one in question.replies for part in (one.text, one.beside, one.why))
+    return [bare(one) for one in (question.stem, question.solution, *parts)]
+
+
+def test_an_exported_question_names_no_claim_and_no_program(found, real_evidence):
+    claims = [bare(one) for one in real_evidence.book.claims]
+    for one in found:
+        told = "".join(texts(one))
+        assert not re.search(r"\w_(?:right|wrong)\b", told), one.id
+        assert not any(f"claim{name}" in told for name in claims), one.id
+
+
+def test_a_program_to_search_stands_with_what_it_printed(found, real_evidence):
+    items = {one.id: one for topic in real_evidence.book.topics for one in topic.items.values()}
+    searched = [one for one in found if one.id in items and items[one.id].kind == "faulty_line"]
+    assert searched
+    for one in searched:
+        item, stem = items[one.id], texts(one)[0]
+        name = item.wrong.path.rpartition("/")[2]
+        assert name in text_of_program(real_evidence.book.root, item.wrong.path)
+        assert name.removesuffix(".py") not in stem
+        assert bare(item.lines[0].code.strip()) in stem
+        for line in real_evidence.book.run(item.wrong.run).printed:
+            assert bare(line) in stem
+
+
+@pytest.mark.parametrize("word", ["wide model", "payload", "budget", "paced", "oversubscribed"])
+def test_a_question_that_uses_a_word_of_the_book_explains_it_once(found, word):
+    form = rf"\({word}\)" if word in ("paced", "oversubscribed") else rf"\b{word}\b"
+    parts = [[one.stem, one.solution, *(f"{r.text} {r.why}" for r in one.replies)] for one in found]
+    using = [str(one) for one in map("".join, parts) if re.search(form, re.sub(r"<b>.*", "", one))]
+    assert using
+    assert [one for one in using if one.count(f"<b>{word}</b>: ") != 1] == []
+
+
+def test_the_cases_of_an_item_make_a_pool_from_which_one_is_asked(found, real_evidence):
+    content, kept = made("gift", found, real_evidence)
+    pools = {}
+    for line in content.decode().splitlines():
+        if line.startswith("$CATEGORY:"):
+            own = pools.setdefault(line, [])
+        elif line.startswith("::"):
+            own.append(line.split("::")[1])
+    base = {name: re.sub(r"-variant-\d+$", "", name) for name in (one.id for one in kept)}
+    several = {one for name, one in base.items() if name != one}
+    for category, names in pools.items():
+        of = {base[name] for name in names}
+        assert of <= several and len(of) == 1 if names[0] in several else not of & several, category
+    packed = made("qti-1.2", found, real_evidence)[0]
+    with zipfile.ZipFile(io.BytesIO(packed)) as package:
+        roots = [ET.fromstring(package.read(f"{one}.xml")) for one in {one.topic for one in kept}]
+    drawn = [one for root in roots for one in root.iterfind(".//{*}section/{*}section")]
+    assert {base[item.get("ident")] for one in drawn for item in one.iterfind("{*}item")} == several
+    assert all(one.findtext(".//{*}selection_number") == "1" for one in drawn)
+
+
+def test_a_program_on_slides_keeps_its_lines_and_leaves_space_for_its_output(real_evidence):
+    folio = Folio(real_evidence, real_evidence).in_link
+    for topic in real_evidence.book.topics:
+        program = listing.listing(topic.lessons["learn"].model.program, folio)
+        parts = [one.splitlines() for one in on_slides(program)]
+        lines = [line for part in parts for line in part if line]
+        assert lines == [line for line in program.code.splitlines() if line]
+        assert max(map(len, parts)) <= LINES
+        assert len(parts[-1]) + len(program.printed.splitlines()) < LINES
+        assert not any(part[0].startswith(" ") for part in parts)
 
 
 def test_a_formula_goes_out_as_latex(evidence):

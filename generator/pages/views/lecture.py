@@ -6,6 +6,8 @@ In: a topic with the pages that it has. Out: what the templates of `python -m ge
 from collections import Counter
 from itertools import chain, zip_longest
 
+from markupsafe import Markup
+
 from generator.content.book import Topic
 from generator.content.lesson import Mode
 from generator.content.quiz import Item
@@ -15,12 +17,15 @@ from generator.pages.views.claims import verdict_row
 from generator.printing.folio import Folio
 
 MINUTES, STEP = 90, 5
-ON_PAPER = 10  # questions
+ON_PAPER, IN_CLASS = 10, 4  # questions, and how many of them students answer at once
 # What a class shows of a topic: the first three pages that it has, and how the time is divided.
 SHOWN: tuple[Mode, ...] = ("learn", "deep", "why", "worked", "trace", "cost", "experiment")
-WEIGHTS = {"learn": 4, "deep": 4, "lab": 4}
+WEIGHTS = {"learn": 3, "deep": 4, "paper": 3, "lab": 4}
 OTHER_WEIGHT = 2
 BELIEFS = 7  # the most frequent, on a page
+LINES = 25  # of a program on a slide, in letters that the last row can read
+EXPLAINED = 6  # lines that a heading and the words below an output take
+AN_EMPTY_LINE = 3  # lines further from the middle are no worse a place to cut a program
 
 
 def lecture(topic: Topic, folio: Folio) -> View:
@@ -36,7 +41,7 @@ def lecture(topic: Topic, folio: Folio) -> View:
                 break
     wrong = beliefs(topic, folio)
     paper = _on_paper(topic, names - {*asked.values()})
-    more = {"beliefs": wrong, "lab": topic.labs, "paper": paper}
+    more = {"beliefs": wrong, "paper": paper, "lab": topic.labs}
     return View(
         shown=shown,
         asked=asked,
@@ -46,6 +51,25 @@ def lecture(topic: Topic, folio: Folio) -> View:
         beliefs=wrong,
         lab=next(iter(topic.labs), None),
     )
+
+
+def on_slides(program: View) -> list[Markup]:
+    """A program in parts of about a length, the last of which leaves space for what it printed.
+
+    A part begins with a line that is not indented, where it can after an empty one.
+    """
+    lines, rest = program.code.splitlines(), len(program.printed.splitlines()) + EXPLAINED
+    num, starts = -(-(len(lines) + rest) // LINES), [0]
+    for part in range(1, num):
+        wanted = part * (len(lines) + rest) / num
+        off = {
+            place: abs(place - wanted) - AN_EMPTY_LINE * (not lines[place - 1])
+            for place in range(starts[-1] + 1, min(starts[-1] + LINES, len(lines) - 1) + 1)
+            if lines[place] and not lines[place].startswith((" ", ")", "]"))
+        }
+        starts += [min(off, key=off.__getitem__)] if off else []
+    ends = [*starts[1:], len(lines)]
+    return [Markup("\n").join(lines[start:end]) for start, end in zip(starts, ends, strict=True)]
 
 
 def _timed(steps: list[str]) -> list[View]:

@@ -17,7 +17,7 @@ from pygments.lexers import PythonLexer  # type: ignore[import-untyped]
 from pygments.token import STANDARD_TYPES, Text, _TokenType  # type: ignore[import-untyped]
 
 from generator.content.exhibit import ExplainedProgram, Listing
-from generator.content.listed_code import file_of, listed
+from generator.content.listed_code import file_of, listed, unnamed
 from generator.content.typesetting import parted, plain
 from generator.pages.view import View
 from generator.printing.folio import Folio
@@ -40,9 +40,9 @@ CONTEXT = 2  # lines around those that differ
 MOST = 20  # lines that differ; beyond, two programs are easier to read than their difference
 
 
-def listing(written: Listing, folio: Folio) -> View:
-    """Read a listing from its file and its run."""
-    code = listed(folio.book.root, written.path, written.object)
+def listing(written: Listing, folio: Folio, is_asked: bool = False) -> View:
+    """Read a listing from its file and its run; a question does not name its file."""
+    code = (unnamed if is_asked else listed)(folio.book.root, written.path, written.object)
     return View(
         title=folio.line(written.title),
         path=written.path,
@@ -128,9 +128,9 @@ def breakable_code(code: Markup) -> Markup:
 def code_lines(
     wrong: Listing, choices: Iterable[str], folio: Folio
 ) -> list[tuple[Markup, int | None]]:
-    """A program line by line; the choices have a position. No line ends in an indent."""
+    """A program as a question shows it; the choices have a position. No line ends in an indent."""
     places = {line.strip(): place for place, line in enumerate(choices)}
-    lines = highlighted_lines(listed(folio.book.root, wrong.path, wrong.object).rstrip())
+    lines = highlighted_lines(unnamed(folio.book.root, wrong.path, wrong.object).rstrip())
     return [
         (
             NBSP * (len(one) - len(one.lstrip())) + breakable_code(one.lstrip()),

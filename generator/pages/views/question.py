@@ -85,7 +85,7 @@ def _exhibit(item: Item, folio: Folio) -> View | None:
         figure=drawn,
         drawing=drawing,
         has_caption=shown.drawing is not None,
-        program=listing.listing(shown.program, folio) if shown.program else None,
+        program=listing.listing(shown.program, folio, is_asked=True) if shown.program else None,
         printed=listing.printed(shown.log, folio) if shown.log else None,
     )
 
