@@ -1,9 +1,8 @@
 """Knows a module that ranks divide by hand, from the unsharded module that `--against` names.
 
 In: `module:function`, and what all ranks recorded. Out: the same records, in which each part has
-its place (`Spec`), so that the comparisons see a module as a mesh would divide it; and replays of
-the unsharded module. How a parameter is split is read from shapes, and which ranks hold one module
-together from inputs and values; where these do not say it, the module is not compared.
+its place (`Spec`), as if a mesh divided the module; and replays of the unsharded module. Shapes say
+how a parameter is split, inputs and values which ranks hold one module together; or nothing does.
 """
 
 from __future__ import annotations
@@ -77,8 +76,7 @@ class Against:
         Raises:
             FixableError: the function fails, or its module has other names or shapes.
         """
-        found = [one for one in layouts(seen) if one.num_updates]
-        if not found:
+        if not (found := [one for one in layouts(seen) if one.num_updates]):
             return
         whole = self._load()
         names = {name for name, _ in whole.named_parameters()}
@@ -86,8 +84,7 @@ class Against:
         first = {rank: one.updates[0] for rank, one in layout.records.items()}
         self._check_names(layout.key, names, first)
         try:
-            count = self._read(whole, first)
-            self._groups = _groups(first, count, is_stated=self._inputs is not None)
+            self._groups = _groups(first, self._read(whole, first), is_stated=bool(self._inputs))
             for group in self._groups:
                 for rank in group:
                     self._place(layout.records[rank], whole, group)
@@ -173,8 +170,8 @@ class Against:
 
     def _said(self, number: int) -> str:
         named = {re.sub(r"\d+", "*", name): split for name, split in self._splits.items()}
-        named |= {"inputs": self._inputs} if self._inputs else {}
         listed = [f"{name} {axis}" + f"/{n}" * (n > 1) for name, (axis, n) in named.items()]
+        listed += [f"inputs {self._inputs[0]}"] if self._inputs else []
         ranks = " and ".join("-".join(map(str, one)) for one in self._groups)
         whole = number - len(self._splits)
         return f"{', '.join(listed) or 'nothing'} over ranks {ranks}; {whole} whole"

@@ -243,8 +243,7 @@ class Update:
         sums: numbers that the script sums over ranks after backward, and where.
         frozen: parameters that do not require a gradient.
         other_terms: whether the loss has terms that no known loss function computes.
-        by_hand: why the module of one process is not known: lines that communicate activations,
-            with `INSIDE` where they do so inside the module.
+        by_hand: why the module of one process is not known: lines that communicate activations.
         schedulers: steps of schedulers since the update before.
         dropped: backward passes whose gradients were reset before any update.
     """

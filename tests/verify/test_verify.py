@@ -144,8 +144,7 @@ def test_a_reduction_that_a_division_by_hand_lacks_is_found():
 def test_a_division_that_cannot_be_read_is_said(against, code, says):
     options = (*STOP, "--against", against)
     _, found, output = verified("modules.py", 2, "columns", options=options)
-    assert found == code
-    assert says in output
+    assert (found, says in output) == (code, True), output
 
 
 def test_a_hang_names_where_each_rank_waits():

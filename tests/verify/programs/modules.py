@@ -89,35 +89,29 @@ class Columns(whole.Columns):
                 one.data = parts[rank % 2].flatten(dim, dim + 1).clone()
 
     def enters(self, x):
-        return x if WAY == "columns_wrong" else Copied.apply(x, self.group)
+        return x if WAY == "columns_wrong" else Reduced.apply(x, self.group, False)
 
     def leaves(self, y):
-        return Summed.apply(y, self.group)
+        return Reduced.apply(y, self.group, True)
 
 
-class Copied(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, group):
-        ctx.group = group
-        return x.clone()
+class Reduced(torch.autograd.Function):
+    """Adds up in forward, or in backward."""
 
     @staticmethod
-    def backward(ctx, gradient):
-        gradient = gradient.clone()
-        dist.all_reduce(gradient, group=ctx.group)
-        return gradient, None
-
-
-class Summed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, y, group):
-        y = y.clone()
-        dist.all_reduce(y, group=group)
-        return y
+    def forward(ctx, x, group, in_forward):
+        ctx.group, ctx.in_forward = group, in_forward
+        return added(x, group) if in_forward else x.clone()
 
     @staticmethod
     def backward(ctx, gradient):
-        return gradient, None
+        return gradient if ctx.in_forward else added(gradient, ctx.group), None, None
+
+
+def added(x, group):
+    x = x.clone()
+    dist.all_reduce(x, group=group)
+    return x
 
 
 def columns():
