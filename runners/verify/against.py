@@ -2,7 +2,7 @@
 
 In: `module:function`, and what all ranks recorded. Out: the same records, in which each part has
 its place (`Spec`), as if a mesh divided the module; and replays of the unsharded module. Shapes say
-how a parameter is split, inputs and values which ranks hold one module together; or nothing does.
+how parameters are split; inputs and values say which ranks hold one module together, or none do.
 """
 
 from __future__ import annotations

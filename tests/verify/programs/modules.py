@@ -96,8 +96,6 @@ class Columns(whole.Columns):
 
 
 class Reduced(torch.autograd.Function):
-    """Adds up in forward, or in backward."""
-
     @staticmethod
     def forward(ctx, x, group, in_forward):
         ctx.group, ctx.in_forward = group, in_forward

@@ -1,4 +1,4 @@
-"""The module that `modules.py` divides among ranks by hand, unsharded."""
+"""The attention and MLP that `modules.py` divides among ranks by hand, unsharded."""
 
 from torch import nn
 from torch.nn import functional
@@ -7,8 +7,6 @@ WIDTH = 16
 
 
 class Columns(nn.Module):
-    """Attention and an MLP; a rank may have a part of each."""
-
     def __init__(self):
         super().__init__()
         self.first, self.qkv = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 3 * WIDTH)
