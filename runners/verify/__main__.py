@@ -17,9 +17,7 @@ def _main() -> int:
     try:
         return command.main(parser.parse_args())
     except FixableError as error:
-        print(f"runners.verify: {error}", file=sys.stderr)
-        print("verify: wrong call", flush=True)
-        return error.exit_code
+        return command.said_wrong(error)
 
 
 if __name__ == "__main__":

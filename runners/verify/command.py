@@ -34,6 +34,7 @@ from runners.system.errors import FixableError, first_line
 from runners.system.patience import say
 from runners.traces import machine
 from runners.verify import alone, compare, report, tracing
+from runners.verify.against import Against
 from runners.verify.alone import Loaders
 from runners.verify.exchange import Board, GoneError, shared_folder, sweep
 from runners.verify.frames import is_script, place
@@ -66,6 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="how long the script goes on after these updates (10)")  # fmt: skip
     parser.add_argument("--patience", type=float, default=10.0,
                         help="seconds without work after which ranks hang (10)")  # fmt: skip
+    parser.add_argument("--against", metavar="MODULE:FUNCTION",
+                        help="returns the module that ranks divide by hand")  # fmt: skip
+    parser.add_argument("--split", metavar="NAME=DIM[/BLOCKS]", action="append", default=[],
+                        help="how ranks split a parameter of it, or its inputs")  # fmt: skip
     parser.add_argument(
         "--one",
         action="store_true",
@@ -84,10 +89,13 @@ def main(arguments: argparse.Namespace) -> int:
         raise FixableError(f"there is no script {script}")
     if arguments.steps < 1:
         raise FixableError(f"--steps must be at least 1, not {arguments.steps}")
+    if arguments.split and not arguments.against:
+        raise FixableError("--split needs --against")
+    against = arguments.against and Against(arguments.against, arguments.split, script)
     if arguments.as_one:
         return _alone(arguments)
     if "RANK" in os.environ and not arguments.ranks:
-        return _Rank(arguments).run()
+        return _Rank(arguments, against).run()
     if not 1 <= arguments.ranks <= MOST_RANKS:
         raise FixableError(
             f"--ranks must be from 1 to {MOST_RANKS}; without it, start this under torchrun"
@@ -98,6 +106,8 @@ def main(arguments: argparse.Namespace) -> int:
 def _launched(arguments: argparse.Namespace) -> int:
     """Start the ranks on this host, and return rank 0's exit code."""
     options = [f"--{name}={getattr(arguments, name)}" for name in ("steps", "seconds", "patience")]
+    options += [f"--against={arguments.against}"] * bool(arguments.against)
+    options += [f"--split={one}" for one in arguments.split]
     options += [f"--{name}" for name in ("json", "one") if getattr(arguments, name)]
     words = [sys.executable, "-m", "runners.verify", *options, arguments.script]
     with socket.socket() as free:
@@ -181,8 +191,8 @@ def _watched(
 class _Rank:
     """One rank: the script, then the replay, and on rank 0 the report."""
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
-        self.arguments = arguments
+    def __init__(self, arguments: argparse.Namespace, against: Against | None) -> None:
+        self.arguments, self.against = arguments, against
         self.rank, self.world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         local = int(os.environ.get("LOCAL_WORLD_SIZE", self.world_size))
         if local != self.world_size:
@@ -196,6 +206,7 @@ class _Rank:
         self.script = Path(arguments.script).resolve()  # it may change the folder
         self.layouts: Sequence[Layout] = ()  # once all ranks have recorded
         self.watch = Watch(self.rank, self.world_size, arguments.steps, self._asks_to_stop)
+        self.watch.is_shared = against is not None
         self.loaders = Loaders(None, lambda: self.watch.is_on)
         if arguments.one:
             self.loaders.install()
@@ -209,6 +220,8 @@ class _Rank:
             self.seen = _watched(self.arguments, self.watch, self._has_code)
             lookout.stop()
             code = self._judged()
+        except FixableError as error:
+            code = said_wrong(error) if self._speaks() else error.exit_code
         except GoneError as gone:
             verdict = Verdict([Finding("script failed", str(gone))])
             code = self._said(verdict) if self._speaks() and not self._has_code() else 1
@@ -232,8 +245,10 @@ class _Rank:
             self.board.post("batches", self.loaders.batches)
             self.board.post("inputs", alone.inputs_of(self.seen))
         self.board.post("seen", self.seen)
-        everything = self.board.gather("seen")
+        everything = self.board.gather("seen") | {self.rank: self.seen}
         is_broken = any(one.broken for one in everything.values())
+        if self.against and not is_broken:
+            self.against.divide(everything)
         found = [] if is_broken else layouts(everything)
         self._check_memory(found)
         self.board.post("replayed", self._replays(found))
@@ -244,6 +259,7 @@ class _Rank:
         self.layouts = found
         verdict = compare.judged(found, everything, self.board.gather("replayed"))
         self._ended(verdict, everything)
+        verdict.notes[:0] = [self.against.says] if self.against and self.against.says else []
         if self.arguments.one and found and not verdict.findings:
             self._as_one(verdict, found, everything)
         return self._said(verdict)
@@ -304,6 +320,10 @@ class _Rank:
                 source = self.seen.roots[layout.key].buffers_from
                 source = self.rank if source is None else source
                 buffers = layout.whole(number, source, lambda u: u.buffers)
+                if self.against and layout.key in self.against.modules:
+                    given = (layout, number, self.rank, parameters, buffers)
+                    replays[layout.key].append(self.against.replayed(*given))  # type: ignore[arg-type]
+                    continue
                 whole = layout.passes(number, self.rank, own.forwards)
                 replays[layout.key].append(
                     replayed(modules[layout.key], parameters, buffers, whole, own.frozen)  # type: ignore[arg-type]
@@ -370,6 +390,13 @@ class _Rank:
             if all(self.board.has("gone", r) or not self.board.lives(r) for r in others):
                 self.board.remove()
         os._exit(code)
+
+
+def said_wrong(error: FixableError) -> int:
+    """Say that the call was wrong; the exit code."""
+    print(f"runners.verify: {error}", file=sys.stderr, flush=True)
+    print("verify: wrong call", flush=True)
+    return error.exit_code
 
 
 def _end_as_python_does() -> None:

@@ -105,7 +105,7 @@ def _joined(forward: Forward, peers: Mapping[int, Forward], rank: int) -> Forwar
         index = next(counted)
         if part.spec is None:
             return part
-        return join(lambda f: f.arguments[index])
+        return join(lambda f: f.tensors[index])
 
     one.arguments = mapped(forward.arguments, argument)
     one.outputs = [

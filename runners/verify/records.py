@@ -22,7 +22,8 @@ class Spec(NamedTuple):
     """Where the parts of a DTensor lie: its whole shape, its mesh, and a placement for each axis.
 
     A placement is `("shard", dim)`, `("strided", dim)` (FSDP over tensor parallelism: this axis
-    cuts what the axes to its right have cut), `("replicate",)` or `("partial", "sum" or "avg")`.
+    cuts what the axes to its right have cut), `("blocks", dim, number)` (each of so many blocks is
+    cut), `("replicate",)` or `("partial", "sum" or "avg")`.
     """
 
     shape: tuple[int, ...]
@@ -72,7 +73,7 @@ def assembled(parts: Mapping[int, Part], rank: int) -> Tensor:
     if own.spec is None:
         return own.local
     spec = own.spec
-    axes = [i for i, one in enumerate(spec.placements) if one[0] == "shard"]
+    axes = [i for i, one in enumerate(spec.placements) if one[0] in ("shard", "blocks")]
     axes += [i for i, one in enumerate(spec.placements) if one[0] == "strided"]
     partial = [i for i, one in enumerate(spec.placements) if one[0] == "partial"]
     replicated = [i for i, one in enumerate(spec.placements) if one[0] == "replicate"]
@@ -86,7 +87,10 @@ def assembled(parts: Mapping[int, Part], rank: int) -> Tensor:
             continue
         view = whole
         for axis in axes:
-            view = view.chunk(spec.mesh.shape[axis], spec.placements[axis][1])[at[axis]]
+            kind, dim, *blocks = spec.placements[axis]
+            if kind == "blocks":
+                view, dim = view.unflatten(dim, (*blocks, -1)), dim + 1
+            view = view.chunk(spec.mesh.shape[axis], dim)[at[axis]]
         view.add_(other.view(view.shape))
     for axis in partial:
         if spec.placements[axis][1] == "avg":
@@ -138,6 +142,7 @@ class Forward:
         backward: the number of the backward pass that reached it.
         chunk: of a pipeline, the number of the microbatch.
         outputs_sent: digests of the outputs, of a pipeline's stage.
+        is_shared: whether peers need all its tensors, as of a module that is divided by hand.
         nodes: of the graph, for the outputs; until its backward pass has ended.
         numbers: that collectives in it have added up over ranks.
     """
@@ -158,17 +163,23 @@ class Forward:
     backward: int | None = None
     chunk: int | None = None
     outputs_sent: list[str] = field(default_factory=list)
+    is_shared: bool = False
     nodes: dict[int, Any] = field(default_factory=dict)
     numbers: list[Tensor] = field(default_factory=list)
 
     def __getstate__(self) -> dict[str, Any]:
         """Peers need what they hold parts of, and the rest stays here."""
-        shared = dict(self.__dict__)
-        shared["arguments"] = [one if one.spec else None for one in parts_of(self.arguments)]
-        shared["outputs"] = [one if one.spec else None for one in self.outputs]
-        shared["gradients"] = {i: one for i, one in self.gradients.items() if one.spec}
+        shared, is_all = dict(self.__dict__), self.is_shared
+        shared["arguments"] = [one if one.spec or is_all else None for one in self.tensors]
+        shared["outputs"] = [one if one.spec or is_all else None for one in self.outputs]
+        shared["gradients"] = {i: one for i, one in self.gradients.items() if one.spec or is_all}
         shared["random"], shared["nodes"] = (), {}
         return shared
+
+    @property
+    def tensors(self) -> list[Part]:
+        """Of the arguments, in order; those of a peer come without the rest."""
+        return self.arguments if isinstance(self.arguments, list) else parts_of(self.arguments)
 
 
 def parts_of(tree: Any) -> list[Part]:

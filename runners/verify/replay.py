@@ -83,7 +83,7 @@ def replayed(
                 one.requires_grad_(name not in frozen)
                 _keep_gradient_hooks(one, module.get_parameter(name))
             norms[is_exact] = [
-                _replay(
+                replay_pass(
                     clone, one, sums.setdefault(key if is_exact else None, {}), is_exact=is_exact
                 )
                 for one, key in zip(whole, keys, strict=True)
@@ -138,7 +138,7 @@ def _distance(a: Sequence[Tensor], b: Sequence[Tensor]) -> float:
     return worst
 
 
-def _replay(
+def replay_pass(
     clone: nn.Module, forward: Forward, sums: dict[str, Tensor], *, is_exact: bool
 ) -> list[Tensor]:
     """Run one pass forward and backward; add its gradients to the sums."""

@@ -53,6 +53,7 @@ class Watch:
         depth: of forward passes that are recorded, now.
         in_backward: of backward passes, now.
         is_replaying: whether the script has ended, and its modules run again.
+        is_shared: whether peers need all inputs and outputs.
         on_update: called with a root before its update begins.
     """
 
@@ -70,7 +71,7 @@ class Watch:
         # wait: torch 2.13 hangs so now and then where a script ends. One that is kept does not.
         self._wrappers: list[nn.Module] = []
         self.depth = self.in_backward = self._backwards = self._count = 0
-        self.is_replaying = self._was_finished = False
+        self.is_replaying = self._was_finished = self.is_shared = False
         self._by_hand: list[str] = []  # since the last update of a root began
         self._outside: dict[int, list[str]] = {}
         self._scheduled: dict[int, int] = {}
@@ -161,6 +162,7 @@ class Watch:
             samples=of.samples(tensors),
             place=place(),
             chunk=calling and calling[1],
+            is_shared=self.is_shared,
         )
         return root, self._present
 
@@ -454,6 +456,8 @@ class Watch:
             self._by_hand.append(
                 f"it is divided among ranks by hand ({place()} ({name}) sends activations); "
                 "the module of one process is not known"
+                + of.INSIDE
+                * bool(self.depth or self.in_backward)
             )
 
     def communicated(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> None:

@@ -118,6 +118,37 @@ def test_as_one_process_any_loss_is_compared(program, ways, cause):
     assert cause or "run again as one process" in " ".join(report["notes"])
 
 
+AGAINST = ("--against", "whole:Columns", "--split", "qkv.*=0/3")
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_module_divided_by_hand_agrees_with_the_unsharded_one(ranks):
+    report, code, output = verified("modules.py", ranks, "columns", options=(*STOP, *AGAINST))
+    assert (code, report["findings"], report["not_compared"]) == (0, [], []), output
+    assert report["compared"]["parameters_compared"] == 8
+    assert "qkv.bias 0/3, out.weight 1, up.weight 0, " in report["notes"][0]
+    assert ("over ranks 0-1 and 2-3; 2 whole" in report["notes"][0]) == (ranks == 4)
+
+
+def test_a_reduction_that_a_division_by_hand_lacks_is_found():
+    report, _, output = verified("modules.py", 2, "columns_wrong", options=(*STOP, *AGAINST))
+    assert report["findings"][0]["cause"] == "part of the sum", output
+    assert report["findings"][0]["parameter"] == "Columns: first.weight and 4 more"
+
+
+@pytest.mark.parametrize(
+    ("against", "code", "says"),
+    [
+        ("whole:Columns", 3, "state the blocks of qkv.weight"),
+        ("torch.nn:Identity", 2, "only Columns"),
+    ],
+)
+def test_a_division_that_cannot_be_read_is_said(against, code, says):
+    options = (*STOP, "--against", against)
+    _, found, output = verified("modules.py", 2, "columns", options=options)
+    assert (found, says in output) == (code, True), output
+
+
 def test_a_hang_names_where_each_rank_waits():
     report, code, _ = verified("language.py", 2, "wrong_rank0", options=("--patience", "3"))
     assert (code, report["findings"][0]["cause"]) == (1, "hang")
@@ -194,6 +225,8 @@ def test_under_torchrun_the_last_line_has_the_word():
     ("words", "says"),
     [
         (["--ranks", "2", "nowhere.py"], "there is no script nowhere.py"),
+        (["--ranks", "2", "--split", "up.weight=0", "README.md"], "--split needs --against"),
+        (["--ranks", "2", "--against", "nowhere:f", "README.md"], "no module nowhere beside"),
         (["README.md"], "--ranks must be from 1 to 64"),
         (["--ranks", "2", "--steps", "0", "README.md"], "--steps must be at least 1"),
     ],

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
+import whole
 from torch import nn
 from torch.distributed._functional_collectives import all_to_all_single_autograd
 from torch.nn import functional
@@ -75,31 +76,56 @@ def two_parts():
             one.step()
 
 
-class Columns(nn.Module):
-    """Two layers of which each rank has a part, added up by hand."""
+class Columns(whole.Columns):
+    """The same, of which each of two ranks has a part."""
 
-    def __init__(self):
+    def __init__(self, group=None):
         super().__init__()
-        self.first = nn.Linear(WIDTH, WIDTH)
-        self.up, self.down = (
-            nn.Linear(WIDTH, 32 // ranks),
-            nn.Linear(32 // ranks, WIDTH, bias=False),
-        )
+        self.group = group
+        for name, one in self.named_parameters():
+            if name.startswith(("qkv", "up", "out", "down")):
+                dim, blocks = int(name in ("out.weight", "down.weight")), 3 if "qkv" in name else 1
+                parts = one.data.unflatten(dim, (blocks, -1)).chunk(2, dim + 1)
+                one.data = parts[rank % 2].flatten(dim, dim + 1).clone()
 
-    def forward(self, x):
-        y = self.down(functional.gelu(self.up(self.first(x))))
-        dist.all_reduce(y.data)  # and nothing adds up the gradient of `first`
-        return y
+    def enters(self, x):
+        return x if WAY == "columns_wrong" else Reduced.apply(x, self.group, False)
+
+    def leaves(self, y):
+        return Reduced.apply(y, self.group, True)
 
 
-def columns_wrong():
-    """Tensor parallelism by hand that lacks its reduction in backward."""
-    model = Columns()
+class Reduced(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group, in_forward):
+        ctx.group, ctx.in_forward = group, in_forward
+        return added(x, group) if in_forward else x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient if ctx.in_forward else added(gradient, ctx.group), None, None
+
+
+def added(x, group):
+    x = x.clone()
+    dist.all_reduce(x, group=group)
+    return x
+
+
+def columns():
+    """Tensor parallelism by hand; on 4 ranks, with data parallelism by hand."""
+    pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])] if ranks == 4 else [None]
+    same = [dist.new_group([0, 2]), dist.new_group([1, 3])] if ranks == 4 else []
+    model = Columns(pairs[rank // 2])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(3):
-        x = torch.randn(8, WIDTH, generator=torch.Generator().manual_seed(step))
+        batch = torch.Generator().manual_seed(10 * step + rank // 2)
+        x = torch.randn(4, 6, WIDTH, generator=batch)
         optimizer.zero_grad()
         functional.mse_loss(model(x), x).backward()
+        for one in model.parameters() if same else ():
+            dist.all_reduce(one.grad, group=same[rank % 2])
+            one.grad /= 2
         optimizer.step()
 
 
@@ -362,6 +388,7 @@ WAYS = {
     "halved": lambda: trained(mlp(), after_backward=scaled_by(lambda _: 1 / ranks)),
     "tenth": lambda: trained(mlp(), after_backward=scaled_by(lambda _: 0.1)),
     "twice_counted": lambda: trained(mlp(), after_backward=clip_twice_counted),
+    "columns_wrong": columns,
     "late": lambda: trained(mlp(), before_loss=late_change),
 }
 WAYS.get(WAY, globals().get(WAY))()
