@@ -30,7 +30,7 @@ def lines(verdict: Verdict, script: str, world_size: int) -> Iterator[str]:
         yield from _finding(finding)
     if len(verdict.findings) > MOST_FINDINGS:
         yield f"  … and {len(verdict.findings) - MOST_FINDINGS} more; --json lists all"
-    if verdict.weights:
+    if verdict.weights and all(one.detail != verdict.weights for one in verdict.findings):
         yield f"  {verdict.weights}"
     if numbers.get("parameters_compared"):
         yield (
@@ -49,23 +49,27 @@ def lines(verdict: Verdict, script: str, world_size: int) -> Iterator[str]:
 def _head(verdict: Verdict) -> str:
     if verdict.findings:
         title = cause(verdict.findings[0].cause).title
-        return f" ({title[0].lower()}{title[1:]})"
+        return f" ({_lower(title)})"
     if verdict.not_compared:
         is_some = verdict.numbers.get("parameters_compared")
         return " in all parts; what was compared agrees" if is_some else ""
     return " with one process: forward, weights of the loss, gradients and update"
 
 
+def _lower(title: str) -> str:
+    return title[0].lower() + title[1:]
+
+
 def _finding(one: Finding) -> Iterator[str]:
     row = cause(one.cause)
-    where = [one.place, one.parameter]
+    where = [one.parameter] if one.parameter else []
     where += [] if one.rank is None else [f"rank {one.rank}"]
     where += [] if one.step is None else [f"step {one.step}"]
-    yield f"✗ {row.title}"
+    yield f"✗ {one.place}: {_lower(row.title)}" if one.place else f"✗ {row.title}"
     for line in (one.says + (f"; {one.detail}" if one.detail else "")).splitlines():
         yield from _wrapped(line, 4)
-    if any(where):
-        yield from _wrapped("at " + ", ".join(part for part in where if part), 4)
+    if where:
+        yield from _wrapped(", ".join(where), 4)
     yield from _wrapped(row.usually, 4)
     yield f"    The book: {row.page}, “{row.section}”"
 
