@@ -16,7 +16,7 @@ from runners.verify.causes import cause
 from runners.verify.verdict import Finding, Verdict
 
 SCHEMA = 1
-WIDTH = 100
+WIDTH = 84
 MOST_FINDINGS = 4
 MOST_REASONS = 6
 WORDS = {0: "agrees", 1: "differs", 2: "wrong call", 3: "not compared"}
