@@ -38,7 +38,7 @@ from runners.verify.against import Against
 from runners.verify.alone import Loaders
 from runners.verify.exchange import Board, GoneError, shared_folder, sweep
 from runners.verify.frames import is_script, place
-from runners.verify.hangs import Lookout
+from runners.verify.hangs import RECORDED, Lookout
 from runners.verify.layout import Layout, layouts
 from runners.verify.records import Seen
 from runners.verify.replay import Replayed, replayed
@@ -197,6 +197,7 @@ class _Rank:
         local = int(os.environ.get("LOCAL_WORLD_SIZE", self.world_size))
         if local != self.world_size:
             raise FixableError("all ranks must run on one host: a script on 2 to 8 ranks shows it")
+        os.environ |= {k: v for k, v in RECORDED.items() if k not in os.environ}
         self.launcher = os.getppid()
         processes.end_with(self.launcher)
         if self.rank == 0:

@@ -6,6 +6,7 @@ waits, once none of them takes processor time any more.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
@@ -16,11 +17,14 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
+from torch._C import _distributed_c10d as c10d
+
 from runners.system import processes
 from runners.verify.exchange import Board
 
 POLL_SECONDS = 0.25
 IDLE_SHARE = 0.05  # of a processor; threads that wait wake up now and then
+RECORDED = {"TORCH_FR_BUFFER_SIZE": "2000"}  # so that torch records collectives
 _WAITS = ("torch/distributed", "torch/nn/parallel", "torch/autograd/graph.py", "torch/_ops.py")
 
 
@@ -79,7 +83,7 @@ class Lookout(threading.Thread):
         files = [one.f_code.co_filename for one in inner]
         is_in_collective = any(part in file for file in files for part in _WAITS)
         at, call = self._place(frame), _call(frame) or (inner[0].f_code.co_name if inner else "?")
-        return f"{at} in {call}", is_in_collective
+        return f"{at} in {call}{_last_collective()}", is_in_collective
 
     def _all_wait(self) -> bool:
         found = []
@@ -107,6 +111,18 @@ class Lookout(threading.Thread):
             where, is_in = self._board.read("waits", rank) or ("?", False)
             lines.append(f"rank {rank} {'waits' if is_in else 'is elsewhere'}: {where}")
         return lines
+
+
+def _last_collective() -> str:
+    """The newest entry of torch's flight recorder, which has no point-to-point calls."""
+    recorded = c10d._dump_fr_trace_json()  # type: ignore[attr-defined] # no stub
+    entries = json.loads(recorded).get("entries", [])
+    if not entries:
+        return ""
+    one = entries[-1]
+    sizes = [str(size) for size in one["input_sizes"] if size][:1]
+    name = str(one["profiling_name"]).removeprefix("gloo:")
+    return f" (collective {one['collective_seq_id']} is {name}{' of ' + sizes[0] if sizes else ''})"
 
 
 def _queued_ticks() -> float:
