@@ -60,7 +60,8 @@ def write(evidence: Evidence, topics: Sequence[Topic], paths: Mapping[str, Path]
         content = made(name, kept, evidence.book, Folio(evidence, evidence))
         with path.open("xb") as file:
             file.write(content)
-        yield f"{path}: {len(kept)} questions of {len({one.topic for one in kept})} topics"
+        count = len({one.topic for one in kept})
+        yield f"{path}: {len(kept)} questions of {count} topic{'s' if count != 1 else ''}"
         for kind, why in LACKS[name].items():
             if left := [one for one, lacks in lacking.items() if lacks == kind]:
                 yield f"  left out, since {why}: {', '.join(left)}"
