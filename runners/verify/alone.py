@@ -25,7 +25,7 @@ from torch.utils import _pytree
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from runners.verify.case import ROUNDINGS, Case
-from runners.verify.fits import ratio
+from runners.verify.fits import norm, ratio, scales_of
 from runners.verify.layout import Layout
 from runners.verify.records import Seen, mapped, parts_of
 from runners.verify.roots import Root
@@ -151,8 +151,7 @@ def order(
     parameters: dict[str, list[dict[str, Tensor]]] = {}
     for layout in layouts:
         wholes = [
-            layout.whole(number, min(layout.records), lambda u: u.parameters)
-            for number in range(layout.num_updates)
+            layout.whole(number, layout.view, "parameters") for number in range(layout.num_updates)
         ]
         parameters[layout.key] = [
             {name: one for name, one in whole.items() if one is not None} for whole in wholes
@@ -238,10 +237,7 @@ class Given:
     def gradients(seen: Seen) -> dict[str, list[dict[str, Tensor]]]:
         """What optimizers were given."""
         return {
-            key: [
-                {name: one.local for name, one in (u.at_step or u.before_clipping).items() if one}
-                for u in record.updates
-            ]
+            key: [{name: one.local for name, one in u.used.items() if one} for u in record.updates]
             for key, record in seen.roots.items()
         }
 
@@ -296,25 +292,24 @@ def compare(verdict: Verdict, layouts: Sequence[Layout], found: Rerun) -> bool:
 
 def _agrees(case: Case, number: int, alone: Mapping[str, Tensor]) -> bool:
     layout = case.layout
-    view = min(layout.records)
+    view = layout.view
     update = layout.update(view, number)
-    held = layout.whole(number, view, lambda u: u.at_step or u.before_clipping)
+    held = layout.whole(number, view, "used")
     if {n for n, one in held.items() if one is not None} != set(alone):
         case.skip("as one process, other parameters have a gradient")
         return False
-    scales: dict[str, float] = {}
-    for name, one in alone.items():
-        module = name.rpartition(".")[0]
-        scales[module] = max(scales.get(module, 0.0), one.double().norm().item())
-    wrong = []
+    if not all(bool(one.isfinite().all()) for one in alone.values()):
+        case.skip("gradients: those of one process are not finite either")
+        return False
+    wrong, scales = [], scales_of(alone)
     for name, one in alone.items():
         own = held[name]
         if own is None or own.shape != one.shape:
             case.skip(f"as one process, {name} has another shape")
             return False
-        scale = ROUNDINGS * case.eps_of(view, number) * scales[name.rpartition(".")[0]]
-        allowed = max(scale, _LEAST_TOLERANCE * one.double().norm().item())
-        if (own.double() - one.double()).norm().item() > allowed:
+        scale = ROUNDINGS * case.eps_of(view, number) * scales[name]
+        allowed = max(scale, _LEAST_TOLERANCE * norm(one.double()))
+        if not norm(own.double() - one.double()) <= allowed:
             wrong.append(name)
     if not wrong:
         return True

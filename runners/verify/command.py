@@ -153,7 +153,7 @@ def _alone(arguments: argparse.Namespace) -> int:
     processes.end_with(os.getppid())
     file = Path(arguments.as_one)
     order: alone.Order = torch.load(file, weights_only=False)
-    watch = Watch(0, 1, order.steps, lambda _, is_finished: is_finished)
+    watch = Watch(order.steps, lambda _, is_finished: is_finished)
     given = alone.Given(order, watch)
     seen = _watched(arguments, watch)
     torch.save(
@@ -205,7 +205,7 @@ class _Rank:
         self.finished_at: float | None = None
         self.script = Path(arguments.script).resolve()  # it may change the folder
         self.layouts: Sequence[Layout] = ()  # once all ranks have recorded
-        self.watch = Watch(self.rank, self.world_size, arguments.steps, self._asks_to_stop)
+        self.watch = Watch(arguments.steps, self._asks_to_stop)
         self.watch.is_shared = against is not None
         self.loaders = Loaders(None, lambda: self.watch.is_on)
         if arguments.one:
@@ -291,7 +291,7 @@ class _Rank:
         elements = sum(
             (p.spec and torch.Size(p.spec.shape).numel()) or p.local.numel()
             for one in found
-            for record in [one.records[min(one.records)]]
+            for record in [one.records[one.view]]
             for update in record.updates[:1]
             for p in update.parameters.values()
         )
@@ -316,10 +316,10 @@ class _Rank:
             replays[layout.key] = []
             for number in range(layout.num_updates):
                 own = self.seen.roots[layout.key].updates[number]
-                parameters = layout.whole(number, self.rank, lambda u: u.parameters)
+                parameters = layout.whole(number, self.rank, "parameters")
                 source = self.seen.roots[layout.key].buffers_from
                 source = self.rank if source is None else source
-                buffers = layout.whole(number, source, lambda u: u.buffers)
+                buffers = layout.whole(number, source, "buffers")
                 if self.against and layout.key in self.against.modules:
                     given = (layout, number, self.rank, parameters, buffers)
                     replays[layout.key].append(self.against.replayed(*given))  # type: ignore[arg-type]

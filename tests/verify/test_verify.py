@@ -38,6 +38,7 @@ RIGHT = [
     ("modules.py", 2, "averaged_copy"),
     ("modules.py", 2, "halves"),
     ("modules.py", 2, "hooked"),
+    ("modules.py", 2, "zero_norm"),
 ]
 WRONG = [
     ("language.py", 2, "wrong_bypass", "own gradient"),
@@ -78,6 +79,7 @@ BEYOND = [
     ("tenth", "a factor of the script's own"),
     ("gathered", "may enter the loss"),
     ("hidden", "an error of the tool's own (RuntimeError in modules.py"),
+    ("not_finite", "those of one process are not finite either"),
     ("compiled", "torch.compile (run the script without it)"),
 ]
 
@@ -116,6 +118,12 @@ def test_as_one_process_any_loss_is_compared(program, ways, cause):
     assert [one["cause"] for one in report["findings"]] == ([cause] if cause else []), output
     assert code == (1 if cause else 0)
     assert cause or "run again as one process" in " ".join(report["notes"])
+
+
+def test_gradients_that_are_not_finite_do_not_agree_as_one_process():
+    report, code, output = verified("loader.py", 2, "not_finite", options=(*STOP, "--one"))
+    assert (code, report["findings"]) == (3, []), output
+    assert "not finite" in " ".join(report["not_compared"])
 
 
 AGAINST = ("--against", "whole:Columns", "--split", "qkv.*=0/3")
