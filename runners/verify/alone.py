@@ -9,7 +9,6 @@ forward pass that communicates; the script must run with WORLD_SIZE=1, and draw 
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +24,7 @@ from torch.utils import _pytree
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from runners.verify.case import ROUNDINGS, Case
+from runners.verify.exchange import environment, free_port
 from runners.verify.fits import norm, ratio, scales_of
 from runners.verify.layout import Layout
 from runners.verify.records import Seen, mapped, parts_of
@@ -150,9 +150,7 @@ def order(
         return "its batches come from no DataLoader, and its loss is no output of a module"
     parameters: dict[str, list[dict[str, Tensor]]] = {}
     for layout in layouts:
-        wholes = [
-            layout.whole(number, layout.view, "parameters") for number in range(layout.num_updates)
-        ]
+        wholes = (layout.whole(n, layout.view, "parameters") for n in range(layout.num_updates))
         parameters[layout.key] = [
             {name: one for name, one in whole.items() if one is not None} for whole in wholes
         ]
@@ -250,13 +248,7 @@ def rerun(file: Path, script: str, arguments: Sequence[str]) -> Rerun:
         script: its path.
         arguments: of the script.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    alone = {
-        "RANK": "0", "LOCAL_RANK": "0", "GROUP_RANK": "0", "ROLE_RANK": "0", "WORLD_SIZE": "1",
-        "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-    }  # fmt: skip
+    alone = environment(0, 1, free_port())
     kept = {k: v for k, v in os.environ.items() if not k.startswith("TORCHELASTIC")}
     words = [sys.executable, "-m", "runners.verify", "--as-one", str(file), script, *arguments]
     try:

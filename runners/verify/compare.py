@@ -148,10 +148,9 @@ class _Judge:
         if lines:
             return lines[0]
         shapes = {
-            rank: [tuple(p.spec.shape if p.spec else p.local.shape)
-                   for p in one.updates[0].parameters.values()]
+            rank: [part.shape for part in one.updates[0].parameters.values()]
             for rank, one in records.items()
-        }  # fmt: skip
+        }
         if any(one != shapes[min(shapes)] for one in shapes.values()):
             return "its parameters have other shapes on other ranks (divided by hand?)"
         return ""

@@ -42,6 +42,11 @@ class Part(NamedTuple):
     local: Tensor
     spec: Spec | None = None
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the whole tensor."""
+        return tuple(self.spec.shape if self.spec else self.local.shape)
+
 
 def part(tensor: Tensor, *, copy: bool = True) -> Part:
     """This rank's part of a tensor, copied, off the graph."""

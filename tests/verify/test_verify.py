@@ -203,9 +203,10 @@ def test_the_trace_of_a_wrong_program_names_the_tensor_that_is_wrong_first_as_th
     ]
     for one in own.tensors:  # a gradient that is doubled is off by its own norm
         assert one.gradient.error == pytest.approx(float(one.state == "differs"), abs=1e-4)
+    assert own.command == f"verify --ranks 2 --seconds=0.0 --patience=6.0 {SHOWN}"
     assert (own.printed, own.report, own.code) == (book.printed, book.report, book.code)
     assert [one.state for one in own.tensors] == [one.state for one in book.tensors]
-    for mine, theirs in zip((*own.flow, *own.weights), (*book.flow, *book.weights), strict=True):
+    for mine, theirs in zip(own.flow, book.flow, strict=True):
         for name, held in theirs:
             assert getattr(mine, name) == (
                 pytest.approx(held, rel=1e-3) if isinstance(held, float) else held
