@@ -26,7 +26,6 @@ from generator.values.filters import Label, Showed, asked_of_claims
 from generator.values.moved import stays
 from runners.planner.answers.published import PEAKS
 from runners.traces.plain import is_plain
-from runners.verify.causes import table
 
 # The ids that there are of what texts name, by their mark.
 _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
@@ -40,7 +39,6 @@ _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
         *(f"{one.id}/{mode}" for one in book.topics for mode in one.lessons),
         *book.handwritten_by_name,
     ],
-    "cause": lambda *_: table(),
     "technique": lambda _, document: [one.id for one in document.model.techniques],
     "symptom": lambda _, document: [
         f"{one.id}{ask}"

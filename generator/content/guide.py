@@ -13,7 +13,6 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from generator.content.words import (
-    CauseId,
     ClaimId,
     Id,
     LessonPath,
@@ -45,8 +44,6 @@ class Edge(Written):
     """what backs it; the build fails when one of them stops holding."""
     lesson: LessonSection
     """the section that explains it."""
-    finding: CauseId | None = None
-    """what `verify` calls it, by its key in the table of causes."""
     use: TechniqueId | None = None
     """a technique."""
     edges: list[Edge] = []

@@ -112,7 +112,6 @@ StatementId = Annotated[Id, Mark("statement")]
 _SYMPTOM = StringConstraints(pattern=r"^[a-z][a-z0-9-]*(#ask-[1-9])?$")  # or a question of it
 SymptomId = Annotated[str, _SYMPTOM, Mark("symptom")]
 TechniqueId = Annotated[Id, Mark("technique")]
-CauseId = Annotated[str, Mark("cause")]
 TopicId = Annotated[Id, Mark("topic")]
 GridName = Annotated[Name, Mark("grid", "the committed plans of a model: `plan_llama_8b`")]
 

@@ -9,7 +9,6 @@ forward pass that communicates; the script must run with WORLD_SIZE=1, and draw 
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +24,8 @@ from torch.utils import _pytree
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from runners.verify.case import ROUNDINGS, Case
-from runners.verify.fits import ratio
+from runners.verify.exchange import environment, free_port
+from runners.verify.fits import norm, ratio, scales_of
 from runners.verify.layout import Layout
 from runners.verify.records import Seen, mapped, parts_of
 from runners.verify.roots import Root
@@ -150,10 +150,7 @@ def order(
         return "its batches come from no DataLoader, and its loss is no output of a module"
     parameters: dict[str, list[dict[str, Tensor]]] = {}
     for layout in layouts:
-        wholes = [
-            layout.whole(number, min(layout.records), lambda u: u.parameters)
-            for number in range(layout.num_updates)
-        ]
+        wholes = (layout.whole(n, layout.view, "parameters") for n in range(layout.num_updates))
         parameters[layout.key] = [
             {name: one for name, one in whole.items() if one is not None} for whole in wholes
         ]
@@ -238,10 +235,7 @@ class Given:
     def gradients(seen: Seen) -> dict[str, list[dict[str, Tensor]]]:
         """What optimizers were given."""
         return {
-            key: [
-                {name: one.local for name, one in (u.at_step or u.before_clipping).items() if one}
-                for u in record.updates
-            ]
+            key: [{name: one.local for name, one in u.used.items() if one} for u in record.updates]
             for key, record in seen.roots.items()
         }
 
@@ -254,13 +248,7 @@ def rerun(file: Path, script: str, arguments: Sequence[str]) -> Rerun:
         script: its path.
         arguments: of the script.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    alone = {
-        "RANK": "0", "LOCAL_RANK": "0", "GROUP_RANK": "0", "ROLE_RANK": "0", "WORLD_SIZE": "1",
-        "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-    }  # fmt: skip
+    alone = environment(0, 1, free_port())
     kept = {k: v for k, v in os.environ.items() if not k.startswith("TORCHELASTIC")}
     words = [sys.executable, "-m", "runners.verify", "--as-one", str(file), script, *arguments]
     try:
@@ -296,25 +284,24 @@ def compare(verdict: Verdict, layouts: Sequence[Layout], found: Rerun) -> bool:
 
 def _agrees(case: Case, number: int, alone: Mapping[str, Tensor]) -> bool:
     layout = case.layout
-    view = min(layout.records)
+    view = layout.view
     update = layout.update(view, number)
-    held = layout.whole(number, view, lambda u: u.at_step or u.before_clipping)
+    held = layout.whole(number, view, "used")
     if {n for n, one in held.items() if one is not None} != set(alone):
         case.skip("as one process, other parameters have a gradient")
         return False
-    scales: dict[str, float] = {}
-    for name, one in alone.items():
-        module = name.rpartition(".")[0]
-        scales[module] = max(scales.get(module, 0.0), one.double().norm().item())
-    wrong = []
+    if not all(bool(one.isfinite().all()) for one in alone.values()):
+        case.skip("gradients: those of one process are not finite either")
+        return False
+    wrong, scales = [], scales_of(alone)
     for name, one in alone.items():
         own = held[name]
         if own is None or own.shape != one.shape:
             case.skip(f"as one process, {name} has another shape")
             return False
-        scale = ROUNDINGS * case.eps_of(view, number) * scales[name.rpartition(".")[0]]
-        allowed = max(scale, _LEAST_TOLERANCE * one.double().norm().item())
-        if (own.double() - one.double()).norm().item() > allowed:
+        scale = ROUNDINGS * case.eps_of(view, number) * scales[name]
+        allowed = max(scale, _LEAST_TOLERANCE * norm(one.double()))
+        if not norm(own.double() - one.double()) <= allowed:
             wrong.append(name)
     if not wrong:
         return True

@@ -14,10 +14,8 @@ from torch import Tensor
 
 from runners.verify.case import Case
 from runners.verify.fits import Expected, ratio, shrink
-from runners.verify.layout import Layout
+from runners.verify.layout import Layout, Tensors
 from runners.verify.records import Clip
-
-Tensors = Mapping[str, Tensor | None]
 
 
 class Clipping:
@@ -76,14 +74,14 @@ class Clipping:
     def _norm(self, number: int, layouts: Sequence[Layout]) -> float:
         """The norm of all reduced gradients."""
         wholes = [
-            one.whole(number, min(one.records), lambda u: u.after_backward)
+            one.whole(number, one.view, "after_backward")
             for one in layouts if number < one.num_updates
         ]  # fmt: skip
         return norm_of([one for all_of in wholes for one in all_of.values() if one is not None], 2)
 
     def between(self, number: int) -> None:
         """Gradients are clipped when the whole sum is there, and not before."""
-        view = min(self._layout.records)
+        view = self._layout.view
         update = self._layout.update(view, number)
         last = max((one.backward or 0 for one in update.forwards), default=0)
         early = [
@@ -101,14 +99,14 @@ class Clipping:
             update = self._layout.update(rank, number)
             if not update.at_step:
                 continue
-            before = self._layout.whole(number, rank, lambda u: u.before_clipping)
-            used = self._layout.whole(number, rank, lambda u: u.at_step)
+            before = self._layout.whole(number, rank, "before_clipping")
+            used = self._layout.whole(number, rank, "at_step")
             should, norm = clipped(self._layout, keys, number, rank, before)
             for clip in update.clips:
                 if (
                     norm is None
                     or clip.total is None
-                    or abs(clip.total / norm - 1) < 1e-3 + 16 * self._case.sum_eps
+                    or abs(clip.total - norm) <= (1e-3 + 16 * self._case.sum_eps) * norm
                 ):
                     continue
                 whole = f"that of the whole gradient is {norm:.4g}"
@@ -202,9 +200,7 @@ def _whole_norm(
             continue
         view = rank if rank in other.records else min(other.records)
         scale = other.update(view, number).scale
-        tensors = (
-            own if key == layout.key else other.whole(number, view, lambda u: u.before_clipping)
-        )
+        tensors = own if key == layout.key else other.whole(number, view, "before_clipping")
         divide = 1.0 if key == layout.key else scale
         found += [
             one.double() / divide

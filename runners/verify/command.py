@@ -15,7 +15,6 @@ import gc
 import io
 import os
 import runpy
-import socket
 import subprocess
 import sys
 import threading
@@ -36,7 +35,7 @@ from runners.traces import machine
 from runners.verify import alone, compare, report, tracing
 from runners.verify.against import Against
 from runners.verify.alone import Loaders
-from runners.verify.exchange import Board, GoneError, shared_folder, sweep
+from runners.verify.exchange import Board, GoneError, environment, free_port, shared_folder, sweep
 from runners.verify.frames import is_script, place
 from runners.verify.hangs import RECORDED, Lookout
 from runners.verify.layout import Layout, layouts
@@ -103,28 +102,28 @@ def main(arguments: argparse.Namespace) -> int:
     return _launched(arguments)
 
 
+def _typed(arguments: argparse.Namespace) -> list[str]:
+    """The options of a run, but for those at their defaults, and the script."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    given = {name: getattr(arguments, name) for name in ("steps", "seconds", "patience", "against")}
+    options = [f"--{name}={one}" for name, one in given.items() if one != parser.get_default(name)]
+    options += [f"--split={one}" for one in arguments.split] + ["--one"] * arguments.one
+    return [*options, str(arguments.script)]
+
+
 def _launched(arguments: argparse.Namespace) -> int:
     """Start the ranks on this host, and return rank 0's exit code."""
-    options = [f"--{name}={getattr(arguments, name)}" for name in ("steps", "seconds", "patience")]
-    options += [f"--against={arguments.against}"] * bool(arguments.against)
-    options += [f"--split={one}" for one in arguments.split]
-    options += [f"--{name}" for name in ("json", "one") if getattr(arguments, name)]
-    words = [sys.executable, "-m", "runners.verify", *options, arguments.script]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    common = {
-        **os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-        "WORLD_SIZE": str(arguments.ranks), "LOCAL_WORLD_SIZE": str(arguments.ranks),
-    }  # fmt: skip
-    common.setdefault("OMP_NUM_THREADS", "1")
+    words = [sys.executable, "-m", "runners.verify", *["--json"] * arguments.json]
+    words += [*_typed(arguments), *arguments.arguments]
+    port, common = free_port(), {"OMP_NUM_THREADS": "1", **os.environ}
     root = str(Path(__file__).parents[2])
     common["PYTHONPATH"] = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))
     started = []
     try:
         for rank in range(arguments.ranks):
-            own = {**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-            started.append(subprocess.Popen([*words, *arguments.arguments], env=own))
+            own = common | environment(rank, arguments.ranks, port)
+            started.append(subprocess.Popen(words, env=own))
         codes = _followed(started)
     finally:
         for one in started:
@@ -153,7 +152,7 @@ def _alone(arguments: argparse.Namespace) -> int:
     processes.end_with(os.getppid())
     file = Path(arguments.as_one)
     order: alone.Order = torch.load(file, weights_only=False)
-    watch = Watch(0, 1, order.steps, lambda _, is_finished: is_finished)
+    watch = Watch(order.steps, lambda _, is_finished: is_finished)
     given = alone.Given(order, watch)
     seen = _watched(arguments, watch)
     torch.save(
@@ -206,7 +205,7 @@ class _Rank:
         self.finished_at: float | None = None
         self.script = Path(arguments.script).resolve()  # it may change the folder
         self.layouts: Sequence[Layout] = ()  # once all ranks have recorded
-        self.watch = Watch(self.rank, self.world_size, arguments.steps, self._asks_to_stop)
+        self.watch = Watch(arguments.steps, self._asks_to_stop)
         self.watch.is_shared = against is not None
         self.loaders = Loaders(None, lambda: self.watch.is_on)
         if arguments.one:
@@ -289,13 +288,9 @@ class _Rank:
 
     def _check_memory(self, found: Sequence[Layout]) -> None:
         """Say what the replay needs, and refuse where the host has not got it."""
-        elements = sum(
-            (p.spec and torch.Size(p.spec.shape).numel()) or p.local.numel()
-            for one in found
-            for record in [one.records[min(one.records)]]
-            for update in record.updates[:1]
-            for p in update.parameters.values()
-        )
+        updates = [update for one in found for update in one.first.updates[:1]]
+        shapes = [one.shape for update in updates for one in update.parameters.values()]
+        elements = sum(torch.Size(shape).numel() for shape in shapes)
         needed = elements * BYTES_PER_ELEMENT * self.world_size
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         if self._speaks() and needed > free // 100:
@@ -307,29 +302,23 @@ class _Rank:
             )
 
     def _replays(self, found: Sequence[Layout]) -> dict[str, list[Replayed]]:
-        replays: dict[str, list[Replayed]] = {}
-        modules = self._modules()
-        for layout in found:
-            if self.rank not in layout.leaders or any(
-                one.refused for one in layout.records.values()
-            ):
-                continue
-            replays[layout.key] = []
-            for number in range(layout.num_updates):
-                own = self.seen.roots[layout.key].updates[number]
-                parameters = layout.whole(number, self.rank, lambda u: u.parameters)
-                source = self.seen.roots[layout.key].buffers_from
-                source = self.rank if source is None else source
-                buffers = layout.whole(number, source, lambda u: u.buffers)
-                if self.against and layout.key in self.against.modules:
-                    given = (layout, number, self.rank, parameters, buffers)
-                    replays[layout.key].append(self.against.replayed(*given))  # type: ignore[arg-type]
-                    continue
-                whole = layout.passes(number, self.rank, own.forwards)
-                replays[layout.key].append(
-                    replayed(modules[layout.key], parameters, buffers, whole, own.frozen)  # type: ignore[arg-type]
-                )
-        return replays
+        return {
+            layout.key: [self._replayed(layout, number) for number in range(layout.num_updates)]
+            for layout in found
+            if self.rank in layout.leaders
+            and not any(one.refused for one in layout.records.values())
+        }
+
+    def _replayed(self, layout: Layout, number: int) -> Replayed:
+        record = self.seen.roots[layout.key]
+        source = self.rank if record.buffers_from is None else record.buffers_from
+        parameters: Any = layout.whole(number, self.rank, "parameters")
+        buffers: Any = layout.whole(number, source, "buffers")
+        if self.against and layout.key in self.against.modules:
+            return self.against.replayed(layout, number, self.rank, parameters, buffers)
+        own = record.updates[number]
+        whole = layout.passes(number, self.rank, own.forwards)
+        return replayed(self._modules()[layout.key], parameters, buffers, whole, own.frozen)
 
     def _modules(self) -> dict[str, nn.Module]:
         return {root.record.key: root.module for root in self.watch.roots.values()}
@@ -348,7 +337,7 @@ class _Rank:
         return verdict.exit_code
 
     def _keep(self, verdict: Verdict, document: Mapping[str, Any], text: str) -> None:
-        words = [self.arguments.script, *self.arguments.arguments]
+        words = [*_typed(self.arguments), *self.arguments.arguments]
         try:
             path = tracing.kept(verdict, self.layouts, self.script, words, document, text)
         except Exception as error:  # noqa: BLE001 what is kept changes nothing of what was said

@@ -13,7 +13,7 @@ module: a gradient that is zero in exact arithmetic has no scale of its own.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
@@ -30,17 +30,17 @@ from runners.verify.fits import (
     common_factor,
     compared,
     factors_of,
+    norm,
+    scales_of,
     without,
 )
 from runners.verify.inputs import Inputs
 from runners.verify.layout import Layout
-from runners.verify.records import Part, Seen, Update
+from runners.verify.records import Seen, Update
 from runners.verify.replay import Replayed
 from runners.verify.stepping import Steps
 from runners.verify.ties import ties
 from runners.verify.verdict import Error, Strip, Verdict
-
-Tensors = Mapping[str, Tensor]
 
 
 def judged(
@@ -125,7 +125,7 @@ class _Judge:
     def _buffers(self) -> None:
         """Ranks may keep buffers of their own, as batch norm does; of others this is said."""
         last, views = self._layout.num_updates - 1, list(self._layout.views())
-        held = [self._layout.whole(last, rank, lambda u: u.buffers) for rank in views]
+        held = [self._layout.whole(last, rank, "buffers") for rank in views]
         apart = [
             name for name in held[0]
             if "running_" not in name and any(are_apart(held[0][name], h.get(name)) for h in held)
@@ -148,10 +148,9 @@ class _Judge:
         if lines:
             return lines[0]
         shapes = {
-            rank: [tuple(p.spec.shape if p.spec else p.local.shape)
-                   for p in one.updates[0].parameters.values()]
+            rank: [part.shape for part in one.updates[0].parameters.values()]
             for rank, one in records.items()
-        }  # fmt: skip
+        }
         if any(one != shapes[min(shapes)] for one in shapes.values()):
             return "its parameters have other shapes on other ranks (divided by hand?)"
         return ""
@@ -176,7 +175,7 @@ class _Judge:
             if not tie.is_kept and layout is self._layout:
                 says = f"starts equal to {other.key}: {b}, and is updated otherwise"
                 place = layout.first.updates[0].step_place
-                self._case.find("tied weights apart", says, place, [a], min(layout.records), None)
+                self._case.find("tied weights apart", says, place, [a], layout.view, None)
 
     # One update
 
@@ -204,16 +203,11 @@ class _Judge:
                 if end := tie.other(self._case.key, name):
                     self._add_tied(number, name, *end, terms, owns)
         exact, own = added(terms.values()), added(owns)
-        eps = self._case.sum_eps
-        scales: dict[str, float] = {}
-        for name, one in exact.items():
-            module = name.rpartition(".")[0]
-            scales[module] = max(scales.get(module, 0.0), one.norm().item())
-        tolerance = {}
-        for name, one in exact.items():
-            rounding = (one - own.get(name, one)).norm().item()
-            scale = scales[name.rpartition(".")[0]]
-            tolerance[name] = ROUNDINGS * max(rounding, eps * scale)
+        tolerance = {
+            name: ROUNDINGS
+            * max(norm(exact[name] - own.get(name, exact[name])), self._case.sum_eps * scale)
+            for name, scale in scales_of(exact).items()
+        }
         forwards = self._layout.update(min(runs), number).forwards
         parts = len({one.backward for one in forwards if one.chunk is None}) or len(forwards)
         return Expected(terms, exact, tolerance, len(runs), parts)
@@ -240,11 +234,11 @@ class _Judge:
             self._case.skip("gradients: those of one process are not finite either")
             return set()
         self._clipping.between(number)
-        reduced = self._fit(number, lambda u: u.before_clipping, expected)
+        reduced = self._fit(number, "before_clipping", expected)
         weights = self._weights(number, reduced)
         scaled: dict[int, float] = {}
         if not reduced.is_good or not weights.agree:  # or does the script clip by hand?
-            earlier = self._fit(number, lambda u: u.after_backward, expected)
+            earlier = self._fit(number, "after_backward", expected)
             again = self._weights(number, earlier)
             found = self._clipping.scaled(number)
             if earlier.is_good and again.agree and found and self._clipping.is_clip(number, found):
@@ -283,15 +277,13 @@ class _Judge:
             self._case.skip(f"{names[0]}: the loss uses it outside of any module's forward pass")
         return names
 
-    def _fit(
-        self, number: int, choose: Callable[[Update], Mapping[str, Part | None]], expected: Expected
-    ) -> Fit:
+    def _fit(self, number: int, gradients: str, expected: Expected) -> Fit:
         outside = set(self._layout.update(self._layout.leaders[0], number).outside)
-        carried = self._layout.whole(number, min(self._layout.views()), lambda u: u.carried)
+        carried = self._layout.whole(number, self._layout.view, "carried")
         names = [n for n in expected.exact if n not in outside]
         held = {
             rank: {n: without(one, carried.get(n)) for n, one in
-                   self._layout.whole(number, rank, choose).items()}
+                   self._layout.whole(number, rank, gradients).items()}
             for rank in self._layout.views()
         }  # fmt: skip
         factor = common_factor(held[min(held)], names, expected)
@@ -369,6 +361,6 @@ class _Judge:
     def _schedulers(self, number: int) -> None:
         counts = [u.schedulers for r in self._layout.records.values() for u in r.updates[1:]]
         if number == 0 and len(counts) and min(counts) > 1:
-            update = self._layout.update(min(self._layout.records), 0)
+            update = self._layout.update(self._layout.view, 0)
             says = f"a scheduler steps {min(counts)} times for each update"
             self._case.find("scheduler", says, update.step_place, [], None, number)

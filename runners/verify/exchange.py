@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import tempfile
 import time
 from collections.abc import Callable
@@ -86,6 +87,23 @@ class Board:
 
     def _path(self, name: str, rank: int) -> Path:
         return self.folder / f"{name}.{rank}.pt"
+
+
+def environment(rank: int, world_size: int, port: int) -> dict[str, str]:
+    """What torchrun tells a rank where all ranks run on one host."""
+    numbers = {
+        "RANK": rank, "LOCAL_RANK": rank, "ROLE_RANK": rank, "GROUP_RANK": 0,
+        "WORLD_SIZE": world_size, "LOCAL_WORLD_SIZE": world_size, "MASTER_PORT": port,
+    }  # fmt: skip
+    return {"MASTER_ADDR": "127.0.0.1"} | {name: str(one) for name, one in numbers.items()}
+
+
+def free_port() -> int:
+    """A port of this host on which nothing listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    return port
 
 
 def shared_folder() -> Path:

@@ -23,7 +23,7 @@ class Explainer:
     def remember(self, number: int) -> None:
         """Keep the gradients of an update for the next one."""
         layout = self._layout
-        held = layout.whole(number, min(layout.records), lambda u: u.before_clipping)
+        held = layout.whole(number, layout.view, "before_clipping")
         self._previous = {n: one.double() for n, one in held.items() if one is not None}
 
     def explain(self, number: int, fit: Fit, expected: Expected) -> None:
@@ -42,7 +42,7 @@ class Explainer:
                     cause, says, update.backward_place, list(expected.exact), rank, number
                 )
             return
-        held = self._layout.whole(number, rank, lambda u: u.before_clipping)
+        held = self._layout.whole(number, rank, "before_clipping")
         causes: dict[str, list[str]] = {}
         for name in fit.wrong[rank]:
             causes.setdefault(self._cause(name, held.get(name), rank, fit, expected), []).append(
@@ -77,7 +77,7 @@ class Explainer:
 
     def _are_apart(self, number: int) -> bool:
         """Whether optimizers of different ranks are given different gradients."""
-        views = [self._layout.whole(number, r, lambda u: u.at_step) for r in self._layout.views()]
+        views = [self._layout.whole(number, r, "at_step") for r in self._layout.views()]
         return any(are_apart(one, other[n]) for other in views[1:] for n, one in views[0].items())
 
     def _cause(

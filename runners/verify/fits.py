@@ -60,13 +60,14 @@ class Fit:
 
 
 def relative(a: Tensor | None, b: Tensor | None) -> float:
-    """The largest difference of two tensors, over their largest element."""
+    """The largest difference of two tensors, over their largest finite element."""
     if a is None or b is None or a.shape != b.shape:
         return float("inf")
     if not a.numel():
         return 0.0
-    difference = (a.double() - b.double()).abs().max().item()
-    return difference / max(a.double().abs().max().item(), 1e-30)
+    is_same = (a == b) | (a.isnan() & b.isnan())
+    difference = (a.double() - b.double()).masked_fill(is_same, 0.0).abs().max().item()
+    return difference / max(a.double().nan_to_num(0, 0, 0).abs().max().item(), 1e-30)
 
 
 def are_apart(a: Tensor | None, b: Tensor | None) -> bool:
@@ -100,6 +101,15 @@ def added(all_of: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
         for name, one in sums.items():
             found[name] = found[name] + one if name in found else one
     return found
+
+
+def scales_of(gradients: Mapping[str, Tensor]) -> dict[str, float]:
+    """By parameter, the largest norm of a gradient in its module."""
+    scales: dict[str, float] = {}
+    for name, one in gradients.items():
+        module = name.rpartition(".")[0]
+        scales[module] = max(scales.get(module, 0.0), norm(one.double()))
+    return {name: scales[name.rpartition(".")[0]] for name in gradients}
 
 
 def without(held: Tensor | None, carried: Tensor | None) -> Tensor | None:

@@ -99,9 +99,9 @@ class Inputs:
     def replicas(self, number: int) -> None:
         """Ranks that hold the same parameters hold the same values."""
         views = list(self._layout.views())
-        first = self._layout.whole(number, views[0], lambda u: u.parameters)
+        first = self._layout.whole(number, views[0], "parameters")
         for rank in views[1:]:
-            other = self._layout.whole(number, rank, lambda u: u.parameters)
+            other = self._layout.whole(number, rank, "parameters")
             apart = [n for n, one in first.items() if are_apart(one, other.get(n))]
             if apart:
                 largest = max(relative(first[n], other[n]) for n in apart)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from runners.verify.records import Forward, Part, RootRecord, Seen, Update, assembled, mapped
 
-Choice = Callable[[Update], Mapping[str, Part | None]]
+Tensors = Mapping[str, Tensor | None]  # by name
 
 
 @dataclass
@@ -33,7 +33,12 @@ class Layout:
     @property
     def first(self) -> RootRecord:
         """The record of the first rank."""
-        return self.records[min(self.records)]
+        return self.records[self.view]
+
+    @property
+    def view(self) -> int:
+        """The first rank."""
+        return min(self.records)
 
     @property
     def leaders(self) -> list[int]:
@@ -55,21 +60,21 @@ class Layout:
         record = self.records[rank]
         return record.updates[number] if number < len(record.updates) else record.later[0]
 
-    def whole(self, number: int, rank: int, choose: Choice) -> dict[str, Tensor | None]:
+    def whole(self, number: int, rank: int, held: str) -> dict[str, Tensor | None]:
         """Whole tensors by name, as a rank sees them; None where a part is missing.
 
         Args:
             number: of the update.
             rank: whose view.
-            choose: which tensors of the update.
+            held: the field of `Update` that has their parts.
         """
-        chosen = {r: choose(self.update(r, number)) for r in self.records}
+        chosen = {r: getattr(self.update(r, number), held) for r in self.records}
         found: dict[str, Tensor | None] = {}
         for name, own in chosen[rank].items():
             parts = {r: one[name] for r, one in chosen.items() if one.get(name) is not None}
             ranks = own.spec.ranks if own is not None and own.spec else [rank]
             is_whole = own is not None and all(r in parts for r in ranks)
-            found[name] = assembled(parts, rank) if is_whole else None  # type: ignore[arg-type]
+            found[name] = assembled(parts, rank) if is_whole else None
         return found
 
     def views(self) -> Iterator[int]:

@@ -42,6 +42,11 @@ class Part(NamedTuple):
     local: Tensor
     spec: Spec | None = None
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the whole tensor."""
+        return tuple(self.spec.shape if self.spec else self.local.shape)
+
 
 def part(tensor: Tensor, *, copy: bool = True) -> Part:
     """This rank's part of a tensor, copied, off the graph."""
@@ -272,6 +277,11 @@ class Update:
     backward_place: str = ""
     step_place: str = ""
 
+    @property
+    def used(self) -> dict[str, Part | None]:
+        """Gradients that the optimizer used; where no optimizer stepped, those that were left."""
+        return self.at_step or self.before_clipping
+
 
 @dataclass
 class RootRecord:
@@ -280,12 +290,10 @@ class RootRecord:
     Attributes:
         key: its name in reports, the same on all ranks that hold it.
         data_ranks: ranks that train it on other samples; None where no wrapper says so.
-        sharing: whether its parameters are divided by tensor parallelism.
         stage: its number in a pipeline.
         eps: of the coarsest dtype in which it computes or communicates.
         sum_eps: of the coarsest dtype in which its gradients are kept and added up.
         refused: why it cannot be compared.
-        frozen: parameters that do not require a gradient.
         unowned: parameters that no optimizer has.
         later: parameters in the newest forward pass after what was watched.
         buffers_from: the rank that sends its buffers before each pass.
@@ -293,12 +301,10 @@ class RootRecord:
 
     key: str
     data_ranks: list[int] | None
-    wrapper: str
     stage: int | None
     eps: float
     sum_eps: float
     refused: str = ""
-    frozen: list[str] = field(default_factory=list)
     unowned: list[str] = field(default_factory=list)
     foreign: bool = False
     updates: list[Update] = field(default_factory=list)
@@ -320,8 +326,6 @@ class Seen:
         unpreserved: the line of a checkpoint that does not preserve the generators.
     """
 
-    rank: int
-    world_size: int
     roots: dict[str, RootRecord] = field(default_factory=dict)
     loose: list[Loss] = field(default_factory=list)
     ended: str = ""

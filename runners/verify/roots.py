@@ -103,12 +103,10 @@ def record(module: nn.Module, inner: nn.Module, key: str, stage: int | None) -> 
         stage: its number in a pipeline.
     """
     key = key if stage is None else f"stage {stage}"
-    found = RootRecord(key, None, "", stage, eps_of(inner), sum_eps_of(inner), refused(module))
-    found.frozen = [name for name, one in inner.named_parameters() if not one.requires_grad]
+    found = RootRecord(key, None, stage, eps_of(inner), sum_eps_of(inner), refused(module))
     for unit in inner.modules():
         groups = unit._get_fsdp_state()._fsdp_param_groups if isinstance(unit, FSDPModule) else ()
         if groups and found.data_ranks is None:
-            found.wrapper = "FSDP"
             found.data_ranks = [int(r) for r in groups[0].mesh_info.mesh.mesh.flatten()]
     return found
 

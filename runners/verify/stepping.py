@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from runners.verify.case import Case
 from runners.verify.fits import Expected, are_apart, error_of, norm
+from runners.verify.layout import Tensors
 from runners.verify.verdict import Error
 
-Tensors = Mapping[str, Tensor | None]
 _IGNORED = ("fused", "foreach", "capturable", "differentiable")
 
 
@@ -32,16 +32,14 @@ class Steps:
 
     def compare(self, number: int, expected: Expected) -> None:
         """The optimizer of one process, given the same gradients, reaches the same parameters."""
-        view = min(self._layout.records)
+        view = self._layout.view
         update = self._layout.update(view, number)
         if not update.has_step:
             self._case.skip("the update (no optimizer of torch.optim made a step)")
             return
-        wholes = [
-            self._layout.whole(number, view, choose)
-            for choose in (lambda u: u.parameters, lambda u: u.at_step, lambda u: u.after)
-        ]
-        before, used, after = wholes
+        before, used, after = (
+            self._layout.whole(number, view, held) for held in ("parameters", "at_step", "after")
+        )
         last = self._after
         self._after = after
         if any(are_apart(one, before.get(n)) for n, one in last.items() if one is not None):

@@ -63,7 +63,7 @@ def _of(scope: Sequence[Layout]) -> Iterator[Tie]:
 
 
 def _matrices(layout: Layout, number: int) -> Iterator[tuple[str, Tensor]]:
-    whole = layout.whole(number, min(layout.records), lambda u: u.parameters)
+    whole = layout.whole(number, layout.view, "parameters")
     for name, one in whole.items():
         if one is not None and one.dim() > 1 and bool((one != one.flatten()[0]).any()):
             yield name, one

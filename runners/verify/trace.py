@@ -83,31 +83,22 @@ class Parameter(Record):
         return "agrees" if self.gradient else "not compared"
 
 
-class Row(Record):
-    """What one rank did in one update."""
+class Flow(Record):
+    """What one rank passed through a module in one update.
+
+    Norms are those of what the rank holds; null: nothing, or not finite. Weights are those of the
+    tokens or samples of its losses; null where another rank has the same batch.
+    """
 
     rank: Annotated[int, Field(ge=0)]
     update: Annotated[int, Field(ge=1)]
-
-
-class Weight(Row):
-    """The weights of tokens or samples, from one line of a rank's program."""
-
-    place: str
-    kind: str
-    count: int
-    lowest: float
-    highest: float
-    total: float
-    is_reduced: bool  # whether the reduction is in these weights
-
-
-class Flow(Row):
-    """What went through a module; norms are of what the rank holds; null: none, or infinite."""
-
     module: str
     inputs: list[Shape]
     num_forwards: int
+    num_weights: int = 0
+    lowest_weight: float | None = None
+    highest_weight: float | None = None
+    sum_of_weights: float | None = None
     gradient_norm: Size | None  # before clipping
     clipped_norm: Size | None
     update_norm: Size | None
@@ -125,7 +116,6 @@ class Watched(Guarded):
     printed: str
     report: Report
     tensors: list[Parameter]
-    weights: list[Weight]
     flow: list[Flow]
 
     @property
@@ -160,6 +150,6 @@ def _violations(one: Watched) -> Iterator[tuple[str, str]]:
         yield "tensors", f"{one.first.name} differs, and the report agrees"
     if one.tensors and len(one.tensors) != report.compared.get("parameters"):
         yield "tensors", f"{len(one.tensors)}, and the report has {report.compared}"
-    for row in (*one.weights, *one.flow):
+    for row in one.flow:
         if row.rank >= report.world_size:
             yield "rank", f"{row.rank} of {report.world_size} ranks"

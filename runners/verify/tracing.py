@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from torch import Tensor
+import torch
 
 from runners.traces import machine
 from runners.traces.files import write
@@ -19,7 +21,7 @@ from runners.traces.schema import digest_of, now
 from runners.verify.clipping import norm_of
 from runners.verify.layout import Layout
 from runners.verify.records import Part, Update
-from runners.verify.trace import SUFFIX, Flow, Off, Parameter, Report, Watched, Weight
+from runners.verify.trace import SUFFIX, Flow, Off, Parameter, Report, Watched
 from runners.verify.verdict import Error, Strip, Verdict
 
 
@@ -33,7 +35,7 @@ def kept(
         verdict: of the run.
         layouts: what the ranks recorded; empty where the script did not come so far.
         script: its path.
-        words: it and its arguments, as typed.
+        words: options, the script, and its arguments, as typed.
         report: as `--json` has it.
         printed: the same as text.
     """
@@ -41,13 +43,13 @@ def kept(
     if not folder.is_dir():
         return None
     report = {name: held for name, held in report.items() if name != "schema"}
-    command = " ".join(["verify", "--ranks", str(report["world_size"]), *words])
+    command = shlex.join(["verify", "--ranks", str(report["world_size"]), *words])
     watched = Watched(
         schema_version=1, recorded_at=now(), machine=machine.name(),
         circumstances=machine.circumstances(), command=command,
         code=digest_of(script.read_text(encoding="utf-8", errors="replace")), printed=printed,
         report=Report.model_validate(report), tensors=list(_tensors(verdict.strips, layouts)),
-        weights=list(_weights(verdict.strips, layouts)), flow=list(_flow(layouts)),
+        flow=list(_flow(verdict.strips, layouts)),
     )  # fmt: skip
     name = re.sub(r"[^\w-]+", "_", script.stem)
     path = folder / "tries" / f"{name}-{digest_of([str(script.resolve()), command])[:8]}{SUFFIX}"
@@ -62,7 +64,7 @@ def _tensors(strips: Sequence[Strip], layouts: Sequence[Layout]) -> Iterator[Par
         for name, part in updates[0].parameters.items() if updates else ():
             yield Parameter(
                 module=layout.key, name=name,
-                shape=list(part.spec.shape if part.spec else part.local.shape),
+                shape=list(part.shape),
                 gradient=_largest({one.update: one.gradients.get(name) for one in own}),
                 step=_largest({one.update: one.steps.get(name) for one in own}),
                 is_frozen=all(name in one.frozen for one in updates),
@@ -80,40 +82,8 @@ def _largest(errors: Mapping[int, Error | None]) -> Off | None:
                allowed=allowed if math.isfinite(allowed) else 0.0)  # fmt: skip
 
 
-def _weights(strips: Sequence[Strip], layouts: Sequence[Layout]) -> Iterator[Weight]:
+def _flow(strips: Sequence[Strip], layouts: Sequence[Layout]) -> Iterator[Flow]:
     factors = {(one.module, one.update): one.factors or {} for one in strips}
-    for layout in layouts:
-        for rank in layout.leaders:
-            for number, update in enumerate(layout.records[rank].updates, 1):
-                yield from _of_losses(update, rank, number, factors.get((layout.key, number), {}))
-
-
-def _of_losses(
-    update: Update, rank: int, number: int, factors: Mapping[tuple[int, int | None], float]
-) -> Iterator[Weight]:
-    """A row for each line of the program that calls a loss function."""
-    found: dict[tuple[str, str], list[tuple[Tensor, float, int]]] = {}
-    is_reduced = bool(factors)
-    for loss in update.losses:
-        if loss.count and loss.weights is not None:
-            known = factors.get((rank, loss.backward), factors.get((rank, None)))
-            is_reduced = is_reduced and known is not None
-            factor = 1.0 if known is None else known / update.scale
-            group = found.setdefault((loss.place, loss.kind), [])
-            group.append((loss.weights.double().flatten(), factor, loss.count))
-    for (place, kind), losses in found.items():
-        lows = [float(weights.min()) * factor for weights, factor, _ in losses]
-        highs = [float(weights.max()) * factor for weights, factor, _ in losses]
-        total = sum(float(weights.mean()) * factor * count for weights, factor, count in losses)
-        if all(map(math.isfinite, (*lows, *highs, total))):
-            yield Weight(
-                rank=rank, update=number, place=place, kind=kind,
-                count=sum(count for *_, count in losses), lowest=min(lows), highest=max(highs),
-                total=total, is_reduced=is_reduced,
-            )  # fmt: skip
-
-
-def _flow(layouts: Sequence[Layout]) -> Iterator[Flow]:
     for layout in layouts:
         for rank, record in layout.records.items():
             for number, update in enumerate(record.updates, 1):
@@ -122,13 +92,34 @@ def _flow(layouts: Sequence[Layout]) -> Iterator[Flow]:
                     name: Part(one.local.double() - update.parameters[name].local.double())
                     for name, one in update.after.items()
                 }
+                own = factors.get((layout.key, number), {})
                 yield Flow(
                     rank=rank, update=number, module=layout.key,
                     inputs=[list(shape) for shape in sorted(shapes)],
                     num_forwards=len(update.forwards),
                     gradient_norm=_norm(update.before_clipping, update.scale),
                     clipped_norm=_norm(update.at_step), update_norm=_norm(moved),
+                    **(_weights(update, rank, own) if rank in layout.leaders else {}),
                 )  # fmt: skip
+
+
+def _weights(
+    update: Update, rank: int, factors: Mapping[tuple[int, int | None], float]
+) -> dict[str, Any]:
+    """What the elements of all losses weigh; before the reduction, where that is not known."""
+    losses = [one for one in update.losses if one.count and one.weights is not None]
+    scaled = []
+    for one in losses:
+        known = factors.get((rank, one.backward), factors.get((rank, None), update.scale))
+        scaled.append(one.weights.double().flatten() * known / update.scale)  # type: ignore[union-attr]
+    every = torch.cat(scaled) if scaled else torch.empty(0)
+    if not len(every) or not bool(every.isfinite().all()):
+        return {}
+    total = sum(float(one.mean()) * loss.count for one, loss in zip(scaled, losses, strict=True))
+    return {
+        "num_weights": sum(one.count for one in losses), "sum_of_weights": total,
+        "lowest_weight": float(every.min()), "highest_weight": float(every.max()),
+    }  # fmt: skip
 
 
 def _norm(parts: Mapping[str, Part | None], scale: float = 1.0) -> float | None:

@@ -44,8 +44,6 @@ class Watch:
     """Keeps what happens in the script.
 
     Args:
-        rank: of this process.
-        world_size: the number of ranks.
         steps: how many updates of each module are kept.
         asks_to_stop: given the number of steps and whether all was seen, whether the script ends.
 
@@ -59,10 +57,8 @@ class Watch:
 
     on_update: Callable[[Root], None] | None = None
 
-    def __init__(
-        self, rank: int, world_size: int, steps: int, asks_to_stop: Callable[[int, bool], bool]
-    ) -> None:
-        self.seen = Seen(rank, world_size)
+    def __init__(self, steps: int, asks_to_stop: Callable[[int, bool], bool]) -> None:
+        self.seen = Seen()
         self.steps, self._asks_to_stop = steps, asks_to_stop
         self.roots: dict[int, Root] = {}
         self._paths: dict[int, tuple[Root, str]] = {}
@@ -181,8 +177,7 @@ class Watch:
                 return None
             self._add(module, inner)
         root, path = self._paths[id(inner)]
-        if isinstance(module, DistributedDataParallel) and not root.record.wrapper:
-            root.record.wrapper = "DDP"
+        if isinstance(module, DistributedDataParallel) and root.record.data_ranks is None:
             root.record.data_ranks = dist.get_process_group_ranks(module.process_group)
             if module.will_sync_module_buffers():
                 root.record.buffers_from = root.record.data_ranks[0]

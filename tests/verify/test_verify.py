@@ -39,6 +39,7 @@ RIGHT = [
     ("modules.py", 2, "averaged_copy"),
     ("modules.py", 2, "halves"),
     ("modules.py", 2, "hooked"),
+    ("modules.py", 2, "zero_norm"),
 ]
 WRONG = [
     ("language.py", 2, "wrong_bypass", "own gradient"),
@@ -79,6 +80,7 @@ BEYOND = [
     ("tenth", "a factor of the script's own"),
     ("gathered", "may enter the loss"),
     ("hidden", "an error of the tool's own (RuntimeError in modules.py"),
+    ("not_finite", "those of one process are not finite either"),
     ("compiled", "torch.compile (run the script without it)"),
 ]
 
@@ -117,6 +119,12 @@ def test_as_one_process_any_loss_is_compared(program, ways, cause):
     assert [one["cause"] for one in report["findings"]] == ([cause] if cause else []), output
     assert code == (1 if cause else 0)
     assert cause or "run again as one process" in " ".join(report["notes"])
+
+
+def test_gradients_that_are_not_finite_do_not_agree_as_one_process():
+    report, code, output = verified("loader.py", 2, "not_finite", options=(*STOP, "--one"))
+    assert (code, report["findings"]) == (3, []), output
+    assert "not finite" in " ".join(report["not_compared"])
 
 
 AGAINST = ("--against", "whole:Columns", "--split", "qkv.*=0/3")
@@ -196,9 +204,10 @@ def test_the_trace_of_a_wrong_program_names_the_tensor_that_is_wrong_first_as_th
     ]
     for one in own.tensors:  # a gradient that is doubled is off by its own norm
         assert one.gradient.error == pytest.approx(float(one.state == "differs"), abs=1e-4)
+    assert own.command == f"verify --ranks 2 --seconds=0.0 --patience=6.0 {SHOWN}"
     assert (own.printed, own.report, own.code) == (book.printed, book.report, book.code)
     assert [one.state for one in own.tensors] == [one.state for one in book.tensors]
-    for mine, theirs in zip((*own.flow, *own.weights), (*book.flow, *book.weights), strict=True):
+    for mine, theirs in zip(own.flow, book.flow, strict=True):
         for name, held in theirs:
             assert getattr(mine, name) == (
                 pytest.approx(held, rel=1e-3) if isinstance(held, float) else held

@@ -15,7 +15,7 @@ from generator.printing.sources import PYTHON
 from runners.traces.digest import program
 from runners.traces.schema import Shape
 from runners.verify.causes import GROUPS, table
-from runners.verify.trace import Off, Parameter, Report, Watched
+from runners.verify.trace import Flow, Off, Parameter, Report, Watched
 
 MOST = 1e9  # times that a bar shows
 Sections = Callable[[str], Mapping[str, str]]
@@ -36,11 +36,6 @@ def causes(sections: Sections) -> list[View]:
         View(title=title, rows=[one for one in rows if one.group == group])
         for group, title in GROUPS.items()
     ]
-
-
-def cause_link(key: str) -> View:
-    """The row of a cause: its anchor and its title."""
-    return View(anchor=_anchor(key), title=table()[key].title)
 
 
 def findings(report: Report, sections: Sections) -> list[View]:
@@ -96,33 +91,25 @@ def tensors(watched: Watched) -> list[Row]:
     ]  # fmt: skip
 
 
-def weights(watched: Watched) -> list[Row]:
-    """The weights of tokens or samples, by rank."""
-    return [
-        [
-            label(f"rank {one.rank}, update {one.update}"),
-            Markup("<code>{}</code> {}").format(one.kind, label(one.place)),
-            label(str(one.count)),
-            label(" to ".join(dict.fromkeys(map(_number, (one.lowest, one.highest))))),
-            label(_number(one.total)),
-            "in the update" if one.is_reduced else "before the reduction",
-        ]
-        for one in watched.weights
-    ]  # fmt: skip
-
-
 def flow(watched: Watched) -> list[Row]:
-    """What went through each module, by rank and update."""
+    """What each rank passed through each module, by update."""
     several = len({one.module for one in watched.flow}) > 1
     return [
         [
             label(f"rank {one.rank}, update {one.update}" + (f", {one.module}" if several else "")),
             label(", ".join(map(_shape, one.inputs)) or "–"), label(str(one.num_forwards)),
-            *(label("–" if norm is None else _number(norm))
-              for norm in (one.gradient_norm, one.clipped_norm, one.update_norm)),
+            label(_weights(one)),
+            *(label("–" if held is None else _number(held)) for held in (
+                one.sum_of_weights, one.gradient_norm, one.clipped_norm, one.update_norm)),
         ]
         for one in watched.flow
     ]  # fmt: skip
+
+
+def _weights(one: Flow) -> str:
+    """How many tokens or samples have which weight."""
+    ends = [held for held in (one.lowest_weight, one.highest_weight) if held is not None]
+    return " to ".join(dict.fromkeys(map(_number, ends))) + f" × {one.num_weights}" if ends else "–"
 
 
 def _times(one: Parameter) -> float | None:

@@ -1,6 +1,6 @@
 """A loss that no function of torch computes, over batches of a loader.
 
-torchrun --nproc-per-node 2 loader.py [means_wrong]
+torchrun --nproc-per-node 2 loader.py [means_wrong | not_finite]
 """
 
 import sys
@@ -19,6 +19,8 @@ inputs, labels = torch.randn(64, 16), torch.randint(-3, 9, (64,))
 data = TensorDataset(inputs, labels)
 loader = DataLoader(data, 8, sampler=DistributedSampler(data, ranks, rank, seed=3))
 layers = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 9))
+if WAY == "not_finite":
+    nn.init.constant_(layers[0].bias, float("nan"))
 model = DistributedDataParallel(layers)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3 * ranks)
 for x, y in loader:

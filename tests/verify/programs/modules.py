@@ -375,6 +375,33 @@ def hooked():
     )  # fmt: skip
 
 
+class Adapted(nn.Module):
+    """A layer with an adapter of low rank, which starts at zero."""
+
+    def __init__(self):
+        super().__init__()
+        self.base, self.low, self.high = nn.Linear(WIDTH, 8), nn.Linear(WIDTH, 2), nn.Linear(2, 8)
+        nn.init.zeros_(self.high.weight)
+
+    def forward(self, x):
+        return self.base(x) + self.high(self.low(x))
+
+
+def zero_norm():
+    """Only a factor is clipped whose gradient is zero in the first update."""
+    trained(
+        Adapted(), after_backward=lambda one: nn.utils.clip_grad_norm_(one.low.parameters(), 1.0)
+    )
+
+
+def not_finite():
+    """All parameters of all ranks are NaN."""
+    module = mlp()
+    for one in module.parameters():
+        nn.init.constant_(one, float("nan"))
+    trained(module)
+
+
 def compiled():
     """A compiled module."""
     trained(mlp())
