@@ -64,12 +64,21 @@ def judged(
         return verdict
     scaled: dict[int, dict[int, float]] = {}
     unpreserved = next((one.unpreserved for one in seen.values() if one.unpreserved), "")
+    _judge_quiet(seen, verdict)
     tied = list(ties(layouts))
     for layout in layouts:
         _Judge(Case(layout, layouts, verdict, unpreserved, scaled, tied), replays).judge()
     if not layouts:
         _loose(seen, verdict)
     return verdict
+
+
+def _judge_quiet(seen: Mapping[int, Seen], verdict: Verdict) -> None:
+    """Modules without gradients, such as a teacher, make targets: are they equal on all ranks?"""
+    for key in dict.fromkeys(key for one in seen.values() for key in one.quiet):
+        held = [one.quiet[key] for one in seen.values() if key in one.quiet]
+        if any(one != held[0] for one in held):
+            verdict.skip(f"what {key} computes without gradients: its parameters differ on ranks")
 
 
 def _loose(seen: Mapping[int, Seen], verdict: Verdict) -> None:
@@ -112,6 +121,8 @@ class _Judge:
         if frozen:
             listed = ", ".join(sorted(frozen)[:4]) + (" …" if len(frozen) > 4 else "")
             self._case.note(f"{len(frozen)} parameters are frozen: {listed}")
+        if not self._case.verdict.findings:
+            self._inputs.after(self._layout.num_updates - 1)
         self._inputs.shared()
         self._buffers()
         self._steps.still()
@@ -156,18 +167,22 @@ class _Judge:
         return ""
 
     def _owned(self) -> None:
-        for rank, record in self._layout.records.items():
+        records = self._layout.records
+        nowhere = set.intersection(*(set(one.unowned) for one in records.values()))
+        if any(set(one.unowned) - nowhere for one in records.values()):
+            self._case.skip("the update (the optimizers of ranks hold different parameters)")
+        for rank, record in records.items():
             where = record.updates[0].step_place
-            if record.foreign or (
-                record.unowned and len(record.unowned) == len(record.updates[0].parameters)
-            ):
+            unowned = [one for one in record.unowned if one in nowhere]
+            is_stepped = any(one.has_step for one in record.updates)
+            if is_stepped and len(unowned) == len(record.updates[0].parameters):
                 self._case.find(
                     "optimizer before sharding", "the optimizer has none of its parameters",
-                    where, record.unowned, rank, 0,
+                    where, unowned, rank, 0,
                 )  # fmt: skip
-            elif record.unowned:
+            elif is_stepped and unowned:
                 self._case.find("outside the optimizer", "trained, but no optimizer has it",
-                           where, record.unowned, rank, 0)  # fmt: skip
+                           where, unowned, rank, 0)  # fmt: skip
 
     def _tied(self) -> None:
         for tie in self._case.ties:

@@ -40,6 +40,12 @@ class Inputs:
                 )  # fmt: skip
                 if passes[rank] != passes[group[0]] and not has_parts:
                     says = f"ranks {group[0]} and {rank} share a batch, but their inputs differ"
+                    if self._layout.first.takes_parts:
+                        self._case.skip(
+                            f"{says}: other batches, or parts of a sequence, which `--against` and "
+                            "`--split inputs=1` compare"
+                        )
+                        return False
                     self._case.find("unequal inputs", says, place, [], rank, number)
                     return False
         leaders = self._layout.leaders
@@ -98,19 +104,27 @@ class Inputs:
 
     def replicas(self, number: int) -> None:
         """Ranks that hold the same parameters hold the same values."""
+        cause = "replicas start apart" if number == 0 else "replicas drift apart"
+        if not self._apart(number, "parameters", cause, max(number - 1, 0)):
+            self._within(number)
+
+    def after(self, number: int) -> None:
+        """The same, when an optimizer has stepped: of a last update nothing else tells."""
+        self._apart(number, "after", "replicas drift apart", number)
+
+    def _apart(self, number: int, field: str, cause: str, stepped: int) -> bool:
         views = list(self._layout.views())
-        first = self._layout.whole(number, views[0], "parameters")
+        first = self._layout.whole(number, views[0], field)
         for rank in views[1:]:
-            other = self._layout.whole(number, rank, "parameters")
-            apart = [n for n, one in first.items() if are_apart(one, other.get(n))]
+            other = self._layout.whole(number, rank, field)
+            apart = [n for n, one in first.items() if n in other and are_apart(one, other[n])]
             if apart:
                 largest = max(relative(first[n], other[n]) for n in apart)
-                cause = "replicas start apart" if number == 0 else "replicas drift apart"
                 says = f"parameters of ranks {views[0]} and {rank} differ by {largest:.2g}"
-                place = self._layout.update(rank, max(number - 1, 0)).step_place
+                place = self._layout.update(rank, stepped).step_place
                 self._case.find(cause, says, place, apart, rank, number)
-                return
-        self._within(number)
+                return True
+        return False
 
     def _within(self, number: int) -> None:
         """Parts that a mesh replicates are equal on its ranks."""

@@ -153,8 +153,11 @@ class Interceptor:
 
         def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             begun = None
-            if not watch.depth and torch.is_grad_enabled():
-                begun = watch.begins(module, args, kwargs)
+            if not watch.depth:
+                if torch.is_grad_enabled():
+                    begun = watch.begins(module, args, kwargs)
+                else:
+                    watch.looks(module)
             if begun is None:
                 return original(module, *args, **kwargs)
             watch.depth += 1

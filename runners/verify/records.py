@@ -296,6 +296,7 @@ class RootRecord:
         refused: why it cannot be compared.
         unowned: parameters that no optimizer has.
         later: parameters in the newest forward pass after what was watched.
+        takes_parts: whether a plan gives it parts of sequences.
         buffers_from: the rank that sends its buffers before each pass.
     """
 
@@ -307,6 +308,7 @@ class RootRecord:
     refused: str = ""
     unowned: list[str] = field(default_factory=list)
     foreign: bool = False
+    takes_parts: bool = False
     updates: list[Update] = field(default_factory=list)
     later: list[Update] = field(default_factory=list)
     buffers_from: int | None = None
@@ -322,6 +324,7 @@ class Seen:
         ended: how the script ended, in words; empty where it ran to its end or was stopped by us.
         ended_at: the script's line of that.
         refused: names of what is not supported.
+        quiet: digests of parameters of modules that ran without gradients, by their names.
         broken: an error of the tool's own, which ended the watching.
         unpreserved: the line of a checkpoint that does not preserve the generators.
     """
@@ -332,4 +335,5 @@ class Seen:
     ended_at: str = ""
     refused: list[str] = field(default_factory=list)
     unpreserved: str = ""
+    quiet: dict[str, list[str]] = field(default_factory=dict)
     broken: str = ""

@@ -6,16 +6,18 @@ copies and digests of what it holds now.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import random
 import sys
 from collections.abc import Iterator, Sequence
+from types import FunctionType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Placement
 from torch.optim import Optimizer
 
 from runners.verify.records import Forward, Part, RootRecord, Update, part
@@ -79,6 +81,7 @@ class Root:
         held = [one for group in groups for one in group.fsdp_params]
         found = [one.unsharded_accumulated_grad for one in held]
         found += [getattr(getattr(one, "_unsharded_param", None), "grad", None) for one in held]
+        found += [one._partial_reduce_output for one in groups]  # of HSDP, before its all-reduce
         return [one for one in found if one is not None]
 
     @property
@@ -104,11 +107,25 @@ def record(module: nn.Module, inner: nn.Module, key: str, stage: int | None) -> 
     """
     key = key if stage is None else f"stage {stage}"
     found = RootRecord(key, None, stage, eps_of(inner), sum_eps_of(inner), refused(module))
+    hooks = [hook for one in inner.modules() for hook in one._forward_pre_hooks.values()]
+    found.takes_parts = any(_names_sequence(hook) for hook in hooks)
     for unit in inner.modules():
         groups = unit._get_fsdp_state()._fsdp_param_groups if isinstance(unit, FSDPModule) else ()
         if groups and found.data_ranks is None:
             found.data_ranks = [int(r) for r in groups[0].mesh_info.mesh.mesh.flatten()]
     return found
+
+
+def _names_sequence(value: Any, depth: int = 6) -> bool:
+    """Whether a hook of a plan is given the placement of a part of a sequence."""
+    if isinstance(value, Placement):
+        return value.is_shard() and value.dim >= 0  # type: ignore[attr-defined]
+    inner: list[Any] = list(value) if isinstance(value, tuple | list) else []
+    if isinstance(value, functools.partial):
+        inner = [value.func, *value.args]
+    elif isinstance(value, FunctionType):
+        inner = [cell.cell_contents for cell in value.__closure__ or ()]
+    return depth > 0 and any(_names_sequence(one, depth - 1) for one in inner)
 
 
 def random_states() -> tuple[Any, ...]:

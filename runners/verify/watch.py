@@ -19,6 +19,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
@@ -30,7 +31,7 @@ from runners.verify.records import Clip, Forward, Part, Seen, Update, mapped, pa
 from runners.verify.roots import Root
 
 _GUARDED = (
-    "begins", "ends", "_arrived", "backward_begins", "backward_ends", "stage_reduced",
+    "begins", "looks", "ends", "_arrived", "backward_begins", "backward_ends", "stage_reduced",
     "splits_backward", "capture", "clips", "unscales", "zeroes", "schedules", "steps_with",
     "_keep_step", "communicates", "communicated", "_finish",
 )  # fmt: skip
@@ -63,6 +64,7 @@ class Watch:
         self.roots: dict[int, Root] = {}
         self._paths: dict[int, tuple[Root, str]] = {}
         self._skipped: dict[int, nn.Module] = {}
+        self._looked: dict[int, nn.Module] = {}
         # A DDP that is dropped joins gloo's thread while it holds the GIL, for which that one may
         # wait: torch 2.13 hangs so now and then where a script ends. One that is kept does not.
         self._wrappers: list[nn.Module] = []
@@ -125,6 +127,19 @@ class Watch:
         self._interceptor.install()
 
     # Forward
+
+    def looks(self, module: nn.Module) -> None:
+        """A module runs without gradients: keep what tells it from that of other ranks."""
+        module = module.module if isinstance(module, DistributedDataParallel) else module
+        if not self.is_on or id(module) in self._looked or id(module) in self._paths:
+            return
+        self._looked |= {id(one): one for one in module.modules()}
+        parameters = list(module.parameters())
+        has_parts = calling_stage() is not None or any(isinstance(p, DTensor) for p in parameters)
+        if parameters and not has_parts:
+            kind = of.kind(module)
+            key = f"{kind} {sum(one.split()[0] == kind for one in self.seen.quiet) + 1}"
+            self.seen.quiet[key] = [of.digest(one) for one in parameters]
 
     def begins(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Root, Forward] | None:
         """A module is called outside of any other; None where there is nothing to record."""
@@ -278,7 +293,7 @@ class Watch:
         elif root.done and root.is_reset:
             update.dropped += self._dropped(update)
             update.forwards = [f for f in update.forwards if f.backward is None]
-            update.losses = []
+            update.losses, update.carried = [], {}
 
     def _dropped(self, update: Update) -> int:
         return len({f.backward for f in update.forwards if f.backward in self._alone})
