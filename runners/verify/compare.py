@@ -99,25 +99,23 @@ class _Judge:
 
     def judge(self) -> None:
         """Compare all updates; the first that differs is reported."""
-        why = self._why_not()
-        names = list(self._layout.first.updates[0].parameters) if self._layout.first.updates else []
-        self._case.verdict.numbers["parameters"] += len(names)
-        if why:
+        numbers, updates = self._case.verdict.numbers, self._layout.first.updates
+        names = list(updates[0].parameters) if updates else []
+        numbers["parameters"] += len(names)
+        if why := self._why_not():
             self._case.skip(why)
             return
         self._owned()
         self._tied()
         compared, frozen = set(names), set(names)
         for number in range(self._layout.num_updates):
-            still = set(self._layout.first.updates[number].frozen)
+            still = set(updates[number].frozen)
             compared &= self._update(number) | still
             frozen &= still
+            numbers["updates"] = max(numbers["updates"], number + 1)
             if any(one.step is not None for one in self._case.verdict.findings):
                 break
-        self._case.verdict.numbers["parameters_compared"] += len(compared - frozen)
-        self._case.verdict.numbers["updates"] = max(
-            self._case.verdict.numbers["updates"], self._layout.num_updates
-        )
+        numbers["parameters_compared"] += len(compared - frozen)
         if frozen:
             listed = ", ".join(sorted(frozen)[:4]) + (" …" if len(frozen) > 4 else "")
             self._case.note(f"{len(frozen)} parameters are frozen: {listed}")
@@ -126,10 +124,9 @@ class _Judge:
         self._inputs.shared()
         self._buffers()
         self._steps.still()
-        later = {
-            one.later[0].number if one.later else None for one in self._layout.records.values()
-        }
-        counts = {len(one.updates) for one in self._layout.records.values()}
+        records = self._layout.records.values()
+        later = {one.later[0].number if one.later else None for one in records}
+        counts = {len(one.updates) for one in records}
         if len(later) == len(counts) == 1 and None not in later and not self._case.verdict.findings:
             self._inputs.replicas(self._layout.num_updates)
 
@@ -153,16 +150,10 @@ class _Judge:
             return f"{refused} is not supported" if "which" not in refused else refused
         if not self._layout.num_updates:
             return "no backward pass through it ended"
-        lines = [
-            line for one in records.values() for update in one.updates for line in update.by_hand
-        ]
-        if lines:
-            return lines[0]
-        shapes = {
-            rank: [part.shape for part in one.updates[0].parameters.values()]
-            for rank, one in records.items()
-        }
-        if any(one != shapes[min(shapes)] for one in shapes.values()):
+        for line in (one for r in records.values() for u in r.updates for one in u.by_hand):
+            return line
+        shapes = [[p.shape for p in r.updates[0].parameters.values()] for r in records.values()]
+        if any(one != shapes[0] for one in shapes):
             return "its parameters have other shapes on other ranks (divided by hand?)"
         return ""
 

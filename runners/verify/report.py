@@ -35,7 +35,7 @@ def lines(verdict: Verdict, script: str, world_size: int) -> Iterator[str]:
     if numbers.get("parameters_compared"):
         yield (
             f"  compared: {numbers['parameters_compared']} of {numbers['parameters']} parameters, "
-            f"in {numbers['updates']} updates"
+            f"in {numbers['updates']} update{'s' * (numbers['updates'] != 1)}"
         )
     for note in verdict.notes:
         yield from _wrapped(f"note: {note}")

@@ -185,6 +185,11 @@ def is_finite(root: Root) -> bool:
     return all(bool(part(one, copy=False).local.isfinite().all()) for one in found)
 
 
+def ids_of(optimizer: Optimizer) -> set[int]:
+    """The ids of an optimizer's parameters."""
+    return {id(one) for group in optimizer.param_groups for one in group["params"]}
+
+
 def plain(value: Any) -> Any:
     """A setting of an optimizer, copied."""
     return part(value).local if isinstance(value, Tensor) else value

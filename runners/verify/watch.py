@@ -358,7 +358,7 @@ class Watch:
         if not self.is_on:
             return
         self.capture()
-        ids = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        ids = of.ids_of(optimizer)
         for root in self.roots.values():
             if root.update and any(id(one) in ids for one in root.names.values()):
                 root.update.scale = float(scaler.get_scale())
@@ -418,7 +418,7 @@ class Watch:
         self._scheduled = {}
 
     def _stepping(self, optimizer: Optimizer) -> list[tuple[Root, list[str]]]:
-        ids = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        ids = of.ids_of(optimizer)
         known = [(r, [n for n, p in r.names.items() if id(p) in ids]) for r in self.roots.values()]
         active = [(r, names) for r, names in known if r.update and (r.done or names)]
         if not any(names for _, names in known):  # it holds none of what was trained
@@ -516,12 +516,11 @@ class Watch:
     def _finish(self) -> None:
         self._without_step()
         # One that steps more rarely has not been seen yet.
-        optimizers_ = [one for one in gc.get_objects() if issubclass(type(one), Optimizer)]
-        optimizers_ += self._optimizers.values()
+        optimizers = [one for one in gc.get_objects() if issubclass(type(one), Optimizer)]
+        held = set().union(*map(of.ids_of, (*optimizers, *self._optimizers.values())))
         for root in self.roots.values():
             if not root.record.updates:
                 root.record.updates = root.without_step[: self.steps]
-            held = {id(p) for o in optimizers_ for group in o.param_groups for p in group["params"]}
             if self._optimizers:
                 root.record.unowned = [n for n, one in root.trained() if id(one) not in held]
             for update in root.record.updates:

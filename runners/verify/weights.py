@@ -146,7 +146,7 @@ def _place(
         weights.finding = _unequal(groups, kind, tolerance, weights.line)
     elif _is_usual(groups[0].weight, elements, samples, tolerance):
         pass
-    elif kind == "token" and abs(abs(total) * (1 + samples / elements) - 1) <= tolerance:
+    elif _counts_first_labels(kind, total, elements, samples, tolerance):
         weights.note = (
             "the loss is divided by the number of tokens and samples: the first label of each "
             "sample is counted, and never predicted (as transformers do for some models)"
@@ -154,6 +154,14 @@ def _place(
     else:
         _judge_total(weights, groups, total, dropped, tolerance, is_only=is_only)
     return weights
+
+
+def _counts_first_labels(
+    kind: str, total: float, elements: int, samples: int, tolerance: float
+) -> bool:
+    """Whether a mean counts a label of each sample that it does not predict: of sequences."""
+    is_long = kind == "token" and elements > 2 * samples
+    return is_long and abs(abs(total) * (1 + samples / elements) - 1) <= tolerance
 
 
 def _is_usual(weight: float, elements: int, samples: int, tolerance: float) -> bool:

@@ -204,6 +204,7 @@ def test_the_trace_of_a_wrong_program_names_the_tensor_that_is_wrong_first_as_th
     ]
     for one in own.tensors:  # a gradient that is doubled is off by its own norm
         assert one.gradient.error == pytest.approx(float(one.state == "differs"), abs=1e-4)
+    assert own.report.compared["updates"] == 1  # the first has a finding, which ends the comparison
     assert own.command == f"verify --ranks 2 --seconds=0.0 --patience=6.0 {SHOWN}"
     assert (own.printed, own.report, own.code) == (book.printed, book.report, book.code)
     assert [one.state for one in own.tensors] == [one.state for one in book.tensors]
