@@ -86,7 +86,8 @@ class Verdict:
 
     def proven(self, how: str) -> None:
         """What was not compared in parts has been compared as a whole, but for the update."""
-        others = [one for one in self.not_compared if "the update" not in one]
+        kept = ("the update", "whether a sample")
+        others = [one for one in self.not_compared if not any(word in one for word in kept)]
         self.notes.append("; its parts were not all compared: ".join([how, *others[:1]]))
         self.not_compared = [one for one in self.not_compared if one not in others]
 
