@@ -95,9 +95,10 @@ def main(arguments: argparse.Namespace) -> int:
         return _alone(arguments)
     if "RANK" in os.environ and not arguments.ranks:
         return _Rank(arguments, against).run()
-    if not 1 <= arguments.ranks <= MOST_RANKS:
+    if not 2 <= arguments.ranks <= MOST_RANKS:
         raise FixableError(
-            f"--ranks must be from 1 to {MOST_RANKS}; without it, start this under torchrun"
+            f"--ranks must be from 2 to {MOST_RANKS}, and stands before the script; without it, "
+            "start this under torchrun"
         )
     return _launched(arguments)
 
@@ -203,6 +204,10 @@ class _Rank:
             sweep()
         self.board = Board(self.rank, self.world_size, shared_folder())
         self.finished_at: float | None = None
+        self.output = sys.stdout
+        if arguments.json:  # what the script prints must not stand in it
+            self.output = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+            os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         self.script = Path(arguments.script).resolve()  # it may change the folder
         self.layouts: Sequence[Layout] = ()  # once all ranks have recorded
         self.watch = Watch(arguments.steps, self._asks_to_stop)
@@ -332,7 +337,8 @@ class _Rank:
         script = Path(self.arguments.script).name
         document = report.document(verdict, script, self.world_size)
         text = "\n".join(report.lines(verdict, script, self.world_size))
-        print(report.as_json(document) if self.arguments.json else text, flush=True)
+        text_or_json = report.as_json(document) if self.arguments.json else text
+        print(text_or_json, file=self.output, flush=True)
         self._keep(verdict, document, text)
         return verdict.exit_code
 

@@ -34,7 +34,7 @@ def lines(verdict: Verdict, script: str, world_size: int) -> Iterator[str]:
         yield f"  {verdict.weights}"
     if numbers.get("parameters_compared"):
         yield (
-            f"  compared: {numbers['parameters_compared']} of {numbers['parameters']} parameters, "
+            f"  agree: {numbers['parameters_compared']} of {numbers['parameters']} parameters, "
             f"in {numbers['updates']} update{'s' * (numbers['updates'] != 1)}"
         )
     for note in verdict.notes:
@@ -52,7 +52,8 @@ def _head(verdict: Verdict) -> str:
         return f" ({_lower(title)})"
     if verdict.not_compared:
         is_some = verdict.numbers.get("parameters_compared")
-        return " in all parts; what was compared agrees" if is_some else ""
+        more = "; `--one` or `--against` may compare the rest"
+        return f" in all parts; what was compared agrees{more}" if is_some else more
     return " with one process: forward, weights of the loss, gradients and update"
 
 

@@ -86,7 +86,7 @@ class Verdict:
 
     def proven(self, how: str) -> None:
         """What was not compared in parts has been compared as a whole, but for the update."""
-        kept = ("the update", "whether a sample")
+        kept = ("the update", "whether a sample", "passes no gradient on", "buffers")
         others = [one for one in self.not_compared if not any(word in one for word in kept)]
         self.notes.append("; its parts were not all compared: ".join([how, *others[:1]]))
         self.not_compared = [one for one in self.not_compared if one not in others]

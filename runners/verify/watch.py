@@ -463,11 +463,16 @@ class Watch:
     def communicates(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> None:
         """A collective begins."""
         if self._is_by_hand(caller, name, args, kwargs):
+            given = tensors_of((args, kwargs))
+            is_cut = is_script(caller) and any(
+                one.requires_grad and one.numel() > 1 for one in given
+            )
+            why = f"{place()} ({name}) passes no gradient on to what it sends"
+            if not is_cut or in_function(caller) or name.endswith("_autograd"):
+                why = f"it is divided among ranks by hand ({place()} ({name}) sends activations)"
             self._by_hand.append(
-                f"it is divided among ranks by hand ({place()} ({name}) sends activations); "
-                "the module of one process is not known"
-                + of.INSIDE
-                * bool(self.depth or self.in_backward)
+                f"{why}; the module of one process is not known"
+                + of.INSIDE * bool(self.depth or self.in_backward)
             )
 
     def communicated(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> None:

@@ -238,7 +238,7 @@ def test_under_torchrun_the_last_line_has_the_word():
         (["--ranks", "2", "nowhere.py"], "there is no script nowhere.py"),
         (["--ranks", "2", "--split", "up.weight=0", "README.md"], "--split needs --against"),
         (["--ranks", "2", "--against", "nowhere:f", "README.md"], "no module nowhere beside"),
-        (["README.md"], "--ranks must be from 1 to 64"),
+        (["README.md"], "--ranks must be from 2 to 64"),
         (["--ranks", "2", "--steps", "0", "README.md"], "--steps must be at least 1"),
     ],
 )
