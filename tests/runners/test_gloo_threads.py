@@ -71,14 +71,9 @@ def reduced(rank):
         del buffer
 
 
-def idle(rank):
-    """Does nothing."""
-
-
 @pytest.mark.ranks
 def test_a_peak_holds_no_buffer_that_a_thread_had_no_turn_to_free():
     """The threads of gloo get a turn only when nothing else wants one, and much else does."""
-    judged(idle, 2)  # the forkserver loads torch before that
     busy = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(4)]
     try:
         seen = judged(reduced, 2, quiet_seconds=60)
