@@ -33,7 +33,7 @@ _FOUND = '<h3 class="pb-sentence"'  # a heading that the search shows, whatever 
 # What a page holds, and what the search reads instead: nothing of what holds none of its kind; an
 # entry of its own for a term and for a figure to play with.
 _REWRITTEN = (
-    (re.compile(r"<(svg|math|select|noscript|pre|button|script)\b.*?</\1>", re.DOTALL), ""),
+    (re.compile(r"<(svg|annotation|select|noscript|pre|button|script)\b.*?</\1>", re.DOTALL), ""),
     (re.compile(r"</(?:dt|dd|div)>"), r"\g<0> "),  # where words would touch
     (re.compile(r'(<h\d[^>]*><a[^>]*>)<span class="pb-label">\d+</span>'), r"\1"),
     (re.compile(r'<dt (id="[^"]+").*?>(.*?)</dt>', re.DOTALL), r"<h3 \1>\2</h3>"),

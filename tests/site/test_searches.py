@@ -134,6 +134,7 @@ def test_a_result_says_the_topic_and_the_kind_of_its_lesson(searching):
 
 
 def _plain(html: str) -> str:
+    html = re.sub(r"<annotation.*?</annotation>", "", html)
     return " ".join(unescape(re.sub(r"<[^>]+>", "", html)).split())
 
 
