@@ -89,6 +89,11 @@ def _executed(name: str, words: Sequence[str]) -> int:
         os.environ.setdefault("PROOFBOOK_DEVICE", "cpu")  # torch alone finds an accelerator
     # `make pages` sets up without torch.
     elif name not in ("compare", "show") and importlib.util.find_spec("torch") is None:
+        if not (digest.ROOT / "pyproject.toml").is_file():
+            raise FixableError(
+                "there is no book in this folder, and ours needs torch: go to the folder of a book "
+                "(`proofbook new book DIR` makes one), or pip install 'FILE.whl[run]'"
+            )
         raise FixableError(
             "this Python has no torch; run `make torch` once and call .venv/bin/python, or "
             "pip install '.[run]' in the clone; of a wheel, pip install 'FILE.whl[run]'"

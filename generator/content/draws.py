@@ -13,6 +13,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
+from generator.content.claim import SEVERAL
 from generator.content.words import ClaimId, Name, PerRun, Written
 from runners.traces.fields import SIZES, TIMES
 
@@ -41,8 +42,8 @@ class Draws(Written):
     settings: dict[Name, Annotated[list[Quantity], Field(min_length=1)]]
     """the sets, by the names that the texts print and the expressions calculate with. A number, or
     one with its unit: `64 MiB`, `20 µs`, `12 GiB/s`, `1.5 billion`, `25 %`."""
-    domain: list[str] = []
-    """what is true of each draw, as in `stages <= layers`: where the law holds."""
+    domain: Annotated[list[str], SEVERAL] = []
+    """what must be true of every draw, as in `stages <= layers`: where the law holds."""
     law: ClaimId
     """the law behind the key: with the settings of its run, the key is what it predicts."""
     measured_with: dict[Name, PerRun]

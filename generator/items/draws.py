@@ -42,6 +42,11 @@ def mistakes(item: Item, evidence: Evidence) -> Iterator[Found]:
     yield from found.items()
 
 
+def _are_counts(*values: Value) -> bool:
+    """Whether all are printed to their last digit, so that none is rounded."""
+    return all(str(one).replace(",", "") == f"{numeric(one):.0f}" for one in values)
+
+
 def _of_law(item: Drawable, draws: Draws, evidence: Evidence) -> Iterator[Found]:
     """Whether the key is the law: with the settings of its run, it is what the law predicts."""
     claim = evidence.book.claims.get(draws.law)
@@ -82,7 +87,8 @@ def _of_draw(
     tolerance = getattr(item, "tolerance", None)  # of a number that is typed
     for (_, one), (path, other) in combinations(values, 2):
         largest = max(abs(numeric(one)), abs(numeric(other)))
-        within = max(_ROUNDED * largest, tolerance.slack(largest) if tolerance else 0)
+        rounded = 0 if _are_counts(one, other) else _ROUNDED * largest
+        within = max(rounded, tolerance.slack(largest) if tolerance else 0)
         is_near = is_alike(one, other) and abs(numeric(one) - numeric(other)) <= within
         if is_near or str(one) == str(other):
             said = "two right answers" if one is key else "two answers alike"
@@ -108,4 +114,8 @@ def _broken(condition: str, names: Mapping[str, str], evidence: Evidence) -> str
     if not isinstance(found.result, Value):
         return f"{condition}: {found.error}"
     is_true = _RELATIONS[parts[2]](numeric(found.result), 0)
-    return None if is_true else f"outside the domain, {condition}"
+    return (
+        None
+        if is_true
+        else f"outside the domain, {condition}; change the sets, all draws of which must be inside"
+    )

@@ -7,7 +7,8 @@ that ends at a number or a word gives a `Value` with its unit, kind and origin.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,8 +20,9 @@ from generator.values import units
 from generator.values.regime import is_crowded
 from generator.values.units import AS_RULED, Form
 from generator.values.value import AbsentError, ExpressionError, Kind, Origin, Value, numeric
+from runners.declared.experiment import find
 from runners.planner.answers.published import COMPARISONS
-from runners.traces import fields
+from runners.traces import digest, fields
 from runners.traces.fields import DECLARED, Key
 from runners.traces.measured import SampledSeconds
 from runners.traces.plain import is_plain, software
@@ -127,6 +129,11 @@ class Node:
         shown = shown.holder(name)
         trace = shown.trace
         if name not in trace.runs:
+            if name in _declared(trace.experiment):
+                command = f"{digest.program()} run {trace.experiment}"
+                raise ExpressionError(
+                    f"run {name!r} of {trace.experiment} was never measured; run `{command}`"
+                )
             known = nearest(name, trace.runs)
             raise ExpressionError(f"{trace.experiment} has no run {name!r}{known}")
         path, run = f"{trace.experiment}.{name}", trace.runs[name]
@@ -233,3 +240,10 @@ class Node:
         if self.on_page is None or reference is None or reference is self.on_page.trace:
             return False
         return fields.has(reference.runs, [str(self.origin.run), *steps])
+
+
+def _declared(experiment: str) -> Collection[str]:
+    """The runs that an experiment declares; none where it cannot be loaded, which is said apart."""
+    with suppress(ValueError):
+        return find(experiment).runs
+    return ()
