@@ -20,6 +20,36 @@ def test_no_drawn_right_program_raises_an_alarm(seed):
     assert compared["parameters_compared"] >= 0.8 * compared["parameters"], json.dumps(report)
 
 
+RIGHT = [
+    ("mesh.py", 4, "fsdp sequence"),
+    ("mesh.py", 4, "ddp"),
+    ("modules.py", 2, "two_parts"),
+    ("modules.py", 2, "spectral"),
+    ("modules.py", 2, "averaged_copy"),
+    ("modules.py", 2, "halves"),
+]
+WRONG = [
+    ("language.py", 2, "wrong_no_sync", "own gradient"),
+    ("language.py", 2, "wrong_means fsdp inside", "mean of means over ranks"),
+    ("mesh.py", 2, "pipeline wrong_stage_norm", "norm of a part"),
+    ("modules.py", 2, "local_updates_wrong", "own gradient"),
+    ("modules.py", 2, "halved", "divided by ranks twice"),
+    ("modules.py", 2, "twice_counted", "norm of a part"),
+]  # of causes that the gate sees in other programs
+
+
+@pytest.mark.parametrize(("program", "ranks", "ways"), RIGHT)
+def test_a_right_program_agrees(program, ranks, ways):
+    report, code, output = verified(program, ranks, *ways.split(), options=("--seconds", "0"))
+    assert (code, report["findings"], report["not_compared"]) == (0, [], []), output
+
+
+@pytest.mark.parametrize(("program", "ranks", "ways", "cause"), WRONG)
+def test_the_first_finding_of_a_wrong_program_has_its_cause(program, ranks, ways, cause):
+    report, code, output = verified(program, ranks, *ways.split(), options=("--seconds", "0"))
+    assert (code, report["findings"][0]["cause"]) == (1, cause), output
+
+
 WRITTEN_APART = [
     path for name in ("held_out", "trackers")
     for path in sorted((PROGRAMS.parent / name).glob("*.py"))
