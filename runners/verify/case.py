@@ -58,9 +58,9 @@ class Case:
         """The first rank that has the same batch."""
         return next(group[0] for group in self.layout.groups if rank in group)
 
-    def skip(self, why: str) -> None:
-        """Say what of this module was not compared, once."""
-        self.verdict.skip(f"{self.key}: {why}")
+    def skip(self, why: str, *, is_lasting: bool = False) -> None:
+        """Say what of this module was not compared, once; see `Verdict.skip`."""
+        self.verdict.skip(f"{self.key}: {why}", is_lasting=is_lasting)
 
     def note(self, what: str) -> None:
         """Say what is no finding, once."""

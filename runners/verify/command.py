@@ -283,6 +283,10 @@ class _Rank:
         rerun = alone.rerun(file, self.arguments.script, self.arguments.arguments)
         if alone.compare(verdict, found, rerun):
             verdict.proven("run again as one process, the script makes the same gradients")
+            for cut in dict.fromkeys(cut for one in everything.values() for cut in one.cuts):
+                verdict.skip(
+                    f"{cut} passes no gradient on to what it sends, here as in one process"
+                )
 
     def _ended(self, verdict: Verdict, everything: dict[int, Seen]) -> None:
         for rank, seen in everything.items():

@@ -104,6 +104,8 @@ class _Judge:
         numbers["parameters"] += len(names)
         if why := self._why_not():
             self._case.skip(why)
+            for number in range(self._layout.num_updates):  # what `--one` leaves open
+                self._steps.compare(number, Expected({}, {}, {}, 1, 1))
             return
         self._owned()
         self._tied()
@@ -142,7 +144,9 @@ class _Judge:
             and any(are_apart(one.local, h[name].local) for h in held if name in h)
         ]  # fmt: skip
         if apart:
-            self._case.skip(f"what its buffers are for: {apart[0]} differs between ranks")
+            self._case.skip(
+                f"what its buffers are for: {apart[0]} differs between ranks", is_lasting=True
+            )
 
     # Before anything is compared
 
@@ -164,7 +168,9 @@ class _Judge:
         records = self._layout.records
         nowhere = set.intersection(*(set(one.unowned) for one in records.values()))
         if any(set(one.unowned) - nowhere for one in records.values()):
-            self._case.skip("the update (the optimizers of ranks hold different parameters)")
+            self._case.skip(
+                "the update (the optimizers of ranks hold different parameters)", is_lasting=True
+            )
         for rank, record in records.items():
             where = record.updates[0].step_place
             unowned = [one for one in record.unowned if one in nowhere]

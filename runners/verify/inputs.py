@@ -89,7 +89,8 @@ class Inputs:
             (rank, other), all_of = next(iter(often.items()))
             self._case.skip(
                 f"whether a sample has one rank: in an update, ranks {rank} and {other} share "
-                f"{all_of[0]} samples (drawn with replacement, or by each rank's own seed?)"
+                f"{all_of[0]} samples (drawn with replacement, or by each rank's own seed?)",
+                is_lasting=True,
             )
 
     def _equal(self, other: int, rank: int, number: int, place: str, share: str) -> None:

@@ -307,7 +307,6 @@ class RootRecord:
     sum_eps: float
     refused: str = ""
     unowned: list[str] = field(default_factory=list)
-    foreign: bool = False
     takes_parts: bool = False
     updates: list[Update] = field(default_factory=list)
     later: list[Update] = field(default_factory=list)
@@ -324,6 +323,7 @@ class Seen:
         ended: how the script ended, in words; empty where it ran to its end or was stopped by us.
         ended_at: the script's line of that.
         refused: names of what is not supported.
+        cuts: calls of the script that send what has a gradient, and pass none back.
         quiet: digests of parameters of modules that ran without gradients, by their names.
         broken: an error of the tool's own, which ended the watching.
         unpreserved: the line of a checkpoint that does not preserve the generators.
@@ -335,5 +335,6 @@ class Seen:
     ended_at: str = ""
     refused: list[str] = field(default_factory=list)
     unpreserved: str = ""
+    cuts: list[str] = field(default_factory=list)
     quiet: dict[str, list[str]] = field(default_factory=dict)
     broken: str = ""

@@ -52,8 +52,7 @@ def _head(verdict: Verdict) -> str:
         return f" ({_lower(title)})"
     if verdict.not_compared:
         is_some = verdict.numbers.get("parameters_compared")
-        more = "; `--one` or `--against` may compare the rest"
-        return f" in all parts; what was compared agrees{more}" if is_some else more
+        return " in all parts; what was compared agrees" if is_some else ""
     return " with one process: forward, weights of the loss, gradients and update"
 
 

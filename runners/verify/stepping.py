@@ -35,7 +35,7 @@ class Steps:
         view = self._layout.view
         update = self._layout.update(view, number)
         if not update.has_step:
-            self._case.skip("the update (no optimizer of torch.optim made a step)")
+            self._case.skip("the update (no optimizer of torch.optim made a step)", is_lasting=True)
             return
         before, used, after = (
             self._layout.whole(number, view, held) for held in ("parameters", "at_step", "after")
@@ -43,12 +43,13 @@ class Steps:
         last = self._after
         self._after = after
         if any(are_apart(one, before.get(n)) for n, one in last.items() if one is not None):
-            self._case.skip("the update (parameters change between two updates)")
+            self._case.skip("the update (parameters change between two updates)", is_lasting=True)
             return
         wrong, why = self._optimizers.step(update.settings, before, used, after)
-        self._case.verdict.strips[-1].steps = self._optimizers.errors
+        if expected.terms:  # its gradients were compared, so there is a strip
+            self._case.verdict.strips[-1].steps = self._optimizers.errors
         if why:
-            self._case.skip(f"the update ({why})")
+            self._case.skip(f"the update ({why})", is_lasting=True)
         if wrong:
             says = "the optimizer of one process reaches other parameters"
             self._case.find("update differs", says, update.step_place, wrong, view, number)

@@ -58,16 +58,16 @@ class Verdict:
 
     Attributes:
         findings: most certain first.
-        compared: a line for each kind of comparison that was made.
         not_compared: what was not, and why.
+        lasting: what of that a run as one process leaves open.
         weights: the line of the weights.
         numbers: for `--json`: how many parameters were compared, and of how many.
         strips: of each update that was compared.
     """
 
     findings: list[Finding] = field(default_factory=list)
-    compared: list[str] = field(default_factory=list)
     not_compared: list[str] = field(default_factory=list)
+    lasting: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     weights: str = ""
     numbers: dict[str, int] = field(default_factory=dict)
@@ -79,15 +79,21 @@ class Verdict:
         if not same:
             self.findings.append(finding)
 
-    def skip(self, what: str) -> None:
-        """Say what was not compared, once."""
+    def skip(self, what: str, *, is_lasting: bool = False) -> None:
+        """Say what was not compared, once.
+
+        Args:
+            what: and why.
+            is_lasting: whether a run as one process leaves it open.
+        """
         if what not in self.not_compared:
             self.not_compared.append(what)
+        if is_lasting:
+            self.lasting.add(what)
 
     def proven(self, how: str) -> None:
-        """What was not compared in parts has been compared as a whole, but for the update."""
-        kept = ("the update", "whether a sample", "passes no gradient on", "buffers")
-        others = [one for one in self.not_compared if not any(word in one for word in kept)]
+        """What was not compared in parts has been compared as a whole, but for what lasts."""
+        others = [one for one in self.not_compared if one not in self.lasting]
         self.notes.append("; its parts were not all compared: ".join([how, *others[:1]]))
         self.not_compared = [one for one in self.not_compared if one not in others]
 

@@ -422,8 +422,6 @@ class Watch:
         known = [(r, [n for n, p in r.names.items() if id(p) in ids]) for r in self.roots.values()]
         active = [(r, names) for r, names in known if r.update and (r.done or names)]
         if not any(names for _, names in known):  # it holds none of what was trained
-            for root, _ in active:
-                root.record.foreign = True
             return [(root, []) for root, _ in active if root.done]
         return [(root, names) for root, names in active if names and (root.done or root.stepped)]
 
@@ -464,15 +462,14 @@ class Watch:
         """A collective begins."""
         if self._is_by_hand(caller, name, args, kwargs):
             given = tensors_of((args, kwargs))
-            is_cut = is_script(caller) and any(
-                one.requires_grad and one.numel() > 1 for one in given
-            )
-            why = f"{place()} ({name}) passes no gradient on to what it sends"
-            if not is_cut or in_function(caller) or name.endswith("_autograd"):
-                why = f"it is divided among ranks by hand ({place()} ({name}) sends activations)"
+            is_sent = is_script(caller) and not in_function(caller)
+            if is_sent and any(one.requires_grad and one.numel() > 1 for one in given):
+                self.seen.cuts.append(f"{place()} ({name})")
             self._by_hand.append(
-                f"{why}; the module of one process is not known"
-                + of.INSIDE * bool(self.depth or self.in_backward)
+                f"it is divided among ranks by hand ({place()} ({name}) sends activations); "
+                "the module of one process is not known"
+                + of.INSIDE
+                * bool(self.depth or self.in_backward)
             )
 
     def communicated(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> None:

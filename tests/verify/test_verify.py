@@ -109,10 +109,14 @@ def test_as_one_process_any_loss_is_compared(program, ways, cause):
     assert cause or "run again as one process" in " ".join(report["notes"])
 
 
-def test_gradients_that_are_not_finite_do_not_agree_as_one_process():
-    report, code, output = verified("loader.py", 2, "not_finite", options=(*STOP, "--one"))
+@pytest.mark.parametrize(
+    ("way", "says"),
+    [("not_finite", "not finite"), ("gathered", "(all_gather) passes no gradient on")],
+)
+def test_what_one_process_would_do_as_well_does_not_agree(way, says):
+    report, code, output = verified("loader.py", 2, way, options=(*STOP, "--one"))
     assert (code, report["findings"]) == (3, []), output
-    assert "not finite" in " ".join(report["not_compared"])
+    assert says in " ".join(report["not_compared"])
 
 
 AGAINST = ("--against", "whole:Columns", "--split", "qkv.*=0/3")

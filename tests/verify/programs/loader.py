@@ -1,6 +1,6 @@
 """A loss that no function of torch computes, over batches of a loader.
 
-torchrun --nproc-per-node 2 loader.py [means_wrong | not_finite]
+torchrun --nproc-per-node 2 loader.py [means_wrong | not_finite | gathered]
 """
 
 import sys
@@ -31,6 +31,10 @@ for x, y in loader:
         dist.all_reduce(count)
         count /= ranks
     loss = -((1 - p).square() * p.log() * mask).sum() / count
+    if WAY == "gathered":  # others' values come without a gradient, as those of one process do
+        parts = [torch.empty_like(p) for _ in range(ranks)]
+        dist.all_gather(parts, p)
+        loss += 0.1 * (p.mean() - torch.stack(parts).mean()).square()
     optimizer.zero_grad()
     loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), 0.5)
