@@ -81,8 +81,6 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _executed(name: str, words: Sequence[str]) -> int:
-    if name == "simulate":
-        raise FixableError("simulate is gone; show has what was recorded, plan simulates a model")
     if name not in COMMANDS:
         raise unknown("command", name, COMMANDS)
     if name in ("list", "run", "try", "reproduce") and digest.needs_no_torch():

@@ -163,7 +163,7 @@ WholeItem = Annotated["AnyItem", Field(discriminator="kind"), AfterValidator(_wr
 class QuizFile(Written):
     """content/topics/<topic>/quiz.yml: items that modes name by id.
 
-    The kinds of items complete it (`items/kinds`), which `generator/__init__.py` imports.
+    The kinds of items complete it (`items/kinds`).
     """
 
     items: Annotated[

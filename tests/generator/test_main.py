@@ -203,11 +203,6 @@ def test_keys_are_told_while_a_file_has_a_mistake_but_not_without_a_book(run, co
     assert "site.yml: no such file; the book needs a home page" in error
 
 
-def test_keys_has_the_parts_of_this_book_that_names_hold(capsys):
-    assert main(["keys"]) == 0
-    assert "\n## LabRequirement\n" in capsys.readouterr().out
-
-
 def test_every_file_of_an_author_names_a_schema_that_there_is(run, tmp_path, monkeypatch):
     written = [path for path in Path("content").rglob("*.yml") if "planner" not in path.parts]
     first = [path.read_text(encoding="utf-8").split("\n")[0] for path in written]
