@@ -141,9 +141,8 @@ def _check(options: argparse.Namespace) -> int:
     for note in _notes(book, evidence):
         print(note)
     print(
-        f"{'problems, see above' if problems else 'sound'}: "
-        f"{sum(len(one.items) for one in book.topics)} "
-        f"questions checked, {len(judged) - len(unheld)} of {len(judged)} claims hold; "
+        f"{'problems, see above' if problems else 'sound'}: {len(book.items)} questions checked, "
+        f"{len(judged) - len(unheld)} of {len(judged)} claims hold; "
         f"numbers of {book.machine.name}"
     )
     return 1 if problems else 0
@@ -163,9 +162,8 @@ def _notes(book: Book, evidence: Evidence) -> Iterator[str]:
         yield f"{name}: not measured yet; run `{measuring(name)}`"
     for place in scaffold.to_be_written(book):
         yield f"to be written, where {scaffold.TODO} stands: {place}"
-    items = (one for topic in book.topics for one in topic.items.values())
     lender = evidence.reference or evidence
-    if left := [one.id for one in items if kind_of(one, lender).key.is_open]:
+    if left := [name for name, one in book.items.items() if kind_of(one, lender).key.is_open]:
         yield f"not checked here, since runs are missing or ended otherwise: {', '.join(left)}"
 
 

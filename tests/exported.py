@@ -14,7 +14,7 @@ _GIFT = {"number": "Numerical", "shape": "Short", "match": "Matching"}
 
 def keys(evidence):
     """By the id of a question, its kind and its key."""
-    items = [one for topic in evidence.book.topics for one in topic.items.values()]
+    items = evidence.book.items.values()
     every = [case for one in items for case in (one, *(c for _, c in answerable(one, evidence)))]
     return {one.id: (one.kind, _key(kind_of(one, evidence), evidence)) for one in every}
 

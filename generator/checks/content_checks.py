@@ -34,11 +34,8 @@ _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
     "statement": lambda book, _: book.statements,
     "grid": lambda book, _: [name for name, one in book.traces.items() if one.grid],
     "topic": lambda book, _: [one.id for one in book.topics],
-    "lesson": lambda book, _: [f"{one.id}/{mode}" for one in book.topics for mode in one.lessons],
-    "page_path": lambda book, _: [
-        *(f"{one.id}/{mode}" for one in book.topics for mode in one.lessons),
-        *book.handwritten_by_name,
-    ],
+    "lesson": lambda book, _: book.lessons,
+    "page_path": lambda book, _: [*book.lessons, *book.handwritten_by_name],
     "technique": lambda _, document: [one.id for one in document.model.techniques],
     "symptom": lambda _, document: [
         f"{one.id}{ask}"

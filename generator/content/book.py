@@ -163,6 +163,16 @@ class Book:
         }
 
     @cached_property
+    def items(self) -> dict[str, Item]:
+        """The questions of all topics by id, each as it is in its first case."""
+        return {name: item for topic in self.topics for name, item in topic.items.items()}
+
+    @cached_property
+    def lessons(self) -> dict[str, tuple[Topic, Mode]]:
+        """Every lesson as `topic/mode`."""
+        return {f"{one.id}/{mode}": (one, mode) for one in self.topics for mode in one.lessons}
+
+    @cached_property
     def exhibited(self) -> dict[str, Figure]:
         """The figures that items show below their stems, by the id of the item or of its case."""
         return {
@@ -176,9 +186,8 @@ class Book:
 
     def run(self, path: str) -> Run | None:
         """The run that `experiment.run` names, or None."""
-        experiment, _, name = path.partition(".")
-        shown = self.traces.get(experiment)
-        return shown.runs.get(name) if shown else None
+        holder = self.holder(path)
+        return holder.trace.runs.get(path.partition(".")[2]) if holder else None
 
     def holder(self, path: str) -> TraceOnPage | None:
         """Where the run that `experiment.run` names is read, if its experiment was measured."""

@@ -10,12 +10,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Annotated, NamedTuple, get_args, get_origin
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    GetJsonSchemaHandler,
-    StringConstraints,
-)
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, StringConstraints
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 

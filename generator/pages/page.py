@@ -324,8 +324,7 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
 
 def asked(fence: QuizFence, book: Book) -> list[Item]:
     """The items that a fence asks, in their order: of any topic, or its own."""
-    known = {name: item for topic in book.topics for name, item in topic.items.items()}
-    return [*(known[name] for name in fence.names), *fence.items]
+    return [*(book.items[name] for name in fence.names), *fence.items]
 
 
 def _rendered(template: str, context: Mapping[str, Any], **more: object) -> str:

@@ -110,11 +110,8 @@ def of_product(left: Unit, right: Unit) -> Unit:
     Raises:
         UnitError: one of them is text.
     """
-    if "text" in (left.style, right.style):
-        raise UnitError(WORDS)
-    powers = (left.num_bytes + right.num_bytes, left.num_seconds + right.num_seconds)
-    if any(powers):
-        return Unit(*powers)
+    if not (powers := _powers(left, right, 1)).is_number:
+        return powers
     for unit in (SHARE, LOSS):
         other = right if left == unit else left
         if unit in (left, right) and other in (unit, RATIO):
@@ -128,14 +125,20 @@ def of_quotient(left: Unit, right: Unit) -> Unit:
     Raises:
         UnitError: one of them is text.
     """
-    if "text" in (left.style, right.style):
-        raise UnitError(WORDS)
-    powers = (left.num_bytes - right.num_bytes, left.num_seconds - right.num_seconds)
-    if any(powers):
-        return Unit(*powers)
+    if not (powers := _powers(left, right, -1)).is_number:
+        return powers
     if left.is_number and left.style in ("share", "loss") and right.style != left.style:
         return left
     return RATIO
+
+
+def _powers(left: Unit, right: Unit, sign: int) -> Unit:
+    """The powers of bytes and seconds that a product has, or with -1 a quotient."""
+    if "text" in (left.style, right.style):
+        raise UnitError(WORDS)
+    return Unit(
+        left.num_bytes + sign * right.num_bytes, left.num_seconds + sign * right.num_seconds
+    )
 
 
 @dataclass(frozen=True)

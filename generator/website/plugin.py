@@ -77,13 +77,9 @@ class SurprisedAbort(ContentAbort):
 class ProofbookConfig(Config):
     """Options of the plugin in mkdocs.yml."""
 
-    content = config_options.Type(
-        str, default=""
-    )  # of a book; otherwise `content`, if there is one
-    quizzes = config_options.Type(
-        str, default=""
-    )  # of a guest; otherwise `quizzes`, if there is one
-    pages = config_options.Type(str, default="")  # made where missing; otherwise docs_dir
+    content = config_options.Type(str, default="")  # of a book; else `content`, if there is one
+    quizzes = config_options.Type(str, default="")  # of a guest; else `quizzes`, if there is one
+    pages = config_options.Type(str, default="")  # made where missing; else docs_dir
     machine = config_options.Type(str, default="")  # PROOFBOOK_MACHINE comes before it
     committed_only = config_options.Type(bool, default=False)
     new_runs = config_options.Type(bool, default=False)

@@ -81,20 +81,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_training(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "--batch",
-        metavar="BATCH",
-        help="MODULE:FUNCTION of (microbatch, sequence) → the arguments of your own model",
-    )
+    add, memory = parser.add_argument, H100_BYTES / GIB
+    of_batch = "MODULE:FUNCTION of (microbatch, sequence) → the arguments of your own model"
+    add("--batch", metavar="BATCH", help=of_batch)
     add("--tensor-plan", metavar="PLAN", help="MODULE:FUNCTION, for parallelize_module")
-    add(
-        "--memory",
-        type=_size,
-        default=H100_BYTES / GIB,
-        metavar="GIB",
-        help="of a device; default: an H100's",
-    )
+    of_memory = "of a device; default: an H100's"
+    add("--memory", type=_size, default=memory, metavar="GIB", help=of_memory)
     add("--sequence", type=_positive, metavar="S", help="tokens of a sample")
     add("--microbatch", type=_positive, default=1, metavar="B", help="samples of a forward pass")
     add("--global-batch", type=_positive, metavar="G", help="samples of an update, all ranks")
@@ -111,20 +103,14 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--devices", type=_mesh, default=(1, 8), metavar="[NODES×]N", help="such as 8 or 2x8")
     add("--strategies", metavar="A,B+C.2", help="such as ddp,fsdp.4+tp-sp.2; default: a search")
-    add(
-        "--flops",
-        type=_size,
-        default=H100_FLOPS,
-        help="of a device per second, at its highest rate; default: an H100's",
+    of_flops = "of a device per second, at its highest rate; default: an H100's"
+    add("--flops", type=_size, default=H100_FLOPS, help=of_flops)
+    of_links = (
+        "GB/s that a device sends within its node, and a node to others; default: an H100's "
+        "NVLink, and eight links of 400 Gbit/s"
     )
-    add(
-        "--links",
-        type=_links,
-        default=_links("450,400"),
-        metavar="WITHIN,BETWEEN",
-        help="GB/s that a device sends within its node, and a node to others; default: an H100's "
-        "NVLink, and eight links of 400 Gbit/s",
-    )
+    links = _links("450,400")
+    add("--links", type=_links, default=links, metavar="WITHIN,BETWEEN", help=of_links)
     add("--reduce", choices=("each", "last"), help="microbatches whose gradients FSDP reduces")
     add("--expandable-segments", action="store_true", help="of CUDA's allocator")
     parser.epilog = f"words of strategies, each with the ranks of its axis:\n{STRATEGY_WORDS}"

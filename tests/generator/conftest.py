@@ -27,12 +27,6 @@ def render(book):
     return {path: content.decode() for path, content in Press().printed(book).items()}
 
 
-def item_of(book, name):
-    """A question of a book, whichever topic asks it."""
-    (found,) = [topic.items[name] for topic in book.topics if name in topic.items]
-    return found
-
-
 @pytest.fixture(scope="session")
 def book():
     return load(FROZEN, "reference-frozen", is_stale=fresh)

@@ -7,7 +7,6 @@ from generator.items.item_checks import answerable
 from generator.items.kinds import digest_of, kind_of
 from generator.pages.press import Press
 from generator.values.evaluation import Evidence
-from tests.generator.conftest import item_of
 
 TRY = "topics/averaging/quiz-try.yml"
 FOR = "for: [tiny_memory.halves, tiny_memory.whole]"
@@ -15,7 +14,7 @@ ITEM, RECALL = "say-the-peak", "topics/averaging/recall.md"
 
 
 def test_a_case_reads_its_own_run_in_all_parts_of_the_item(evidence):
-    item = item_of(evidence.book, ITEM)
+    item = evidence.book.items[ITEM]
     ((number, other),) = answerable(item, evidence)
     assert number == 1
     said = "A model of 78.1 KiB trains on {} ranks. Where does the first one peak?"
@@ -42,12 +41,12 @@ def test_recall_alone_asks_other_cases_and_keeps_answers_under_the_item(book):
 
 
 def test_an_item_over_several_cases_has_the_digest_of_its_first(copy):
-    before = digest_of(item_of(copy.load(), ITEM), Evidence(copy.load()))
+    before = digest_of(copy.load().items[ITEM], Evidence(copy.load()))
     copy.edit(TRY, FOR, "revision: 1")
     written = copy.content / TRY
     written.write_text(written.read_text().replace("run.", "tiny_memory.halves."))
     evidence = Evidence(copy.load())
-    assert digest_of(item_of(evidence.book, ITEM), evidence) == before
+    assert digest_of(evidence.book.items[ITEM], evidence) == before
 
 
 def test_a_case_binds_runs_numbers_claims_and_words(copy):
@@ -62,7 +61,7 @@ def test_a_case_binds_runs_numbers_claims_and_words(copy):
     text = text.replace("A model of {{ it.model.bytes }} trains", "Here {{ called }} trains")
     written.write_text(text.replace("some activations", "{{ holds(law) }} some activations"))
     evidence = Evidence(copy.load())
-    item = item_of(evidence.book, ITEM)
+    item = evidence.book.items[ITEM]
     assert item.stem.startswith("Here half a model trains on {{ tiny_memory.halves.world_size }}")
     assert "holds('halves-complete')" in item.why
     (other,) = item.others

@@ -9,7 +9,6 @@ from generator.content.draws import MOST_TRIED, NUM_ASKED, Draws, parsed, short_
 from generator.items.draws import variants
 from generator.items.kinds import digest_of, kind_of
 from generator.values.evaluation import Evidence
-from tests.generator.conftest import item_of
 
 FILE = "topics/averaging/quiz-drawn.yml"
 CHOICE, NUMBER = "draw-the-copy", "draw-the-peak"
@@ -83,7 +82,7 @@ def test_a_kept_answer_belongs_to_the_numbers_that_it_was_given_to(copy, evidenc
 
     def digests():
         book = copy.load()
-        return [digest_of(item_of(book, name), Evidence(book)) for name in (CHOICE, NUMBER)]
+        return [digest_of(book.items[name], Evidence(book)) for name in (CHOICE, NUMBER)]
 
     before = digests()
     copy.edit(FILE, "[1000, 5000, 20000]", "[2000, 6000, 30000]")

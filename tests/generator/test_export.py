@@ -219,7 +219,7 @@ def test_an_exported_question_names_no_claim_and_no_program(found, real_evidence
 
 
 def test_a_program_to_search_stands_with_what_it_printed(found, real_evidence):
-    items = {one.id: one for topic in real_evidence.book.topics for one in topic.items.values()}
+    items = real_evidence.book.items
     searched = [one for one in found if one.id in items and items[one.id].kind == "faulty_line"]
     assert searched
     for one in searched:

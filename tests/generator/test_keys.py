@@ -8,7 +8,6 @@ from generator.items.kinds import kind_of
 from generator.items.kinds.kind import OPEN
 from generator.values.evaluation import Evidence
 from generator.values.value import numeric
-from tests.generator.conftest import item_of
 
 ITEMS = "topics/asking/quiz.yml"
 AS_RECORDED = """\
@@ -28,7 +27,7 @@ def key(book, name):
 
 
 def kind(book, name):
-    return kind_of(item_of(book, name), Evidence(book))
+    return kind_of(book.items[name], Evidence(book))
 
 
 def test_the_key_of_each_kind_is_what_the_runs_give(book):
@@ -88,12 +87,12 @@ def test_an_option_that_no_run_decides_leaves_a_question_of_several_open(book, m
     monkeypatch.setattr(
         evidence, "judged", lambda name: replace(judged(name), verdict="no_evidence")
     )
-    assert kind_of(item_of(book, "which-hold"), evidence).key is OPEN
+    assert kind_of(book.items["which-hold"], evidence).key is OPEN
 
 
 def test_the_order_shown_is_never_the_right_one(book):
     evidence = Evidence(book)
-    for item in (item for topic in book.topics for item in topic.items.values()):
+    for item in book.items.values():
         order = kind_of(item, evidence).shown_order()
         if item.kind in ("order", "match"):
             assert order != kind_of(item, evidence).key.right

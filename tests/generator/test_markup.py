@@ -152,7 +152,7 @@ def test_a_case_draws_its_own_run(copy):
     exhibit = f"    exhibit: {{drawing: {drawing}}}\n    for:"
     copy.edit("topics/averaging/quiz-try.yml", "    for:", exhibit)
     book = copy.load()
-    every = (one for topic in book.topics for one in topic.items.values())
+    every = book.items.values()
     (item,) = (one for one in every if one.others and one.exhibit)
     runs = [book.exhibited[one.id].runs for one in (item, *item.others)]
     assert runs == [["tiny_memory.halves"], ["tiny_memory.whole"]]

@@ -14,7 +14,7 @@ from generator.items.kinds.typed import unit_of
 from generator.values.units import BYTES, COUNT, LOSS, PLAIN, SECONDS, SHARE, TEXT, Form, Unit
 from generator.values.value import Value
 from tests.conftest import ROOT
-from tests.generator.conftest import item_of, render
+from tests.generator.conftest import render
 from tests.recorded import write
 
 CHALLENGE = "topics/asking/challenge.md"
@@ -80,7 +80,7 @@ def _reordered(item):
 def test_another_key_or_revision_is_another_question_and_another_text_is_not(
     evidence, name, change, is_another
 ):
-    item = item_of(evidence.book, name)
+    item = evidence.book.items[name]
     changed = item.model_copy(update=change(item))
     assert (digest_of(changed, evidence) != digest_of(item, evidence)) is is_another
 

@@ -83,7 +83,7 @@ def test_a_comparison_is_of_one_machine_and_says_so_once(lessons):
 def test_every_item_has_its_key_on_the_page_of_this_machine(lessons, newcomers):
     assert {path: found for path, text in lessons.items() if (found := unsound(text))} == {}
     asked = {name for text in lessons.values() for name in re.findall(r'data-item="([^"]+)"', text)}
-    assert asked == {name for topic in newcomers.topics for name in topic.items}
+    assert asked == {*newcomers.items}
 
 
 def test_the_number_of_a_trial_stands_in_the_printed_output_or_is_named(lessons):

@@ -118,14 +118,7 @@ def plot(
     series = _parted(series, NEAR * (y.ticks[-1] - y.ticks[0]) / height)
     keys = [LegendEntry(one.name, one.line, one.mark) for one in series if one.name]
     top = GAP + (legend(drawing, keys, 10 + LINE * bool(title)) if keys or not title else LINE)
-    drawing.word(0, top + LINE / 2, y.title, "soft")
-    top += LINE + GAP if y.title else 4
-    bottom = top + height
-    to_x, to_y = x.between(room_for(y.ticks, y.says), layout.width - RIGHT), y.between(bottom, top)
-    if sides:
-        _divided(drawing, to_x, to_y, *sides)
-    grid(drawing, to_y, to_x.start, to_x.end, y.ticks, y.says)
-    across(drawing, to_x, bottom, x.title, x.ticks, x.says)
+    to_x, to_y = _axes(drawing, x, y, top, height, sides)
     for one in series:
         if one.line:
             drawing.curve([(to_x(at), to_y(value)) for at, value, _ in one.points], one.line)
@@ -133,8 +126,23 @@ def plot(
         for at, value, say in one.points:
             if one.mark and say:
                 drawing.point(to_x(at), to_y(value), *one.mark, one.radius, say)
-    drawing.height = bottom + BELOW
     return drawing
+
+
+def _axes(
+    drawing: Drawing, x: Axis, y: Axis, top: float, height: float, sides: tuple[str, str] | None
+) -> tuple[Scale, Scale]:
+    """Draw both axes and what divides the plane, and end the drawing below; the two scales."""
+    drawing.word(0, top + LINE / 2, y.title, "soft")
+    top += LINE + GAP if y.title else 4
+    to_x = x.between(room_for(y.ticks, y.says), drawing.width - RIGHT)
+    to_y = y.between(top + height, top)
+    if sides:
+        _divided(drawing, to_x, to_y, *sides)
+    grid(drawing, to_y, to_x.start, to_x.end, y.ticks, y.says)
+    across(drawing, to_x, to_y.start, x.title, x.ticks, x.says)
+    drawing.height = to_y.start + BELOW
+    return to_x, to_y
 
 
 class Point(NamedTuple):
@@ -166,16 +174,10 @@ def crossed(
     shapes = dict(zip((one.name for one in points), (shape for _, shape in MARKS), strict=False))
     keys = [LegendEntry(name, mark=("", shape)) for name, shape in shapes.items()]
     top = legend(drawing, keys, LINE * 1.5) + GAP
-    drawing.word(0, top + LINE / 2, y.title, "soft")
-    top += LINE + GAP
-    bottom = top + height
-    to_x, to_y = x.between(room_for(y.ticks, y.says), layout.width - RIGHT), y.between(bottom, top)
-    _divided(drawing, to_x, to_y, *sides)
-    grid(drawing, to_y, to_x.start, to_x.end, y.ticks, y.says)
-    across(drawing, to_x, bottom, x.title, x.ticks, x.says)
+    to_x, to_y = _axes(drawing, x, y, top, height, sides)
     for one in points:
-        drawing.line(to_x(one.x), top, to_x(one.x), bottom, "idle dotted")
-    ends = f"{number(bottom)} {number(top)} {y.ticks[-1]:g} {y.ticks[0]:g}"
+        drawing.line(to_x(one.x), to_y.end, to_x(one.x), to_y.start, "idle dotted")
+    ends = f"{number(to_y.start)} {number(to_y.end)} {y.ticks[-1]:g} {y.ticks[0]:g}"
     place = number(to_y(at))
     drawing.parts.append(f'<g data-scale="{ends}" transform="translate(0 {place})">')
     drawing.line(to_x.start, 0, to_x.end, 0, "series-a thick")
@@ -185,7 +187,6 @@ def crossed(
         drawing.point(to_x(one.x), 0, "", shapes[one.name], 6, one.say)
         drawing.parts.append("</g>")
     drawing.parts.append("</g>")
-    drawing.height = bottom + BELOW
     return drawing
 
 

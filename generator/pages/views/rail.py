@@ -44,10 +44,8 @@ def hour(folio: Folio, minutes: Mapping[str, int] | None = None) -> list[View]:
 
 def _step(step: HourStep, folio: Folio, minutes: Mapping[str, int]) -> View:
     """A lesson of the first hour, or a page that somebody wrote by hand."""
-    lessons = ((topic, mode) for topic in folio.book.topics for mode in topic.lessons)
-    named = next((one for one in lessons if f"{one[0].id}/{one[1]}" == step.page), None)
-    if named:
-        topic, mode = named
+    if step.page in folio.book.lessons:
+        topic, mode = folio.book.lessons[step.page]
         path, title = f"topics/{step.page}", topic.lessons[mode].model.title
         items = marks(topic.items_by_mode[mode], topic, folio.evidence)
     else:
