@@ -22,7 +22,7 @@ from generator.content.topic import TopicFile
 from generator.content.yaml_source import Path
 from generator.items import draws, item_checks
 from generator.values.evaluation import Evidence
-from generator.values.filters import Label, Showed, asked_of_claims
+from generator.values.filters import Label, Showed, calls_of_claims
 from generator.values.moved import stays
 from runners.planner.answers.published import PEAKS
 from runners.traces.plain import is_plain
@@ -91,7 +91,7 @@ def _text(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[C
 
 def _fallen(evidence: Evidence, expression: str) -> str | None:
     """Why a sentence cannot rest on a claim that it names: the reference machine refutes it."""
-    for claim in (claim for name, claim in asked_of_claims(expression) if name == "holds"):
+    for claim in (claim for name, claim in calls_of_claims(expression) if name == "holds"):
         outcome = evidence.judged(claim)
         if evidence.reference is None and outcome.verdict != "holds":
             return f"the sentence rests on {claim}, which does not hold: {outcome.explanation}"

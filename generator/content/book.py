@@ -25,7 +25,7 @@ from generator.content.claim import (
     StatementFile,
 )
 from generator.content.documents import Document, read
-from generator.content.errors import ContentError, ContentErrors, Files, found_in, nearest
+from generator.content.errors import ContentError, ContentErrors, Files, matching, nearest
 from generator.content.exhibit import Figure
 from generator.content.glossary import GlossaryFile, Term
 from generator.content.guide import GuideFile
@@ -234,7 +234,7 @@ class _Loader(Files):
             self.refuse(self.content / "site.yml", said)
         beliefs: frozenset[tuple[str, str]] = frozenset()
         for pattern, model in FILES.items():
-            for path in found_in(self.content, pattern):
+            for path in matching(self.content, pattern):
                 self.keep(path, lambda *held, of=model, by=beliefs: read(*held, of, by))
             if model is MisconceptionFile:
                 known = self.parts(MisconceptionFile, "misconceptions")
@@ -252,7 +252,7 @@ class _Loader(Files):
     def tries(self) -> tuple[tuple[Trace, ...], dict[str, Watched], tuple[ContentError, ...]]:
         """What a reader ran, the oldest first, and had watched, the newest first."""
         files = Files(self.content)  # a try that cannot be read is no mistake of the book
-        paths = found_in(self.content / "tries", "*.json")
+        paths = matching(self.content / "tries", "*.json")
         runs = [path for path in paths if not path.name.endswith(SUFFIX)]
         found = [one for path in runs if (one := files.trying(traces.read, path))]
         watched = {
@@ -266,7 +266,7 @@ class _Loader(Files):
 
     def verified(self) -> Iterator[tuple[str, Watched]]:
         """The reports beside the programs of `content/verified`."""
-        for path in found_in(self.content / "verified", "*.json"):
+        for path in matching(self.content / "verified", "*.json"):
             program = path.with_suffix(".py")
             if one := self.trying(read_watched, path):
                 if not program.is_file() or one.code != digest_of(self.text_of(program)):
@@ -297,13 +297,13 @@ class _Loader(Files):
 
     def topics(self) -> Iterator[Topic]:
         """The folders of topics/ that hold a topic."""
-        for folder in found_in(self.content / "topics", "*/"):
-            if found_in(folder, "*.yml") and (topic := self.topic(folder)):
+        for folder in matching(self.content / "topics", "*/"):
+            if matching(folder, "*.yml") and (topic := self.topic(folder)):
                 yield topic
 
     def topic(self, folder: Path) -> Topic | None:
         known = [f"{stem}.yml" for stem in ("topic", "quiz", *MODES)]
-        for path in found_in(folder, "*.y*ml"):
+        for path in matching(folder, "*.y*ml"):
             if path.name not in known and not path.match("quiz-*.yml"):
                 self.refuse(path, f"no mode has this name{nearest(path.name, known)}")
         if not (folder / "topic.yml").exists():
@@ -321,16 +321,16 @@ class _Loader(Files):
         quizzes = [own[stem] for stem in sorted(own) if stem.startswith("quiz")]
         items = {item.id: item for quiz in quizzes for item in quiz.model.items}
         lessons = {mode: own[mode] for mode in MODES if mode in own}
-        asked = {mode: _asked_by(one, items) for mode, one in lessons.items()}
+        by_mode = {mode: _items_of(one, items) for mode, one in lessons.items()}
         labs = {
             path.parent.name: one for path, one in files.items()
             if isinstance(one.model, LabFile) and path.parent.parent.parent == folder
         }  # fmt: skip
         in_order = dict(sorted(labs.items(), key=lambda one: one[1].model.order))
-        return Topic(folder.name, file.model, lessons, items, asked, in_order)
+        return Topic(folder.name, file.model, lessons, items, by_mode, in_order)
 
 
-def _asked_by(lesson: Document[LessonFile], items: Mapping[str, Item]) -> tuple[str, ...]:
+def _items_of(lesson: Document[LessonFile], items: Mapping[str, Item]) -> tuple[str, ...]:
     """The items that a lesson asks, each once; Recall asks all of its topic's."""
     if isinstance(lesson.model, RecallFile):
         return tuple(name for name in items if name not in lesson.model.leave_out)
@@ -349,7 +349,7 @@ def quizzes(root: Path, folder: Path) -> tuple[Book, list[ContentError]]:
         The book, and everything wrong with any file.
     """
     loader = _Loader(root / folder.name)
-    for path in found_in(folder, "**/*.y*ml"):
+    for path in matching(folder, "**/*.y*ml"):
         loader.keep(path, lambda *held: read(*held, QuizFile))
     loader.refuse_doubles()
     items = loader.parts(QuizFile, "items")

@@ -52,9 +52,9 @@ def chain(deep: DeepFile) -> Iterator[Part]:
     """The pages of a Deep after its overview."""
     for number, step in enumerate(deep.build_up, 1):
         anchor = _slug(f"{number} {step.title}")
-        asked = _asked([step])
-        others = _anchors(asked, [step.figure])
-        yield Part(step.title, step.concept, "step", anchor, (), asked, others, step)
+        questions = _questions([step])
+        others = _anchors(questions, [step.figure])
+        yield Part(step.title, step.concept, "step", anchor, (), questions, others, step)
     rest: dict[str, list[Section | None]] = {
         "Expert zone": [*deep.expert_zone],
         "When not to use it": [deep.when_not_to_use],
@@ -73,16 +73,16 @@ def chain(deep: DeepFile) -> Iterator[Part]:
         yield _sections("By hand", said.by_hand, {"": by_hand})
     yield _sections("In practice", said.in_practice, in_practice)
     beliefs = [(_slug(one.belief), f"“{one.belief}”", 2) for one in deep.myths]
-    asked = _asked(deep.myths)
-    yield Part("Myths", said.myths, "myths", "myths", beliefs, asked, _anchors(asked))
+    questions = _questions(deep.myths)
+    yield Part("Myths", said.myths, "myths", "myths", beliefs, questions, _anchors(questions))
     mistakes = [
         (_slug(f"{number} {one.title}" if len(deep.pitfalls) > 1 else one.title), one.title, 2)
         for number, one in enumerate(deep.pitfalls, 1)
     ]
     if mistakes:
-        asked, anchor = _asked(deep.pitfalls), "common-pitfalls"
-        others = _anchors(asked)
-        yield Part("Pitfalls", said.pitfalls, "pitfalls", anchor, mistakes, asked, others)
+        questions, anchor = _questions(deep.pitfalls), "common-pitfalls"
+        others = _anchors(questions)
+        yield Part("Pitfalls", said.pitfalls, "pitfalls", anchor, mistakes, questions, others)
 
 
 def _sections(
@@ -100,9 +100,9 @@ def _sections(
         if is_divided or one != group
     ]
     undivided = [] if is_divided else [_slug(one) for one in groups if one]
-    asked, drawn = _asked(sections), [*figures, *(one.figure for one in sections)]
-    others = [*_anchors(asked, drawn), *undivided]
-    return Part(title, opening, "sections", _slug(title), places, asked, others, groups=groups)
+    questions, drawn = _questions(sections), [*figures, *(one.figure for one in sections)]
+    others = [*_anchors(questions, drawn), *undivided]
+    return Part(title, opening, "sections", _slug(title), places, questions, others, groups=groups)
 
 
 def _anchors(items: Iterable[str], figures: Iterable[str | None] = ()) -> list[str]:
@@ -110,7 +110,7 @@ def _anchors(items: Iterable[str], figures: Iterable[str | None] = ()) -> list[s
     return [f"item-{one}" for one in items] + [f"figure-{one}" for one in figures if one]
 
 
-def _asked(parts: Iterable[BuildStep | Section | Myth | Pitfall]) -> list[str]:
+def _questions(parts: Iterable[BuildStep | Section | Myth | Pitfall]) -> list[str]:
     return [one.commit for one in parts if one.commit]
 
 

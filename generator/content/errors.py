@@ -78,7 +78,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return ""
 
 
-def found_in(folder: Path, pattern: str) -> list[Path]:
+def matching(folder: Path, pattern: str) -> list[Path]:
     """What a pattern finds, by name, but for what an editor or a writer hides behind a dot."""
     found = {path: path.relative_to(folder).parts for path in folder.glob(pattern)}
     seen = (path for path, parts in found.items() if not any(one[0] == "." for one in parts))

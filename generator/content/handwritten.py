@@ -16,7 +16,7 @@ from typing import Annotated
 import yaml
 
 from generator.content.documents import Document, validated
-from generator.content.errors import ContentError, ContentErrors, found_in
+from generator.content.errors import ContentError, ContentErrors, matching
 from generator.content.exhibit import Listing, Verified
 from generator.content.fence import quiz, within
 from generator.content.quiz import QuizFence
@@ -96,4 +96,4 @@ def split(page: HandWritten) -> Iterator[str | Fenced]:
 
 def files(folder: Path) -> Iterator[Path]:
     """Every file of content/pages but those that begin with a dot, or stand in such a folder."""
-    return filter(Path.is_file, found_in(folder, "**/*"))
+    return filter(Path.is_file, matching(folder, "**/*"))

@@ -15,7 +15,7 @@ from typing import Any
 
 from generator.content import numerals
 from generator.content.claim import Reference
-from generator.content.errors import Files, found_in
+from generator.content.errors import Files, matching
 from runners.planner.answers import published
 from runners.planner.answers.plan_grid import PREFIX, Grid, as_trace, read_grid
 from runners.traces import files as traces
@@ -183,7 +183,7 @@ class Shelf:
             others: those that any machine has; it stands in where no machine turns the values.
         """
         home = self.files.content.parent / ("" if own_book() else "runners")
-        programs = found_in(home / "experiments", "[!_]*.py")
+        programs = matching(home / "experiments", "[!_]*.py")
         for name in (one.stem for one in programs if one.stem not in new):
             path = folder / f"{name}.json"
             stands_in = name == LABS and name in others
@@ -263,7 +263,7 @@ class Shelf:
         if machine is None:
             return None
         self._check_name(folder / "machine.json", "name", machine.name)
-        experiments = {path.stem for path in found_in(folder, "*.json")} - {MACHINE}
+        experiments = {path.stem for path in matching(folder, "*.json")} - {MACHINE}
         found = {}
         for experiment in sorted(experiments):
             if trace := trying(traces.read, folder / f"{experiment}.json"):

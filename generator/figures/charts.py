@@ -126,10 +126,10 @@ def runs_by_series(growth: Growth, evidence: Evidence) -> dict[str, list[GrowthR
 
 
 def _row(growth: Growth, formula: str | None, run: str, evidence: Evidence) -> GrowthRun | None:
-    x, measured = (evidence.one(one, run) for one in (growth.x, growth.measured))
+    x, measured = (evidence.value(one, run) for one in (growth.x, growth.measured))
     if x is None or measured is None:
         return None
-    predicted = evidence.one(formula, run) if formula else None
+    predicted = evidence.value(formula, run) if formula else None
     return GrowthRun(run, x, measured, predicted)
 
 
@@ -141,7 +141,7 @@ def growth(figure: Figure, folio: Folio) -> Picture:
     rows = [row for runs in found.values() for row in runs]
     for row in rows:
         folio.run(row.run)
-    measured = folio.found(row.measured for row in rows)
+    measured = folio.column_head(row.measured for row in rows)
     table = _table(found, written, measured, folio)
     if not rows:
         return Picture(table)

@@ -61,7 +61,7 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
     natures = _natures(figure, runs, folio)
     nature = natures.partition(", ")[0]
     is_alike = {run.nature for run in runs} == {nature}
-    folio = folio.said_once(nature if is_alike else "", REFERENCE not in natures)
+    folio = folio.without_mark(nature if is_alike else "", REFERENCE not in natures)
     title, caption = folio.line(figure.title), folio.line(figure.caption)
     picture = KINDS[figure.kind](figure, folio)
     return FigureOnPage(figure.id, title, caption, natures, picture, missing)

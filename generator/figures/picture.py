@@ -78,6 +78,6 @@ def byte_unit(largest: float) -> tuple[str, float]:
     return units.of_axis(units.BYTES, largest, 2)
 
 
-def said_bytes(number: float) -> str:
+def printed_bytes(number: float) -> str:
     """Bytes as every page prints them."""
     return units.printed(number, units.BYTES, units.AS_RULED)

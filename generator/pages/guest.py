@@ -15,7 +15,7 @@ from generator.content import fence
 from generator.content.book import quizzes
 from generator.content.documents import NUMBERS
 from generator.content.errors import ContentError, ContentErrors
-from generator.pages.page import MACROS, asked, environment
+from generator.pages.page import MACROS, environment, items_of
 from generator.pages.view import label
 from generator.pages.views.question import question
 from generator.printing.folio import Folio
@@ -83,7 +83,7 @@ class Guest:
         if errors:
             raise ContentErrors(map(_or_cite, errors))
         context = _context(folio, above)
-        items = (question(one, folio, "question") for one in asked(document.model, self.book))
+        items = (question(one, folio, "question") for one in items_of(document.model, self.book))
         return Markup("").join(
             context["items"].question_of(one.but(id=f"{self.name}/{one.id}")) for one in items
         )

@@ -37,7 +37,7 @@ from generator.pages.view import View, counted, label
 from generator.pages.views import claims, frame, listing, question, rail, ways
 from generator.printing.folio import Folio, breakable, escaped_heading
 from generator.values.evaluation import Evidence
-from generator.values.filters import asked_of_claims
+from generator.values.filters import calls_of_claims
 from generator.values.machines import OtherOutcomes
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -206,7 +206,7 @@ class Gathered:
                 pages = self._lessons.get(f"topics/{topic.id}/{mode}.md", ())
                 linked = (at for one in pages for at in _TO_CLAIM.findall(one.content.decode()))
                 texts = (one.text for one in topic.lessons[mode].fields)
-                named = (claim for text in texts for _, claim in asked_of_claims(text))
+                named = (claim for text in texts for _, claim in calls_of_claims(text))
                 for claim in {*linked, *named}:
                     found[claim].append((topic.id, mode))
         return found
@@ -322,7 +322,7 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
     }  # fmt: skip
 
 
-def asked(fence: QuizFence, book: Book) -> list[Item]:
+def items_of(fence: QuizFence, book: Book) -> list[Item]:
     """The items that a fence asks, in their order: of any topic, or its own."""
     return [*(book.items[name] for name in fence.names), *fence.items]
 
@@ -358,7 +358,8 @@ def _pieces(
     assert sheet.by_hand
     for piece in split(sheet.by_hand):
         if isinstance(piece, QuizFence):
-            yield [question.question(item, folio, "question") for item in asked(piece, folio.book)]
+            items = items_of(piece, folio.book)
+            yield [question.question(item, folio, "question") for item in items]
         elif isinstance(piece, Verified):
             watched = folio.book.verified[piece.path]
             yield View(watched=watched, listing=listing.listing(piece, folio))

@@ -25,7 +25,7 @@ from generator.content.shelf import page_of
 from generator.content.typesetting import parted
 from generator.printing.sources import Sources
 from generator.values.evaluation import Evidence
-from generator.values.filters import SIDES, Showed, asked_of_claims
+from generator.values.filters import SIDES, Showed, calls_of_claims
 from generator.values.machines import OtherOutcomes
 from generator.values.value import Kind, Origin, Value
 from generator.values.verdicts import Judged, sentence
@@ -112,7 +112,7 @@ class Folio:
         part.runs = self.lent
         return part
 
-    def said_once(self, nature: str, marks_reference: bool = True) -> Folio:
+    def without_mark(self, nature: str, marks_reference: bool = True) -> Folio:
         """The page for a part of it that says once what is the nature of all its numbers."""
         part = copy(self)
         part.unmarked = nature or self.unmarked
@@ -127,7 +127,7 @@ class Folio:
         shared = [one for one in first if all(one in marks for marks in marked)]
         if not shared or any(one.decided_by for one, marks in found if not marks):
             return self
-        part = self.said_once("".join({*shared} - {REFERENCE}), REFERENCE not in shared)
+        part = self.without_mark("".join({*shared} - {REFERENCE}), REFERENCE not in shared)
         part.caption = " and ".join(shared).replace(REFERENCE, f"of the {REFERENCE} machine")
         return part
 
@@ -172,7 +172,7 @@ class Folio:
         """One expression printed with its provenance."""
         thing = self.evidence.printable(expression)
         if isinstance(thing, Value):
-            sides = (claim for name, claim in asked_of_claims(expression) if name in SIDES)
+            sides = (claim for name, claim in calls_of_claims(expression) if name in SIDES)
             return self.show(thing, next(sides, ""))
         if isinstance(thing, Showed):
             self.shown_claims.add(thing.claim)
@@ -215,7 +215,7 @@ class Folio:
 
     def value(self, expression: str) -> Value | None:
         """A value for a table or a figure; None where this machine has none."""
-        return self.evidence.one(expression)
+        return self.evidence.value(expression)
 
     def printed(self, value: Value | None) -> Markup:
         """A value with its provenance; a dash where this machine has none."""
@@ -238,7 +238,7 @@ class Folio:
         page = page_of(experiment) if experiment in self.book.traces else "evidence.html"
         return f"{page}#claim-{claim}"
 
-    def found(self, values: Iterable[Value | None]) -> str:
+    def column_head(self, values: Iterable[Value | None]) -> str:
         """What heads a column of values: how they were found."""
         ways = {one.way for one in values if one is not None} or {"measured"}
         both = {"computed from runs", "measured"}

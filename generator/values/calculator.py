@@ -153,7 +153,7 @@ def checks(output: CalculatorOutput, calculator: Calculator, evidence: Evidence)
 def checked(output: CalculatorOutput, check: CheckOnRun, evidence: Evidence) -> Checked | None:
     """The formula on one run; None where this machine lacks what it needs."""
     given = {name: bound(written, evidence) for name, written in check.given.items()}
-    measured, by_formula = evidence.one(check.measured), result(output, given)
+    measured, by_formula = evidence.value(check.measured), result(output, given)
     if measured is None or by_formula is None or len(by_formula.machines | measured.machines) > 1:
         return None
     by_formula = replace(by_formula, form=replace(by_formula.form, label=measured.form.label))
@@ -177,4 +177,4 @@ def covered(found: Iterable[Checked], name: str) -> tuple[Value, Value] | None:
 
 def bound(written: float | str, evidence: Evidence) -> Value | None:
     """A bound of an input, or an input of a run: a plain number, or an expression."""
-    return constant(written) if isinstance(written, int | float) else evidence.one(written)
+    return constant(written) if isinstance(written, int | float) else evidence.value(written)

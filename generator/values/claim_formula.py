@@ -201,7 +201,7 @@ def not_a_number(claim: Claim, evidence: Evidence) -> str | None:
     return None
 
 
-def in_one_form(
+def in_same_form(
     predicted: Value | None, observed: Value | None
 ) -> tuple[Value | None, Value | None]:
     """Both, the prediction in the unit and form of the observation."""

@@ -178,7 +178,7 @@ class Evidence:
         origin = Origin("", field=name)
         return self.moved(Value(number, unit, "given", name, (), origin, form, words=words))
 
-    def one(self, expression: str, run: str | None = None) -> Value | None:
+    def value(self, expression: str, run: str | None = None) -> Value | None:
         """A single value, or a list as one value; None where this machine has none.
 
         Raises:
@@ -187,7 +187,7 @@ class Evidence:
         found = self.evaluate(expression, run)
         if found.error and not found.absent:
             raise _failed(expression, found.error)
-        return list_sides.in_one(found.result)
+        return list_sides.single_value(found.result)
 
     def printable(self, expression: str) -> Printable:
         """What a page prints for an expression; a value that this machine lacks says so.

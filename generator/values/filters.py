@@ -229,6 +229,6 @@ SIDES = ("predicted", "observed")
 _OF_CLAIM = re.compile(rf"\b({'|'.join(OF_CLAIMS)})\(\s*['\"]([^'\"]+)['\"]\s*\)")
 
 
-def asked_of_claims(text: str) -> list[tuple[str, str]]:
+def calls_of_claims(text: str) -> list[tuple[str, str]]:
     """Each function of `OF_CLAIMS` that a text calls, with the id of the claim."""
     return _OF_CLAIM.findall(text)

@@ -69,7 +69,7 @@ def collected(values: Sequence[Value]) -> Value:
     return computed(_written(values), units.TEXT, formula, inputs)
 
 
-def in_one(side: object) -> Value | None:
+def single_value(side: object) -> Value | None:
     """What a page prints of a side: one value, also of a list; of samples, their median."""
     if isinstance(side, Node) and isinstance(side.thing, SampledSeconds):
         side = side.step("median_seconds")

@@ -96,8 +96,8 @@ def judge(book: Book, claim: Claim, predicted: Evaluation, observed: Evaluation)
     return Judged(
         claim=claim,
         verdict=verdict or "no_evidence",
-        predicted=list_sides.in_one(left),
-        observed=list_sides.in_one(right),
+        predicted=list_sides.single_value(left),
+        observed=list_sides.single_value(right),
         explanation=explanation or "the claim cannot be judged",
         runs=runs,
         machine=next(filter(None, machines), None),

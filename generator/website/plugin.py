@@ -121,7 +121,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
     def __init__(self, is_serving: bool, is_deploying: bool) -> None:
         self.is_serving, self.is_deploying = is_serving, is_deploying
         self.mistakes = ""
-        self.is_told = False
+        self.shows_mistakes = False
         self.root = self.content = Path()
         self.press = Press()
         self.book: Book
@@ -333,11 +333,11 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         site = Path(config.site_dir)
         if self.is_serving:
             gc.enable()
-            if self.mistakes or self.is_told:
+            if self.mistakes or self.shows_mistakes:
                 page_html.put_mistakes(site, self.mistakes)
             for mistake in self.mistakes.splitlines():
                 log.error(mistake)
-            self.is_told = bool(self.mistakes)
+            self.shows_mistakes = bool(self.mistakes)
             return
         if not config.site_url:  # a sitemap without addresses is of no use, and carries a date
             (site / "sitemap.xml").unlink(missing_ok=True)

@@ -216,7 +216,7 @@ def _check_comparison(name: str, *, is_writing: bool) -> str:
         is_same = False
     if is_writing and not is_same:
         write(comparison.path, comparison.trace(runs))
-    return grid.said(is_same=is_same, is_writing=is_writing)
+    return grid.outcome_words(is_same=is_same, is_writing=is_writing)
 
 
 def _values(runs: dict[str, Run]) -> dict[str, object]:

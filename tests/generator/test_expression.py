@@ -47,7 +47,7 @@ CASES = [
 
 @pytest.mark.parametrize(("expression", "shown", "kind", "formula"), CASES)
 def test_a_value_has_its_text_its_kind_and_its_formula(evidence, expression, shown, kind, formula):
-    value = evidence.one(expression)
+    value = evidence.value(expression)
     assert str(value).replace("\u00a0", " ") == shown
     assert value.kind == kind
     assert value.formula == (formula or expression)

@@ -93,7 +93,7 @@ def test_an_option_that_no_run_decides_leaves_a_question_of_several_open(book, m
 def test_the_order_shown_is_never_the_right_one(book):
     evidence = Evidence(book)
     for item in book.items.values():
-        order = kind_of(item, evidence).shown_order()
+        order = kind_of(item, evidence).page_order()
         if item.kind in ("order", "match"):
             assert order != kind_of(item, evidence).key.right
             assert sorted(order) == list(range(3))

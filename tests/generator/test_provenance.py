@@ -42,7 +42,7 @@ def test_what_is_computed_of_published_rates_is_not_said_to_be_simulated(real):
 
 def test_a_value_in_the_words_of_a_link_opens_nothing(evidence):
     page, peak = Folio(evidence, evidence), f"{{{{ {PEAK} }}}}"
-    plain = f'<span class="pb-label">{evidence.one(PEAK)}</span>'
+    plain = f'<span class="pb-label">{evidence.value(PEAK)}</span>'
     linked, rest = str(page.line(f"[Its {peak}](deep.html), {peak}")).split("</a>, ")
     assert linked == f'<a href="deep.html">Its {plain}'
     assert rest.startswith('<a class="pb-value')

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from generator.content.exhibit import Figure
 from generator.figures.axes import Mark
 from generator.figures.drawings.stacks import Part, Stack, stacks
-from generator.figures.picture import Seen, both, byte_unit, said_bytes
+from generator.figures.picture import Seen, both, byte_unit, printed_bytes
 from generator.figures.play.states import ShownRun, State
 from generator.figures.sent_bytes import sent_bytes
 from generator.figures.step_rules import number
@@ -38,7 +38,7 @@ def _parts(label: str, held: Mapping[str, float], size: float, folio: Folio) -> 
     """The parts of a bar, from their bytes by class."""
     words = folio.ui["play"]["classes"]
     return [
-        Part(kind, words[kind], number / size, f"{label}, {words[kind]}: {said_bytes(number)}")
+        Part(kind, words[kind], number / size, f"{label}, {words[kind]}: {printed_bytes(number)}")
         for kind, number in held.items()
         if number > 0
     ]
@@ -114,7 +114,7 @@ def _rows(one: ShownRun, size: float, start: float, folio: Folio) -> Iterator[St
             for name in ("needed_bytes", "least_bytes")
         )
         ending = "fits" if need <= start else "over" if least > start else "marginal"
-        said, is_over = said_bytes(total), ending == "over"
+        said, is_over = printed_bytes(total), ending == "over"
         words = folio.ui["playing"]
         yield Stack(one.path, label, parts, said, (need, least), is_over, words[ending])
 
@@ -162,9 +162,9 @@ def _sent(one: ShownRun, folio: Folio) -> tuple[dict[str, str], dict[str, float]
 
 
 def _bar(one: ShownRun, held: Mapping[str, float], size: float) -> Stack:
-    said = said_bytes(sum(held.values())) if held else "nothing sent"
+    said = printed_bytes(sum(held.values())) if held else "nothing sent"
     parts = [
-        Part(name, name.replace("_", "-"), number / size, f"{name}: {said_bytes(number)}")
+        Part(name, name.replace("_", "-"), number / size, f"{name}: {printed_bytes(number)}")
         for name, number in held.items()
     ]
     return Stack(one.path, one.label, parts, said)
@@ -194,7 +194,7 @@ def plans(found: Sequence[tuple[str, Run, Verdict]], memory: float, folio: Folio
     drawings = both(
         stacks, rows, f"{unit} per rank",
         (end * 1.05 if needs == whole else max([memory * AXIS, *whole])) / size,
-        budget=None if is_far else Mark(memory / size, said_bytes(memory)),
+        budget=None if is_far else Mark(memory / size, printed_bytes(memory)),
     )  # fmt: skip
     return Seen(drawings, _described(rows))
 
@@ -212,4 +212,4 @@ def _planned(label: str, run: Run, verdict: Verdict, size: float, folio: Folio) 
     beyond = {"allocator": reserved - sum(held.values()), "outside": needed - reserved}
     said = folio.ui["playing"]["over" if is_over else verdict]
     parts = _parts(label, held | beyond, size, folio)
-    return Stack("", label, parts, f"{said_bytes(needed)} · {said}", is_over=is_over)
+    return Stack("", label, parts, f"{printed_bytes(needed)} · {said}", is_over=is_over)

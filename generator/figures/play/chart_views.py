@@ -72,7 +72,7 @@ def regions(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]
     sides = (plainly(written.above, folio), plainly(written.below, folio))
     places = {}
     for run in (run for state in states for run in state.runs):
-        x, y = (folio.evidence.one(what, run.path) for what in (written.x, written.y))
+        x, y = (folio.evidence.value(what, run.path) for what in (written.x, written.y))
         if x is not None and y is not None:
             side = sides[numeric(y) < numeric(x)]
             places[run.path] = (numeric(x), numeric(y), f"{run.path}: {y}, {x}: {side}")
@@ -90,7 +90,7 @@ def regions(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]
         below = both(plot, runs, across, up, HEIGHT_OF_RUNS, sides=sides, title=title)
         drawings = tuple(map(_joined, devices or (None, None), below))
         cells = tuple(
-            {titles[0]: folio.printed(folio.evidence.one(written.x, one.path))}
+            {titles[0]: folio.printed(folio.evidence.value(written.x, one.path))}
             for one in state.runs
         )
         says = "; ".join(say for _, _, say in drawn)

@@ -47,7 +47,7 @@ def play(figure: Figure, folio: Folio) -> Picture:
             controls=controls,
             first=found[0],
             drawn=drawn[0],
-            told=[words for one in seen.values() for _, words in one[0].moments],
+            moments=[words for one in seen.values() for _, words in one[0].moments],
             budget=next((one[0].budget for one in seen.values() if one[0].budget), None),
             **_table(figure, controls, found, seen, folio),
         ),
@@ -122,7 +122,7 @@ def _table(
                 SimpleNamespace(
                     state=position,
                     words=[*options, *([one.label] if has_labels else [])],
-                    facts=[folio.evidence.one(fact.value, one.path) for fact in facts],
+                    facts=[folio.evidence.value(fact.value, one.path) for fact in facts],
                     drawn=drawn,
                     run=one.path,
                     nature="" if nature in ("real", folio.unmarked) else nature,

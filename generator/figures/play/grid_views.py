@@ -14,7 +14,7 @@ from typing import Literal
 
 from generator.content.exhibit import Figure
 from generator.figures.drawings.chunks import Cell, chunks
-from generator.figures.picture import Seen, both, said_bytes
+from generator.figures.picture import Seen, both, printed_bytes
 from generator.figures.play.states import State
 from generator.printing.folio import Folio
 
@@ -110,7 +110,7 @@ def block(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     for state in states:
         run = state.runs[0].run
         sizes = {name: value for name, value in run.settings.items() if isinstance(value, int)}
-        num, size = run.world_size, said_bytes(sizes["hidden_state_bytes"])
+        num, size = run.world_size, printed_bytes(sizes["hidden_state_bytes"])
         columns = [f"rank {n}" for _ in SUMS for n in range(num)]
         frames: list[Held] = [[[None] * len(columns) for _ in FORWARD]]
         told = []

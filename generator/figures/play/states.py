@@ -99,7 +99,7 @@ def option_of(control: PlayControl, path: str, evidence: Evidence) -> str:
     """The option of a control that a run stands for, as readers see it; empty for none."""
     if control.reads is None:
         return evidence.plain(control.words.get(path, ""))
-    value = evidence.one(control.reads, path)
+    value = evidence.value(control.reads, path)
     said = str(value) if value else ""
     return evidence.plain(control.words[said]) if said in control.words else said
 
@@ -135,7 +135,7 @@ def _unread_words(figure: Figure, play: Play, evidence: Evidence) -> Iterator[tu
     controls += [(("beside",), play.beside)] if play.beside else []
     paths = [*figure.runs, *([play.reference] if play.reference else [])]
     for at, control in controls:
-        read = [evidence.one(control.reads, path) if control.reads else path for path in paths]
+        read = [evidence.value(control.reads, path) if control.reads else path for path in paths]
         known = [str(one) for one in read if one is not None]
         for word in control.words if len(known) == len(paths) else ():
             if word not in known:
@@ -169,7 +169,7 @@ def _options(control: PlayControl, paths: Sequence[str], evidence: Evidence) -> 
     """The options of a control: numbers by size, all else as its words or the runs are ordered."""
     paths = sorted(paths, key=[*control.words, *paths].index)
     read = {
-        option_of(control, path, evidence): control.reads and evidence.one(control.reads, path)
+        option_of(control, path, evidence): control.reads and evidence.value(control.reads, path)
         for path in paths
     }
     found = {word: value.number for word, value in read.items() if isinstance(value, Value)}

@@ -11,7 +11,7 @@ from generator.figures.axes import Mark, around
 from generator.figures.drawings.schedule import Curve
 from generator.figures.drawings.schedule import overlap as drawn_over_link
 from generator.figures.drawings.schedule import schedule as drawn
-from generator.figures.picture import Moment, Seen, both, byte_unit, said_bytes
+from generator.figures.picture import Moment, Seen, both, byte_unit, printed_bytes
 from generator.figures.play.states import State
 from generator.figures.step_rules import Action, UnitStep, number
 from generator.printing.folio import Folio
@@ -117,13 +117,13 @@ def unit_steps(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
             (words["held"][name], look, [one[name] / size for one in step.held])
             for name, look in LOOKS.items()
         ]
-        says = f"measured peak {said_bytes(peak)}"
+        says = f"measured peak {printed_bytes(peak)}"
         curve = Curve(title, ticks, parts, Mark(peak / size, says))
 
         def more(time: float, step: UnitStep = step) -> str:
             held = sum(step.held[min(int(time), len(step.held) - 1)].values())
             most = ", the peak" if held == step.peak_bytes else ""
-            return f"the rank holds {said_bytes(held)}{most}"
+            return f"the rank holds {printed_bytes(held)}{most}"
 
         drawings = both(drawn, rows, "events of a step, in their order", words, curve=curve)
         found.append(Seen(drawings, says, moments=_moments(rows, words, more)))

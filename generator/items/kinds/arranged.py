@@ -65,7 +65,7 @@ class Pieces(Kind[Order], of=Order):
         """The positions in the right order."""
         if self.item.run:
             return self._as_recorded(self.item.run)
-        values = [self.evidence.one(piece.by) for piece in self.item.pieces if piece.by]
+        values = [self.evidence.value(piece.by) for piece in self.item.pieces if piece.by]
         known: dict[int, Value] = {n: one for n, one in enumerate(values) if one is not None}
         if len(known) < len(values):
             return OPEN

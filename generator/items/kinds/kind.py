@@ -180,7 +180,7 @@ class Kind(Generic[ItemT]):
 
     def answers(self, folio: Folio) -> tuple[Answer, ...]:
         """Every answer explained, in the order in which pages explain them."""
-        return tuple(self._explained(place, folio) for place in self.shown_order())
+        return tuple(self._explained(place, folio) for place in self.page_order())
 
     def _explained(self, place: int, folio: Folio) -> Answer:
         """The answer at a place, explained."""
@@ -190,7 +190,7 @@ class Kind(Generic[ItemT]):
         """What a reader types into, if anything, and if it is known what for."""
         return None
 
-    def shown_order(self) -> tuple[int, ...]:
+    def page_order(self) -> tuple[int, ...]:
         """The order in which a page shows options, pieces or right sides, as positions written.
 
         It follows from the item's id alone, so that where an author writes the key says nothing.

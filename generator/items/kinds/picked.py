@@ -66,7 +66,7 @@ class Option(Written):
         return written
 
     @property
-    def said(self) -> str:
+    def wording(self) -> str:
         """What it says."""
         return self.text or f"{{{{ {self.gives} }}}}"
 
@@ -128,7 +128,7 @@ class OneOption(Kind[Choice | Several], of=Choice):
     form = places = "options"
     backed_by = "refuted_by"
     has_one_key = True
-    texts = ("said",)
+    texts = ("wording",)
 
     @cached_property
     def key(self) -> Key:
@@ -136,7 +136,7 @@ class OneOption(Kind[Choice | Several], of=Choice):
         right = self._right
         if len(right) == 1:
             return Key(right=right)
-        said = " and ".join(repr(self.item.options[i].said) for i in right)
+        said = " and ".join(repr(self.item.options[i].wording) for i in right)
         no_key = " has no key: no `right_if:` names the verdict of its claim, nor is any `right:`"
         do = _BELIEVED if self.item.options[0].gives else _ONE_OF_THEM
         return self._unclear(f" has {len(right)} right options: {said}; {do}" if right else no_key)
@@ -164,7 +164,7 @@ class OneOption(Kind[Choice | Several], of=Choice):
 
     def _explained(self, place: int, folio: Folio) -> Answer:
         option, verdict = self.item.options[place], self.verdict(place)
-        text, why = folio.line(option.said), folio.line(option.why)
+        text, why = folio.line(option.wording), folio.line(option.why)
         behind = option.right_if.claim if option.right_if else None
         named = behind if verdict == "right" else option.refuted_by or behind
         backing = (claim_behind(named, folio),) if named else against(option.misconception, folio)
@@ -244,7 +244,7 @@ class Lines(Kind[FaultyLine], of=FaultyLine):
         word = "The line at fault." if verdict == "right" else "Not at fault."
         return Answer(text, folio.line(line.why), verdict, word, place, backing)
 
-    def shown_order(self) -> tuple[int, ...]:
+    def page_order(self) -> tuple[int, ...]:
         """As written, which is the order of the program."""
         return tuple(range(self.num_places))
 

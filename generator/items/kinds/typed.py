@@ -86,7 +86,7 @@ class TypedNumber(Kind[TypedT], of=Number):
     @cached_property
     def key(self) -> Key:
         """The value, and the slips that can be told from it and from each other."""
-        value = self.evidence.one(self.item.answer)
+        value = self.evidence.value(self.item.answer)
         if value is None:
             return OPEN
         return Key(value=value, slips=tuple(gives for gives, _ in self._judged(value)))
@@ -95,7 +95,7 @@ class TypedNumber(Kind[TypedT], of=Number):
         """What each slip gives, or why it cannot stand for a mistake of its own, if that is one."""
         above = [("the answer", answer)]
         for number, slip in enumerate(self.item.slips, 1):
-            value = self.evidence.one(slip.gives)
+            value = self.evidence.value(slip.gives)
             if value is None:
                 yield None, ""
                 continue
@@ -188,7 +188,7 @@ class Prediction(TypedNumber[Predict], of=Predict):
     @property
     def ends(self) -> tuple[Value, Value] | None:
         """The slider's ends; None where this machine's answer lies beyond them."""
-        low, high = self.evidence.one(self.item.low), self.evidence.one(self.item.high)
+        low, high = self.evidence.value(self.item.low), self.evidence.value(self.item.high)
         if self.key.value is None or low is None or high is None:
             return None
         is_between = numeric(low) < numeric(self.key.value) < numeric(high)
@@ -196,7 +196,7 @@ class Prediction(TypedNumber[Predict], of=Predict):
 
     def _slack(self, around: Value, *, is_slip: bool = False) -> float:
         """A share of the slider, since a prediction is as near as the question is wide."""
-        low, high = self.evidence.one(self.item.low), self.evidence.one(self.item.high)
+        low, high = self.evidence.value(self.item.low), self.evidence.value(self.item.high)
         if low is None or high is None:
             return 0.0
         return (_SLIP if is_slip else _CLOSE) * (numeric(high) - numeric(low))
@@ -206,7 +206,7 @@ class Prediction(TypedNumber[Predict], of=Predict):
         if isinstance(answer.number, str):
             yield ("answer",), f"the answer is {str(answer)!r}, not a number"
             return
-        low, high = self.evidence.one(self.item.low), self.evidence.one(self.item.high)
+        low, high = self.evidence.value(self.item.low), self.evidence.value(self.item.high)
         ends = {"low": low, "high": high}
         odd = next((n for n, one in ends.items() if not one or not is_alike(one, answer)), None)
         if odd:

@@ -17,7 +17,7 @@ from generator.content.typesetting import plain
 from generator.pages.view import View
 from generator.printing.folio import Folio
 from generator.values import claim_formula, regime, units
-from generator.values.claim_formula import in_one_form, off_by
+from generator.values.claim_formula import in_same_form, off_by
 from generator.values.machines import parts
 from generator.values.value import Value, numeric
 from generator.values.verdicts import SIGNS, UNDECIDED, Judged, written
@@ -36,10 +36,10 @@ NUM_FURTHEST = 5
 
 def verdict_rows(names: Sequence[str], folio: Folio) -> list[View]:
     """Several claims, in the order in which they are named, as the table that ends a section."""
-    told = folio.shown_claims
-    shown = [folio.judged(name) for name in names if name not in told]
+    repeated = folio.shown_claims
+    shown = [folio.judged(name) for name in names if name not in repeated]
     page = folio.for_table(side for one in shown for side in (one.predicted, one.observed))
-    rows = [verdict_row(name, folio if name in told else page) for name in names]
+    rows = [verdict_row(name, folio if name in repeated else page) for name in names]
     folio.shown_claims.clear()
     return rows
 
@@ -48,8 +48,8 @@ def verdict_row(name: str, folio: Folio) -> View:
     """One claim, judged on the runs this book shows; its numbers once in a section."""
     claim, outcome = folio.book.claims[name], folio.judged(name)
     folio.runs.update(outcome.runs)
-    is_told = name in folio.shown_claims
-    predicted, observed = (Markup(""), Markup("")) if is_told else sides_of(outcome, folio)
+    is_repeated = name in folio.shown_claims
+    predicted, observed = (Markup(""), Markup("")) if is_repeated else sides_of(outcome, folio)
     return View(
         claim=claim,
         says=folio.line(claim.says),
@@ -59,9 +59,9 @@ def verdict_row(name: str, folio: Folio) -> View:
         css=css_of(outcome),
         runs=outcome.runs,
         formula=_formula_of(claim, folio),
-        is_told=is_told,
+        is_repeated=is_repeated,
         caption=folio.caption,
-        is_contrary=not is_told and outcome.verdict in CONTRARY,
+        is_contrary=not is_repeated and outcome.verdict in CONTRARY,
         regime=_regime_of(claim, outcome, folio) if _is_of_a_machine(folio, claim) else "",
     )
 
@@ -92,7 +92,7 @@ def _readable(outcome: Judged) -> tuple[Value | None, Value | None]:
 
     Of digests a person reads whether they are equal to the bit.
     """
-    predicted, observed = in_one_form(outcome.predicted, outcome.observed)
+    predicted, observed = in_same_form(outcome.predicted, outcome.observed)
     is_equal, holds = outcome.claim.relation == "equals", outcome.verdict == "holds"
     if predicted is None or observed is None:
         return predicted, observed
@@ -202,7 +202,7 @@ def _judged(name: str, folio: Folio) -> Iterator[View]:
         if name in there.judged_claims and machine != holder:
             found.append((there.judged_claims[name], machine, folio.over(there.evidence)))
     is_headed = here.observed is not None and here.observed.kind == "simulated"
-    page = folio.said_once("simulated") if is_headed else folio
+    page = folio.without_mark("simulated") if is_headed else folio
     page = page.for_table(v for one, *_ in found for v in (one.predicted, one.observed, _off(one)))
     for outcome, machine, said in found:
         yield _judgement(outcome, machine, said, page, differs=parts(here, outcome))

@@ -27,7 +27,7 @@ def with_units(table: Markup) -> Markup:
     head, *body = rows or [[]]
     units = [_common([row[at][0] for row in body if at < len(row)]) for at in range(len(head))]
 
-    def told(row: re.Match[str]) -> str:
+    def without_units(row: re.Match[str]) -> str:
         at, is_head = -1, row.start() < table.find("</thead>")
 
         def cell(found: re.Match[str]) -> str:
@@ -41,7 +41,7 @@ def with_units(table: Markup) -> Markup:
 
         return _CELL.sub(cell, row[0])
 
-    return Markup(_ROW.sub(told, table))
+    return Markup(_ROW.sub(without_units, table))
 
 
 def _common(cells: list[str]) -> str:

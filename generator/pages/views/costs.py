@@ -60,7 +60,7 @@ def cost_table(
         )
         says = folio.line(formula) if formula else ABSENT
         rows.append([what, says, *sides_of(found, folio), _off_by(found, folio)])
-    heads, way = folio.ui["cost"], folio.found(one.observed for one in outcomes)
+    heads, way = folio.ui["cost"], folio.column_head(one.observed for one in outcomes)
     numbers = (heads["predicted"], way, heads["differs_by"])
     return ["Case", "Formula", *(f"#{one}" for one in numbers)], rows
 
@@ -76,7 +76,7 @@ def _off_by(found: Judged, folio: Folio) -> Markup:
     if is_bound and more * BOUNDS.get(relation, 0) <= 0:
         return verdict
     marks = found.observed.marks if found.observed else []  # which stand beside the measurement
-    once = folio.said_once(marks[-1] if marks else "")
+    once = folio.without_mark(marks[-1] if marks else "")
     off = once.printed(off_by(found.predicted, found.observed))
     if above and (is_bound or found.verdict == "does_not_hold"):
         way = f"measured {{}} {'above' if more > 0 else 'below'} the formula"
@@ -108,7 +108,7 @@ def calculator(written: Calculator, folio: Folio) -> View:
             _output(one, found, inputs, called, folio)
             for one, found in zip(written.outputs, checked, strict=True)
         ],
-        heading=folio.found(check.measured for check in of_all),
+        heading=folio.column_head(check.measured for check in of_all),
     )
 
 

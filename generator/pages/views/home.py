@@ -6,7 +6,7 @@ from generator.content.book import Topic
 from generator.content.topic import Survivor
 from generator.pages.view import View
 from generator.pages.views.rail import hour
-from generator.pages.views.ways import asked_anywhere, marks, ways
+from generator.pages.views.ways import all_items, marks, ways
 from generator.printing.folio import Folio
 from generator.values import units
 from generator.values.value import Value, numeric
@@ -106,5 +106,5 @@ def _card(topic: Topic, folio: Folio, minutes: Mapping[str, int]) -> View:
         asks=folio.line(next(iter(topic.file.modes.values()))),
         after=[titles[name] for name in topic.file.requires],
         minutes=sum(way.minutes or 0 for way in ways(topic, None, folio, minutes)),
-        items=marks(asked_anywhere(topic), topic, folio.evidence),
+        items=marks(all_items(topic), topic, folio.evidence),
     )

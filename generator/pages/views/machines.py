@@ -120,7 +120,7 @@ def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Vie
     cores = evidence.book.traces[path.partition(".")[0]].machine.num_cores
     if not nature and run.status != "skipped" and run.device == "cpu" and num_ranks(run) > cores:
         nature = CROWDED  # ranks that a launcher started, which the run did not count
-    page = folio.said_once(nature)
+    page = folio.without_mark(nature)
 
     def value(expression: str) -> Value | None:
         """None where the run did not measure it, or was skipped."""

@@ -46,7 +46,7 @@ def question(item: Item, folio: Folio, asked_as: str) -> View:
         asks_how_sure=kind.is_graded and not (asked_as in _CHECKS or kind.key.is_open),
         stem=stem,
         more=more,  # what follows the question, as blocks
-        shown=[by_place[place] for place in kind.shown_order()],  # what there is to choose from
+        shown=[by_place[place] for place in kind.page_order()],  # what there is to choose from
         field=kind.field(folio),  # what a reader types into
         about=in_table(item.this_table, folio),
         exhibit=_exhibit(item, folio),

@@ -123,16 +123,16 @@ def _drawn(
     rows = [_lane(rank, found, run, travels) for rank in range(run.world_size)]
     if later & _GIVES_LAYERS:  # the ranks do not hold theirs yet
         rows = [row._replace(holds="") for row in rows]
-    told = list(_told(moves, folio))
+    travelled = list(_travelled(moves, folio))
     idle = "takes no part"
     said = [
         f"{row.label}: {', '.join(filter(None, [row.works_on or idle, row.holds]))}" for row in rows
     ]
-    said += [f"{one.operation} {plain(one.num_bytes)} {one.between}" for one in told]
+    said += [f"{one.operation} {plain(one.num_bytes)} {one.between}" for one in travelled]
     drawing = lanes(rows, travels, idle).svg(
         stage.anchor, plain(stage.row.title), "; ".join(said), "pb-lanes"
     )
-    return stage.but(drawing=drawing, travelled=told)
+    return stage.but(drawing=drawing, travelled=travelled)
 
 
 def _lane(rank: int, stage: Stage, run: Run, travels: Sequence[Travel]) -> Lane:
@@ -179,7 +179,7 @@ def _moves(
         yield Travel(words, one.source, one.destination), expression
 
 
-def _told(moves: Sequence[tuple[Travel, str]], folio: Folio) -> Iterator[View]:
+def _travelled(moves: Sequence[tuple[Travel, str]], folio: Folio) -> Iterator[View]:
     """The same in words; one operation with one payload between several ranks, in one line."""
     for words, alike in groupby(moves, key=lambda one: one[0].words):
         travels, expressions = zip(*alike, strict=True)

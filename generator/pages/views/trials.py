@@ -71,7 +71,7 @@ def _try(written: Trial, own: Trace, books: Run, folio: Folio) -> View:
     trace = shown.trace.model_copy(update={"runs": {**shown.trace.runs, **own.runs}})
     traces = {**folio.book.traces, own.experiment: replace(shown, trace=trace)}
     book = replace(folio.book, traces=traces, machines={})  # no other stands in for the reader
-    value = Evidence(book).one(written.value)
+    value = Evidence(book).value(written.value)
     lacks = f"{run.status.replace('_', ' ')}; this run did not measure the value"
     return View(
         changed=_changed(books, run),

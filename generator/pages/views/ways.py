@@ -62,7 +62,7 @@ def _page(item: str, mode: Mode, topic: Topic) -> str:
     return next((f"{mode}-{one.id}" for one in parts if item in one.items), mode)
 
 
-def asked_anywhere(topic: Topic) -> list[str]:
+def all_items(topic: Topic) -> list[str]:
     """The items that any page of a topic asks, each once."""
     return list(dict.fromkeys(name for names in topic.items_by_mode.values() for name in names))
 

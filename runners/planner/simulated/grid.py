@@ -142,10 +142,10 @@ def check(preset: str, *, is_writing: bool) -> str:
         write(path, grid.model_copy(update={"code": code}))
     elif is_equal:
         is_equal = grid.code == code
-    return said(is_same=is_equal, is_writing=is_writing)
+    return outcome_words(is_same=is_equal, is_writing=is_writing)
 
 
-def said(*, is_same: bool, is_writing: bool) -> str:
+def outcome_words(*, is_same: bool, is_writing: bool) -> str:
     """What is said of a file that was made once more."""
     return SAME if is_same else "written" if is_writing else "differs; --write makes it anew"
 
