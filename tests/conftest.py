@@ -15,8 +15,10 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,12 +28,13 @@ from hypothesis import settings
 
 from runners.system.scratch import COMPILED
 from tests.browser import find_browser
-from tests.processes import ROOT, ran
+from tests.processes import ROOT, free_port, ran
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
 BUILT_FROM = ("content", "generator", "runners", "mkdocs.yml", "README.md", "pyproject.toml")
+SERVE = ("serve", "--dirty", "--no-strict", "--dev-addr")  # as `make serve` calls it
 LOCAL_SCHEMES = ("file:", "data:", "blob:", "about:")
 # What `_fixed_work` took on the reference machine while nothing else ran.
 NOMINAL_SECONDS = 0.1
@@ -169,6 +172,41 @@ def build_with(
     no_torch.write_text('raise ImportError("pages are made without torch")\n')
     own = {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": f"{no_torch.parent}:{ROOT}"}
     return ran([sys.executable, "-m", builder, *arguments], folder, environment | own | variables)
+
+
+@contextmanager
+def serving(folder: Path, page: str) -> Iterator[tuple[str, subprocess.Popen[bytes], Path]]:
+    """MkDocs serving a book as `make serve` does, from its first page on.
+
+    Gives the address, the process, and its log.
+    """
+    address, log = f"127.0.0.1:{free_port()}", folder / "serve.log"
+    words = [sys.executable, "-m", "mkdocs", *SERVE]
+    quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+
+    def answers() -> bool:
+        with suppress(OSError):
+            return bool(fetched(f"http://{address}/{page}"))
+        return False
+
+    with (
+        log.open("w") as said,
+        subprocess.Popen(
+            [*words, address], cwd=folder, env=quiet, stdout=said, stderr=said
+        ) as process,
+    ):
+        try:
+            wait_until(answers, meanwhile=lambda: process.poll() is None)
+            yield f"http://{address}", process, log
+        finally:
+            process.terminate()
+
+
+def fetched(address: str) -> bytes:
+    """What an address answers."""
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        content: bytes = answer.read()
+        return content
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Path]) -> Path:

@@ -41,26 +41,16 @@ def _module(path):
 
 
 @cache
-def _taking(path):
-    """The statements of a file that import, also inside functions."""
-    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
-
-
-@cache
 def _imports(path):
-    """Every module that a file imports, also inside functions."""
+    """All that a file imports, also inside functions: modules, and the names taken from one."""
     names = set()
-    for node in _taking(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
-        else:
+        elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path}: relative import"
-            if node.module in ("runners", "generator"):
-                names.update(f"{node.module}.{alias.name}" for alias in node.names)
-            else:
-                names.add(node.module or "")
-    return frozenset(names)
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return frozenset(names - {"runners", "generator"})
 
 
 def _importers(package, *parts):
@@ -162,21 +152,9 @@ def test_rooms_take_from_each_other_in_one_direction(package):
 @pytest.mark.parametrize("package", ROOMS)
 def test_no_modules_import_each_other_in_a_circle(package):
     """Also where an import is for the type checker alone."""
-    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts) for path in _sources(package)}
-    taken = {
-        module: {name for name in _taken(module) if name in modules} - {module}
-        for module in modules
-    }
+    modules = {_module(path): path for path in _sources(package)}
+    taken = {name: (_imports(path) & modules.keys()) - {name} for name, path in modules.items()}
     while free := [module for module, names in taken.items() if not names & taken.keys()]:
         for module in free:
             del taken[module]
     assert sorted(taken) == []
-
-
-def _taken(module):
-    """What a module imports: modules, and the modules of the names that it takes from one."""
-    names = set()
-    for node in _taking(ROOT / f"{module.replace('.', '/')}.py"):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return names

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from generator.content.book import load
 from generator.export.questions import questions
 from generator.values.evaluation import Evidence
 from tests import exported
-from tests.audit.tools import ToolError, command, package
+from tests.audit.tools import package, told
 from tests.conftest import ROOT
 
 READER = Path(__file__).with_name("gift.cjs")
@@ -29,11 +28,8 @@ def problems() -> Iterator[tuple[str, str]]:
     evidence = Evidence(load(content, folder, is_stale=lambda _: False))
     found, _ = questions(evidence, evidence.book.topics)
     file, kept = exported.made("gift", found, evidence)
-    words = [command("node"), str(READER), str(package("gift-pegjs"))]
-    done = subprocess.run(words, input=file, capture_output=True)
-    if done.returncode:
-        raise ToolError(f"gift-pegjs ended with {done.returncode}: {done.stderr.decode()}")
-    asked = [one for one in json.loads(done.stdout) if one["type"] != "Category"]
+    text = told("node", READER, package("gift-pegjs"), input=file.decode())
+    asked = [one for one in json.loads(text) if one["type"] != "Category"]
     read = {one["id"]: one for one in asked}
     if len(read) != len(asked):
         yield "all questions", f"{len(asked)} are read, with {len(read)} ids"

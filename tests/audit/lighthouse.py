@@ -8,16 +8,18 @@ report counts.
 
 import json
 import os
-import subprocess
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tests.audit.tools import ToolError, command, package
+from tests.audit.tools import ToolError, package, told
 from tests.browser import ON_PATH, find_browser
 
 LEAST = {"performance": 95, "accessibility": 100, "best-practices": 100, "seo": 100}
 MOST_TIMES = 3  # that a page is measured
-FLAGS = "--headless=new --no-sandbox --disable-gpu"
+FLAGS = (
+    "--quiet", "--output=json", "--throttling-method=simulate",
+    "--chrome-flags=--headless=new --no-sandbox --disable-gpu",
+)  # fmt: skip
 
 
 def problems(address: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -50,23 +52,9 @@ def _report(address: str) -> dict[str, Any]:
     browser = find_browser(ON_PATH[1:]) or find_browser()  # what readers have before its shell
     if browser is None:
         raise ToolError("Lighthouse needs Chromium or Chrome")
-    done = subprocess.run(
-        [
-            command("node"),
-            str(package("lighthouse") / "cli/index.js"),
-            address,
-            "--quiet",
-            "--output=json",
-            "--throttling-method=simulate",
-            f"--chrome-flags={FLAGS}",
-        ],
-        env={**os.environ, "CHROME_PATH": str(browser)},
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        raise ToolError(f"Lighthouse ended with {done.returncode} on {address}: {done.stderr}")
-    report: dict[str, Any] = json.loads(done.stdout)
+    words = [package("lighthouse") / "cli/index.js", address, *FLAGS]
+    text = told("node", *words, env=os.environ | {"CHROME_PATH": str(browser)})
+    report: dict[str, Any] = json.loads(text)
     return report
 
 

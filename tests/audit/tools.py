@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 MODULES = HERE / "node_modules"
@@ -30,6 +31,25 @@ def command(name: str) -> str:
     return found
 
 
+def told(name: str, *words: str | Path, most: int = 0, **how: Any) -> str:
+    """What a command prints, on standard error where it prints nothing else.
+
+    Args:
+        name: of the command.
+        words: behind it.
+        most: the highest code that it may exit with.
+        how: `subprocess.run` takes it.
+
+    Raises:
+        ToolError: it is not there, or exits with another code.
+    """
+    called = [command(name), *map(str, words)]
+    done = subprocess.run(called, capture_output=True, encoding="utf-8", **how)
+    if done.returncode > most or done.returncode < 0:
+        raise ToolError(f"`{' '.join(called)}` ended with {done.returncode}: {done.stderr}")
+    return done.stdout or done.stderr
+
+
 def package(name: str) -> Path:
     """The folder of an installed package; installs all of them where one is missing or older.
 
@@ -38,14 +58,7 @@ def package(name: str) -> Path:
     """
     wanted = json.loads((HERE / "package.json").read_text(encoding="utf-8"))["dependencies"]
     if wanted != {one: _version(one) for one in wanted}:
-        done = subprocess.run(
-            [command("npm"), "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
-            cwd=HERE,
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode:
-            raise ToolError(f"`npm ci` in tests/audit ended with {done.returncode}: {done.stderr}")
+        told("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", cwd=HERE)
     return MODULES / name
 
 

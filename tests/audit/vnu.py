@@ -1,13 +1,13 @@
 """The Nu HTML checker over the files of pages: what it calls an error in our own markup."""
 
 import json
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.audit.tools import command, package
+from tests.audit.tools import package, told
 
 JAR = "build/dist/vnu.jar"
+OPTIONS = ("--errors-only", "--format", "json", "--exit-zero-always")
 # Markup of the theme that no template of ours writes: what it says, and what stands in the page.
 OF_THE_THEME = (
     ("Attribute “autocomplete” is only allowed when", 'class="md-toggle"'),
@@ -17,23 +17,8 @@ OF_THE_THEME = (
 
 def problems(site: Path, pages: Sequence[Path]) -> Iterator[tuple[str, str]]:
     """Each error: the page's name, and what is wrong where."""
-    done = subprocess.run(
-        [
-            command("java"),
-            "-Xss4m",
-            "-jar",
-            str(package("vnu-jar") / JAR),
-            "--errors-only",
-            "--format",
-            "json",
-            "--exit-zero-always",
-            *map(str, pages),
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for found in json.loads(done.stderr)["messages"]:
+    text = told("java", "-Xss4m", "-jar", package("vnu-jar") / JAR, *OPTIONS, *pages)
+    for found in json.loads(text)["messages"]:
         extract = found.get("extract", "")
         if any(said in found["message"] and where in extract for said, where in OF_THE_THEME):
             continue

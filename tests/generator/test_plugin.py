@@ -6,20 +6,18 @@ import os
 import re
 import subprocess
 import sys
-import urllib.request
+from contextlib import suppress
 
 import pytest
 
 from generator.website import publish
 from generator.website.plugin import SURPRISES
-from tests.conftest import mkdocs, wait_until
+from tests.conftest import SERVE, fetched, mkdocs, serving, wait_until
 from tests.generator.conftest import Copy
 from tests.processes import free_port
 from tests.site.conftest import own_book
 
 pytestmark = pytest.mark.builds
-
-SERVE = ("serve", "--dirty", "--no-strict", "--dev-addr")
 
 
 @pytest.fixture
@@ -85,60 +83,42 @@ def test_a_strict_build_refuses_what_a_plain_one_shows_in_red(project):
     assert "pb-surprise" in (project / "html" / "evidence.html").read_text(encoding="utf-8")
 
 
-def _text(serving: subprocess.Popen[bytes], address: str, wanted: str) -> str:
-    """The page, once it holds what is wanted."""
-
-    def page() -> str | None:
-        try:
-            with urllib.request.urlopen(address) as answer:
-                seen: str = answer.read().decode()
-        except OSError:
-            return None
-        return seen if wanted in seen else None
-
-    return wait_until(page, meanwhile=lambda: serving.poll() is None)
-
-
 def test_serve_follows_edits_and_outlives_a_mistake(project):
-    """As `make serve` calls it."""
-    copy = Copy(project / "content")
-    port = free_port()
-    address = f"http://127.0.0.1:{port}/topics/sharding/experiment.html"
-    log = (project / "serve.log").open("w")
-    serving = subprocess.Popen(
-        [sys.executable, "-m", "mkdocs", *SERVE, f"127.0.0.1:{port}"],
-        cwd=project,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        stdout=log,
-        stderr=log,
-    )
-    try:
-        _text(serving, address, "is cut in two")
+    copy, lesson = Copy(project / "content"), "topics/sharding/experiment"
+    with serving(project, f"{lesson}.html") as (root, process, log):
+        address = f"{root}/{lesson}.html"
+
+        def lives():
+            return process.poll() is None
+
+        def text(address, wanted):
+            """The page, once it holds what is wanted."""
+
+            def page():
+                with suppress(OSError):
+                    seen = fetched(address).decode()
+                    return seen if wanted in seen else None
+
+            return wait_until(page, lives)
+
+        text(address, "is cut in two")
         file = "topics/sharding/experiment.yml"
         copy.edit(file, "is cut in two", "is cut in parts")
-        _text(serving, address, "is cut in parts")
+        text(address, "is cut in parts")
         copy.edit(file, "introduction:", "introductoin:")
-        wait_until(
-            lambda: "unknown key 'introductoin'" in (project / "serve.log").read_text(),
-            meanwhile=lambda: serving.poll() is None,
-        )
-        assert serving.poll() is None
-        shown = _text(serving, address, "pb-mistakes")
+        wait_until(lambda: "unknown key 'introductoin'" in log.read_text(), lives)
+        shown = text(address, "pb-mistakes")
         assert "is cut in parts" in shown
         told = re.search(r'<pre class="pb-mistakes"[^>]*>(.*?)</pre>', shown, re.DOTALL)[1]
         assert re.search(r"topics/sharding/experiment\.yml:\d+:\d+: unknown key", told)
         copy.edit(file, "introductoin:", "introduction:")
         copy.edit(file, "is cut in parts", "is cut at last")
-        assert "pb-mistakes" not in _text(serving, address, "is cut at last")
+        assert "pb-mistakes" not in text(address, "is cut at last")
         other = address.replace("topics/sharding/experiment", "index")
-        assert "pb-mistakes" not in _text(serving, other, "</article>")
+        assert "pb-mistakes" not in text(other, "</article>")
         whole = copy.load("reference-frozen").run("tiny_memory.whole")
         ranks = whole.model_dump(mode="json")["ranks"]
         ranks[0]["memory"]["peak_bytes"] = 166_000  # as a rerun might
         copy.change_run("tiny_memory.whole", ranks=ranks)
-        _text(serving, address, "162\u00a0KiB")
-        assert "Traceback" not in (project / "serve.log").read_text()
-    finally:
-        serving.terminate()
-        serving.wait(20)
-        log.close()
+        text(address, "162\u00a0KiB")
+        assert "Traceback" not in log.read_text()
