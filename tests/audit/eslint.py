@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.audit.tools import package, told
+from tests.audit.tools import output, package
 from tests.conftest import ROOT
 
 CONFIG = Path(__file__).with_name("eslint.config.mjs")
@@ -19,7 +19,7 @@ def problems() -> Iterator[tuple[str, str]]:
     """
     program = package("eslint") / "bin" / "eslint.js"
     words = (program, "--config", CONFIG, "--format", "json", SCRIPTS)
-    for script in json.loads(told("node", *words, most=1, cwd=ROOT)):
+    for script in json.loads(output("node", *words, most=1, cwd=ROOT)):
         name = Path(script["filePath"]).relative_to(ROOT).as_posix()
         for found in script["messages"]:
             yield name, f"line {found['line']}: {found['message']} ({found['ruleId']})"

@@ -11,7 +11,7 @@ from generator.content.book import load
 from generator.export.questions import questions
 from generator.values.evaluation import Evidence
 from tests import exported
-from tests.audit.tools import package, told
+from tests.audit.tools import output, package
 from tests.conftest import ROOT
 
 READER = Path(__file__).with_name("gift.cjs")
@@ -28,7 +28,7 @@ def problems() -> Iterator[tuple[str, str]]:
     evidence = Evidence(load(content, folder, is_stale=lambda _: False))
     found, _ = questions(evidence, evidence.book.topics)
     file, kept = exported.made("gift", found, evidence)
-    text = told("node", READER, package("gift-pegjs"), input=file.decode())
+    text = output("node", READER, package("gift-pegjs"), input=file.decode())
     asked = [one for one in json.loads(text) if one["type"] != "Category"]
     read = {one["id"]: one for one in asked}
     if len(read) != len(asked):

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tests.audit.tools import ToolError, package, told
+from tests.audit.tools import ToolError, output, package
 from tests.browser import ON_PATH, find_browser
 
 LEAST = {"performance": 95, "accessibility": 100, "best-practices": 100, "seo": 100}
@@ -53,7 +53,7 @@ def _report(address: str) -> dict[str, Any]:
     if browser is None:
         raise ToolError("Lighthouse needs Chromium or Chrome")
     words = [package("lighthouse") / "cli/index.js", address, *FLAGS]
-    text = told("node", *words, env=os.environ | {"CHROME_PATH": str(browser)})
+    text = output("node", *words, env=os.environ | {"CHROME_PATH": str(browser)})
     report: dict[str, Any] = json.loads(text)
     return report
 

@@ -31,7 +31,7 @@ def command(name: str) -> str:
     return found
 
 
-def told(name: str, *words: str | Path, most: int = 0, **how: Any) -> str:
+def output(name: str, *words: str | Path, most: int = 0, **how: Any) -> str:
     """What a command prints, on standard error where it prints nothing else.
 
     Args:
@@ -58,7 +58,7 @@ def package(name: str) -> Path:
     """
     wanted = json.loads((HERE / "package.json").read_text(encoding="utf-8"))["dependencies"]
     if wanted != {one: _version(one) for one in wanted}:
-        told("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", cwd=HERE)
+        output("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", cwd=HERE)
     return MODULES / name
 
 

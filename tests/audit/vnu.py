@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.audit.tools import package, told
+from tests.audit.tools import output, package
 
 JAR = "build/dist/vnu.jar"
 OPTIONS = ("--errors-only", "--format", "json", "--exit-zero-always")
@@ -17,7 +17,7 @@ OF_THE_THEME = (
 
 def problems(site: Path, pages: Sequence[Path]) -> Iterator[tuple[str, str]]:
     """Each error: the page's name, and what is wrong where."""
-    text = told("java", "-Xss4m", "-jar", package("vnu-jar") / JAR, *OPTIONS, *pages)
+    text = output("java", "-Xss4m", "-jar", package("vnu-jar") / JAR, *OPTIONS, *pages)
     for found in json.loads(text)["messages"]:
         extract = found.get("extract", "")
         if any(said in found["message"] and where in extract for said, where in OF_THE_THEME):
