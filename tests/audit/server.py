@@ -42,10 +42,12 @@ class Handler(SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
+def served(
+    folder: Path, handler: type[SimpleHTTPRequestHandler] = Handler, port: int = 0
+) -> Iterator[str]:
     """Serve a folder while the block runs; gives its address, without a slash at the end."""
-    handler = partial(Handler, directory=str(folder))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    to_folder = partial(handler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", port), to_folder) as server:
         thread = Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:

@@ -68,6 +68,11 @@ class Copy:
     def trace(self, experiment, machine="reference-frozen"):
         return self.content / "traces" / machine / f"{experiment}.json"
 
+    def recorded(self, path, machine="reference-frozen"):
+        """A run as a trace's JSON holds it."""
+        experiment, run = path.split(".")
+        return json.loads(self.trace(experiment, machine).read_text())["runs"][run]
+
     def change_run(self, path, machine="reference-frozen", **fields):
         """Overwrite fields of a run in a trace's JSON, and what follows from them."""
         experiment, run = path.split(".")

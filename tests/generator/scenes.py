@@ -41,7 +41,7 @@ def runs_used_several_backends(copy):
 
 
 def ranks_shared_cores(copy):
-    timing = copy.load().run(AVERAGED).timing.model_dump(mode="json")
+    timing = copy.recorded(AVERAGED)["timing"]
     copy.change_run(AVERAGED, timing={**timing, "oversubscribed": True})
 
 
@@ -51,7 +51,7 @@ def a_program_printed_markup(copy):
 
 def _stage(copy, **changes):
     """Change the stage in which the averaged run trains."""
-    *before, train = copy.load().run(AVERAGED).model_dump(mode="json")["stages"]
+    *before, train = copy.recorded(AVERAGED)["stages"]
     copy.change_run(AVERAGED, stages=[*before, {**train, **changes}])
 
 
@@ -64,7 +64,7 @@ def a_stage_broadcast(copy):
 
 
 def ranks_differ_in_a_stage(copy):
-    first, second = copy.load().run(AVERAGED).model_dump(mode="json")["stages"][-1]["ranks"]
+    first, second = copy.recorded(AVERAGED)["stages"][-1]["ranks"]
     _stage(copy, ranks=[first, {**second, "shape_out": [20, 9], "bytes": 720}])
 
 
@@ -149,7 +149,7 @@ def another_machine_decides_a_claim_otherwise(copy):
     """The reference machine's pages count it; times of shared cores are not judged there."""
     copy.add_machine("desk", "tiny_memory", "tiny_training")
     copy.change_run("tiny_memory.halves_budget", "desk", status="failed")
-    timing = copy.load().run(AVERAGED).timing.model_dump(mode="json")
+    timing = copy.recorded(AVERAGED)["timing"]
     copy.change_run(AVERAGED, "desk", timing={**timing, "oversubscribed": True})
     return copy.load("reference-frozen")
 

@@ -44,7 +44,7 @@ def test_the_key_of_each_kind_is_what_the_runs_give(book):
 
 def test_an_order_is_the_recorded_one_or_descends(copy):
     copy.append(ITEMS, AS_RECORDED)
-    load, train = copy.load().run("tiny_training.averaged").model_dump(mode="json")["stages"]
+    load, train = copy.recorded("tiny_training.averaged")["stages"]
     copy.change_run("tiny_training.averaged", stages=[load, {**train, "name": "scale"}, train])
     copy.edit(ITEMS, "    ends: [needs", "    descending: true\n    ends: [needs")
     assert key(copy.load(), "as-recorded").right == (2, 1, 0)
@@ -61,18 +61,18 @@ def test_what_clashes_on_another_machine_only_leaves_the_question_open(copy):
     copy.add_machine("desk", "tiny_memory", "tiny_training")
 
     def peaks_at(size):
-        ranks = copy.load().run("tiny_memory.whole").model_dump(mode="json")["ranks"]
+        ranks = copy.recorded("tiny_memory.whole", "desk")["ranks"]
         ranks[0]["memory"]["peak_bytes"] = size
         copy.change_run("tiny_memory.whole", "desk", ranks=ranks)
 
     peaks_at(84_000)  # as the first part does
-    settings = copy.load().run("tiny_training.averaged").settings
+    settings = copy.recorded("tiny_training.averaged", "desk")["settings"]
     copy.change_run("tiny_training.averaged", "desk", settings={**settings, "num_epochs": 2})
     assert copy.errors() == []
     assert key(copy.load(), "who-needs-most") is OPEN
     assert key(copy.load(), "what-belongs") is OPEN
     peaks_at(80_000)  # as the slip says
-    timing = copy.load().run("tiny_training.averaged").timing.model_dump(mode="json")
+    timing = copy.recorded("tiny_training.averaged", "desk")["timing"]
     timing["step"]["samples"] = [0.1] * 5  # beyond the slider
     copy.change_run("tiny_training.averaged", "desk", timing=timing)
     assert key(copy.load(), "what-peak").slips == (None,)

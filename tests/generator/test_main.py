@@ -62,7 +62,7 @@ def test_a_build_writes_the_book_and_then_only_the_pages_whose_numbers_changed(b
     before = stamps(out)
     build()
     assert stamps(out) == before
-    model = copy.load().run("tiny_training.averaged").model.model_dump(mode="json")
+    model = copy.recorded("tiny_training.averaged")["model"]
     grown = {"num_parameters": 37, "bytes": 148}
     layers = [{**model["layers"][0], **grown}]
     copy.change_run("tiny_training.averaged", model={**model, **grown, "layers": layers})

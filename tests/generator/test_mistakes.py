@@ -354,7 +354,7 @@ def test_a_listed_program_that_is_no_python_is_told_where_it_is_named(copy):
 
 
 def test_output_is_shown_only_below_the_program_that_printed_it(copy):
-    settings = copy.load().run("tiny_training.averaged").settings
+    settings = copy.recorded("tiny_training.averaged")["settings"]
     for executed, num in ("mean.py", 0), ("other.py", 1):
         program = f"content/{AVERAGING}/code/{executed}"
         copy.change_run("tiny_training.averaged", settings={**settings, "program": program})

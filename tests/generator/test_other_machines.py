@@ -105,8 +105,7 @@ def test_a_topic_shows_the_reference_machine_where_this_one_lacks_a_value_of_it(
 ):
     """A run that ended as declared and has no such value: no row is left without its number."""
     copy.add_machine("desk", "tiny_memory", "tiny_training")
-    run = copy.load().run(scenes.AVERAGED).model_dump(mode="json")
-    copy.change_run(scenes.AVERAGED, "desk", **{**run, **changed})
+    copy.change_run(scenes.AVERAGED, "desk", **changed)
     pages = render(copy.load())
     lessons = {path: text for path, text in pages.items() if path.startswith("topics/")}
     for path, text in lessons.items():

@@ -52,7 +52,7 @@ def test_ranks_take_turns_on_what_their_device_has(book, device, places):
 
 
 def test_a_launcher_and_a_simulation_are_one_process_of_several_ranks(copy):
-    whole = copy.load().run("tiny_memory.whole").settings
+    whole = copy.recorded("tiny_memory.whole")["settings"]
     of_two = {"settings": {**whole, "num_ranks": 2}}
     copy.change_run("tiny_memory.whole", **of_two, strategy="ddp")
     assert regime(copy.load(), "whole-peak").startswith("ddp over two ranks; ")

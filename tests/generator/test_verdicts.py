@@ -1,6 +1,5 @@
 """Verdicts: each relation, each domain, each lack; and rules over a list."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -158,7 +157,7 @@ def test_a_claim_that_cannot_be_judged_is_an_error(book, predicted, relation, ob
 
 def test_a_law_whose_completed_run_lacks_the_value_is_broken_on_any_machine(copy):
     copy.add_machine("desk", "tiny_memory", "tiny_training")
-    ranks = json.loads(copy.trace("tiny_memory", "desk").read_text())["runs"]["whole"]["ranks"]
+    ranks = copy.recorded("tiny_memory.whole", "desk")["ranks"]
     for rank in ranks:
         rank["memory"] = None
     copy.change_run("tiny_memory.whole", "desk", ranks=ranks)
@@ -202,7 +201,7 @@ def test_explanations_hold_no_numbers(book):
 
 def with_ranks(copy, field, values):
     """The copy's run with one value of a field for each rank."""
-    ranks = json.loads(copy.trace("tiny_memory").read_text())["runs"]["halves"]["ranks"]
+    ranks = copy.recorded(HALVES)["ranks"]
     assert len(ranks) == len(values)
     changed = [{**rank, field: value} for rank, value in zip(ranks, values, strict=True)]
     copy.change_run(HALVES, ranks=changed)

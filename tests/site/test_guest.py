@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import threading
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from generator.content.errors import ContentErrors
 from generator.content.fence import FENCE
 from generator.pages.guest import Guest
 from generator.website import publish
+from tests.audit.server import served
 from tests.conftest import mkdocs
 from tests.processes import free_port
 from tests.site.test_every_page import AT_REST
@@ -89,11 +88,8 @@ def site(request, tmp_path_factory):
 @pytest.fixture
 def address(site):
     """The site over http, as `navigation.instant` wants it."""
-    handler = partial(SimpleHTTPRequestHandler, directory=site)
-    with ThreadingHTTPServer(("127.0.0.1", PORT), handler) as server:
-        threading.Thread(target=server.serve_forever).start()
-        yield f"http://127.0.0.1:{PORT}/"
-        server.shutdown()
+    with served(site, SimpleHTTPRequestHandler, PORT) as host:
+        yield f"{host}/"
 
 
 def test_nothing_of_the_site_moves_but_the_page_that_asks(site, tmp_path):

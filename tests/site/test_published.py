@@ -11,18 +11,17 @@ import os
 import re
 import shutil
 import subprocess
-import threading
 import xml.etree.ElementTree as ElementTree
 import zipfile
 from collections.abc import Iterator
-from functools import partial
 from html import unescape
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from tests.audit.server import served
 from tests.clones import lend_environment, pasted
 from tests.conftest import ROOT, copy_of_the_book
 from tests.site.html_reading import pages, read_head
@@ -86,16 +85,11 @@ def _clone(folder: Path) -> Path:
 def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
     folder = _clone(tmp_path_factory.mktemp("published") / "clone")
     site = folder / "site" / "book"
-    handler = partial(Handler, directory=str(site))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        address = f"http://127.0.0.1:{server.server_port}/book/"
+    with served(site, Handler) as host:
+        address = f"{host}/book/"
         done = pasted(f"make publish SITE_URL={address}", folder)
         assert done.returncode == 0, done.stdout + done.stderr
-        serving = threading.Thread(target=server.serve_forever)
-        serving.start()
         yield Published(folder, site, address)
-        server.shutdown()
-        serving.join()
 
 
 def test_a_machine_that_is_not_committed_stands_nowhere_in_the_book(published):
