@@ -33,8 +33,9 @@ from pathlib import Path
 
 from generator.checks import site_checks
 from generator.content import keys, scaffold
-from generator.content.book import FILES, Book, Topic, documents, load
+from generator.content.book import Book, Topic
 from generator.content.errors import ContentErrors, nearest
+from generator.content.reading import FILES, documents, load
 from generator.content.shelf import measuring
 from generator.items.kinds import kind_of
 from generator.values import verdicts

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import generator.items.kinds  # noqa: F401 completes the model of a quiz
-from generator.content.book import load
+from generator.content.reading import load
 from generator.values.evaluation import Evidence
 
 # What these machines measured before a change of the meter, which then counted it otherwise.

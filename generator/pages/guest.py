@@ -12,9 +12,9 @@ from markupsafe import Markup
 
 from generator.checks import content_checks
 from generator.content import fence
-from generator.content.book import quizzes
 from generator.content.documents import NUMBERS
 from generator.content.errors import ContentError, ContentErrors
+from generator.content.reading import quizzes
 from generator.pages.page import MACROS, environment, items_of
 from generator.pages.view import label
 from generator.pages.views.question import question

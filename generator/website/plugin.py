@@ -38,7 +38,7 @@ from mkdocs.structure.toc import AnchorLink, TableOfContents
 from mkdocs.utils.templates import TemplateContext
 from watchdog.observers.polling import PollingObserver
 
-from generator.content import book as books
+from generator.content import reading
 from generator.content.book import Book
 from generator.content.errors import ContentErrors
 from generator.pages.headings import LEVEL, Heading
@@ -177,7 +177,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         if any(path.suffix in (".py", ".txt") for path in changed):
             forget_code()
         is_published = self.is_deploying or self.config.committed_only
-        self.book = books.load(
+        self.book = reading.load(
             self.content,
             os.environ.get("PROOFBOOK_MACHINE") or self.config.machine,
             with_tries=self.is_serving,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from generator.content.book import load
+from generator.content.reading import load
 from generator.export.questions import questions
 from generator.values.evaluation import Evidence
 from tests import exported

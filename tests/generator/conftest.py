@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from generator.checks.content_checks import check
-from generator.content.book import load
 from generator.content.errors import ContentErrors
+from generator.content.reading import load
 from generator.pages.press import Press
 from generator.values.evaluation import Evidence
 from tests.recorded import as_recorded, write

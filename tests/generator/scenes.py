@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from generator.content.book import load
+from generator.content.reading import load
 from tests.recorded import as_recorded, write
 
 AVERAGED, WHOLE = "tiny_training.averaged", "tiny_memory.whole"

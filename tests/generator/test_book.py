@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from generator.content.book import load
 from generator.content.errors import ContentErrors
+from generator.content.reading import load
 from tests.generator.conftest import fresh
 from tests.generator.scenes import readers_tried
 from tests.recorded import sealed

@@ -9,7 +9,7 @@ import pytest
 from generator import __main__ as commands
 from generator.__main__ import main
 from generator.content import keys
-from generator.content.book import FILES, documents, load
+from generator.content.reading import FILES, documents, load
 from generator.pages.press import Press
 from generator.values.filters import FUNCTIONS, OF_CLAIMS
 from generator.website import publish

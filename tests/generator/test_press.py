@@ -99,12 +99,12 @@ import os
 import signal
 import sys
 from pathlib import Path
-from generator.content import book
+from generator.content import reading
 from generator.content.errors import ContentError, ContentErrors
 from generator.pages import press
 
 def pages():
-    return press.Press().printed(book.load(Path(sys.argv[1])))
+    return press.Press().printed(reading.load(Path(sys.argv[1])))
 
 def end_a_fork(sheet, gathered):
     if os.getpid() != parent:

@@ -117,8 +117,8 @@ def test_what_happens_to_the_book_changes_its_pages_as_it_did(copy, pages, expec
 def test_the_same_book_gives_the_same_bytes_whatever_the_hash_seed(rendered):
     program = (
         "import hashlib, sys; from pathlib import Path; "
-        "from generator.content import book; from tests.generator.conftest import render; "
-        "found = book.load(Path(sys.argv[1]), 'reference-frozen', lambda _: False); "
+        "from generator.content import reading; from tests.generator.conftest import render; "
+        "found = reading.load(Path(sys.argv[1]), 'reference-frozen', lambda _: False); "
         "out = render(found); "
         "print(hashlib.sha256(repr(sorted(out.items())).encode()).hexdigest())"
     )

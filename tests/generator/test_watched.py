@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from generator.content.book import load
+from generator.content.reading import load
 from generator.figures.drawing import NARROW
 from generator.figures.drawings.strip import Bar, strip
 from runners.verify.causes import GROUPS, table

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from generator.content.book import load
+from generator.content.reading import load
 from generator.content.shelf import PROGRAMS
 from tests.generator.conftest import fresh, render
 from tests.newcomer import MACHINE, REFERENCE, content_of

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from generator.content.book import Book, TraceOnPage
-from generator.content.shelf import LABS
+from generator.content.book import Book
+from generator.content.shelf import LABS, TraceOnPage
 from generator.pages.view import View
 from generator.printing.folio import Folio
 from generator.printing.sources import command
