@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import torch
+import yaml
 
 from runners.__main__ import main
 from runners.verify.causes import table
@@ -277,10 +278,12 @@ def test_a_tensor_is_put_together_from_shards_of_two_axes():
     assert all(torch.equal(assembled(parts, rank), whole) for rank in range(4))
 
 
-def test_every_cause_names_a_section_that_the_guide_or_a_lesson_has():
-    titles = {
-        line.partition("section: ")[2].strip().strip("}\"'")
-        for line in (ROOT / "content/guide.yml").read_text(encoding="utf-8").splitlines()
-        if "section: " in line
-    }
-    assert {one.section for one in table().values()} <= titles
+def test_every_cause_names_a_section_of_its_page():
+    def titles(node):
+        inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+        own = {node["title"]} if isinstance(node, dict) and "title" in node else set()
+        return own.union(*map(titles, inner))
+
+    for one in table().values():
+        lesson = (ROOT / f"content/topics/{one.page}.yml").read_text(encoding="utf-8")
+        assert one.section in titles(yaml.safe_load(lesson)), one
