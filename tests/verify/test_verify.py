@@ -11,6 +11,7 @@ import yaml
 
 from runners.__main__ import main
 from runners.verify.causes import table
+from runners.verify.identity import Passed, wrong
 from runners.verify.records import Loss, Part, Spec, Update, assembled
 from runners.verify.trace import read
 from runners.verify.weights import TOLERANCE, judged
@@ -276,6 +277,20 @@ def test_a_tensor_is_put_together_from_shards_of_two_axes():
         for i in range(2) for j in range(2)
     }  # fmt: skip
     assert all(torch.equal(assembled(parts, rank), whole) for rank in range(4))
+
+
+@pytest.mark.parametrize(("total", "is_wrong"), [(0.0, False), (0.5, True)])
+def test_a_gradient_that_log_softmax_passes_on_is_right_where_its_rows_add_up_to_zero(
+    total, is_wrong
+):
+    rows = torch.randn(3, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    rows += (total - rows.sum(1, keepdim=True)) / 8
+    spec = Spec((3, 1), torch.arange(2), (("partial", "sum"),))
+    passed = {
+        rank: [Passed("train.py:9", Part(own.sum(1, keepdim=True), spec), 8.0, 1.2e-7)]
+        for rank, own in enumerate(rows.chunk(2, 1))
+    }
+    assert bool(wrong(passed)) is is_wrong
 
 
 def test_every_cause_names_a_section_of_its_page():
