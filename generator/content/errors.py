@@ -36,11 +36,15 @@ class ContentError(ValueError):
         self.message = one_line(message)
         super().__init__(file, line, column, message)  # as it was made: processes exchange it
 
+    @property
+    def place(self) -> str:
+        """The file with the line and the column, as far as they are known."""
+        if not self.line:
+            return self.file
+        return f"{self.file}:{self.line}" + (f":{self.column}" if self.column else "")
+
     def __str__(self) -> str:
-        place = self.file
-        if self.line:
-            place += f":{self.line}" + (f":{self.column}" if self.column else "")
-        return f"{place}: {self.message}" if place else self.message
+        return f"{self.place}: {self.message}" if self.file else self.message
 
 
 def place_of(text: str, index: int) -> tuple[int, int]:
@@ -62,9 +66,9 @@ def sort_errors(errors: Iterable[ContentError]) -> list[ContentError]:
     return [unique[key] for key in sorted(unique)]
 
 
-def near(word: str, known: Iterable[str]) -> str | None:
+def near(word: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
     """The known word that another was probably meant to be."""
-    return next(iter(difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)), None)
+    return next(iter(difflib.get_close_matches(word, sorted(known), n=1, cutoff=likeness)), None)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

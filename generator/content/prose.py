@@ -5,7 +5,7 @@ private-use characters, so Markdown cannot touch what they print and they cannot
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import starmap
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from mdit_py_plugins.admon import admon_plugin
 from mdit_py_plugins.footnote import footnote_plugin
 
 from generator.content import blocks, formulas
+from generator.content.errors import near
 from generator.content.formulas import VALUE
 from generator.content.numerals import HYPHENED, MEASURED, SPELLED, blank, numerals
 from generator.content.typesetting import parted, plain
@@ -55,8 +56,11 @@ _FORMULA = re.compile(  # between two dollars or one that touch it; code, and a 
     re.DOTALL | re.MULTILINE,
 )
 _DOLLAR = re.compile(r"\$")
+OWN_FENCE = re.compile(  # of a page by hand
+    r"^```(listing|quiz|verified)\n(?P<yaml>.*?)^```$", re.DOTALL | re.MULTILINE
+)
 _OTHER_FENCE = re.compile(
-    r"^ {0,3}(?:```+|~~~+)(?![`~]|[ \t]*(?:python|sh|text)?[ \t]*$)[^\n`]*$", re.MULTILINE
+    r"^[ \t]*(?P<fence>```+|~~~+)(?![`~]|[ \t]*(?:python|sh|text)?[ \t]*$)[^\n`]*$", re.MULTILINE
 )
 _LISTED = re.compile(r"^(?:[ \t]*[-*+])?[ \t]*\d{1,2}[.)](?=[ \t])", re.MULTILINE)
 _LINK = re.compile(r"\]\((<[^>\n]*>|[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)|<https?:[^>\s]*>")
@@ -117,12 +121,13 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
     yield from starmap(Fault, blocks.faults(kept, mark))
     prints = blocks.NOTE.sub(blank, re.sub("\ue000~*", blank, kept))
     bare = _LINK.sub(blank, prints if mark == "line" else _LISTED.sub(blank, prints))
-    fenced = text.replace("```listing\n", "```text   \n").replace("```quiz\n", "```text\n")
-    fenced = fenced.replace("```verified\n", "```text    \n")
-    fenced = fenced if mark == "page" else text
+    for match in _OTHER_FENCE.finditer(OWN_FENCE.sub(blank, text) if mark == "page" else text):
+        kind = meant(match[0], ("listing", "quiz", "verified")) if mark == "page" else None
+        own = f"```{kind}, and ``` below it, each at the beginning of a line"
+        other = "``` alone, or ```python, ```sh or ```text"
+        yield Fault(match.start("fence"), f"fence {match[0].strip()!r}; write {own if kind else other}")
     for within, pattern, wrong, instead in (
         (text, _INVISIBLE, "invisible character", "delete it"),
-        (fenced, _OTHER_FENCE, "fence", "write ``` alone, or ```python, ```sh or ```text"),
         (text, MEASURED, "quantity", "it is no code; print it with {{ … }}"),
         (text, _OTHER_ADDRESS, "link to", "links are relative or https"),
         (bare, _BRACES, "braces", "the other half of the expression is missing"),
@@ -134,6 +139,12 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
     for offset, word in numerals(bare):
         instead = "print a value with {{ … }}, or put a name in `code`"
         yield Fault(offset, f"bare numeral {word!r}; {instead}")
+
+
+def meant(info: str, kinds: Iterable[str]) -> str | None:
+    """The kind of fence that its first line was probably meant to name."""
+    word = re.search("[a-z]+", info.lower())
+    return near(word[0], kinds, likeness=0.72) if word else None
 
 
 def _kept(text: str) -> tuple[str, str]:

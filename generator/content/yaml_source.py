@@ -120,7 +120,8 @@ class _Reader:
                 wrong = (node, _BRACES) if is_expression else (key, "a key must be a word")
                 raise self.refused(*wrong)
             if key.value in found:
-                raise self.refused(key, f"duplicate key {key.value!r}; it stands above already")
+                found_at = self.places[(*path, key.value)].key.start_mark.line + 1
+                raise self.refused(key, f"duplicate key {key.value!r}; line {found_at} has it already")
             found[key.value] = self.value(value, (*path, key.value), key)
         return found
 
