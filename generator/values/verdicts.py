@@ -328,14 +328,14 @@ def broken_laws(book: Book, outcomes: Mapping[str, Judged]) -> list[ContentError
     """The laws that do not hold, each where it is written, with its two values."""
     return [
         book.claim_index.error(
-            name, f"law {name}: {WORDS[one.verdict]} ({one.explanation}){_values(one)}"
+            name, f"law {name}: {WORDS[one.verdict]} ({one.explanation}){values(one)}"
         )
         for name, one in outcomes.items()
         if one.is_broken_law and not one.error  # which is told where it is written
     ]
 
 
-def _values(outcome: Judged) -> str:
+def values(outcome: Judged) -> str:
     """The two values that a law compares."""
     predicted, observed = outcome.predicted, outcome.observed
     if predicted is None or observed is None:
