@@ -138,7 +138,8 @@ def test_questions_set_apart_in_another_file_belong_to_the_topic_and_keep_ids_un
     assert set(copy.load().topics[0].items) == {"who-fits", "who-fits-again"}
     (folder / "quiz-more.yml").write_text(text)
     (error,) = copy.errors()
-    assert error == "content/topics/sharding/quiz-more.yml:2:9: duplicate item id 'who-fits'"
+    said = "duplicate item id 'who-fits'; content/topics/sharding/quiz.yml:2:9 has it already"
+    assert error == f"content/topics/sharding/quiz-more.yml:2:9: {said}"
 
 
 def test_a_build_reads_no_try(copy):

@@ -40,6 +40,9 @@ def write(copy):
          "7:7: no file"),
         (f"{HEAD}\n```pyhton\nx\n```\n", "6:1: fence '```pyhton'; write ``` alone"),
         (f"{HEAD}\n~~~listing\nx\n~~~\n", "6:1: fence '~~~listing'"),
+        (f"{HEAD}\n```quizz\nx\n```\n", "6:1: fence '```quizz'; write ```quiz, and ``` below"),
+        (f"{HEAD}\n- a\n\n    ````quiz\n    x\n    ````\n", "8:5: fence '````quiz'; write ```quiz,"),
+        (f"{HEAD}\n```quiz\nwhat-peak\n", "6:1: fence '```quiz'; write ```quiz, and ``` below it"),
     ],
 )  # fmt: skip
 def test_mistakes_are_told_with_their_place(copy, write, text, error):
