@@ -89,7 +89,8 @@ def _text(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[C
             problem = evidence.unprintable(evidence.evaluate(expression))
             problem = problem or _fallen(evidence, expression) or stays(evidence, expression)
             if problem:
-                yield document.error_in(one, at, f"{expression}: {problem}")
+                hint = r"; braces that code shows begin with \{{" if prose.in_code(one.text, at) else ""
+                yield document.error_in(one, at, f"{expression}: {problem}{hint}")
 
 
 def _fallen(evidence: Evidence, expression: str) -> str | None:

@@ -4,7 +4,7 @@ Files of content/ are read as authors and editors leave them; their mistakes are
 """
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -12,6 +12,7 @@ from typing import TypeVar
 from runners.traces.files import TraceError
 
 ReadT = TypeVar("ReadT")
+FEW = 2  # places beside the first that have a line each
 
 
 def one_line(text: str) -> str:
@@ -57,7 +58,21 @@ class ContentErrors(ValueError):  # noqa: N818 - many of them
 
     def __init__(self, errors: Iterable[ContentError]) -> None:
         self.errors = sort_errors(errors)
-        super().__init__("\n".join(str(error) for error in self.errors))
+        super().__init__("\n".join(_told(self.errors)))
+
+
+def _told(errors: Iterable[ContentError]) -> Iterator[str]:
+    """The errors as lines; what several places of a file have from one cause, in the first one's."""
+    alike: dict[tuple[str, str], list[ContentError]] = {}
+    for one in errors:
+        cause = one.message.rpartition(": ")[2] if one.line else one.message
+        alike.setdefault((one.file, cause), []).append(one)
+    for first, *others in alike.values():
+        if len(others) < FEW:
+            yield from map(str, (first, *others))
+        else:
+            places = ", ".join(one.place.removeprefix(f"{one.file}:") for one in others)
+            yield f"{first} (also at {places})"
 
 
 def sort_errors(errors: Iterable[ContentError]) -> list[ContentError]:

@@ -7,7 +7,7 @@ private-use characters, so Markdown cannot touch what they print and they cannot
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import starmap
+from itertools import groupby, starmap
 from typing import Any, NamedTuple
 
 from markdown_it import MarkdownIt
@@ -44,8 +44,9 @@ SHORT = 26  # letters of a span that a line holds with words beside it
 _ENDS = re.compile(r"[ /-]")  # where a line of a browser may end
 LINE = 32  # letters of a name that a line of a phone holds
 WHOLE = 20  # letters of a part of a name that stays whole
-_EXPRESSION = re.compile(r"\{\{(?!\{)(.*?)\}\}", re.DOTALL)
-_BRACES = re.compile(r"\{\{|\}\}")
+_EXPRESSION = re.compile(r"(?<!\\)\{\{(?!\{)(.*?)\}\}", re.DOTALL)
+_BRACES = re.compile(r"(?<!\\)\{\{|\}\}")
+_LITERAL = r"\{{"  # braces of code that begin no expression
 _CODE = re.compile(r"(?<![`\\])(?P<ticks>`+)(?!`)(.*?)(?<!`)(?P=ticks)(?!`)", re.DOTALL)
 _FENCE = re.compile(
     r"^ {0,3}(?P<fence>```+|~~~+).*?^ {0,3}(?P=fence)[`~]*[ \t]*$", re.DOTALL | re.MULTILINE
@@ -134,11 +135,19 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
         (bare, _DOLLAR, "dollar", "a formula ends where its last $ touches it; else write \\$"),
         (bare, SPELLED, "spelled quantity", "compute it in {{ … }} or say it without a number"),
     ):
-        for match in pattern.finditer(within):
-            yield Fault(match.start(), f"{wrong} {match[0]!r}; {instead}")
-    for offset, word in numerals(bare):
-        instead = "print a value with {{ … }}, or put a name in `code`"
-        yield Fault(offset, f"bare numeral {word!r}; {instead}")
+        for offset, words in _by_line(within, ((one.start(), one[0]) for one in pattern.finditer(within))):
+            yield Fault(offset, f"{wrong} {words}; {instead}")
+    for offset, words in _by_line(bare, numerals(bare)):
+        instead = "print a value with {{ … }}, or put a name or a sequence in `code`"
+        wrong = "bare numerals" if "', '" in words else "bare numeral"
+        yield Fault(offset, f"{wrong} {words}; {instead}")
+
+
+def _by_line(text: str, found: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """What was found in each line of a text: where the first stands, and each once in quotes."""
+    for _, group in groupby(found, lambda one: text.count("\n", 0, one[0])):
+        offsets, words = zip(*group, strict=True)
+        yield offsets[0], ", ".join(map(repr, dict.fromkeys(words)))
 
 
 def meant(info: str, kinds: Iterable[str]) -> str | None:
@@ -151,6 +160,12 @@ def _kept(text: str) -> tuple[str, str]:
     """A text with something as long for each expression; the same without code and formulas."""
     even = _EXPRESSION.sub(lambda one: "\ue000".ljust(len(one[0]), "~"), text)
     return even, _FORMULA.sub(blank, even)
+
+
+def in_code(text: str, at: int) -> bool:
+    """Whether a character stands in a code span or in a fence."""
+    found = filter(lambda one: one.start() < at < one.end(), _FORMULA.finditer(text))
+    return not all(map(_is_formula, found))
 
 
 def images(text: str) -> list[tuple[int, str]]:
@@ -175,7 +190,8 @@ def _slotted(text: str) -> tuple[str, Formulas]:
         found.append((one["block"] or one["inline"], bool(one["block"])))
         return chr(_FIRST_FORMULA + len(found) - 1)
 
-    return _FORMULA.sub(taken, filled(text, lambda one: chr(_FIRST + first[one]))), found
+    shown = _FORMULA.sub(taken, filled(text, lambda one: chr(_FIRST + first[one])))
+    return shown.replace(_LITERAL, "{{"), found
 
 
 def _with_formulas(text: str, found: Formulas, as_html: Fill = str) -> str:

@@ -24,6 +24,7 @@ _HINTS = {  # what to do, by a part of what the parser says
     "did not find expected": "let what belongs together begin alike, close what is open, and quote "
     "text that holds one of , ? [ ] { } or a quotation mark",
     "found a tab": "write spaces, not a tab",
+    "unknown escape character": "between double quotes, write \\\\ for a backslash",
     "undefined alias": "quote a text that begins with *",
     "but found another document": "keep one document to a file",
     "unexpected end of stream": "a quotation mark is never closed",
