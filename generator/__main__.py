@@ -165,6 +165,8 @@ def _notes(book: Book, evidence: Evidence) -> Iterator[str]:
         yield f"no trace of this machine, taken from {machine}: {', '.join(names)}"
     for name in verdicts.unmeasured(book):
         yield f"{name}: not measured yet; run `{measuring(name)}`"
+    by_hand = [f"{name}.md" for name in book.handwritten_by_name]
+    yield from site_checks.unlisted(book.root, by_hand) if own_book() else ()
     for place in scaffold.to_be_written(book):
         yield f"to be written, where {scaffold.TODO} stands: {place}"
     items = (one for topic in book.topics for one in topic.items.values())

@@ -57,6 +57,7 @@ _FORMULA = re.compile(  # between two dollars or one that touch it; code, and a 
     re.DOTALL | re.MULTILINE,
 )
 _DOLLAR = re.compile(r"\$")
+_DUNDER = re.compile(r"(?<![\w\\])__\w+__(?!\w)")
 OWN_FENCE = re.compile(  # of a page by hand
     r"^```(listing|quiz|verified)\n(?P<yaml>.*?)^```$", re.DOTALL | re.MULTILINE
 )
@@ -133,6 +134,7 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
         (text, _OTHER_ADDRESS, "link to", "links are relative or https"),
         (bare, _BRACES, "braces", "the other half of the expression is missing"),
         (bare, _DOLLAR, "dollar", "a formula ends where its last $ touches it; else write \\$"),
+        (bare, _DUNDER, "name", "put it in `code`; the underscores make it bold"),
         (bare, SPELLED, "spelled quantity", "compute it in {{ … }} or say it without a number"),
     ):
         for offset, words in _by_line(within, ((one.start(), one[0]) for one in pattern.finditer(within))):
