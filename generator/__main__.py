@@ -26,6 +26,7 @@ import argparse
 import inspect
 import json
 import keyword
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -115,6 +116,7 @@ def _parser() -> argparse.ArgumentParser:
         verb.add_argument("--machine", help="whose traces to show, by their folder's name")
     new.add_argument("what", choices=["book", "experiment", "lesson"])
     new.add_argument("name", help="of the experiment or the lesson, or the folder of the book")
+    new.add_argument("--title", help="of the book; by default the name of its folder")
     new.add_argument("--from", dest="experiment", help="whose runs the lesson shows")
     commands = {
         check: _check, new: _new, schema: _schema, listing: _keys, export: _export, lecture: _class,
@@ -177,7 +179,9 @@ def _notes(book: Book, evidence: Evidence) -> Iterator[str]:
 
 def _new(options: argparse.Namespace) -> int:
     if options.what == "book":
-        return _new_book(Path(options.name))
+        return _new_book(Path(options.name), options.title)
+    if options.title is not None:
+        raise scaffold.CannotScaffoldError("--title is for a book")
     if options.what == "experiment":
         if options.experiment:
             raise scaffold.CannotScaffoldError(
@@ -207,14 +211,16 @@ def _new(options: argparse.Namespace) -> int:
     return 0
 
 
-def _new_book(folder: Path) -> int:
+def _new_book(folder: Path, title: str | None) -> int:
     """Write a book of one's own, measure its runs and check it."""
-    scaffold.new_book(folder)
+    scaffold.new_book(folder, title)
     for words in ("runners", "run"), ("generator", "check"):
         done = subprocess.run([sys.executable, "-m", *words], cwd=folder, check=False)
         if done.returncode:
             return done.returncode
-    print(f"{folder}: a book. Read its README.md, then: cd {folder} && mkdocs serve")
+    print(
+        f"{folder}: a book. Read its README.md, then: cd {shlex.quote(str(folder))} && mkdocs serve"
+    )
     return 0
 
 

@@ -89,7 +89,11 @@ def _text(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[C
             problem = evidence.unprintable(evidence.evaluate(expression))
             problem = problem or _fallen(evidence, expression) or stays(evidence, expression)
             if problem:
-                hint = r"; braces that code shows begin with \{{" if prose.in_code(one.text, at) else ""
+                hint = (
+                    r"; braces that code shows begin with \{{"
+                    if prose.in_code(one.text, at)
+                    else ""
+                )
                 yield document.error_in(one, at, f"{expression}: {problem}{hint}")
 
 

@@ -62,7 +62,7 @@ class ContentErrors(ValueError):  # noqa: N818 - many of them
 
 
 def _told(errors: Iterable[ContentError]) -> Iterator[str]:
-    """The errors as lines; what several places of a file have from one cause, in the first one's."""
+    """The errors as lines; one line for what many places of a file have from one cause."""
     alike: dict[tuple[str, str], list[ContentError]] = {}
     for one in errors:
         cause = one.message.rpartition(": ")[2] if one.line else one.message

@@ -127,7 +127,9 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
         kind = meant(match[0], ("listing", "quiz", "verified")) if mark == "page" else None
         own = f"```{kind}, and ``` below it, each at the beginning of a line"
         other = "``` alone, or ```python, ```sh or ```text"
-        yield Fault(match.start("fence"), f"fence {match[0].strip()!r}; write {own if kind else other}")
+        yield Fault(
+            match.start("fence"), f"fence {match[0].strip()!r}; write {own if kind else other}"
+        )
     for within, pattern, wrong, instead in (
         (text, _INVISIBLE, "invisible character", "delete it"),
         (text, MEASURED, "quantity", "it is no code; print it with {{ … }}"),
@@ -137,7 +139,9 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
         (bare, _DUNDER, "name", "put it in `code`; the underscores make it bold"),
         (bare, SPELLED, "spelled quantity", "compute it in {{ … }} or say it without a number"),
     ):
-        for offset, words in _by_line(within, ((one.start(), one[0]) for one in pattern.finditer(within))):
+        for offset, words in _by_line(
+            within, ((one.start(), one[0]) for one in pattern.finditer(within))
+        ):
             yield Fault(offset, f"{wrong} {words}; {instead}")
     for offset, words in _by_line(bare, numerals(bare)):
         instead = "print a value with {{ … }}, or put a name or a sequence in `code`"

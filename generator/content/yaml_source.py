@@ -122,7 +122,9 @@ class _Reader:
                 raise self.refused(*wrong)
             if key.value in found:
                 found_at = self.places[(*path, key.value)].key.start_mark.line + 1
-                raise self.refused(key, f"duplicate key {key.value!r}; line {found_at} has it already")
+                raise self.refused(
+                    key, f"duplicate key {key.value!r}; line {found_at} has it already"
+                )
             found[key.value] = self.value(value, (*path, key.value), key)
         return found
 

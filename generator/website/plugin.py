@@ -301,9 +301,10 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         self, context: TemplateContext, /, *, page: Page, config: MkDocsConfig, nav: Navigation
     ) -> None:
         """Show the search no more of a page of the book than it may show."""
-        if page.file.src_uri in self.press.sheets:
+        if sheet := self.press.sheets.get(page.file.src_uri):
             self.html = page.content or ""
-            page.content = search.part_of(self.html, self.press.pages[page.file.src_uri].headings)
+            headings = self.press.pages[page.file.src_uri].headings
+            page.content = search.part_of(self.html, headings, by_hand=bool(sheet.by_hand))
 
     @event_priority(-50)
     def _after_the_search(
