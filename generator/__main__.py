@@ -147,9 +147,8 @@ def _check(options: argparse.Namespace) -> int:
     if false and not problems:  # observations, which the build lets pass: pages say so
         found = f"sound, but {false} observation{'s do' if false != 1 else ' does'} not hold"
     print(
-        f"{found}: "
-        f"{sum(len(one.items) for one in book.topics)} "
-        f"questions checked, {len(judged) - len(unheld)} of {len(judged)} claims hold; "
+        f"{found}: {sum(len(one.items) for one in book.topics)} questions checked, "
+        f"{len(judged) - len(unheld)} of {len(judged)} claims hold; "
         f"numbers of {book.machine.name}"
     )
     return 1 if problems else 0
@@ -218,9 +217,8 @@ def _new_book(folder: Path, title: str | None) -> int:
         done = subprocess.run([sys.executable, "-m", *words], cwd=folder, check=False)
         if done.returncode:
             return done.returncode
-    print(
-        f"{folder}: a book. Read its README.md, then: cd {shlex.quote(str(folder))} && mkdocs serve"
-    )
+    there = shlex.quote(str(folder))
+    print(f"{folder}: a book. Read its README.md, then: cd {there} && mkdocs serve")
     return 0
 
 

@@ -123,13 +123,7 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
     yield from starmap(Fault, blocks.faults(kept, mark))
     prints = blocks.NOTE.sub(blank, re.sub("\ue000~*", blank, kept))
     bare = _LINK.sub(blank, prints if mark == "line" else _LISTED.sub(blank, prints))
-    for match in _OTHER_FENCE.finditer(OWN_FENCE.sub(blank, text) if mark == "page" else text):
-        kind = meant(match[0], ("listing", "quiz", "verified")) if mark == "page" else None
-        own = f"```{kind}, and ``` below it, each at the beginning of a line"
-        other = "``` alone, or ```python, ```sh or ```text"
-        yield Fault(
-            match.start("fence"), f"fence {match[0].strip()!r}; write {own if kind else other}"
-        )
+    yield from _fences(text, mark)
     for within, pattern, wrong, instead in (
         (text, _INVISIBLE, "invisible character", "delete it"),
         (text, MEASURED, "quantity", "it is no code; print it with {{ … }}"),
@@ -139,14 +133,22 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
         (bare, _DUNDER, "name", "put it in `code`; the underscores make it bold"),
         (bare, SPELLED, "spelled quantity", "compute it in {{ … }} or say it without a number"),
     ):
-        for offset, words in _by_line(
-            within, ((one.start(), one[0]) for one in pattern.finditer(within))
-        ):
+        matches = ((one.start(), one[0]) for one in pattern.finditer(within))
+        for offset, words in _by_line(within, matches):
             yield Fault(offset, f"{wrong} {words}; {instead}")
     for offset, words in _by_line(bare, numerals(bare)):
         instead = "print a value with {{ … }}, or put a name or a sequence in `code`"
         wrong = "bare numerals" if "', '" in words else "bare numeral"
         yield Fault(offset, f"{wrong} {words}; {instead}")
+
+
+def _fences(text: str, mark: str) -> Iterator[Fault]:
+    """Fences that print as no text may; in a page, also those that were to be one of ours."""
+    for match in _OTHER_FENCE.finditer(OWN_FENCE.sub(blank, text) if mark == "page" else text):
+        write = "``` alone, or ```python, ```sh or ```text"
+        if mark == "page" and (kind := meant(match[0], ("listing", "quiz", "verified"))):
+            write = f"```{kind}, and ``` below it, each at the beginning of a line"
+        yield Fault(match.start("fence"), f"fence {match[0].strip()!r}; write {write}")
 
 
 def _by_line(text: str, found: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
