@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
+from runners.verify import identity
 from runners.verify import weights as weighing
 from runners.verify.case import ROUNDINGS, Case
 from runners.verify.clipping import Clipping
@@ -40,7 +41,7 @@ from runners.verify.records import Seen, Update
 from runners.verify.replay import Replayed
 from runners.verify.stepping import Steps
 from runners.verify.ties import ties
-from runners.verify.verdict import Error, Strip, Verdict
+from runners.verify.verdict import Error, Finding, Strip, Verdict
 
 
 def judged(
@@ -70,6 +71,9 @@ def judged(
         _Judge(Case(layout, layouts, verdict, unpreserved, scaled, tied), replays).judge()
     if not layouts:
         _loose(seen, verdict)
+    if one := identity.wrong({rank: own.passed for rank, own in seen.items()}):
+        says = "backward of log_softmax inside loss_parallel passes its gradient on unchanged"
+        verdict.find(Finding("log_softmax unchanged", says, one.place, "", None, None))
     return verdict
 
 
