@@ -119,10 +119,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """What is loaded by the end of it is no garbage, among which tests would look again and again.
-
-    They would take a fifth longer.
-    """
+    """What is loaded for tests is no garbage; to look for some takes a fifth of a collection."""
     gc.disable()
     result = yield
     gc.freeze()
