@@ -8,6 +8,7 @@ that holds the committed traces only, so that tests see the same pages on every 
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -49,6 +51,10 @@ FOUND = pytest.StashKey[dict[str, object]]()
 settings.register_profile("gate", max_examples=40, derandomize=True, deadline=None)
 settings.register_profile("search", max_examples=5000, deadline=None, print_blob=True)
 settings.load_profile("gate")
+
+# A process has one forkserver, which the first test that needs it starts for all.
+forkserver.set_forkserver_preload(["tests.preloaded"])
+forkserver.set_forkserver_preload = lambda _: None
 
 
 def _fixed_work() -> float:
@@ -112,6 +118,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if own := item.get_closest_marker("timeout"):  # a test's own time grows as that of others
             item.add_marker(pytest.mark.timeout(own.args[0] * slowness()), append=False)
     items.sort(key=lambda item: _turn(item.path))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is loaded for tests is no garbage; to look for some takes a fifth of a collection."""
+    gc.disable()
+    result = yield
+    gc.freeze()
+    gc.enable()
+    return result
 
 
 def _turn(path: Path) -> int:

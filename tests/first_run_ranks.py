@@ -18,8 +18,6 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
 
-LOADED = ["torch.distributed.checkpoint.state_dict", "torch.distributed.fsdp", "torch.utils.data"]
-
 
 def _watch(file) -> None:
     """Write calls down, with what a lambda shows; the clock counts 1 s a step, 1000 s a save."""
@@ -57,7 +55,6 @@ def _rank(rank: int, count: int, port: int, program: Path, arguments: list[str],
 def run(program: Path, count: int, arguments: list[str], log: Path) -> None:
     """Run a program on ranks of this machine; what they print goes into a file."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(LOADED)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]

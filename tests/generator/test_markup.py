@@ -156,10 +156,3 @@ def test_a_case_draws_its_own_run(copy):
     (item,) = (one for one in every if one.others and one.exhibit)
     runs = [book.exhibited[one.id].runs for one in (item, *item.others)]
     assert runs == [["tiny_memory.halves"], ["tiny_memory.whole"]]
-
-
-def test_drawings_of_questions_are_light(real):
-    pages = "".join(text for path, text in render(real).items() if path.endswith("/recall.md"))
-    figures = re.findall(r'<figure class="pb-exhibit">.*?</figure>', pages, re.DOTALL)
-    assert len(figures) >= 2
-    assert max(map(len, figures)) < 20_000

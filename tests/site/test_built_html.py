@@ -210,6 +210,13 @@ def _gzipped(paths: Iterable[Path]) -> int:
     return sum(len(gzip.compress(path.read_bytes(), 9)) for path in paths)
 
 
+def test_drawings_of_questions_are_light(built_site):
+    asked = "".join(path.read_text(encoding="utf-8") for path in built_site.rglob("recall.html"))
+    figures = re.findall(r'<figure class="pb-exhibit">.*?</figure>', asked, re.DOTALL)
+    assert len(figures) >= 2
+    assert max(map(len, figures)) < 20_000
+
+
 def test_home_loads_in_few_bytes(built_site, readings):
     home = (built_site / "index.html").resolve()
     assert not [tag for tag in readings[home].tags if tag.name in ("img", "iframe")]
