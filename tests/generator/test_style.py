@@ -49,3 +49,9 @@ def test_no_selector_has_two_rules():
     counts = Counter(_rules(publish.style().decode()))
     assert len(counts) > 200
     assert [" ".join(one) for one, count in counts.items() if count > 1] == []
+
+
+def test_no_line_below_words_has_a_colour_or_a_style_in_the_shorthand_that_safari_ignores():
+    lines = re.findall(r"[^-]text-decoration:([^;}]+)", publish.style().decode())
+    assert len(lines) > 5
+    assert set(lines) <= {"none", "underline"}

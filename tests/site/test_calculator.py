@@ -55,6 +55,8 @@ def test_values_that_no_run_had_are_named_once_below_all_fields(built_site, open
     )
     fault = form.locator(".pb-field [role=status]").last
     assert fault.text_content() == "Enter a number above zero."
+    field.press_sequentially("e")
+    assert fault.text_content() == "Enter a number, such as 1.5."
 
 
 def test_a_field_shows_four_digits_of_its_start_and_calculates_with_all(built_site, open_page):

@@ -61,6 +61,9 @@ def test_a_chart_is_one_stop_of_the_keyboard_and_arrows_go_through_its_marks(
     marks = _chart(page).locator("[data-say]")
     says = [mark.get_attribute("data-say") for mark in marks.all()]
     marks.first.focus()
+    page.keyboard.press("Shift+Tab")
+    assert page.evaluate("document.activeElement.closest('svg')") is None
+    page.keyboard.press("Tab")
     heard = []
     for _ in says:
         focused = page.locator(":focus")

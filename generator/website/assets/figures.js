@@ -42,6 +42,7 @@ book.chart = (svg) => {
   const marks = [...svg.querySelectorAll("[data-say]")];
   if (!marks.length) return;
   svg.setAttribute("role", "group");
+  svg.tabIndex = -1; // or Chromium makes a stop of it, because it listens to the focus
   marks.forEach((mark, position) => {
     mark.setAttribute("role", "img");
     mark.setAttribute("aria-label", mark.dataset.say);
