@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from runners.system.errors import FixableError, first_line
-from runners.verify.fits import are_apart
+from runners.verify.sums import are_apart
 from runners.verify.layout import Layout, layouts
 from runners.verify.records import Forward, Part, RootRecord, Seen, Spec, Update, mapped
 from runners.verify.replay import Replayed, replay_pass, replayed, unsharded

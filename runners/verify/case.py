@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from runners.verify.layout import Layout
-from runners.verify.ties import Tie
+from runners.verify.tied_weights import Tie
 from runners.verify.verdict import Finding, Verdict
 
 ROUNDINGS = 4  # by how many roundings a tensor may differ; drawn programs differ by at most 1.5

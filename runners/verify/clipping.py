@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from runners.verify.case import Case
-from runners.verify.fits import Expected, ratio, shrink
+from runners.verify.sums import Expected, ratio, shrink
 from runners.verify.layout import Layout, Tensors
 from runners.verify.records import Clip
 

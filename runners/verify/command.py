@@ -32,9 +32,9 @@ from runners.system import processes
 from runners.system.errors import FixableError, first_line
 from runners.system.patience import say
 from runners.traces import machine
-from runners.verify import alone, compare, report, tracing
+from runners.verify import compare, keep, report, rerun
 from runners.verify.against import Against
-from runners.verify.alone import Loaders
+from runners.verify.rerun import Loaders
 from runners.verify.exchange import Board, GoneError, environment, free_port, shared_folder, sweep
 from runners.verify.frames import is_script, place
 from runners.verify.hangs import RECORDED, Lookout
@@ -152,12 +152,12 @@ def _alone(arguments: argparse.Namespace) -> int:
     """Be the one process that is given the batches of all ranks."""
     processes.end_with(os.getppid())
     file = Path(arguments.as_one)
-    order: alone.Order = torch.load(file, weights_only=False)
+    order: rerun.Order = torch.load(file, weights_only=False)
     watch = Watch(order.steps, lambda _, is_finished: is_finished)
-    given = alone.Given(order, watch)
+    given = rerun.Given(order, watch)
     seen = _watched(arguments, watch)
     torch.save(
-        alone.Rerun(given.gradients(seen), seen.broken or seen.ended), file.with_suffix(".done")
+        rerun.Rerun(given.gradients(seen), seen.broken or seen.ended), file.with_suffix(".done")
     )
     os._exit(0)
 
@@ -248,7 +248,7 @@ class _Rank:
     def _judged(self) -> int:
         if self.arguments.one:
             self.board.post("batches", self.loaders.batches)
-            self.board.post("inputs", alone.inputs_of(self.seen))
+            self.board.post("inputs", rerun.inputs_of(self.seen))
         self.board.post("seen", self.seen)
         everything = self.board.gather("seen") | {self.rank: self.seen}
         is_broken = any(one.broken for one in everything.values())
@@ -274,14 +274,14 @@ class _Rank:
     ) -> None:
         """Run the script as one process, and compare; what agrees there needs no other proof."""
         batches, inputs = self.board.gather("batches"), self.board.gather("inputs")
-        order = alone.order(found, self._modules(), batches, inputs, everything)
+        order = rerun.order(found, self._modules(), batches, inputs, everything)
         if isinstance(order, str):
             verdict.skip(f"as one process: {order}")
             return
         file = self.board.folder / "order.pt"
         torch.save(order, file)
-        rerun = alone.rerun(file, self.arguments.script, self.arguments.arguments)
-        if alone.compare(verdict, found, rerun):
+        found_alone = rerun.run(file, self.arguments.script, self.arguments.arguments)
+        if rerun.compare(verdict, found, found_alone):
             verdict.proven("run again as one process, the script makes the same gradients")
             for cut in dict.fromkeys(cut for one in everything.values() for cut in one.cuts):
                 verdict.skip(
@@ -349,7 +349,7 @@ class _Rank:
     def _keep(self, verdict: Verdict, document: Mapping[str, Any], text: str) -> None:
         words = [*_typed(self.arguments), *self.arguments.arguments]
         try:
-            path = tracing.kept(verdict, self.layouts, self.script, words, document, text)
+            path = keep.kept(verdict, self.layouts, self.script, words, document, text)
         except Exception as error:  # noqa: BLE001 what is kept changes nothing of what was said
             say(f"verify: this run is not kept ({first_line(error)})")
         else:

@@ -21,7 +21,7 @@ from runners.verify import weights as weighing
 from runners.verify.case import ROUNDINGS, Case
 from runners.verify.clipping import Clipping
 from runners.verify.explain import Explainer
-from runners.verify.fits import (
+from runners.verify.sums import (
     Expected,
     Fit,
     Term,
@@ -39,7 +39,7 @@ from runners.verify.layout import Layout
 from runners.verify.records import Seen, Update
 from runners.verify.replay import Replayed
 from runners.verify.stepping import Steps
-from runners.verify.ties import ties
+from runners.verify.tied_weights import ties
 from runners.verify.verdict import Error, Strip, Verdict
 
 

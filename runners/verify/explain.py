@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from runners.verify.case import Case
-from runners.verify.fits import Expected, Fit, Term, added, are_apart, is_multiple, ratio
+from runners.verify.sums import Expected, Fit, Term, added, are_apart, is_multiple, ratio
 
 
 class Explainer:

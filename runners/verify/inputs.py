@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from runners.verify.case import ROUNDINGS, Case
-from runners.verify.fits import are_apart, relative
+from runners.verify.sums import are_apart, relative
 from runners.verify.records import Forward, Part
 from runners.verify.replay import Replayed
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from runners.verify.case import Case
-from runners.verify.fits import Expected, are_apart, error_of, norm
+from runners.verify.sums import Expected, are_apart, error_of, norm
 from runners.verify.layout import Tensors
 from runners.verify.verdict import Error
 

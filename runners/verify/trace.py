@@ -1,6 +1,6 @@
 """The trace of a watched script: what `verify` reported, tensor by tensor and rank by rank.
 
-In: `content/tries/<script>-<digest>.verify.json`, which `tracing` writes; git ignores it, and pages
+In: `content/tries/<script>-<digest>.verify.json`, which `keep` writes; git ignores it, and pages
 show it while they are served. A report that a page of the book shows lies in `content/verified`,
 beside its program. Out: a `Watched`, or one line that says what is wrong with the file. No torch.
 """

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from runners.verify.fits import are_apart
+from runners.verify.sums import are_apart
 from runners.verify.layout import Layout
 from runners.verify.roots import digest
 

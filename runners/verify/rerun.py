@@ -25,7 +25,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from runners.verify.case import ROUNDINGS, Case
 from runners.verify.exchange import environment, free_port
-from runners.verify.fits import norm, ratio, scales_of
+from runners.verify.sums import norm, ratio, scales_of
 from runners.verify.layout import Layout
 from runners.verify.records import Seen, mapped, parts_of
 from runners.verify.roots import Root
@@ -240,7 +240,7 @@ class Given:
         }
 
 
-def rerun(file: Path, script: str, arguments: Sequence[str]) -> Rerun:
+def run(file: Path, script: str, arguments: Sequence[str]) -> Rerun:
     """Run the script as one process.
 
     Args:
