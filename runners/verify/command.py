@@ -34,13 +34,13 @@ from runners.system.patience import say
 from runners.traces import machine
 from runners.verify import compare, keep, report, rerun
 from runners.verify.against import Against
-from runners.verify.rerun import Loaders
 from runners.verify.exchange import Board, GoneError, environment, free_port, shared_folder, sweep
 from runners.verify.frames import is_script, place
 from runners.verify.hangs import RECORDED, Lookout
 from runners.verify.layout import Layout, layouts
 from runners.verify.records import Seen
 from runners.verify.replay import Replayed, replayed
+from runners.verify.rerun import Loaders
 from runners.verify.trace import SUFFIX
 from runners.verify.verdict import Finding, Verdict
 from runners.verify.watch import Enough, Watch

@@ -22,7 +22,8 @@ from runners.verify.clipping import norm_of
 from runners.verify.layout import Layout
 from runners.verify.records import Part, Update
 from runners.verify.trace import SUFFIX, Flow, Off, Parameter, Report, Watched
-from runners.verify.verdict import Error, Strip, Verdict
+from runners.verify.verdict import Error, Strip, Term, Verdict
+from runners.verify.weights import scaled
 
 
 def kept(
@@ -103,19 +104,14 @@ def _flow(strips: Sequence[Strip], layouts: Sequence[Layout]) -> Iterator[Flow]:
                 )  # fmt: skip
 
 
-def _weights(
-    update: Update, rank: int, factors: Mapping[tuple[int, int | None], float]
-) -> dict[str, Any]:
+def _weights(update: Update, rank: int, factors: Mapping[Term, float]) -> dict[str, Any]:
     """What the elements of all losses weigh; before the reduction, where that is not known."""
     losses = [one for one in update.losses if one.count and one.weights is not None]
-    scaled = []
-    for one in losses:
-        known = factors.get((rank, one.backward), factors.get((rank, None), update.scale))
-        scaled.append(one.weights.double().flatten() * known / update.scale)  # type: ignore[union-attr]
-    every = torch.cat(scaled) if scaled else torch.empty(0)
+    held = [scaled(one, rank, factors, update.scale) / update.scale for one in losses]
+    every = torch.cat(held) if held else torch.empty(0)
     if not len(every) or not bool(every.isfinite().all()):
         return {}
-    total = sum(float(one.mean()) * loss.count for one, loss in zip(scaled, losses, strict=True))
+    total = sum(float(one.mean()) * loss.count for one, loss in zip(held, losses, strict=True))
     return {
         "num_weights": sum(one.count for one in losses), "sum_of_weights": total,
         "lowest_weight": float(every.min()), "highest_weight": float(every.max()),
@@ -125,5 +121,5 @@ def _weights(
 def _norm(parts: Mapping[str, Part | None], scale: float = 1.0) -> float | None:
     """The norm of what a rank holds; None where that is nothing, or not finite."""
     held = [one.local for one in parts.values() if one is not None and one.local.numel()]
-    norm = norm_of(held, 2) / scale
+    norm = norm_of(held) / scale
     return norm if held and math.isfinite(norm) else None

@@ -55,6 +55,13 @@ class Layout:
         """Whether ranks share batches."""
         return any(len(group) > 1 for group in self.groups)
 
+    @property
+    def has_later(self) -> bool:
+        """Whether all ranks have recorded one step after the last of these updates."""
+        records = self.records.values()
+        later = {one.later[0].number if one.later else None for one in records}
+        return len(later) == len({len(one.updates) for one in records}) == 1 and None not in later
+
     def update(self, rank: int, number: int) -> Update:
         """An update of one rank; after the last one, what was seen later."""
         record = self.records[rank]

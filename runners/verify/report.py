@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from runners.verify.causes import cause
+from runners.verify.causes import table
 from runners.verify.verdict import Finding, Verdict
 
 SCHEMA = 1
@@ -48,7 +48,7 @@ def lines(verdict: Verdict, script: str, world_size: int) -> Iterator[str]:
 
 def _head(verdict: Verdict) -> str:
     if verdict.findings:
-        title = cause(verdict.findings[0].cause).title
+        title = table()[verdict.findings[0].cause].title
         return f" ({_lower(title)})"
     if verdict.not_compared:
         is_some = verdict.numbers.get("parameters_compared")
@@ -61,7 +61,7 @@ def _lower(title: str) -> str:
 
 
 def _finding(one: Finding) -> Iterator[str]:
-    row = cause(one.cause)
+    row = table()[one.cause]
     where = [one.parameter] if one.parameter else []
     where += [] if one.rank is None else [f"rank {one.rank}"]
     where += [] if one.step is None else [f"step {one.step}"]
@@ -83,9 +83,9 @@ def _wrapped(text: str, indent: int = 2) -> list[str]:
 def document(verdict: Verdict, script: str, world_size: int) -> dict[str, Any]:
     """The same, all of it, for programs."""
     found = [
-        {**asdict(one), "title": cause(one.cause).title, "usually": cause(one.cause).usually,
-         "lesson": {"page": cause(one.cause).page, "section": cause(one.cause).section}}
-        for one in verdict.findings
+        {**asdict(one), "title": row.title, "usually": row.usually,
+         "lesson": {"page": row.page, "section": row.section}}
+        for one in verdict.findings for row in [table()[one.cause]]
     ]  # fmt: skip
     return {
         "schema": SCHEMA, "script": script, "world_size": world_size,

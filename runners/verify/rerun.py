@@ -25,10 +25,10 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from runners.verify.case import ROUNDINGS, Case
 from runners.verify.exchange import environment, free_port
-from runners.verify.sums import norm, ratio, scales_of
 from runners.verify.layout import Layout
 from runners.verify.records import Seen, mapped, parts_of
 from runners.verify.roots import Root
+from runners.verify.sums import distance, ratio, scales_of
 from runners.verify.verdict import Verdict
 from runners.verify.watch import Watch
 
@@ -272,53 +272,49 @@ def compare(verdict: Verdict, layouts: Sequence[Layout], found: Rerun) -> bool:
         verdict.skip(f"as one process: {found.ended}")
         return False
     for layout in layouts:
-        case = Case(layout, layouts, verdict, "", {})
-        if len(found.gradients.get(layout.key, [])) < layout.num_updates:
+        case = Case(layout, layouts, verdict)
+        updates = found.gradients.get(layout.key, [])
+        if len(updates) < layout.num_updates:
             case.skip("as one process, the script makes fewer updates with it")
             return False
         for number in range(layout.num_updates):
-            if not _agrees(case, number, found.gradients[layout.key][number]):
+            if not _agrees(case, number, updates[number]):
                 return False
     return True
 
 
-def _agrees(case: Case, number: int, alone: Mapping[str, Tensor]) -> bool:
-    layout = case.layout
-    view = layout.view
-    update = layout.update(view, number)
-    held = layout.whole(number, view, "used")
-    if {n for n, one in held.items() if one is not None} != set(alone):
+def _agrees(case: Case, number: int, exact: Mapping[str, Tensor]) -> bool:
+    layout, view = case.layout, case.layout.view
+    held = {n: one for n, one in layout.whole(number, view, "used").items() if one is not None}
+    if held.keys() != exact.keys():
         case.skip("as one process, other parameters have a gradient")
         return False
-    if not all(bool(one.isfinite().all()) for one in alone.values()):
+    if not all(bool(one.isfinite().all()) for one in exact.values()):
         case.skip("gradients: those of one process are not finite either")
         return False
-    wrong, scales = [], scales_of(alone)
-    for name, one in alone.items():
-        own = held[name]
-        if own is None or own.shape != one.shape:
+    scales, eps = scales_of(exact), ROUNDINGS * case.eps_of(view, number)
+    wrong = []
+    for name, one in exact.items():
+        if held[name].shape != one.shape:
             case.skip(f"as one process, {name} has another shape")
             return False
-        scale = ROUNDINGS * case.eps_of(view, number) * scales[name]
-        allowed = max(scale, _LEAST_TOLERANCE * norm(one.double()))
-        if not norm(own.double() - one.double()) <= allowed:
+        allowed = max(eps * scales[name], _LEAST_TOLERANCE * one.double().norm().item())
+        if not distance(held[name], one) <= allowed:
             wrong.append(name)
-    if not wrong:
-        return True
-    factors = [ratio(held[n].double(), alone[n].double()) for n in wrong]  # type: ignore[union-attr]
-    says = f"gradient differs from that of one process ({len(wrong)} of {len(alone)} parameters)"
-    detail = f"best factor of the first {factors[0]:.4g}"
-    case.find(
-        _cause(case, number, factors), says, update.backward_place, wrong, view, number, detail
-    )
-    return False
+    if wrong:
+        factors = [ratio(held[n], exact[n]) for n in wrong]
+        says = (
+            f"gradient differs from that of one process ({len(wrong)} of {len(exact)} parameters)"
+        )
+        cause, place = _cause(layout, number, factors), layout.update(view, number).backward_place
+        detail = f"best factor of the first {factors[0]:.4g}"
+        case.find(cause, says, place, wrong, view, number, detail)
+    return not wrong
 
 
-def _cause(case: Case, number: int, factors: Sequence[float]) -> str:
-    ranks = len(case.layout.groups)
-    parts = len(
-        {one.backward for one in case.layout.update(min(case.layout.records), number).forwards}
-    )
+def _cause(layout: Layout, number: int, factors: Sequence[float]) -> str:
+    ranks = len(layout.groups)
+    parts = len({one.backward for one in layout.update(layout.view, number).forwards})
     usual = (
         ("sum over ranks", ranks), ("divided by ranks twice", 1 / ranks),
         ("accumulation not divided", parts), ("divided by microbatches twice", 1 / parts),

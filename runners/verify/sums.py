@@ -13,40 +13,33 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from runners.verify.verdict import Error
+from runners.verify.verdict import Error, Term
 
 REPLICAS = 1e-5  # relative difference of parameters between replicas
-Term = tuple[int, int | None]  # a rank, and one of its backward passes
+Held = Mapping[str, Tensor | None]  # gradients by parameter
 
 
 @dataclass
 class Expected:
     """Of one update: the gradients of all batches, their sum, and how exact it is."""
 
-    terms: dict[Term, dict[str, Tensor]]
-    exact: dict[str, Tensor]
-    tolerance: dict[str, float]
-    num_batches: int
-    num_parts: int
+    terms: Mapping[Term, Mapping[str, Tensor]] = field(default_factory=dict)
+    exact: Mapping[str, Tensor] = field(default_factory=dict)
+    tolerance: Mapping[str, float] = field(default_factory=dict)  # of the norm of a difference
+    num_batches: int = 1
+    num_parts: int = 1  # microbatches
 
 
 @dataclass
 class Fit:
-    """How gradients of the script relate to those of the batches.
+    """How gradients of the script relate to those of the batches."""
 
-    Attributes:
-        factors: of each batch, in the gradients of most parameters; None where nothing fits.
-        wrong: names of parameters that differ, by rank.
-        agreed: names of those that agree on all ranks.
-        apart: factors by rank, where ranks hold different sums.
-        errors: how far each gradient is from that of one process, on the rank where it is farthest.
-    """
-
-    factors: dict[Term, float] | None
-    wrong: dict[int, list[str]] = field(default_factory=dict)
-    agreed: list[str] = field(default_factory=list)
-    apart: dict[int, dict[Term, float]] = field(default_factory=dict)
-    errors: dict[str, Error] = field(default_factory=dict)
+    factors: dict[Term, float] | None  # in the gradients of most parameters; None: nothing fits
+    wrong: dict[int, list[str]] = field(default_factory=dict)  # parameters that differ, by rank
+    agreed: list[str] = field(default_factory=list)  # parameters that agree on all ranks
+    apart: dict[int, dict[Term, float]] = field(default_factory=dict)  # factors by rank, where
+    # ranks hold different sums
+    errors: dict[str, Error] = field(default_factory=dict)  # on the rank where each is farthest
 
     @property
     def is_good(self) -> bool:
@@ -62,7 +55,7 @@ class Fit:
 def relative(a: Tensor | None, b: Tensor | None) -> float:
     """The largest difference of two tensors, over their largest finite element."""
     if a is None or b is None or a.shape != b.shape:
-        return float("inf")
+        return math.inf
     if not a.numel():
         return 0.0
     is_same = (a == b) | (a.isnan() & b.isnan())
@@ -72,34 +65,26 @@ def relative(a: Tensor | None, b: Tensor | None) -> float:
 
 def are_apart(a: Tensor | None, b: Tensor | None) -> bool:
     """Whether replicas of a tensor differ by more than rounding."""
-    return bool(not relative(a, b) <= REPLICAS)
+    return not relative(a, b) <= REPLICAS
+
+
+def distance(a: Tensor, b: Tensor) -> float:
+    """The norm of a difference."""
+    return float((a.double() - b.double()).norm())
 
 
 def ratio(held: Tensor, should: Tensor) -> float:
     """The factor with which one tensor is nearest to another."""
-    flat = should.flatten()
-    return float((held.flatten() @ flat / (flat @ flat).clamp_min(1e-300)).item())
+    flat = should.double().flatten()
+    return float((held.double().flatten() @ flat / (flat @ flat).clamp_min(1e-300)).item())
 
 
-def is_multiple(held: Tensor, one: Tensor, tolerance: float) -> bool:
-    """Whether a tensor is a multiple of another."""
-    factor = ratio(held, one)
-    return bool((held - factor * one).norm() <= tolerance * max(1.0, abs(factor)))
-
-
-def shrink(before: Tensor | None, after: Tensor) -> float:
-    """By how much clipping has shortened a gradient."""
-    if before is None:
-        return 1.0
-    return float(min(1.0, after.norm().item() / max(before.double().norm().item(), 1e-300)))
-
-
-def added(all_of: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+def added(gradients: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """Sums of gradients, by name."""
     found: dict[str, Tensor] = {}
-    for sums in all_of:
-        for name, one in sums.items():
-            found[name] = found[name] + one if name in found else one
+    for one in gradients:
+        for name, gradient in one.items():
+            found[name] = found[name] + gradient if name in found else gradient
     return found
 
 
@@ -108,81 +93,78 @@ def scales_of(gradients: Mapping[str, Tensor]) -> dict[str, float]:
     scales: dict[str, float] = {}
     for name, one in gradients.items():
         module = name.rpartition(".")[0]
-        scales[module] = max(scales.get(module, 0.0), norm(one.double()))
+        scales[module] = max(scales.get(module, 0.0), one.double().norm().item())
     return {name: scales[name.rpartition(".")[0]] for name in gradients}
-
-
-def without(held: Tensor | None, carried: Tensor | None) -> Tensor | None:
-    """A gradient without what was there before the first backward pass."""
-    if held is None:
-        return None
-    return held.double() if carried is None else held.double() - carried.double()
-
-
-def norm(tensor: Tensor) -> float:
-    """The Euclidean norm."""
-    return float(tensor.norm().item())
 
 
 def error_of(held: Tensor | None, should: Tensor, tolerance: float) -> Error:
     """The error of a tensor, over its norm or what rounding allows, whichever is larger."""
-    size = norm(should)
+    size = should.norm().item()
     allowed = tolerance + 1e-6 * size
-    error = size if held is None else norm(held - should)
+    error = size if held is None else distance(held, should)
     scale = max(size, allowed, 1e-300)
-    is_finite = math.isfinite(error / scale)
-    return Error(error / scale if is_finite else math.inf, allowed / scale)
+    return Error(error / scale if math.isfinite(error / scale) else math.inf, allowed / scale)
 
 
-def common_factor(
-    held: Mapping[str, Tensor | None], names: Sequence[str], expected: Expected
-) -> float | None:
+def fitted(held: Mapping[int, Held], names: Sequence[str], expected: Expected) -> Fit:
+    """Find the factor of the batches, or one of each, that explains the gradients.
+
+    Args:
+        held: gradients, by rank.
+        names: parameters that are compared.
+        expected: gradients of the batches.
+    """
+    factor = _common_factor(held[min(held)], names, expected)
+    factors = None if factor is None else dict.fromkeys(expected.terms, factor)
+    fit = compared(held, names, dict.fromkeys(held, factors), expected)
+    if fit.is_good:
+        return fit
+    own = {rank: _factors_of(one, names, expected) for rank, one in held.items()}
+    again = compared(held, names, own, expected)
+    return fit if again.wrong else again
+
+
+def _common_factor(held: Held, names: Sequence[str], expected: Expected) -> float | None:
     """The factor with which most parameters agree; one element agrees with any factor."""
-    told = [
-        n for n in names
-        if held.get(n) is not None and expected.exact[n].norm().item() > expected.tolerance[n]
-    ]  # fmt: skip
-    told = [n for n in told if expected.exact[n].numel() > 1] or told
+    known = {
+        n: one for n in names
+        if (one := held.get(n)) is not None and expected.exact[n].norm() > expected.tolerance[n]
+    }  # fmt: skip
+    known = {n: one for n, one in known.items() if one.numel() > 1} or known
     best, most = None, 0
-    own = [ratio(one, expected.exact[n]) for n in told if (one := held[n]) is not None]
+    own = [ratio(one, expected.exact[n]) for n, one in known.items()]
     for factor in (1 / expected.num_batches, 1.0, *own):
-        agree = sum(
-            error_of(
-                held[n], factor * expected.exact[n], abs(factor) * expected.tolerance[n]
-            ).agrees
-            for n in told
+        errors = (
+            error_of(one, factor * expected.exact[n], abs(factor) * expected.tolerance[n])
+            for n, one in known.items()
         )
+        agree = sum(one.agrees for one in errors)
         if factor and agree > most:
             best, most = factor, agree
     return best
 
 
-def factors_of(
-    held: Mapping[str, Tensor | None], names: Sequence[str], expected: Expected
-) -> dict[Term, float]:
+def _factors_of(held: Held, names: Sequence[str], expected: Expected) -> dict[Term, float]:
     """The factor of each batch with which their sum is nearest to all gradients."""
-    terms = list(expected.terms)
-    flat = [
-        torch.cat([expected.terms[t].get(n, torch.zeros_like(expected.exact[n])).flatten()
-                   for n in names])
-        for t in terms
-    ]  # fmt: skip
-    zero = {n: torch.zeros_like(expected.exact[n]) for n in names}
-    should = torch.cat(
-        [(zero[n] if (one := held.get(n)) is None else one).flatten() for n in names]
-    )
+
+    def flat(gradients: Held) -> Tensor:
+        zero = (torch.zeros_like(expected.exact[n]) for n in names)
+        every = zip(map(gradients.get, names), zero, strict=True)
+        return torch.cat([(b if a is None else a.double()).flatten() for a, b in every])
+
+    should, terms = flat(held), list(expected.terms)
     if not bool(should.isfinite().all()):
         return dict.fromkeys(terms, 1 / expected.num_batches)
-    matrix = torch.stack(flat)
+    matrix = torch.stack([flat(one) for one in expected.terms.values()])
     solved = torch.linalg.lstsq(matrix @ matrix.T, (matrix @ should)[:, None], driver="gelsd")
     return dict(zip(terms, solved.solution.flatten().tolist(), strict=True))
 
 
 def compared(
-    held: Mapping[int, Mapping[str, Tensor | None]], names: Sequence[str],
+    held: Mapping[int, Held], names: Sequence[str],
     factors: Mapping[int, dict[Term, float] | None], expected: Expected,
 ) -> Fit:  # fmt: skip
-    """Compare gradients with a sum over batches that has these factors."""
+    """Compare gradients with a sum over batches that has these factors on each rank."""
     fit = Fit(factors[min(held)])
     for rank, gradients in held.items():
         own = factors[rank]
@@ -190,10 +172,10 @@ def compared(
             if own is None or not error.agrees:
                 fit.wrong.setdefault(rank, []).append(n)
             fit.errors[n] = max(fit.errors.get(n, error), error)
-    bad = {name for all_of in fit.wrong.values() for name in all_of}
-    fit.agreed = [name for name in names if name not in bad]
+    wrong = {name for some in fit.wrong.values() for name in some}
+    fit.agreed = [name for name in names if name not in wrong]
     known = {rank: one for rank, one in factors.items() if one is not None}
-    if not fit.wrong and _differ(known, expected):
+    if not fit.wrong and _differ(known):
         fit.apart = known
         for rank, own in known.items():  # each differs from one sum over all batches
             even = dict.fromkeys(own, sum(own.values()) / len(own))
@@ -203,23 +185,22 @@ def compared(
 
 
 def _errors(
-    held: Mapping[str, Tensor | None], names: Sequence[str],
-    factors: Mapping[Term, float] | None, expected: Expected,
-) -> dict[str, Error]:  # fmt: skip
+    held: Held, names: Sequence[str], factors: Mapping[Term, float] | None, expected: Expected
+) -> dict[str, Error]:
     """The error of each gradient against a sum over batches, or their mean without factors."""
     own = factors or dict.fromkeys(expected.terms, 1 / expected.num_batches)
     size = max(abs(one) for one in own.values())
     found = {}
     for n in names:
-        should = sum(
-            (a * expected.terms[t][n] for t, a in own.items() if n in expected.terms[t]),
-            torch.zeros_like(expected.exact[n]),
-        )
+        should = torch.zeros_like(expected.exact[n])
+        for term, factor in own.items():
+            if n in expected.terms[term]:
+                should += factor * expected.terms[term][n]
         found[n] = error_of(held.get(n), should, size * expected.tolerance[n])
     return found
 
 
-def _differ(known: Mapping[int, Mapping[Term, float]], expected: Expected) -> bool:
+def _differ(known: Mapping[int, Mapping[Term, float]]) -> bool:
     """Whether ranks hold different sums, or sums in which a batch has no share."""
     first = known[min(known)]
     largest = max(abs(one) for one in first.values())
