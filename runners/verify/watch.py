@@ -25,8 +25,9 @@ from torch.optim import Optimizer
 
 from runners.verify import roots as of
 from runners.verify.frames import TORCH, calling_stage, in_function, is_script, place, redirected
+from runners.verify.graph import Edge, leaves_before, reached
 from runners.verify.intercept import Interceptor, is_number
-from runners.verify.losses import Edge, LossWatch, first_of, leaves_before, reached
+from runners.verify.losses import LossWatch
 from runners.verify.records import Clip, Forward, Part, Seen, Update, mapped, part, tensors_of
 from runners.verify.roots import Root
 
@@ -78,7 +79,7 @@ class Watch:
         self._alone: set[int] = set()  # backward passes that reached one module
         self._external: set[int] = set()  # nodes of outputs that the loss uses itself
         self._optimizers: dict[int, Optimizer] = {}
-        self.losses = LossWatch(place, lambda: self.is_on)
+        self.losses = LossWatch(lambda: self.is_on)
         self._interceptor = Interceptor(self)
 
     # What is watched
@@ -267,12 +268,12 @@ class Watch:
         passes = [(r, f) for r in self.roots.values() if r.update for f in r.update.forwards]
         for _, forward in passes:
             ids = {id(node) for node in forward.nodes.values()}
-            self._external |= first_of(start, ids) if len(ids) > 1 else ids
+            self._external |= ids & set(map(id, reached(start, ids)))
         is_other = self.losses.follow(start)
         if self.in_backward:  # of a checkpoint, or of a schedule
             return
         self._is_other = self._is_other or is_other
-        nodes = reached(start)
+        nodes = set(map(id, reached(start)))
         touched = {id(r): r for r, f in passes if nodes & {id(n) for n in f.nodes.values()}}
         for root in touched.values():
             self._before_gradients(root)
