@@ -11,5 +11,6 @@ nothing meanwhile: each rank writes files (`exchange`). When the script has ende
 its own forward passes in an unsharded clone of the module in which nothing communicates (`replay`),
 and rank 0 compares the sums with the gradients of the script (`compare`, with `inputs`, `weights`,
 `clipping` and `stepping`), names the usual cause of each difference (`explain`, `causes`) and
-prints a report (`report`). `hangs` ends a script that hangs; `against` reads divisions by hand.
+prints a report (`report`). `hangs` ends a script that hangs; `against` reads divisions by hand;
+`identity` knows an error of torch's own.
 """

@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from runners.verify import clipping, inputs
+from runners.verify import clipping, identity, inputs
 from runners.verify import weights as weighing
 from runners.verify.case import ROUNDINGS, Case
 from runners.verify.explain import explain
@@ -25,7 +25,7 @@ from runners.verify.replay import Replayed
 from runners.verify.stepping import Steps
 from runners.verify.sums import Expected, Fit, added, are_apart, distance, fitted, scales_of
 from runners.verify.tied_weights import ties
-from runners.verify.verdict import Error, Strip, Term, Verdict
+from runners.verify.verdict import Error, Finding, Strip, Term, Verdict
 from runners.verify.weights import Weights
 
 Replays = Mapping[int, Mapping[str, Sequence[Replayed]]]  # by rank and module, one for each update
@@ -57,6 +57,9 @@ def judged(layouts: Sequence[Layout], seen: Mapping[int, Seen], replays: Replays
     if not layouts:  # parameters belong to no module: only the weights of losses are known
         verdict.skip("gradients: no module with trained parameters ran a forward and backward pass")
         verdict.weights = weighing.shown({rank: one.loose[:1] for rank, one in seen.items()})
+    if one := identity.wrong({rank: own.passed for rank, own in seen.items()}):
+        says = "backward of log_softmax inside loss_parallel passes its gradient on unchanged"
+        verdict.find(Finding("log_softmax unchanged", says, one.place))
     return verdict
 
 

@@ -20,6 +20,7 @@ from torch.distributed.algorithms._checkpoint import checkpoint_wrapper
 from torch.optim import Optimizer, lr_scheduler
 from torch.optim import optimizer as optimizers
 
+from runners.verify import identity
 from runners.verify.frames import is_script, place
 from runners.verify.losses import KNOWN
 from runners.verify.records import Clip
@@ -119,6 +120,9 @@ class Interceptor:
         _replace("backward", self._backward, torch.autograd)
         for name in KNOWN:
             _replace(name, part(watch.losses.recorded, name), nn.functional)
+        passes = part(identity.watched, is_on=lambda: watch.is_on, keep=watch.seen.passed.append)
+        for owner in (torch, Tensor):  # one does not call the other
+            _replace("log_softmax", passes, owner)
         for name in COLLECTIVES:
             _replace(name, part(self._collective, name), *_holders(name))
         for name in ("is_initialized", "get_rank", "get_world_size"):

@@ -327,6 +327,7 @@ class Seen:
         quiet: digests of parameters of modules that ran without gradients, by their names.
         broken: an error of the tool's own, which ended the watching.
         unpreserved: the line of a checkpoint that does not preserve the generators.
+        passed: gradients that went unchanged through `log_softmax`; see `identity`.
     """
 
     roots: dict[str, RootRecord] = field(default_factory=dict)
@@ -338,3 +339,4 @@ class Seen:
     cuts: list[str] = field(default_factory=list)
     quiet: dict[str, list[str]] = field(default_factory=dict)
     broken: str = ""
+    passed: list[Any] = field(default_factory=list)

@@ -268,7 +268,8 @@ class Watch:
         passes = [(r, f) for r in self.roots.values() if r.update for f in r.update.forwards]
         for _, forward in passes:
             ids = {id(node) for node in forward.nodes.values()}
-            self._external |= ids & set(map(id, reached(start, ids)))
+            first = set(map(id, reached(start, ids))) if len(ids) > 1 else ids
+            self._external |= ids & first
         is_other = self.losses.follow(start)
         if self.in_backward:  # of a checkpoint, or of a schedule
             return

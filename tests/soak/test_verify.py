@@ -62,6 +62,13 @@ UNSEEN = {  # what the verifier does not find yet; a note of the report names so
 }
 
 
+def test_what_torch_computes_wrongly_inside_loss_parallel_is_named():
+    report, code, output = verified(
+        PROGRAMS.parent / "trackers" / "fault_distillation_in_loss_parallel.py", 2
+    )
+    assert (code, report["findings"][0]["cause"]) == (1, "log_softmax unchanged"), output
+
+
 @pytest.mark.parametrize("path", WRITTEN_APART, ids=lambda path: path.stem)
 def test_a_program_written_apart_is_told_right_from_faulty(path, request):
     if path.stem in UNSEEN:

@@ -7,9 +7,11 @@ import sys
 
 import pytest
 import torch
+import yaml
 
 from runners.__main__ import main
 from runners.verify.causes import table
+from runners.verify.identity import Passed, wrong
 from runners.verify.records import Loss, Part, Spec, Update, assembled
 from runners.verify.trace import read
 from runners.verify.weights import TOLERANCE, judged
@@ -277,10 +279,26 @@ def test_a_tensor_is_put_together_from_shards_of_two_axes():
     assert all(torch.equal(assembled(parts, rank), whole) for rank in range(4))
 
 
-def test_every_cause_names_a_section_that_the_guide_or_a_lesson_has():
-    titles = {
-        line.partition("section: ")[2].strip().strip("}\"'")
-        for line in (ROOT / "content/guide.yml").read_text(encoding="utf-8").splitlines()
-        if "section: " in line
+@pytest.mark.parametrize(("total", "is_wrong"), [(0.0, False), (0.5, True)])
+def test_a_gradient_that_log_softmax_passes_on_is_right_where_its_rows_add_up_to_zero(
+    total, is_wrong
+):
+    rows = torch.randn(3, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    rows += (total - rows.sum(1, keepdim=True)) / 8
+    spec = Spec((3, 1), torch.arange(2), (("partial", "sum"),))
+    passed = {
+        rank: [Passed("train.py:9", Part(own.sum(1, keepdim=True), spec), 8.0, 1.2e-7)]
+        for rank, own in enumerate(rows.chunk(2, 1))
     }
-    assert {one.section for one in table().values()} <= titles
+    assert bool(wrong(passed)) is is_wrong
+
+
+def test_every_cause_names_a_section_of_its_page():
+    def titles(node):
+        inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+        own = {node["title"]} if isinstance(node, dict) and "title" in node else set()
+        return own.union(*map(titles, inner))
+
+    for one in table().values():
+        lesson = (ROOT / f"content/topics/{one.page}.yml").read_text(encoding="utf-8")
+        assert one.section in titles(yaml.safe_load(lesson)), one
