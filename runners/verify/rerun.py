@@ -26,7 +26,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from runners.verify.case import ROUNDINGS, Case
 from runners.verify.exchange import environment, free_port
 from runners.verify.layout import Layout
-from runners.verify.records import Seen, mapped, parts_of
+from runners.verify.records import Seen, mapped, tensors_of
 from runners.verify.roots import Root
 from runners.verify.sums import distance, ratio, scales_of
 from runners.verify.verdict import Verdict
@@ -194,7 +194,7 @@ def inputs_of(seen: Seen) -> dict[str, list[Any] | None]:
     for key, record in seen.roots.items():
         forwards = [one for update in record.updates for one in update.forwards]
         is_loss = all(not g.local.dim() for one in forwards for g in one.gradients.values())
-        has_parts = any(one.spec for f in forwards for one in parts_of(f.arguments))
+        has_parts = any(one.spec for f in forwards for one in tensors_of(f.arguments))
         plain = [mapped(one.arguments, lambda part: part.local) for one in forwards]
         found[key] = plain if is_loss and not has_parts else None
     return found
