@@ -16,6 +16,7 @@ from torch import nn
 
 TORCH = str(Path(torch.__file__).parent)
 _OWN = str(Path(__file__).parent)
+Stage = tuple[Any, int | None]  # of a pipeline, and the number of the microbatch that it computes
 
 
 def place(frame: FrameType | None = None) -> str:
@@ -35,8 +36,8 @@ def is_script(frame: FrameType) -> bool:
     return is_own and "site-packages" not in file and "/lib/python3" not in file
 
 
-def calling_stage() -> tuple[Any, int | None] | None:
-    """The stage of a pipeline that calls, and the number of its microbatch."""
+def calling_stage() -> Stage | None:
+    """The stage of a pipeline that calls."""
     frame: FrameType | None = sys._getframe(1)
     for _ in range(16):
         if frame is None:

@@ -10,7 +10,7 @@ import functools
 import hashlib
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -35,7 +35,7 @@ class Root:
         self.module, self.record = module, record
         self.modules = list(module.modules())
         self.names: dict[str, Any] = {}  # name → parameter; under FSDP a DTensor
-        self.update: Update | None = None
+        self.update = Update(-1, {}, {})  # none has begun
         self.stepped = False
         self.without_step: list[Update] = []
         self.refresh()
@@ -87,8 +87,20 @@ class Root:
     @property
     def done(self) -> list[Forward]:
         """The passes of this update whose backward pass has ended."""
-        found = self.update.forwards if self.update else []
-        return [one for one in found if one.backward is not None]
+        return [one for one in self.update.forwards if one.backward is not None]
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether there are gradients that no optimizer has used yet."""
+        return bool(self.done) and not self.stepped
+
+    def nodes(self) -> list[set[int]]:
+        """The ids of the graph's nodes for the outputs of each pass of this update."""
+        return [set(map(id, one.nodes.values())) for one in self.update.forwards]
+
+    def names_in(self, ids: Collection[int]) -> list[str]:
+        """The names of parameters with these ids."""
+        return [name for name, one in self.names.items() if id(one) in ids]
 
 
 def kind(module: nn.Module) -> str:
@@ -105,7 +117,6 @@ def record(module: nn.Module, inner: nn.Module, key: str, stage: int | None) -> 
         key: its name in reports.
         stage: its number in a pipeline.
     """
-    key = key if stage is None else f"stage {stage}"
     found = RootRecord(key, None, stage, eps_of(inner), sum_eps_of(inner), refused(module))
     hooks = [hook for one in inner.modules() for hook in one._forward_pre_hooks.values()]
     found.takes_parts = any(_names_sequence(hook) for hook in hooks)
