@@ -24,9 +24,14 @@ def place(frame: FrameType | None = None) -> str:
     frame = frame or sys._getframe(1)
     while frame is not None:
         if is_script(frame):
-            return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+            return place_of(frame, frame.f_lineno)
         frame = frame.f_back
     return ""
+
+
+def place_of(frame: FrameType, line: int) -> str:
+    """A line of a frame, as reports name it."""
+    return f"{Path(frame.f_code.co_filename).name}:{line}"
 
 
 def is_script(frame: FrameType) -> bool:

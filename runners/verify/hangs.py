@@ -21,10 +21,11 @@ from torch._C import _distributed_c10d as c10d
 
 from runners.system import processes
 from runners.verify.exchange import Board
+from runners.verify.frames import place
 
 POLL_SECONDS = 0.25
 IDLE_SHARE = 0.05  # of a processor; threads that wait wake up now and then
-RECORDED = {"TORCH_FR_BUFFER_SIZE": "2000"}  # so that torch records collectives
+RECORDED = ("TORCH_FR_BUFFER_SIZE", "2000")  # in the environment: torch records collectives
 _WAITS = ("torch/distributed", "torch/nn/parallel", "torch/autograd/graph.py", "torch/_ops.py")
 
 
@@ -34,16 +35,12 @@ class Lookout(threading.Thread):
     Args:
         board: for the posts.
         patience: seconds without processor time on any rank after which a script hangs.
-        place: of a frame in the script, as a report names it.
         hung: called once, with a line for each rank.
     """
 
-    def __init__(
-        self, board: Board, patience: float, place: Callable[[FrameType | None], str],
-        hung: Callable[[list[str]], None],
-    ) -> None:  # fmt: skip
+    def __init__(self, board: Board, patience: float, hung: Callable[[list[str]], None]) -> None:
         super().__init__(daemon=True)
-        self._board, self._patience, self._place, self._hung = board, patience, place, hung
+        self._board, self._patience, self._hung = board, patience, hung
         self._main = threading.main_thread().ident or 0
         self._quiet_since, self._ticks = time.monotonic(), 0.0
         self._is_waiting = False
@@ -82,7 +79,7 @@ class Lookout(threading.Thread):
         inner = [one for one, _ in traceback.walk_stack(frame)][:8] if frame else []
         files = [one.f_code.co_filename for one in inner]
         is_in_collective = any(part in file for file in files for part in _WAITS)
-        at, call = self._place(frame), _call(frame) or (inner[0].f_code.co_name if inner else "?")
+        at, call = place(frame), _call(frame) or (inner[0].f_code.co_name if inner else "?")
         return f"{at} in {call}{_last_collective()}", is_in_collective
 
     def _all_wait(self) -> bool:

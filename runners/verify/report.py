@@ -7,11 +7,14 @@ torch.
 from __future__ import annotations
 
 import json
+import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from runners.system.errors import FixableError
+from runners.system.patience import say
 from runners.verify.causes import table
 from runners.verify.verdict import Finding, Verdict
 
@@ -92,6 +95,14 @@ def document(verdict: Verdict, script: str, world_size: int) -> dict[str, Any]:
         "verdict": WORDS[verdict.exit_code], "findings": found, "weights": verdict.weights,
         "compared": verdict.numbers, "not_compared": verdict.not_compared, "notes": verdict.notes,
     }  # fmt: skip
+
+
+def say_wrong(error: FixableError) -> int:
+    """Say that the call was wrong; the exit code."""
+    say(f"runners.verify: {error}")
+    sys.stdout.write(f"verify: {WORDS[error.exit_code]}\n")
+    sys.stdout.flush()
+    return error.exit_code
 
 
 def as_json(document: Mapping[str, Any]) -> str:

@@ -8,13 +8,14 @@ forward pass that communicates; the script must run with WORLD_SIZE=1, and draw 
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -23,11 +24,13 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils import _pytree
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from runners.system import processes
 from runners.verify.case import ROUNDINGS, Case
 from runners.verify.exchange import environment, free_port
 from runners.verify.layout import Layout
 from runners.verify.records import Seen, mapped, tensors_of
 from runners.verify.roots import Root
+from runners.verify.script import run as run_script
 from runners.verify.sums import distance, ratio, scales_of
 from runners.verify.verdict import Verdict
 from runners.verify.watch import Watch
@@ -40,32 +43,21 @@ Batches = dict[tuple[int, int], Any]  # by iterator and position
 
 @dataclass
 class Order:
-    """What the process is given.
+    """What the process is given."""
 
-    Attributes:
-        batches: of all ranks, by iterator and position.
-        inputs: of forward passes, by module; empty where there are batches.
-        parameters: of each update, by module.
-        steps: the number of updates.
-    """
-
-    batches: Batches
-    inputs: dict[str, list[Any]]
-    parameters: dict[str, list[dict[str, Tensor]]]
-    steps: int
+    batches: Batches  # of all ranks
+    inputs: dict[str, list[Any]]  # of forward passes, by module; empty where there are batches
+    parameters: dict[str, list[dict[str, Tensor]]]  # of each update, by module
+    steps: int  # the number of updates
 
 
 @dataclass
 class Rerun:
-    """What the process did.
+    """What the process did."""
 
-    Attributes:
-        gradients: of each update, by module and parameter.
-        ended: how it failed; empty where it did not.
-    """
-
-    gradients: dict[str, list[dict[str, Tensor]]] = field(default_factory=dict)
-    ended: str = ""
+    gradients: dict[str, list[dict[str, Tensor]]] = field(default_factory=dict)  # of each update,
+    # by module and parameter
+    ended: str = ""  # how it failed; empty where it did not
 
 
 class Loaders:
@@ -200,44 +192,38 @@ def inputs_of(seen: Seen) -> dict[str, list[Any] | None]:
     return found
 
 
-class Given:
-    """Puts into the one process what it is given.
+def be(file: Path, script: str, arguments: Sequence[str]) -> NoReturn:
+    """Be that process; its arguments are those of `run`."""
+    processes.end_with(os.getppid())
+    order: Order = torch.load(file, weights_only=False)
+    watch = Watch(order.steps, lambda _, is_finished: is_finished)
+    watch.on_update = functools.partial(_begin_update, order, set())
+    if order.batches:
+        Loaders(order.batches, lambda: False).install()
+    seen = run_script(script, arguments, watch)
+    gradients = {
+        key: [{name: one.local for name, one in u.used.items() if one} for u in record.updates]
+        for key, record in seen.roots.items()
+    }
+    torch.save(Rerun(gradients, seen.broken or seen.ended), file.with_suffix(".done"))
+    os._exit(0)
 
-    Args:
-        order: that.
-        watch: of this process, to which it attaches itself.
-    """
 
-    def __init__(self, order: Order, watch: Watch) -> None:
-        self._order = order
-        self._hooked: set[str] = set()
-        watch.on_update = self._update
-        if order.batches:
-            Loaders(order.batches, lambda: False).install()
-
-    def _update(self, root: Root) -> None:
-        """An update begins: from the parameters of the watched run."""
-        key, number = root.record.key, len(root.record.updates)
-        if number < len(self._order.parameters.get(key, [])):
-            with torch.no_grad():
-                for name, whole in self._order.parameters[key][number].items():
-                    own = root.names[name]
-                    own = own._local_tensor if isinstance(own, DTensor) else own
-                    own.copy_(whole)
-        if key in self._order.inputs and key not in self._hooked:
-            self._hooked.add(key)
-            inputs = iter(self._order.inputs[key])
-            root.module.register_forward_pre_hook(
-                lambda _, args, kwargs: next(inputs, (args, kwargs)), with_kwargs=True, prepend=True
-            )
-
-    @staticmethod
-    def gradients(seen: Seen) -> dict[str, list[dict[str, Tensor]]]:
-        """What optimizers were given."""
-        return {
-            key: [{name: one.local for name, one in u.used.items() if one} for u in record.updates]
-            for key, record in seen.roots.items()
-        }
+def _begin_update(order: Order, hooked: set[str], root: Root) -> None:
+    """An update begins: from the parameters of the watched run."""
+    key, number = root.record.key, len(root.record.updates)
+    if number < len(order.parameters.get(key, [])):
+        with torch.no_grad():
+            for name, whole in order.parameters[key][number].items():
+                own = root.names[name]
+                own = own._local_tensor if isinstance(own, DTensor) else own
+                own.copy_(whole)
+    if key in order.inputs and key not in hooked:
+        hooked.add(key)
+        inputs = iter(order.inputs[key])
+        root.module.register_forward_pre_hook(
+            lambda _, args, kwargs: next(inputs, (args, kwargs)), with_kwargs=True, prepend=True
+        )
 
 
 def run(file: Path, script: str, arguments: Sequence[str]) -> Rerun:

@@ -79,7 +79,7 @@ class Steps:
         self, update: Update, before: Tensors, used: Tensors, after: Tensors
     ) -> dict[str, Error]:
         """Make the step; by parameter, how far that of the script is from it."""
-        errors = {}
+        errors, why = {}, ""
         for name, (kind, settings) in update.settings.items():
             start, end, gradient = before.get(name), after.get(name), used.get(name)
             if start is None or end is None:
@@ -87,9 +87,9 @@ class Steps:
             if name not in self._optimizers:
                 self._optimizers[name] = _made(kind, settings, start)
                 if kind == "state":
-                    self._skip("the optimizer had state before the first update")
+                    why = "the optimizer had state before the first update"
                 elif self._optimizers[name] is None:
-                    self._skip(f"a step of {kind.removeprefix('own ')} is not repeated")
+                    why = f"a step of {kind.removeprefix('own ')} is not repeated"
             if (made := self._optimizers[name]) is None:
                 continue
             optimizer, parameter = made
@@ -103,6 +103,8 @@ class Steps:
             rounding = 8 * torch.finfo(start.dtype).eps * start.double().norm().item()
             allowed = 2e-3 * move.norm().item() + rounding
             errors[name] = error_of(end.double() - start.double(), move, allowed)
+        if why:
+            self._skip(why)
         return errors
 
 

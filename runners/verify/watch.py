@@ -106,6 +106,11 @@ class Watch:
         return bool(updates) and min(updates) >= self.steps and self._is_idle
 
     @property
+    def modules(self) -> dict[str, nn.Module]:
+        """Modules that train, by their names in reports."""
+        return {root.record.key: root.module for root in self.roots.values()}
+
+    @property
     def _is_idle(self) -> bool:
         return not self.depth and not self.in_backward
 
