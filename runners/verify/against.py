@@ -19,9 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from runners.system.errors import FixableError, first_line
+from runners.verify.clone import unsharded
 from runners.verify.layout import Layout, layouts
 from runners.verify.records import Forward, Part, RootRecord, Seen, Spec, Update, mapped
-from runners.verify.replay import Replayed, replay_pass, replayed, unsharded
+from runners.verify.replay import Replayed, replay_pass, replayed
 from runners.verify.roots import INSIDE, digest
 from runners.verify.sums import are_apart
 
