@@ -113,17 +113,16 @@ def _plain_class(module: nn.Module) -> type[nn.Module]:
 
 
 def _keep_hooks(new: nn.Module, module: nn.Module) -> None:
-    """Keep the hooks that belong to a module itself, as that of weight normalization does."""
     for name in _HOOKS:
         hooks = module.__dict__.get(name)
         if isinstance(hooks, dict):
-            owners = {
-                k: one if hasattr(one, "__module__") else type(one) for k, one in hooks.items()
-            }
-            kept = [
-                k for k, one in owners.items() if str(one.__module__).startswith("torch.nn.utils")
-            ]
-            new.__dict__[name] = type(hooks)((key, hooks[key]) for key in kept)
+            new.__dict__[name] = type(hooks)((k, one) for k, one in hooks.items() if _is_kept(one))
+
+
+def _is_kept(hook: Any) -> bool:
+    """Whether a hook belongs to the module itself, as that of weight normalization does."""
+    own = hook if hasattr(hook, "__module__") else type(hook)
+    return str(own.__module__).startswith("torch.nn.utils")
 
 
 def keep_gradient_hooks(new: Tensor, old: Tensor) -> None:
@@ -150,8 +149,8 @@ def _unit_dtypes(module: nn.Module) -> dict[str, torch.dtype]:
     for prefix, one in module.named_modules():  # inner units come later, and win
         if isinstance(one, FSDPModule):
             dtype = one._get_fsdp_state()._mp_policy.param_dtype
-            names = (name for name, _ in one.named_parameters(prefix, remove_duplicate=False))
-            found |= dict.fromkeys(names, dtype)
+            inner = module.get_submodule(prefix).named_parameters(prefix, remove_duplicate=False)
+            found |= dict.fromkeys((name for name, _ in inner), dtype)
     return {name: dtype for name, dtype in found.items() if dtype is not None}
 
 
