@@ -98,7 +98,7 @@ def _launched(words: Sequence[str], world_size: int) -> int:
         for one in started:
             one.wait()
         sweep()
-    return code if code in report.WORDS else 1
+    return code if code in (*report.WORDS, FixableError.exit_code) else 1
 
 
 def _followed(started: Sequence[subprocess.Popen[bytes]]) -> int:

@@ -28,7 +28,7 @@ from runners.verify.weights import scaled
 
 def kept(
     verdict: Verdict, layouts: Sequence[Layout], script: Path, words: Sequence[str],
-    report: Mapping[str, object], printed: str,
+    report: Report, printed: str,
 ) -> Path | None:  # fmt: skip
     """Write the trace of a run over that of the same command; its path, None outside a project.
 
@@ -43,13 +43,12 @@ def kept(
     folder = machine.TRACES.parent
     if not folder.is_dir():
         return None
-    report = {name: held for name, held in report.items() if name != "schema"}
-    command = shlex.join(["verify", "--ranks", str(report["world_size"]), *words])
+    command = shlex.join(["verify", "--ranks", str(report.world_size), *words])
     watched = Watched(
         schema_version=1, recorded_at=now(), machine=machine.name(),
         circumstances=machine.circumstances(), command=command,
         code=digest_of(script.read_text(encoding="utf-8", errors="replace")), printed=printed,
-        report=Report.model_validate(report), tensors=list(_tensors(verdict.strips, layouts)),
+        report=report, tensors=list(_tensors(verdict.strips, layouts)),
         flow=list(_flow(verdict.strips, layouts)),
     )  # fmt: skip
     name = re.sub(r"[^\w-]+", "_", script.stem)

@@ -143,16 +143,12 @@ def layouts(seen: Mapping[int, Seen]) -> list[Layout]:
 
 def _groups(records: Mapping[int, RootRecord]) -> list[list[int]]:
     """Ranks by the place that they have among those with other samples."""
-    groups: dict[int | tuple[int, ...], list[int]] = {}
+    groups: dict[tuple[int, ...], list[int]] = {}
     for rank, record in records.items():
-        specs = [
-            one.spec for update in record.updates[:1] for one in update.parameters.values()
-            if one.spec
-        ]  # fmt: skip
+        parameters = (one for update in record.updates[:1] for one in update.parameters.values())
+        spec = next((one.spec for one in parameters if one.spec), None)
+        place = (rank,) if spec is None else tuple(spec.ranks)
         if record.data_ranks is not None and rank in record.data_ranks:
-            groups.setdefault(record.data_ranks.index(rank), []).append(rank)
-        elif specs:
-            groups.setdefault(tuple(specs[0].ranks), []).append(rank)
-        else:
-            groups.setdefault((rank,), []).append(rank)
+            place = (-1, record.data_ranks.index(rank))
+        groups.setdefault(place, []).append(rank)
     return list(groups.values())

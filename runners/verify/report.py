@@ -9,20 +9,20 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
 
 from runners.system.errors import FixableError
 from runners.system.patience import say
 from runners.verify.causes import table
+from runners.verify.trace import Found, Report, Word
 from runners.verify.verdict import Finding, Verdict
 
 SCHEMA = 1
 WIDTH = 84
 MOST_FINDINGS = 4
 MOST_REASONS = 6
-WORDS = {0: "agrees", 1: "differs", 2: "wrong call", 3: "not compared"}
+WORDS: dict[int, Word] = {0: "agrees", 1: "differs", 3: "not compared"}
 
 
 def lines(verdict: Verdict, script: str, world_size: int) -> Iterator[str]:
@@ -83,28 +83,29 @@ def _wrapped(text: str, indent: int = 2) -> list[str]:
     )
 
 
-def document(verdict: Verdict, script: str, world_size: int) -> dict[str, Any]:
+def document(verdict: Verdict, script: str, world_size: int) -> Report:
     """The same, all of it, for programs."""
     found = [
-        {**asdict(one), "title": row.title, "usually": row.usually,
-         "lesson": {"page": row.page, "section": row.section}}
+        Found(**asdict(one), title=row.title, usually=row.usually,
+              lesson={"page": row.page, "section": row.section})
         for one in verdict.findings for row in [table()[one.cause]]
     ]  # fmt: skip
-    return {
-        "schema": SCHEMA, "script": script, "world_size": world_size,
-        "verdict": WORDS[verdict.exit_code], "findings": found, "weights": verdict.weights,
-        "compared": verdict.numbers, "not_compared": verdict.not_compared, "notes": verdict.notes,
-    }  # fmt: skip
+    return Report(
+        script=script, world_size=world_size, verdict=WORDS[verdict.exit_code], findings=found,
+        weights=verdict.weights, compared=verdict.numbers, not_compared=verdict.not_compared,
+        notes=verdict.notes,
+    )  # fmt: skip
+
+
+def as_json(report: Report) -> str:
+    """The document as it is printed."""
+    held = {"schema": SCHEMA, **report.model_dump()}
+    return json.dumps(held, indent=2, sort_keys=True, ensure_ascii=False)
 
 
 def say_wrong(error: FixableError) -> int:
     """Say that the call was wrong; the exit code."""
     say(f"runners.verify: {error}")
-    sys.stdout.write(f"verify: {WORDS[error.exit_code]}\n")
+    sys.stdout.write("verify: wrong call\n")
     sys.stdout.flush()
     return error.exit_code
-
-
-def as_json(document: Mapping[str, Any]) -> str:
-    """The document as it is printed."""
-    return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)

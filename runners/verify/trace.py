@@ -20,6 +20,7 @@ from runners.traces.schema import Guarded, Moment, Record, Shape
 SUFFIX = ".verify.json"
 AGAIN = "delete it, or run `verify` again"
 Size = Annotated[float, Field(ge=0)]
+Word = Literal["agrees", "differs", "not compared"]
 
 
 class Found(Record):
@@ -42,7 +43,7 @@ class Report(Record):
 
     script: str
     world_size: Annotated[int, Field(ge=1)]
-    verdict: Literal["agrees", "differs", "not compared"]
+    verdict: Word
     findings: list[Found]
     weights: str
     compared: dict[str, int]
