@@ -40,10 +40,8 @@ class Lookout(threading.Thread):
         super().__init__(daemon=True)
         self._board, self._patience, self._hung = board, patience, hung
         self._main = threading.main_thread().ident or 0
-        self._quiet_since, self._used = (
-            time.monotonic(),
-            0.0,
-        )  # seconds
+        self._quiet_since = time.monotonic()
+        self._used = 0.0  # seconds of a processor
         self._is_waiting = False
         self._over = threading.Event()
 

@@ -184,12 +184,10 @@ class Interceptor:
             given = [tensors] if isinstance(tensors, Tensor) else list(tensors)
             watch.backward_begins([(one.grad_fn, one.output_nr) for one in given])
             watch.in_backward += 1
-            watch.losses.is_running = True
             try:
                 original(tensors, *args, **kwargs)
             finally:
                 watch.in_backward -= 1
-                watch.losses.is_running = bool(watch.in_backward)
             if not watch.in_backward:
                 watch.backward_ends()
 

@@ -34,15 +34,18 @@ _SOLVED = 1e-2  # relative: gradients may be in bf16
 
 
 class LossWatch:
-    """Keeps the calls of loss functions until a backward pass reaches them."""
+    """Keeps the calls of loss functions until a backward pass reaches them.
 
-    def __init__(self, is_on: Callable[[], bool]) -> None:
-        self._is_on = is_on
+    Args:
+        is_on: whether calls are kept.
+        is_running: whether a backward pass is.
+    """
+
+    def __init__(self, is_on: Callable[[], bool], is_running: Callable[[], bool]) -> None:
+        self._is_on, self._is_running = is_on, is_running
         self._nodes: dict[int, tuple[Any, Loss]] = {}  # by id of a node, which stays alive
         self._reached: list[Loss] = []
         self._is_inside = False
-        self.backward = 0  # the number of the present backward pass
-        self.is_running = False  # a backward pass
 
     def recorded(self, name: str, original: Callable[..., Tensor]) -> Callable[..., Tensor]:
         """What to put in place of a loss function of torch."""
@@ -86,10 +89,9 @@ class LossWatch:
         self, loss: Loss, gradient: Tensor | None, weigh: Callable[[Tensor], Tensor]
     ) -> None:
         """A gradient arrives at a loss; torch.autograd.grad, which leaves .grad, does not count."""
-        if gradient is None or not self.is_running:
+        if gradient is None or not self._is_running():
             return
         weight = weigh(part(gradient, copy=False).local.double())
-        loss.backward = self.backward
         loss.weights = weight.clone() if loss.weights is None else loss.weights + weight
         if not any(loss is one for one in self._reached):
             self._reached.append(loss)
@@ -121,9 +123,11 @@ class LossWatch:
             )
         return bool(first)
 
-    def ended(self) -> list[Loss]:
-        """The losses of the backward pass that has ended."""
+    def ended(self, number: int) -> list[Loss]:
+        """The losses of the backward pass that has ended, which gets a number."""
         reached, self._reached = self._reached, []
+        for loss in reached:
+            loss.backward = number
         gone = {id(loss) for loss in reached}
         self._nodes = {k: v for k, v in self._nodes.items() if id(v[1]) not in gone}
         return reached

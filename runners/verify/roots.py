@@ -74,6 +74,12 @@ class Root:
         found += self._unreduced()
         return not any(bool(part(one, copy=False).local.any()) for one in found)
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether all gradients are finite."""
+        found = (one.grad for _, one in self.trained() if one.grad is not None)
+        return all(bool(part(one, copy=False).local.isfinite().all()) for one in found)
+
     def _unreduced(self) -> list[Tensor]:
         """Whole gradients that FSDP keeps until it reduces them."""
         units = [one for one in self.modules if isinstance(one, FSDPModule)]
@@ -188,12 +194,6 @@ def number_of(total: Any) -> float | None:
     if isinstance(total, DTensor) and not all(one.is_replicate() for one in total.placements):
         return None
     return float(part(total, copy=False).local) if isinstance(total, Tensor) else None
-
-
-def is_finite(root: Root) -> bool:
-    """Whether all gradients are finite."""
-    found = (one.grad for _, one in root.trained() if one.grad is not None)
-    return all(bool(part(one, copy=False).local.isfinite().all()) for one in found)
 
 
 def ids_of(optimizer: Optimizer) -> set[int]:

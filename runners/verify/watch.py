@@ -87,7 +87,7 @@ class Watch:
         self._alone: set[int] = set()  # backward passes that reached one module
         self._external: set[int] = set()  # nodes of outputs that the loss uses itself
         self._optimizers: dict[int, Optimizer] = {}
-        self.losses = LossWatch(lambda: self.is_on)
+        self.losses = LossWatch(lambda: self.is_on, lambda: bool(self.in_backward))
         self._interceptor = Interceptor(self)
 
     # What is watched
@@ -272,7 +272,6 @@ class Watch:
         """Look at the graph before a backward pass runs."""
         if not self.in_backward:
             self._backwards += 1
-            self.losses.backward = self._backwards
             self._outside, self._is_other, self._external = {}, False, set()
         outputs: set[int] = set()
         nodes_of = {key: root.nodes() for key, root in self.roots.items()}
@@ -306,14 +305,15 @@ class Watch:
 
     def backward_ends(self) -> None:
         """Gradients have been reduced."""
-        losses, at, now = self.losses.ended(), place(), self._backwards
+        at, now = place(), self._backwards
+        losses = self.losses.ended(now)
         touched = [
             root for root in self.roots.values()
             if any(one.backward == now for one in root.update.forwards)
         ]  # fmt: skip
         for root in touched:
             update = root.update
-            if len(touched) == 1 and of.is_finite(root):  # what is reset now is lost to all
+            if len(touched) == 1 and root.is_finite:  # what is reset now is lost to all
                 self._alone.add(now)
             update.after_backward, update.before_clipping = root.gradients(), {}
             update.losses += losses
@@ -391,8 +391,8 @@ class Watch:
         self._optimizers[id(optimizer)] = optimizer
         if not self.is_on:
             return
-        if type(optimizer).__name__ == "ZeroRedundancyOptimizer":
-            self.refuse("ZeroRedundancyOptimizer")
+        if (kind := type(optimizer).__name__) == "ZeroRedundancyOptimizer":
+            self.refuse(kind)
         if self.in_backward:
             self.refuse("an optimizer that steps inside the backward pass")
             return
