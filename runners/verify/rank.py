@@ -76,9 +76,7 @@ class Rank:
         self.layouts: Sequence[Layout] = ()  # once all ranks have recorded
         self.watch = Watch(arguments.steps, self._asks_to_stop)
         self.watch.is_shared = against is not None
-        self.loaders = rerun.Loaders(None, lambda: self.watch.is_on)
-        if arguments.one:
-            self.loaders.install()
+        self.batches = rerun.keep_batches(lambda: self.watch.is_on) if arguments.one else {}
 
     def run(self) -> NoReturn:
         """Run the script, and end this process with the exit code."""
@@ -112,7 +110,7 @@ class Rank:
 
     def _judged(self) -> int:
         if self.arguments.one:
-            self.board.post("batches", self.loaders.batches)
+            self.board.post("batches", self.batches)
             self.board.post("inputs", rerun.inputs_of(self.seen))
         self.board.post("seen", self.seen)
         everything = self.board.gather("seen") | {self.rank: self.seen}
@@ -179,13 +177,13 @@ class Rank:
     def _run_as_one(self, verdict: Verdict, everything: Mapping[int, Seen]) -> None:
         """Run the script as one process, and compare; what agrees there needs no other proof."""
         batches, inputs = self.board.gather("batches"), self.board.gather("inputs")
-        order = rerun.order(self.layouts, self.watch.modules, batches, inputs, everything)
-        if isinstance(order, str):
-            verdict.skip(f"as one process: {order}")
+        script, words = self.arguments.script, self.arguments.arguments
+        try:
+            order = rerun.order(self.layouts, self.watch.modules, batches, inputs, everything)
+            found = rerun.run(order, self.board.folder, script, words)
+        except rerun.NotRerunError as why:
+            verdict.skip(f"as one process: {why}")
             return
-        file = self.board.folder / "order.pt"
-        torch.save(order, file)
-        found = rerun.run(file, self.arguments.script, self.arguments.arguments)
         if rerun.compare(verdict, self.layouts, found):
             verdict.proven("run again as one process, the script makes the same gradients")
             for cut in (cut for one in everything.values() for cut in one.cuts):

@@ -1,9 +1,9 @@
 """Runs a watched script again as one process, which is given the batches of all ranks.
 
 In: what each rank's `DataLoader`s yielded, or the inputs of its forward passes where the loss is
-one of their outputs. Out: a `Rerun`: the gradients that the optimizer of that process was given, in
-each update from the parameters that the watched run had. It sees through any loss, and through a
-forward pass that communicates; the script must run with WORLD_SIZE=1, and draw nothing.
+one of their outputs. Out: the gradients that the optimizer of that process was given, in each
+update from the parameters that the watched run had. It sees through any loss, and through a forward
+pass that communicates; the script must run with WORLD_SIZE=1, and draw nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -39,6 +39,11 @@ SECONDS = 120.0
 _MOST_BATCHES = 512
 _LEAST_TOLERANCE = 1e-3  # relative: one process adds in another order
 Batches = dict[tuple[int, int], Any]  # by iterator and position
+Gradients = Mapping[str, Sequence[Mapping[str, Tensor]]]  # by module, update and parameter
+
+
+class NotRerunError(Exception):
+    """One process cannot run the script, and why."""
 
 
 @dataclass
@@ -51,133 +56,35 @@ class Order:
     steps: int  # the number of updates
 
 
-@dataclass
-class Rerun:
-    """What the process did."""
-
-    gradients: dict[str, list[dict[str, Tensor]]] = field(default_factory=dict)  # of each update,
-    # by module and parameter
-    ended: str = ""  # how it failed; empty where it did not
+# What ranks keep
 
 
-class Loaders:
-    """Stands behind all `DataLoader`s: keeps what they yield, or yields other batches.
+def keep_batches(is_on: Callable[[], bool]) -> Batches:
+    """What `DataLoader`s will have yielded while `is_on`."""
+    kept: Batches = {}
 
-    Args:
-        given: what they yield; None to keep what they do.
-        is_on: whether to keep more.
-    """
+    def keep(key: tuple[int, int], following: Callable[[], Any]) -> Any:
+        value = following()
+        if is_on() and len(kept) < _MOST_BATCHES:
+            kept[key] = mapped(value, lambda tensor: tensor.detach().clone())
+        return value
 
-    def __init__(self, given: Batches | None, is_on: Callable[[], bool]) -> None:
-        self.batches: Batches = {}
-        self._given, self._is_on = given, is_on
-        self._numbers: dict[int, tuple[Any, int]] = {}  # of each iterator, which stays alive
-        self._at: dict[int, int] = {}
-
-    def install(self) -> None:
-        """Begin."""
-        original = _BaseDataLoaderIter.__next__
-
-        def call(one: Any) -> Any:
-            number = self._numbers.setdefault(id(one), (one, len(self._numbers)))[1]
-            at = self._at[number] = self._at.get(number, -1) + 1
-            if self._given is not None:
-                if (number, at) not in self._given:
-                    raise StopIteration
-                return self._given[number, at]
-            value = original(one)
-            if self._is_on() and len(self.batches) < _MOST_BATCHES:
-                self.batches[number, at] = mapped(value, lambda tensor: tensor.detach().clone())
-            return value
-
-        _BaseDataLoaderIter.__next__ = call  # type: ignore[assignment]
+    _stand_behind_loaders(keep)
+    return kept
 
 
-def joined(trees: Sequence[Any]) -> Any:
-    """Batches of several ranks as one, along the first axis.
+def _stand_behind_loaders(do: Callable[[tuple[int, int], Callable[[], Any]], Any]) -> None:
+    """Yield what `do` returns, given the iterator's number, the position, and the original."""
+    original = _BaseDataLoaderIter.__next__
+    numbers: dict[int, tuple[Any, int]] = {}  # of each iterator, which stays alive
+    positions: dict[int, int] = {}
 
-    Raises:
-        ValueError: they are of different kinds or shapes.
-    """
-    flat = [_pytree.tree_flatten(one) for one in trees]
-    if any(spec != flat[0][1] for _, spec in flat):
-        raise ValueError("batches of ranks are built differently")
-    columns = zip(*(leaves for leaves, _ in flat), strict=True)
-    try:
-        whole = [_joined_leaf(column) for column in columns]
-    except RuntimeError as error:
-        raise ValueError("batches of ranks have different widths") from error
-    return _pytree.tree_unflatten(whole, flat[0][1])
+    def call(one: Any) -> Any:
+        number = numbers.setdefault(id(one), (one, len(numbers)))[1]
+        positions[number] = positions.get(number, -1) + 1
+        return do((number, positions[number]), lambda: original(one))
 
-
-def _joined_leaf(column: Sequence[Any]) -> Any:
-    is_batch = isinstance(column[0], Tensor) and column[0].dim() > 0
-    return torch.cat(list(column)) if is_batch else column[0]
-
-
-def order(
-    layouts: Sequence[Layout], modules: Mapping[str, nn.Module], posted: Mapping[int, Batches],
-    inputs: Mapping[int, Mapping[str, list[Any] | None]], seen: Mapping[int, Seen],
-) -> Order | str:  # fmt: skip
-    """What one process is given, or why it cannot be given that.
-
-    Args:
-        layouts: of all modules.
-        modules: of this rank.
-        posted: batches of the loaders, by rank.
-        inputs: of the forward passes, by rank and module.
-        seen: by rank.
-    """
-    if why := _hindrance(layouts, modules, seen):
-        return why
-    ranks = layouts[0].leaders
-    given: Batches = {}
-    try:
-        for key in posted[ranks[0]]:
-            given[key] = joined([posted[r][key] for r in ranks if key in posted[r]])
-        passes = {} if given else _passes(layouts, inputs)
-    except ValueError as error:
-        return str(error)
-    if passes is None:
-        return "its batches come from no DataLoader, and its loss is no output of a module"
-    parameters: dict[str, list[dict[str, Tensor]]] = {}
-    for layout in layouts:
-        wholes = (layout.whole(n, layout.view, "parameters") for n in range(layout.num_updates))
-        parameters[layout.key] = [
-            {name: one for name, one in whole.items() if one is not None} for whole in wholes
-        ]
-    return Order(given, passes, parameters, max(one.num_updates for one in layouts))
-
-
-def _hindrance(
-    layouts: Sequence[Layout], modules: Mapping[str, nn.Module], seen: Mapping[int, Seen]
-) -> str:
-    """Why one process would make other numbers, rightly."""
-    if any(one.refused or one.broken for one in seen.values()):
-        return "the script was not watched to its end"
-    for layout in layouts:
-        updates = [one for r in layout.records.values() for one in r.updates]
-        if layout.key not in modules or not updates:
-            return f"{layout.key} has no update on rank 0"
-        if any(forward.draws for update in updates for forward in update.forwards):
-            return f"the forward pass of {layout.key} draws random numbers"
-        norms = [one for one in modules[layout.key].modules() if isinstance(one, _BatchNorm)]
-        if any(one.training and not isinstance(one, nn.SyncBatchNorm) for one in norms):
-            return f"{layout.key} normalizes over the samples of a rank"
-    return ""
-
-
-def _passes(
-    layouts: Sequence[Layout], inputs: Mapping[int, Mapping[str, list[Any] | None]]
-) -> dict[str, list[Any]] | None:
-    """Inputs of all ranks; None where the loss is computed outside of modules."""
-    found = {}
-    for layout in layouts:
-        columns = [inputs[r][layout.key] for r in layout.leaders]
-        if any(one is None for one in columns):
-            return None
-        found[layout.key] = [joined(one) for one in zip(*columns, strict=False)]
-    return found
+    _BaseDataLoaderIter.__next__ = call  # type: ignore[assignment]
 
 
 def inputs_of(seen: Seen) -> dict[str, list[Any] | None]:
@@ -192,74 +99,166 @@ def inputs_of(seen: Seen) -> dict[str, list[Any] | None]:
     return found
 
 
+# What one process is given
+
+
+def order(
+    layouts: Sequence[Layout], modules: Mapping[str, nn.Module], posted: Mapping[int, Batches],
+    inputs: Mapping[int, Mapping[str, list[Any] | None]], seen: Mapping[int, Seen],
+) -> Order:  # fmt: skip
+    """What one process is given.
+
+    Args:
+        layouts: of all modules.
+        modules: of this rank.
+        posted: batches of the loaders, by rank.
+        inputs: of the forward passes, by rank and module.
+        seen: by rank.
+
+    Raises:
+        NotRerunError: it would rightly make other numbers, or what it needs is not known.
+    """
+    if any(one.refused or one.broken for one in seen.values()):
+        raise NotRerunError("the script was not watched to its end")
+    for layout in layouts:
+        if why := _hindrance(layout, modules.get(layout.key)):
+            raise NotRerunError(why)
+    ranks = layouts[0].leaders
+    given = {
+        key: _joined([posted[r][key] for r in ranks if key in posted[r]])
+        for key in posted[ranks[0]]
+    }
+    passes: dict[str, list[Any]] = {}
+    for layout in layouts if not given else ():
+        columns = [one for r in layout.leaders if (one := inputs[r][layout.key]) is not None]
+        if len(columns) < len(layout.leaders):
+            why = "its batches come from no DataLoader, and its loss is no output of a module"
+            raise NotRerunError(why)
+        passes[layout.key] = [_joined(one) for one in zip(*columns, strict=False)]
+    parameters: dict[str, list[dict[str, Tensor]]] = {}
+    for layout in layouts:
+        wholes = (layout.whole(n, layout.view, "parameters") for n in range(layout.num_updates))
+        parameters[layout.key] = [
+            {name: one for name, one in whole.items() if one is not None} for whole in wholes
+        ]
+    return Order(given, passes, parameters, max(one.num_updates for one in layouts))
+
+
+def _hindrance(layout: Layout, module: nn.Module | None) -> str:
+    """Why one process would make other numbers, rightly."""
+    updates = [one for r in layout.records.values() for one in r.updates]
+    if module is None or not updates:
+        return f"{layout.key} has no update on rank 0"
+    if any(forward.draws for update in updates for forward in update.forwards):
+        return f"the forward pass of {layout.key} draws random numbers"
+    norms = [one for one in module.modules() if isinstance(one, _BatchNorm)]
+    if any(one.training and not isinstance(one, nn.SyncBatchNorm) for one in norms):
+        return f"{layout.key} normalizes over the samples of a rank"
+    return ""
+
+
+def _joined(trees: Sequence[Any]) -> Any:
+    """Batches of several ranks as one, along the first axis.
+
+    Raises:
+        NotRerunError: they are of different kinds or shapes.
+    """
+    flat = [_pytree.tree_flatten(one) for one in trees]
+    if any(spec != flat[0][1] for _, spec in flat):
+        raise NotRerunError("batches of ranks are built differently")
+    try:
+        whole = [
+            torch.cat(column) if isinstance(column[0], Tensor) and column[0].dim() else column[0]
+            for column in zip(*(leaves for leaves, _ in flat), strict=True)
+        ]
+    except RuntimeError as error:
+        raise NotRerunError("batches of ranks have different widths") from error
+    return _pytree.tree_unflatten(whole, flat[0][1])
+
+
+# The process
+
+
+def run(given: Order, folder: Path, script: str, arguments: Sequence[str]) -> Gradients:
+    """Run the script as one process.
+
+    Args:
+        given: to that process.
+        folder: for the files that are passed to it and back.
+        script: its path.
+        arguments: of the script.
+
+    Raises:
+        NotRerunError: it fails, or does not end.
+    """
+    file = folder / "order.pt"
+    torch.save(given, file)
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("TORCHELASTIC")}
+    words = [sys.executable, "-m", "runners.verify", "--as-one", str(file), script, *arguments]
+    try:
+        done = subprocess.run(
+            words, env=kept | environment(0, 1, free_port()), capture_output=True, text=True,
+            errors="replace", timeout=SECONDS, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise NotRerunError(f"it did not end in {SECONDS:.0f} s") from error
+    gradients: Gradients = {}
+    ended = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    if (answer := file.with_suffix(".done")).exists():
+        gradients, ended = torch.load(answer, weights_only=False)
+    if ended:
+        raise NotRerunError(ended)
+    return gradients
+
+
 def be(file: Path, script: str, arguments: Sequence[str]) -> NoReturn:
-    """Be that process; its arguments are those of `run`."""
+    """Be that process; `file` has the `Order`."""
     processes.end_with(os.getppid())
-    order: Order = torch.load(file, weights_only=False)
-    watch = Watch(order.steps, lambda _, is_finished: is_finished)
-    watch.on_update = functools.partial(_begin_update, order, set())
-    if order.batches:
-        Loaders(order.batches, lambda: False).install()
+    given: Order = torch.load(file, weights_only=False)
+    watch = Watch(given.steps, lambda _, is_finished: is_finished)
+    watch.on_update = functools.partial(_begin_update, given, set())
+
+    def give(key: tuple[int, int], _: Callable[[], Any]) -> Any:
+        if key not in given.batches:
+            raise StopIteration
+        return given.batches[key]
+
+    if given.batches:
+        _stand_behind_loaders(give)
     seen = run_script(script, arguments, watch)
     gradients = {
         key: [{name: one.local for name, one in u.used.items() if one} for u in record.updates]
         for key, record in seen.roots.items()
     }
-    torch.save(Rerun(gradients, seen.broken or seen.ended), file.with_suffix(".done"))
+    torch.save((gradients, seen.broken or seen.ended), file.with_suffix(".done"))
     os._exit(0)
 
 
-def _begin_update(order: Order, hooked: set[str], root: Root) -> None:
+def _begin_update(given: Order, hooked: set[str], root: Root) -> None:
     """An update begins: from the parameters of the watched run."""
     key, number = root.record.key, len(root.record.updates)
-    if number < len(order.parameters.get(key, [])):
+    if number < len(given.parameters.get(key, [])):
         with torch.no_grad():
-            for name, whole in order.parameters[key][number].items():
+            for name, whole in given.parameters[key][number].items():
                 own = root.names[name]
                 own = own._local_tensor if isinstance(own, DTensor) else own
                 own.copy_(whole)
-    if key in order.inputs and key not in hooked:
+    if key in given.inputs and key not in hooked:
         hooked.add(key)
-        inputs = iter(order.inputs[key])
+        inputs = iter(given.inputs[key])
         root.module.register_forward_pre_hook(
             lambda _, args, kwargs: next(inputs, (args, kwargs)), with_kwargs=True, prepend=True
         )
 
 
-def run(file: Path, script: str, arguments: Sequence[str]) -> Rerun:
-    """Run the script as one process.
-
-    Args:
-        file: of the `Order`; the process puts its `Rerun` beside it.
-        script: its path.
-        arguments: of the script.
-    """
-    alone = environment(0, 1, free_port())
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("TORCHELASTIC")}
-    words = [sys.executable, "-m", "runners.verify", "--as-one", str(file), script, *arguments]
-    try:
-        done = subprocess.run(
-            words, env={**kept, **alone}, capture_output=True, text=True, errors="replace",
-            timeout=SECONDS, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return Rerun(ended=f"it did not end in {SECONDS:.0f} s")
-    answer = file.with_suffix(".done")
-    if answer.exists():
-        found: Rerun = torch.load(answer, weights_only=False)
-        return found
-    last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-    return Rerun(ended=last)
+# The comparison
 
 
-def compare(verdict: Verdict, layouts: Sequence[Layout], found: Rerun) -> bool:
+def compare(verdict: Verdict, layouts: Sequence[Layout], gradients: Gradients) -> bool:
     """Compare the gradients that optimizers were given; whether they agree in all modules."""
-    if found.ended:
-        verdict.skip(f"as one process: {found.ended}")
-        return False
     for layout in layouts:
         case = Case(layout, layouts, verdict)
-        updates = found.gradients.get(layout.key, [])
+        updates = gradients.get(layout.key, [])
         if len(updates) < layout.num_updates:
             case.skip("as one process, the script makes fewer updates with it")
             return False
