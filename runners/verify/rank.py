@@ -171,7 +171,7 @@ class Rank:
         if self.against and layout.key in self.against.modules:
             return self.against.replayed(layout, number, self.rank, parameters, buffers)
         own = record.updates[number]
-        whole = layout.passes(number, self.rank, own.forwards)
+        whole = layout.passes(number, self.rank)
         return replayed(self.watch.modules[layout.key], parameters, buffers, whole, own.frozen)
 
     def _run_as_one(self, verdict: Verdict, everything: Mapping[int, Seen]) -> None:
