@@ -38,6 +38,8 @@ def explain(case: Case, number: int, fit: Fit, expected: Expected) -> None:
     total = len(expected.exact)
     for cause, names in sorted(causes.items(), key=lambda one: -len(one[1])):
         says = f"gradient differs from that of one process ({len(names)} of {total} parameters)"
+        if cause == "no gradient" and len(causes) == 1:
+            says = f"no gradient reaches the optimizer ({len(names)} of {total} parameters)"
         detail = _detail(names[0], held.get(names[0]), fit, expected)
         place = case.unpreserved if cause == "recomputation" else update.backward_place
         case.find(cause, says, place, names, rank, number, detail)

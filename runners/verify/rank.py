@@ -184,7 +184,7 @@ class Rank:
         except rerun.NotRerunError as why:
             verdict.skip(f"as one process: {why}")
             return
-        if rerun.compare(verdict, self.layouts, found):
+        if rerun.compare(verdict, self.layouts, found, inputs):
             verdict.proven("run again as one process, the script makes the same gradients")
             for cut in (cut for one in everything.values() for cut in one.cuts):
                 verdict.skip(

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +31,7 @@ from runners.verify.layout import Layout
 from runners.verify.records import Seen, mapped, tensors_of
 from runners.verify.roots import Root
 from runners.verify.script import run as run_script
-from runners.verify.sums import distance, ratio, scales_of
+from runners.verify.sums import are_apart, distance, ratio, scales_of
 from runners.verify.verdict import Verdict
 from runners.verify.watch import Watch
 
@@ -40,6 +40,17 @@ _MOST_BATCHES = 512
 _LEAST_TOLERANCE = 1e-3  # relative: one process adds in another order
 Batches = dict[tuple[int, int], Any]  # by iterator and position
 Gradients = Mapping[str, Sequence[Mapping[str, Tensor]]]  # by module, update and parameter
+
+
+class Inputs(NamedTuple):
+    """The arguments of a module's forward passes on one rank."""
+
+    passes: list[list[Any]]  # of each update
+    is_loss: bool  # whether an output is the loss; else the script computes it from outputs
+    has_parts: bool  # whether other ranks hold the rest of them
+
+
+Made = tuple[Gradients, Mapping[str, Inputs]]  # by one process, and from which inputs
 
 
 class NotRerunError(Exception):
@@ -87,15 +98,18 @@ def _stand_behind_loaders(do: Callable[[tuple[int, int], Callable[[], Any]], Any
     _BaseDataLoaderIter.__next__ = call  # type: ignore[assignment]
 
 
-def inputs_of(seen: Seen) -> dict[str, list[Any] | None]:
-    """The inputs of this rank's forward passes; None where a loss is computed from outputs."""
-    found: dict[str, list[Any] | None] = {}
+def inputs_of(seen: Seen) -> dict[str, Inputs]:
+    """The inputs of this rank's forward passes, by module."""
+    found = {}
     for key, record in seen.roots.items():
         forwards = [one for update in record.updates for one in update.forwards]
         is_loss = all(not g.local.dim() for one in forwards for g in one.gradients.values())
         has_parts = any(one.spec for f in forwards for one in tensors_of(f.arguments))
-        plain = [mapped(one.arguments, lambda part: part.local) for one in forwards]
-        found[key] = plain if is_loss and not has_parts else None
+        plain = [
+            [mapped(one.arguments, lambda part: part.local) for one in update.forwards]
+            for update in record.updates
+        ]
+        found[key] = Inputs(plain, is_loss, has_parts)
     return found
 
 
@@ -104,7 +118,7 @@ def inputs_of(seen: Seen) -> dict[str, list[Any] | None]:
 
 def order(
     layouts: Sequence[Layout], modules: Mapping[str, nn.Module], posted: Mapping[int, Batches],
-    inputs: Mapping[int, Mapping[str, list[Any] | None]], seen: Mapping[int, Seen],
+    inputs: Mapping[int, Mapping[str, Inputs]], seen: Mapping[int, Seen],
 ) -> Order:  # fmt: skip
     """What one process is given.
 
@@ -130,10 +144,11 @@ def order(
     }
     passes: dict[str, list[Any]] = {}
     for layout in layouts if not given else ():
-        columns = [one for r in layout.leaders if (one := inputs[r][layout.key]) is not None]
-        if len(columns) < len(layout.leaders):
+        held = [inputs[r][layout.key] for r in layout.leaders]
+        if any(one.has_parts or not one.is_loss for one in held):
             why = "its batches come from no DataLoader, and its loss is no output of a module"
             raise NotRerunError(why)
+        columns = ([each for some in one.passes for each in some] for one in held)
         passes[layout.key] = [_joined(one) for one in zip(*columns, strict=False)]
     parameters: dict[str, list[dict[str, Tensor]]] = {}
     for layout in layouts:
@@ -179,7 +194,7 @@ def _joined(trees: Sequence[Any]) -> Any:
 # The process
 
 
-def run(given: Order, folder: Path, script: str, arguments: Sequence[str]) -> Gradients:
+def run(given: Order, folder: Path, script: str, arguments: Sequence[str]) -> Made:
     """Run the script as one process.
 
     Args:
@@ -202,13 +217,13 @@ def run(given: Order, folder: Path, script: str, arguments: Sequence[str]) -> Gr
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise NotRerunError(f"it did not end in {SECONDS:.0f} s") from error
-    gradients: Gradients = {}
+    made: Made = {}, {}
     ended = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
     if (answer := file.with_suffix(".done")).exists():
-        gradients, ended = torch.load(answer, weights_only=False)
+        made, ended = torch.load(answer, weights_only=False)
     if ended:
         raise NotRerunError(ended)
-    return gradients
+    return made
 
 
 def be(file: Path, script: str, arguments: Sequence[str]) -> NoReturn:
@@ -230,7 +245,8 @@ def be(file: Path, script: str, arguments: Sequence[str]) -> NoReturn:
         key: [{name: one.local for name, one in u.used.items() if one} for u in record.updates]
         for key, record in seen.roots.items()
     }
-    torch.save((gradients, seen.broken or seen.ended), file.with_suffix(".done"))
+    made = gradients, inputs_of(seen)
+    torch.save((made, seen.broken or seen.ended), file.with_suffix(".done"))
     os._exit(0)
 
 
@@ -254,8 +270,19 @@ def _begin_update(given: Order, hooked: set[str], root: Root) -> None:
 # The comparison
 
 
-def compare(verdict: Verdict, layouts: Sequence[Layout], gradients: Gradients) -> bool:
-    """Compare the gradients that optimizers were given; whether they agree in all modules."""
+def compare(
+    verdict: Verdict, layouts: Sequence[Layout], made: Made,
+    inputs: Mapping[int, Mapping[str, Inputs]],
+) -> bool:  # fmt: skip
+    """Compare the gradients that optimizers were given; whether they agree in all modules.
+
+    Args:
+        verdict: to which findings are added.
+        layouts: of all modules.
+        made: by one process.
+        inputs: of the forward passes, by rank and module.
+    """
+    gradients, own = made
     for layout in layouts:
         case = Case(layout, layouts, verdict)
         updates = gradients.get(layout.key, [])
@@ -263,30 +290,57 @@ def compare(verdict: Verdict, layouts: Sequence[Layout], gradients: Gradients) -
             case.skip("as one process, the script makes fewer updates with it")
             return False
         for number in range(layout.num_updates):
-            if not _agrees(case, number, updates[number]):
+            held = [inputs[r][layout.key] for r in layout.leaders]
+            if not _agrees(case, number, updates[number], held, own[layout.key]):
                 return False
     return True
 
 
-def _agrees(case: Case, number: int, exact: Mapping[str, Tensor]) -> bool:
+def _are_same(ranks: Sequence[Inputs], one: Inputs, number: int) -> bool:
+    """Whether the inputs of one process in an update are those of the ranks together."""
+    if one.has_parts or any(each.has_parts for each in ranks):
+        return True
+    columns = [each.passes[number] for each in ranks]
+    if {*map(len, columns)} != {len(one.passes[number])}:
+        return False
+    try:
+        together = [tensors_of(_joined(column)) for column in zip(*columns, strict=True)]
+    except NotRerunError:
+        return False
+    found = [tensors_of(arguments) for arguments in one.passes[number]]
+    pairs = [pair for some in zip(together, found, strict=True) for pair in zip(*some, strict=True)]
+    return not any(are_apart(a, b) for a, b in pairs)
+
+
+def _agrees(
+    case: Case, number: int, exact: Mapping[str, Tensor], ranks: Sequence[Inputs], one: Inputs
+) -> bool:
     layout, view = case.layout, case.layout.view
     held = {n: one for n, one in layout.whole(number, view, "used").items() if one is not None}
     if held.keys() != exact.keys():
         case.skip("as one process, other parameters have a gradient")
         return False
-    if not all(bool(one.isfinite().all()) for one in exact.values()):
+    if not all(bool(each.isfinite().all()) for each in exact.values()):
         case.skip("gradients: those of one process are not finite either")
+        return False
+    if not any(bool(each.any()) for each in exact.values()):
+        case.skip("gradients: those of one process are zero, too", is_lasting=True)
         return False
     scales, eps = scales_of(exact), ROUNDINGS * case.eps_of(view, number)
     wrong = []
-    for name, one in exact.items():
-        if held[name].shape != one.shape:
+    for name, whole in exact.items():
+        if held[name].shape != whole.shape:
             case.skip(f"as one process, {name} has another shape")
             return False
-        allowed = max(eps * scales[name], _LEAST_TOLERANCE * one.double().norm().item())
-        if not distance(held[name], one) <= allowed:
+        allowed = max(eps * scales[name], _LEAST_TOLERANCE * whole.double().norm().item())
+        if not distance(held[name], whole) <= allowed:
             wrong.append(name)
-    if wrong:
+    if wrong and not _are_same(ranks, one, number):
+        case.skip(
+            "as one process, its inputs are not those of all ranks together: the script draws "
+            "random numbers, or computes them from the samples of one rank"
+        )
+    elif wrong:
         factors = [ratio(held[n], exact[n]) for n in wrong]
         says = (
             f"gradient differs from that of one process ({len(wrong)} of {len(exact)} parameters)"

@@ -153,7 +153,7 @@ def _factors_of(held: Held, names: Sequence[str], expected: Expected) -> dict[Te
         return torch.cat([(b if a is None else a.double()).flatten() for a, b in every])
 
     should, terms = flat(held), list(expected.terms)
-    if not bool(should.isfinite().all()):
+    if not bool(should.any()) or not bool(should.isfinite().all()):  # zero is no sum of batches
         return dict.fromkeys(terms, 1 / expected.num_batches)
     matrix = torch.stack([flat(one) for one in expected.terms.values()])
     solved = torch.linalg.lstsq(matrix @ matrix.T, (matrix @ should)[:, None], driver="gelsd")
