@@ -69,6 +69,7 @@ class _Judge:
     def __init__(self, case: Case, replays: Replays) -> None:
         self._case, self._layout, self._replays = case, case.layout, replays
         self._steps = Steps(case)
+        self._weighed: list[Weights] = []  # of each update whose weights could be judged
 
     def judge(self) -> None:
         """Compare all updates; the first that differs is reported."""
@@ -90,6 +91,9 @@ class _Judge:
             verdict.numbers["updates"] = max(verdict.numbers["updates"], number + 1)
             if any(one.step is not None for one in verdict.findings):
                 break
+        if self._weighed and all(one.is_zero for one in self._weighed):  # zero agrees with anything
+            verdict.skip(f"weights of the loss: {self._weighed[0].why_not}", is_lasting=True)
+            verdict.weights, compared = verdict.weights or self._weighed[0].line, frozen
         verdict.numbers["parameters_compared"] += len(compared - frozen)
         if frozen:
             listed = ", ".join(sorted(frozen)[:4]) + (" …" if len(frozen) > 4 else "")
@@ -220,7 +224,8 @@ class _Judge:
             found = clipping.shrinking_factors(case, number)
             if earlier.is_good and again.agree and found and clipping.is_clip(case, number, found):
                 reduced, weights, factors = earlier, again, found
-        case.verdict.weights = case.verdict.weights or weights.line
+        if not weights.is_zero:
+            case.verdict.weights = case.verdict.weights or weights.line
         known = reduced.factors if reduced.is_good else None
         case.verdict.strips.append(Strip(self._layout.key, number + 1, reduced.errors, known))
         if not reduced.is_good:
@@ -286,7 +291,10 @@ class _Judge:
         return dataclasses.replace(update, losses=losses, other_terms=False)
 
     def _judge_weights(self, number: int, weights: Weights) -> None:
-        verdict = self._case.verdict
+        verdict, updates = self._case.verdict, self._layout.first.updates
+        self._weighed.append(weights)
+        if weights.is_zero or (self._are_dropped(updates) and not weights.finding):
+            return
         if weights.finding:
             weights.finding.step = number + 1
             verdict.find(weights.finding)
@@ -309,10 +317,14 @@ class _Judge:
         for rank in self._layout.leaders if number else ():
             updates = self._layout.records[rank].updates
             update, cause = updates[number], "zeroed between microbatches"
-            if update.has_step and all(one.dropped for one in updates):
+            if self._are_dropped(updates):
                 share = f"{update.dropped} of {update.dropped + 1}"
                 says = f"the gradients of {share} backward passes are lost"
                 self._case.find(cause, says, update.backward_place, [], rank, number)
+
+    @staticmethod
+    def _are_dropped(updates: Sequence[Update]) -> bool:
+        return len(updates) > 1 and all(one.dropped and one.has_step for one in updates)
 
     def _find_schedulers(self, number: int) -> None:
         records = self._layout.records.values()

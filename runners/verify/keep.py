@@ -110,7 +110,7 @@ def _weights(update: Update, rank: int, factors: Mapping[Term, float]) -> dict[s
     every = torch.cat(held) if held else torch.empty(0)
     if not len(every) or not bool(every.isfinite().all()):
         return {}
-    total = sum(float(one.mean()) * loss.count for one, loss in zip(held, losses, strict=True))
+    total = sum(float(one.mean()) * loss.size for one, loss in zip(held, losses, strict=True))
     return {
         "num_weights": sum(one.count for one in losses), "sum_of_weights": total,
         "lowest_weight": float(every.min()), "highest_weight": float(every.max()),

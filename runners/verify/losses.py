@@ -68,11 +68,12 @@ class LossWatch:
         return call
 
     def _expect(self, name: str, value: Tensor, given: dict[str, Any]) -> None:
-        valid, normalizer = _counted(name, given)
+        valid, sizes = _counted(name, given)
+        normalizer = float(valid.sum() if sizes is None else sizes.sum())
         reduction = given.get("reduction", "mean")
         if reduction == "batchmean":
             normalizer = float(given["input"].shape[0])
-        loss = Loss(name, place(), int(valid.sum()))
+        loss = Loss(name, place(), int(valid.sum()), sizes=sizes)
 
         def weigh(weight: Tensor) -> Tensor:
             if reduction == "none":
@@ -133,21 +134,18 @@ class LossWatch:
         return reached
 
 
-def _counted(name: str, given: dict[str, Any]) -> tuple[Tensor, float]:
-    """Which elements count, and what a mean divides by."""
+def _counted(name: str, given: dict[str, Any]) -> tuple[Tensor, Tensor | None]:
+    """Which elements count, and the class weights of those."""
     target, source = given["target"], given["input"]
     local = part(target, copy=False).local.detach()
     if name not in ("cross_entropy", "nll_loss") or target.dtype.is_floating_point:
         if name == "cross_entropy":  # probabilities of classes
             local = local[..., 0] if local.dim() < 3 else local[:, 0]
         shape = torch.broadcast_shapes(local.shape, part(source, copy=False).local.shape)
-        valid = torch.ones(shape if name != "cross_entropy" else local.shape, dtype=torch.bool)
-        return valid, float(valid.numel())
+        return torch.ones(shape if name != "cross_entropy" else local.shape, dtype=torch.bool), None
     valid = local != given["ignore_index"]
     weight = given.get("weight")
-    if weight is None:
-        return valid, float(valid.sum())
-    return valid, float(part(weight, copy=False).local[local[valid]].sum())
+    return valid, None if weight is None else part(weight, copy=False).local[local[valid]].double()
 
 
 def solved(logits: Tensor, gradient: Tensor) -> tuple[Tensor, int] | None:

@@ -175,6 +175,20 @@ class Loss:
     backward: int | None = None  # the number of the backward pass
     is_seen: bool = True  # elements are known, not only guessed from a sum
     half: bool = False  # multiplied by a number, which may be one half by convention
+    sizes: Tensor | None = None  # class weights of the elements; None where all are one
+
+    @property
+    def counted(self) -> Tensor:
+        """Which of the elements that count have a weight: a mask of the script leaves others out."""
+        if self.weights is None or self.weights.numel() != self.count or not self.weights.any():
+            return torch.ones(self.count, dtype=torch.bool)
+        return self.weights.flatten() != 0
+
+    @property
+    def size(self) -> float:
+        """The number of elements that have a weight; with class weights, the sum of those."""
+        counted = self.counted
+        return float(counted.sum() if self.sizes is None else self.sizes[counted].sum())
 
 
 @dataclass

@@ -28,6 +28,7 @@ class Weights:
     line: str = ""  # prints them
     finding: Finding | None = None  # what is wrong with them
     why_not: str = ""  # why they could not be judged
+    is_zero: bool = False  # whether that is because all are zero
     note: str = ""  # what is usual, and yet a reader wants to know
 
     @property
@@ -46,31 +47,36 @@ def judged(
         factors: of the reduction, over that of a gradient scaler; None where they are not known.
         tolerance: relative.
     """
-    calls = _calls({rank: one.losses for rank, one in updates.items()}, factors)
+    samples = sum(_samples(one) for one in updates.values())
+    calls = _calls({rank: one.losses for rank, one in updates.items()}, factors, samples)
     if not calls:
         return Weights(why_not="the loss calls no function that the tool can see through")
     is_other = any(one.other_terms for one in updates.values())
-    samples = sum(_samples(one) for one in updates.values())
     dropped = max(one.dropped for one in updates.values())
     is_only = len(calls) == 1 and not is_other
-    found = [one.judged(samples, dropped, tolerance, is_only=is_only) for one in calls]
+    found = [one.judged(dropped, tolerance, is_only=is_only) for one in calls]
     first = next((one for one in found if one.finding), None)
-    first = first or next((one for one in found if one.why_not), found[0])
-    if first.agree and is_other:
-        first.why_not = "the loss has another term, which no known function computes"
+    first = first or next((one for one in found if one.why_not and not one.is_zero), None)
+    first = first or next((one for one in found if not one.is_zero), found[0])
+    if is_other and not first.finding and (first.agree or first.is_zero):
+        first.why_not, first.is_zero = (
+            "the loss has another term, which no known function computes", False
+        )  # fmt: skip
     return first
 
 
 def shown(losses: Mapping[int, Sequence[Loss]]) -> str:
     """The line of losses, by rank, of which no reduction is known."""
-    return next((one.line() for one in _calls(losses, None)), "")
+    return next((one.line() for one in _calls(losses, None, 0)), "")
 
 
 def scaled(loss: Loss, rank: int, factors: Mapping[Term, float], otherwise: float) -> Tensor:
-    """The weights of a loss, times the factor of its backward pass or of its rank."""
+    """The weights of a loss, times the factor of its backward pass or of its rank; no masked ones."""
     assert loss.weights is not None
+    weights = loss.weights.double().flatten()
+    weights = weights[loss.counted] if len(weights) == loss.count else weights
     factor = factors.get((rank, loss.backward), factors.get((rank, None), otherwise))
-    return loss.weights.double().flatten() * factor
+    return weights * factor
 
 
 @dataclass
@@ -79,23 +85,26 @@ class _Group:
 
     rank: int
     loss: Loss
+    count: int  # without those that a mask leaves out
+    size: float  # the same, or the sum of their class weights
     weight: float  # their mean
     is_uniform: bool
 
     @property
     def total(self) -> float:
         """What these elements weigh together."""
-        return self.weight * self.loss.count
+        return self.weight * self.size
 
 
 def _group(rank: int, loss: Loss, factors: Mapping[Term, float]) -> _Group:
     weights = scaled(loss, rank, factors, 1.0)
     mean, spread = float(weights.mean()), float(weights.max() - weights.min())
-    return _Group(rank, loss, mean, spread <= 1e-4 * max(abs(mean), 1e-300))
+    is_uniform = spread <= 1e-4 * max(abs(mean), 1e-300)
+    return _Group(rank, loss, int(loss.counted.sum()), loss.size, mean, is_uniform)
 
 
 def _calls(
-    losses: Mapping[int, Sequence[Loss]], factors: Mapping[Term, float] | None
+    losses: Mapping[int, Sequence[Loss]], factors: Mapping[Term, float] | None, samples: int
 ) -> list[_Calls]:
     """The groups of each line that calls a loss function."""
     places: dict[tuple[str, str], list[_Group]] = {}
@@ -103,7 +112,7 @@ def _calls(
         if loss.count and loss.weights is not None:
             group = _group(rank, loss, factors or {})
             places.setdefault((loss.place, loss.kind), []).append(group)
-    return [_Calls(groups, factors is not None) for groups in places.values()]
+    return [_Calls(groups, samples, factors is not None) for groups in places.values()]
 
 
 def _samples(update: Update) -> int:
@@ -117,44 +126,52 @@ class _Calls:
 
     Args:
         groups: of its elements.
+        samples: of the update, on all ranks.
         is_known: whether the factor of the reduction is in their weights.
     """
 
-    def __init__(self, groups: list[_Group], is_known: bool) -> None:
-        self._groups, self._is_known = groups, is_known
-        self._count = sum(g.loss.count for g in groups)
-        self._total = sum(g.total for g in groups)
+    def __init__(self, groups: list[_Group], samples: int, is_known: bool) -> None:
+        masked = [g for g in groups if g.weight or g.loss.weights.numel() == 1]  # type: ignore[union-attr]
+        self._groups, self._samples, self._is_known = masked or groups, samples, is_known
+        self._count = sum(g.count for g in self._groups)
+        self._size = sum(g.size for g in self._groups)
+        self._total = sum(g.total for g in self._groups)
         self._place = groups[0].loss.place
         is_token = groups[0].loss.kind in ("cross_entropy", "nll_loss")
-        self._kind = "token" if is_token else "element"
+        is_sample = sum(g.loss.count for g in groups) == samples
+        self._kind = ("sample" if is_sample else "token") if is_token else "element"
 
     def line(self) -> str:
         """Prints the weights."""
         values: dict[str, int] = {}
         for g in self._groups:
             value = f"{g.weight:.4g}" + ("" if g.is_uniform else " (mean)")
-            values[value] = values.get(value, 0) + g.loss.count
+            values[value] = values.get(value, 0) + g.count
         listed = [f"{value} ({count} {self._kind}s)" for value, count in values.items()]
         more = f" and {len(values) - MOST_SHOWN} more" if len(values) > MOST_SHOWN else ""
         known = f"; sum {self._total:.4g}" if self._is_known else " before the reduction"
-        return f"weight of each {self._kind}: {', '.join(listed[:MOST_SHOWN])}{more}{known}"
+        by_class = " over its class weight" * any(g.loss.sizes is not None for g in self._groups)
+        return f"weight of each {self._kind}{by_class}: {', '.join(listed[:MOST_SHOWN])}{more}{known}"
 
-    def judged(self, samples: int, dropped: int, tolerance: float, *, is_only: bool) -> Weights:
+    def judged(self, dropped: int, tolerance: float, *, is_only: bool) -> Weights:
         """Judge them.
 
         Args:
-            samples: of the update, on all ranks.
             dropped: backward passes whose gradients are lost.
             tolerance: relative.
             is_only: whether the loss has no other term.
         """
         weights, kind, total = [g.weight for g in self._groups], self._kind, self._total
-        usual = (1 / self._count, 1 / max(samples, 1), 1)  # a mean over elements or samples, a sum
+        samples = self._samples
+        # A mean over elements, of each by its class, or over samples; a sum.
+        usual = (1 / self._count, 1 / (self._size or 1.0), 1 / max(samples, 1), 1)
         found = Weights(self.line())
         if not all(g.is_uniform for g in self._groups):
             found.why_not = f"{self._place} gives each {kind} a weight of its own"
-        elif not math.isfinite(total) or not any(weights):
-            found.why_not = f"the weights of {self._place} are zero or not finite"
+        elif not math.isfinite(total):
+            found.why_not = f"the weights of {self._place} are not finite"
+        elif not any(weights):
+            found.why_not, found.is_zero = f"those of {self._place} are zero in all updates", True
         elif not self._is_known:
             found.why_not = "the factor of the reduction is not known, so nor are the weights"
         elif _spread(weights) > tolerance:
@@ -188,7 +205,8 @@ class _Calls:
         if not causes or is_half or not self._groups[0].loss.is_seen:
             return None
         says = f"each {self._kind} weighs {self._total:.4g} times what it weighs in one process"
-        says += "".join(f", which is as well “{table()[one].title}”" for one in causes[1:])
+        if others := [f"“{table()[one].title}”" for one in causes[1:]]:
+            says += f" (or {' or '.join(others)}: here ranks and microbatches give the same factor)"
         return Finding(causes[0], says, self._place, detail=self.line())
 
     def _unequal(self, tolerance: float) -> Finding:
