@@ -47,25 +47,22 @@ class LossWatch:
         self._reached: list[Loss] = []
         self._is_inside = False
 
-    def recorded(self, name: str, original: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        """What to put in place of a loss function of torch."""
-        signature = inspect.signature(original)
-
-        def call(*args: Any, **kwargs: Any) -> Tensor:
-            if self._is_inside or not self._is_on():
-                return original(*args, **kwargs)
-            self._is_inside = True
-            try:
-                value = original(*args, **kwargs)
-            finally:
-                self._is_inside = False
-            if value.grad_fn is not None:
-                bound = signature.bind(*args, **kwargs)
-                bound.apply_defaults()
-                self._expect(name, value, bound.arguments)
-            return value
-
-        return call
+    def called(
+        self, name: str, original: Callable[..., Tensor], /, *args: Any, **kwargs: Any
+    ) -> Tensor:
+        """Stands in the place of a loss function of torch."""
+        if self._is_inside or not self._is_on():
+            return original(*args, **kwargs)
+        self._is_inside = True
+        try:
+            value = original(*args, **kwargs)
+        finally:
+            self._is_inside = False
+        if value.grad_fn is not None:
+            bound = inspect.signature(original).bind(*args, **kwargs)
+            bound.apply_defaults()
+            self._expect(name, value, bound.arguments)
+        return value
 
     def _expect(self, name: str, value: Tensor, given: dict[str, Any]) -> None:
         valid, sizes = _counted(name, given)

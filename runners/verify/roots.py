@@ -82,8 +82,7 @@ class Root:
 
     def _unreduced(self) -> list[Tensor]:
         """Whole gradients that FSDP keeps until it reduces them."""
-        units = [one for one in self.modules if isinstance(one, FSDPModule)]
-        groups = [group for one in units for group in one._get_fsdp_state()._fsdp_param_groups]
+        groups = _fsdp_groups(self.module)
         held = [one for group in groups for one in group.fsdp_params]
         found = [one.unsharded_accumulated_grad for one in held]
         found += [getattr(getattr(one, "_unsharded_param", None), "grad", None) for one in held]
@@ -123,14 +122,32 @@ def record(module: nn.Module, inner: nn.Module, key: str, stage: int | None) -> 
         key: its name in reports.
         stage: its number in a pipeline.
     """
-    found = RootRecord(key, None, stage, eps_of(inner), sum_eps_of(inner), refused(module))
     hooks = [hook for one in inner.modules() for hook in one._forward_pre_hooks.values()]
-    found.takes_parts = any(_names_sequence(hook) for hook in hooks)
-    for unit in inner.modules():
-        groups = unit._get_fsdp_state()._fsdp_param_groups if isinstance(unit, FSDPModule) else ()
-        if groups and found.data_ranks is None:
-            found.data_ranks = [int(r) for r in groups[0].mesh_info.mesh.mesh.flatten()]
-    return found
+    groups = _fsdp_groups(inner)
+    data_ranks = groups[0].mesh_info.mesh.mesh.flatten().tolist() if groups else None
+    eps, sum_eps = _eps(inner)
+    takes_parts = any(_names_sequence(hook) for hook in hooks)
+    return RootRecord(
+        key, data_ranks, stage, eps, sum_eps, _refused(module), takes_parts=takes_parts
+    )
+
+
+def _fsdp_groups(module: nn.Module) -> list[Any]:
+    """Groups of parameters that FSDP shards together."""
+    units = [one for one in module.modules() if isinstance(one, FSDPModule)]
+    return [group for one in units for group in one._get_fsdp_state()._fsdp_param_groups]
+
+
+def _eps(module: nn.Module) -> tuple[float, float]:
+    """The step of the coarsest dtype in which a module computes, and that of its gradients."""
+    units = [one for one in module.modules() if isinstance(one, FSDPModule)]
+    policies = [one._get_fsdp_state()._mp_policy for one in units]
+    kept = {one.dtype for one in module.parameters() if one.is_floating_point()}
+    kept |= {dtype for one in policies if (dtype := one.reduce_dtype or one.param_dtype)}
+    used = kept | {one.param_dtype for one in policies if one.param_dtype}
+    default = torch.finfo(torch.float32).eps
+    sum_eps = max((torch.finfo(one).eps for one in kept), default=default)
+    return max((torch.finfo(one).eps for one in used), default=default), sum_eps
 
 
 def _names_sequence(value: Any, depth: int = 6) -> bool:
@@ -156,9 +173,11 @@ def digest(tensor: Tensor) -> str:
     """Of a tensor's bytes, its shape, and its dtype."""
     local = part(tensor, copy=False).local.contiguous().cpu()
     head = f"{local.dtype} {tuple(local.shape)}".encode()
-    return hashlib.blake2b(
-        head + local.view(-1).view(torch.uint8).numpy().tobytes(), digest_size=12
-    ).hexdigest()
+    return _digest(head + local.view(-1).view(torch.uint8).numpy().tobytes())
+
+
+def _digest(held: bytes) -> str:
+    return hashlib.blake2b(held, digest_size=12).hexdigest()
 
 
 def samples(tensors: Sequence[Tensor]) -> list[str]:
@@ -174,7 +193,7 @@ def samples(tensors: Sequence[Tensor]) -> list[str]:
     flat = torch.cat([one.view(len(one), -1).view(torch.uint8) for one in rows], 1).numpy()
     if flat.shape[1] < _LEAST_BYTES:
         return []
-    found = [hashlib.blake2b(one.tobytes(), digest_size=12).hexdigest() for one in flat]
+    found = [_digest(one.tobytes()) for one in flat]
     return found if len(set(found)) == len(found) else []
 
 
@@ -212,25 +231,7 @@ def class_of(optimizer: Optimizer) -> str:
     return kind.__name__ if kind.__module__.startswith("torch.optim") else f"own {kind.__name__}"
 
 
-def eps_of(module: nn.Module) -> float:
-    """The step of the coarsest dtype in which a module computes or communicates."""
-    policies = [one.param_dtype for one in _policies(module)]
-    return max([sum_eps_of(module), *(torch.finfo(one).eps for one in policies if one)])
-
-
-def sum_eps_of(module: nn.Module) -> float:
-    """The step of the coarsest dtype in which gradients are kept and added up over ranks."""
-    dtypes = {one.dtype for one in module.parameters() if one.is_floating_point()}
-    dtypes |= {d for one in _policies(module) if (d := one.reduce_dtype or one.param_dtype)}
-    return max((torch.finfo(one).eps for one in dtypes), default=torch.finfo(torch.float32).eps)
-
-
-def _policies(module: nn.Module) -> list[Any]:
-    units = [one for one in module.modules() if isinstance(one, FSDPModule)]
-    return [one._get_fsdp_state()._mp_policy for one in units]
-
-
-def refused(module: nn.Module) -> str:
+def _refused(module: nn.Module) -> str:
     """What of a module is not supported; empty where all is."""
     for one in module.modules():
         if isinstance(one, FullyShardedDataParallel):
