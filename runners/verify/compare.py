@@ -237,6 +237,7 @@ class _Judge:
         clipping.compare_factors(case, number, factors)
         clipping.compare_clipped(case, number, expected)
         self._find_schedulers(number)
+        self._steps.compare_settings(number)
         self._steps.compare(number, expected)
         return set(reduced.agreed)
 

@@ -5,7 +5,7 @@ In: a `Fit` that is not good. Out: findings of a `Case`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
@@ -36,6 +36,9 @@ def explain(case: Case, number: int, fit: Fit, expected: Expected) -> None:
         cause = _cause(case, name, held.get(name), rank, number, fit, expected)
         causes.setdefault(cause, []).append(name)
     total = len(expected.exact)
+    for cause in ("own gradient", "part of the sum"):
+        if names := causes.pop(cause, None):
+            causes.setdefault(_left_out(case.layout, rank, names) or cause, []).extend(names)
     for cause, names in sorted(causes.items(), key=lambda one: -len(one[1])):
         says = f"gradient differs from that of one process ({len(names)} of {total} parameters)"
         if cause == "no gradient" and len(causes) == 1:
@@ -59,6 +62,16 @@ def _shares(layout: Layout, apart: Mapping[int, Mapping[Term, float]]) -> tuple[
         return "another rank's gradient", f"the batch of rank {listed} has no share in it"
     missing = f"{len(factors) - len(present)} of {len(factors)} backward passes"
     return "not all reduced", f"{missing} have no share in it"
+
+
+def _left_out(layout: Layout, rank: int, names: Sequence[str]) -> str:
+    """Why nothing reduces these parameters, where what wraps the others does not know them."""
+    record = layout.records[rank]
+    parts = record.updates[0].parameters
+    if {*names} <= {*record.unwrapped}:
+        return "unfrozen after wrapping"
+    is_plain = all(parts[name].spec is None for name in names if name in parts)
+    return "outside fully_shard" if is_plain and any(one.spec for one in parts.values()) else ""
 
 
 def _leader(layout: Layout, rank: int) -> int:

@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import _functional_collectives as functional_collectives
 from torch.distributed.algorithms._checkpoint import checkpoint_wrapper
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer, lr_scheduler
 from torch.optim import optimizer as optimizers
 
@@ -119,6 +120,8 @@ class Interceptor:
         watch, part = self._watch, functools.partial
         _replace("__call__", self._called, nn.Module)
         _replace("backward", self._backward, torch.autograd)
+        wraps = _told(lambda _, module, *__, **___: watch.wraps(module))
+        _replace("__init__", wraps, DistributedDataParallel)
         for name in KNOWN:
             _replace(name, part(watch.losses.called, name), nn.functional)
         passes = part(identity.called, lambda: watch.is_on, watch.seen.passed.append)

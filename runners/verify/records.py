@@ -260,6 +260,8 @@ class RootRecord:
     updates: list[Update] = field(default_factory=list)
     later: list[Update] = field(default_factory=list)  # the newest after them, with parameters only
     buffers_from: int | None = None  # the rank that sends its buffers before each pass
+    unwrapped: list[str] = field(default_factory=list)  # parameters that were frozen when DDP was
+    # made, which reduces those of that moment
 
 
 @dataclass

@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 from runners.verify.case import Case
 from runners.verify.layout import Tensors
 from runners.verify.records import Update
+from runners.verify.roots import same
 from runners.verify.sums import Expected, are_apart, error_of
 from runners.verify.verdict import Error
 
@@ -64,6 +65,23 @@ class Steps:
                 settings = update.settings.get(name, ("", {}))[1]
                 is_still = _hardly_moves(one, after[name], used.get(name), settings)
                 self._moved[name] = self._moved.get(name, False) or not is_still
+
+    def compare_settings(self, number: int) -> None:
+        """Ranks give the optimizer of a parameter the same settings."""
+        first, *others = sorted(self._layout.records)
+        held = self._layout.update(first, number).settings
+        for rank in others:
+            own = self._layout.update(rank, number).settings
+            for name in (name for name in held if name in own):
+                (kind, one), (_, other) = held[name], own[name]
+                differ = [k for k in one if k in other and not same(one[k], other[k])]
+                if setting := next((k for k in differ if k not in _IGNORED), ""):
+                    a, b = (f"{each[setting]:.6g}" if isinstance(each[setting], float)
+                            else each[setting] for each in (one, other))  # fmt: skip
+                    says = f"{setting} of {kind} is {a} on rank {first} and {b} on rank {rank}"
+                    place = self._layout.update(rank, number).step_place
+                    self._case.find("settings differ", says, place, [name], rank, number)
+                    return
 
     def find_still(self) -> None:
         """Find parameters that no update has moved."""

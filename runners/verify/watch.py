@@ -40,7 +40,7 @@ from runners.verify.records import Clip, Forward, Part, Seen, Update, mapped, pa
 from runners.verify.roots import Root
 
 _GUARDED = (
-    "begins", "looks", "ends", "_arrived", "backward_begins", "backward_ends", "stage_reduced",
+    "begins", "wraps", "looks", "ends", "_arrived", "backward_begins", "backward_ends", "stage_reduced",
     "splits_backward", "capture", "clips", "unscales", "zeroes", "schedules", "steps_with",
     "_keep_step", "communicates", "communicated", "_finish",
 )  # fmt: skip
@@ -74,6 +74,7 @@ class Watch:
         self._paths: dict[int, tuple[Root, str]] = {}
         self._skipped: dict[int, nn.Module] = {}
         self._looked: dict[int, nn.Module] = {}
+        self._unwrapped: dict[int, list[str]] = {}  # by id of what DDP wraps
         # A DDP that is dropped joins gloo's thread while it holds the GIL, for which that one may
         # wait: torch 2.13 hangs so now and then where a script ends. One that is kept does not.
         self._wrappers: list[nn.Module] = []
@@ -147,6 +148,11 @@ class Watch:
 
     # Forward
 
+    def wraps(self, module: nn.Module) -> None:
+        """DDP is about to wrap a module, and will reduce the gradients of what is not frozen."""
+        frozen = [name for name, one in module.named_parameters() if not one.requires_grad]
+        self._unwrapped[id(module)] = frozen
+
     def looks(self, module: nn.Module) -> None:
         """A module runs without gradients: keep what tells it from that of other ranks."""
         module = module.module if isinstance(module, DistributedDataParallel) else module
@@ -212,6 +218,7 @@ class Watch:
         root, path = self._paths[id(inner)]
         if isinstance(module, DistributedDataParallel) and root.record.data_ranks is None:
             root.record.data_ranks = dist.get_process_group_ranks(module.process_group)
+            root.record.unwrapped = self._unwrapped.get(id(inner), [])
             if module.will_sync_module_buffers():
                 root.record.buffers_from = root.record.data_ranks[0]
         return root, path
