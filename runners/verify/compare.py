@@ -45,10 +45,7 @@ def judged(layouts: Sequence[Layout], seen: Mapping[int, Seen], replays: Replays
     if broken := next((one.broken for one in seen.values() if one.broken), ""):
         verdict.skip(f"anything: an error of the tool's own ({broken})")
         return verdict
-    for key in dict.fromkeys(key for one in seen.values() for key in one.quiet):
-        held = [one.quiet[key] for one in seen.values() if key in one.quiet]
-        if any(one != held[0] for one in held):  # a teacher makes targets
-            verdict.skip(f"what {key} computes without gradients: its parameters differ on ranks")
+    inputs.compare_quiet(verdict, layouts, seen)
     unpreserved = next((one.unpreserved for one in seen.values() if one.unpreserved), "")
     scaled: dict[int, dict[int, float]] = {}
     tied = list(ties(layouts))

@@ -68,3 +68,16 @@ def redirected(module: nn.Module) -> str:
     if not isinstance(forward, FunctionType):
         return ""
     return str(inspect.getclosurevars(forward).nonlocals.get("method_name", ""))
+
+
+def variables() -> dict[str, nn.Module]:
+    """The modules that variables of the script hold, from the innermost function outwards."""
+    found: dict[str, nn.Module] = {}
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if is_script(frame):
+            held = {**frame.f_locals}
+            own = {name: one for name, one in held.items() if isinstance(one, nn.Module)}
+            found = {**own, **found}
+        frame = frame.f_back
+    return found

@@ -6,12 +6,14 @@ In: what ranks recorded, and replays of their forward passes. Out: findings of a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from runners.verify.case import ROUNDINGS, Case
-from runners.verify.records import Forward, Part
+from runners.verify.layout import Layout
+from runners.verify.records import Forward, Part, Seen
 from runners.verify.replay import Replayed
 from runners.verify.sums import are_apart, relative
+from runners.verify.verdict import Finding, Verdict
 
 _OUTPUT_ERROR = 1e-5  # relative, in fp32; scaled with eps
 _SAME_OUTPUTS = 1e-3  # of two replays, relative, in fp32: more is no rounding
@@ -142,6 +144,46 @@ def compare_replicas(case: Case, number: int, held: str = "parameters") -> None:
                 place = layout.update(rank, stepped).step_place
                 case.find(cause, says, place, [name], rank, number)
                 return
+
+
+def compare_quiet(
+    verdict: Verdict, layouts: Sequence[Layout], seen: Mapping[int, Seen]
+) -> None:
+    """Modules that run without gradients, as targets and teachers do, are replicas, too."""
+    for key in dict.fromkeys(key for one in seen.values() for key in one.quiet):
+        held = {rank: one.quiet[key] for rank, one in seen.items() if key in one.quiet}
+        first, *others = held
+        other = next((r for r in others if held[r].digests != held[first].digests), None)
+        if other is None:
+            continue
+        twin = next(_twins(layouts, held[first].shapes), "")
+        if twin and held[other].shapes == held[first].shapes and not held[other].steps:
+            says = (
+                f"parameters of {key}, which runs without gradients, differ on ranks {first} and "
+                f"{other}; it is built as {twin}, whose replicas are equal"
+            )
+            verdict.find(
+                Finding("replicas start apart", says, held[other].place, key, other, 1)
+            )  # fmt: skip
+        else:  # codistillation may mean it
+            verdict.skip(
+                f"what {key} computes without gradients: its parameters differ on ranks, which is "
+                "right only where each rank has a teacher of its own"
+            )
+
+
+def _twins(layouts: Sequence[Layout], shapes: Sequence[tuple[int, ...]]) -> Iterator[str]:
+    """Trained modules, or parts of them, that have such parameters, and alike on all ranks."""
+    for layout in (one for one in layouts if one.num_updates):
+        parts = [layout.update(rank, 0).parameters for rank in layout.records]
+        paths = {"", *(n[:i] for n in parts[0] for i, c in enumerate(n) if c == ".")}
+        for path in sorted(paths):
+            names = [name for name in parts[0] if f"{name}.".startswith(f"{path}." if path else "")]
+            if [parts[0][name].shape for name in names] == [*shapes] and not any(
+                one[n].spec is None and are_apart(parts[0][n].local, one[n].local)
+                for one in parts for n in names if n in one
+            ):  # fmt: skip
+                yield f"{layout.key}: {path}" if path else layout.key
 
 
 def _replica_of(part: Part, rank: int) -> int:

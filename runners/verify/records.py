@@ -264,6 +264,15 @@ class RootRecord:
     # made, which reduces those of that moment
 
 
+class Quiet(NamedTuple):
+    """A module that ran without gradients, as it was the first time."""
+
+    digests: list[str]  # of its parameters
+    shapes: list[tuple[int, ...]]  # of the same
+    place: str  # the script's line
+    steps: int  # of optimizers before
+
+
 @dataclass
 class Seen:
     """What one rank recorded."""
@@ -276,8 +285,8 @@ class Seen:
     unpreserved: str = ""  # the line of a checkpoint that does not preserve the generators
     cuts: list[str] = field(default_factory=list)  # calls of the script that send what has a
     # gradient, and pass none back
-    quiet: dict[str, list[str]] = field(default_factory=dict)  # digests of the parameters of
-    # modules that ran without gradients, by their names
+    quiet: dict[str, Quiet] = field(default_factory=dict)  # modules that ran without gradients, by
+    # their names
     broken: str = ""  # an error of the tool's own, which ended the watching
     passed: list[Any] = field(default_factory=list)  # gradients that went unchanged through
     # `log_softmax`; see `identity`

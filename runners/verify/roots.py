@@ -20,6 +20,7 @@ from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 from torch.distributed.tensor import DTensor, Placement
 from torch.optim import Optimizer
 
+from runners.verify.frames import variables
 from runners.verify.records import Forward, Part, RootRecord, Update, part
 
 _MOST_SAMPLES = 4096
@@ -111,6 +112,26 @@ class Root:
 def kind(module: nn.Module) -> str:
     """The name of a module's class, as reports have it."""
     return type(module).__name__.removeprefix("FSDP") or type(module).__name__
+
+
+def named(module: nn.Module, others: Collection[str], *, trains: bool = True) -> str:
+    """The name of a module in reports: its class, and what tells it from others of that class.
+
+    Args:
+        module: without its wrapper.
+        others: names that are taken.
+        trains: whether it does; one that does not has the name of its variable anyway.
+    """
+    own = kind(module)
+    held = {name: getattr(one, "module", one) for name, one in variables().items()}
+    known = {id(one) for one in module.modules()}
+    rivals = [one for one in held.values() if kind(one) == own and id(one) not in known]
+    variable = next((name for name, one in held.items() if one is module), "")
+    is_plain = type(module).__module__.startswith("torch.")  # its class says little
+    if variable and f"{own} {variable}" not in others and (not trains or (is_plain and rivals)):
+        return f"{own} {variable}"
+    same = sum(one.split(" ")[0] == own for one in others)
+    return f"{own} {same + 1}" if same else own
 
 
 def record(module: nn.Module, inner: nn.Module, key: str, stage: int | None) -> RootRecord:

@@ -36,7 +36,7 @@ from runners.verify.frames import (
 from runners.verify.graph import Edge, leaves_before, reached
 from runners.verify.intercept import Interceptor, is_number
 from runners.verify.losses import LossWatch
-from runners.verify.records import Clip, Forward, Part, Seen, Update, mapped, part, tensors_of
+from runners.verify.records import Clip, Forward, Part, Quiet, Seen, Update, mapped, part, tensors_of
 from runners.verify.roots import Root
 
 _GUARDED = (
@@ -162,9 +162,11 @@ class Watch:
         parameters = list(module.parameters())
         has_parts = calling_stage() is not None or any(isinstance(p, DTensor) for p in parameters)
         if parameters and not has_parts:
-            kind = of.kind(module)
-            key = f"{kind} {sum(one.split()[0] == kind for one in self.seen.quiet) + 1}"
-            self.seen.quiet[key] = [of.digest(one) for one in parameters]
+            taken = [*self.seen.quiet, *(one.record.key for one in self.roots.values())]
+            self.seen.quiet[of.named(module, taken, trains=False)] = Quiet(
+                [of.digest(one) for one in parameters], [tuple(p.shape) for p in parameters],
+                place(), self._count,
+            )  # fmt: skip
 
     def begins(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Root, Forward] | None:
         """A module is called outside of any other; None where there is nothing to record."""
@@ -224,9 +226,7 @@ class Watch:
         return root, path
 
     def _add(self, module: nn.Module, inner: nn.Module, calling: Stage | None) -> None:
-        kind = of.kind(inner)
-        same = sum(one.record.key.split(" ")[0] == kind for one in self.roots.values())
-        key, stage = f"{kind} {same + 1}" if same else kind, None
+        key, stage = of.named(inner, [one.record.key for one in self.roots.values()]), None
         if calling is not None:
             self._interceptor.install_of_stages(type(calling[0]))
             stage = int(calling[0].stage_index)
