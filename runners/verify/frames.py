@@ -71,7 +71,7 @@ def redirected(module: nn.Module) -> str:
 
 
 def variables() -> dict[str, nn.Module]:
-    """The modules that variables of the script hold, from the innermost function outwards."""
+    """The modules that variables of the script hold, of the outermost function first."""
     found: dict[str, nn.Module] = {}
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:

@@ -8,8 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
+# Names of the factors that nodes keep, in the order of their gradients.
+_FACTORS = {
+    "MmBackward0": ("_saved_self", "_saved_mat2"),
+    "BmmBackward0": ("_saved_self", "_saved_mat2"),
+    "MulBackward0": ("_saved_self", "_saved_other"),
+}
 Edge = tuple[Any, int]  # a node, and the number of its output
 
 
@@ -38,6 +45,26 @@ def reached(start: Sequence[Edge], ends: Collection[int] = ()) -> Iterator[Any]:
 def leaves_before(start: Sequence[Edge], outputs: Collection[int]) -> list[Tensor]:
     """The leaves that a backward pass reaches past all of these nodes."""
     return [node.variable for node in reached(start, outputs) if hasattr(node, "variable")]
+
+
+def multiplies(start: Sequence[Edge], outputs: Collection[int], parts: Sequence[Tensor]) -> bool:
+    """Whether a backward pass multiplies by all of these values, to which it passes no gradient.
+
+    Args:
+        start: its edges.
+        outputs: ids of nodes behind which it is of no interest.
+        parts: values, in any order and shape.
+    """
+    if not parts or any(one.requires_grad for one in parts):
+        return False
+    values = torch.cat([one.flatten() for one in parts]).sort().values
+    for node in reached(start, outputs):
+        for index, name in enumerate(_FACTORS.get(node.name(), ())):
+            saved = getattr(node, name) if node.next_functions[index][0] is None else None
+            if saved is not None and saved.numel() == values.numel():
+                if torch.equal(saved.detach().flatten().sort().values, values):
+                    return True
+    return False
 
 
 def _is_sink(node: Any) -> bool:

@@ -146,9 +146,7 @@ def compare_replicas(case: Case, number: int, held: str = "parameters") -> None:
                 return
 
 
-def compare_quiet(
-    verdict: Verdict, layouts: Sequence[Layout], seen: Mapping[int, Seen]
-) -> None:
+def compare_quiet(verdict: Verdict, layouts: Sequence[Layout], seen: Mapping[int, Seen]) -> None:
     """Modules that run without gradients, as targets and teachers do, are replicas, too."""
     for key in dict.fromkeys(key for one in seen.values() for key in one.quiet):
         held = {rank: one.quiet[key] for rank, one in seen.items() if key in one.quiet}

@@ -11,7 +11,7 @@ import functools
 import gc
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -33,10 +33,20 @@ from runners.verify.frames import (
     place,
     redirected,
 )
-from runners.verify.graph import Edge, leaves_before, reached
+from runners.verify.graph import Edge, leaves_before, multiplies, reached
 from runners.verify.intercept import Interceptor, is_number
 from runners.verify.losses import LossWatch
-from runners.verify.records import Clip, Forward, Part, Quiet, Seen, Update, mapped, part, tensors_of
+from runners.verify.records import (
+    Clip,
+    Forward,
+    Part,
+    Quiet,
+    Seen,
+    Update,
+    mapped,
+    part,
+    tensors_of,
+)
 from runners.verify.roots import Root
 
 _GUARDED = (
@@ -86,6 +96,7 @@ class Watch:
         self._present: Forward | None = None
         self._is_other = False
         self._alone: set[int] = set()  # backward passes that reached one module
+        self._gathered: list[tuple[str, list[Tensor]]] = []  # where, and what will have come
         self._external: set[int] = set()  # nodes of outputs that the loss uses itself
         self._optimizers: dict[int, Optimizer] = {}
         self.losses = LossWatch(lambda: self.is_on, lambda: bool(self.in_backward))
@@ -290,6 +301,9 @@ class Watch:
         if self.in_backward:  # of a checkpoint, or of a schedule
             return
         self._is_other = self._is_other or is_other
+        for where, parts in self._gathered:
+            if where not in self.seen.lost and multiplies(start, outputs, parts):
+                self.seen.lost.append(where)
         nodes = set(map(id, reached(start)))
         leaves = {id(one) for one in leaves_before(start, outputs)}
         for key, root in self.roots.items():
@@ -330,7 +344,7 @@ class Watch:
             update.backward_place = at
             for one in root.done:
                 one.nodes = {}
-        self._by_hand = []
+        self._by_hand, self._gathered = [], []
         if not touched:
             self.seen.loose = self.seen.loose or losses
 
@@ -474,10 +488,22 @@ class Watch:
             return
         if has_graph and is_script(caller) and not in_function(caller):
             self.seen.cuts.append(f"{place()} ({name})")
+            self._gathered.append((self.seen.cuts[-1], [t for t in given if not t.requires_grad]))
+        if "gather" in name and self._is_idle and self._are_outputs(given):
+            self._by_hand.append(
+                f"{place()} ({name}) gathers outputs, so only the whole can be compared (`--one`)"
+            )
+            return
         self._by_hand.append(
             f"it is divided among ranks by hand ({place()} ({name}) sends activations); "
             "the module of one process is not known" + ("" if self._is_idle else of.INSIDE)
         )
+
+    def _are_outputs(self, given: Sequence[Tensor]) -> bool:
+        """Whether a tensor is computed from outputs of a forward pass of this update."""
+        nodes = set[int]().union(*(ids for root in self.roots.values() for ids in root.nodes()))
+        start = [(one.grad_fn, one.output_nr) for one in given if one.grad_fn is not None]
+        return any(id(node) in nodes for node in reached(start, nodes))
 
     def communicated(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> None:
         """A collective has ended: between forward and backward it may bring values of others."""

@@ -151,7 +151,9 @@ class _Calls:
         more = f" and {len(values) - MOST_SHOWN} more" if len(values) > MOST_SHOWN else ""
         known = f"; sum {self._total:.4g}" if self._is_known else " before the reduction"
         by_class = " over its class weight" * any(g.loss.sizes is not None for g in self._groups)
-        return f"weight of each {self._kind}{by_class}: {', '.join(listed[:MOST_SHOWN])}{more}{known}"
+        return (
+            f"weight of each {self._kind}{by_class}: {', '.join(listed[:MOST_SHOWN])}{more}{known}"
+        )
 
     def judged(self, dropped: int, tolerance: float, *, is_only: bool) -> Weights:
         """Judge them.
