@@ -94,9 +94,7 @@ class _Judge:
             verdict.numbers["updates"] = max(verdict.numbers["updates"], number + 1)
             if any(one.step is not None for one in verdict.findings):
                 break
-        if self._weighed and all(one.is_zero for one in self._weighed):  # zero agrees with anything
-            verdict.skip(f"weights of the loss: {self._weighed[0].why_not}", is_lasting=True)
-            verdict.weights, compared = verdict.weights or self._weighed[0].line, frozen
+        compared = frozen if self._are_zero() else compared
         verdict.numbers["parameters_compared"] += len(compared - frozen)
         if frozen:
             listed = ", ".join(sorted(frozen)[:4]) + (" …" if len(frozen) > 4 else "")
@@ -108,6 +106,15 @@ class _Judge:
         self._steps.find_still()
         if layout.has_later and not verdict.findings:
             inputs.compare_replicas(case, layout.num_updates)
+
+    def _are_zero(self) -> bool:
+        """Whether all weights of the loss are zero, with which anything agrees."""
+        if not self._weighed or not all(one.is_zero for one in self._weighed):
+            return False
+        verdict, first = self._case.verdict, self._weighed[0]
+        verdict.skip(f"weights of the loss: {first.why_not}", is_lasting=True)
+        verdict.weights = verdict.weights or first.line
+        return True
 
     def _why_not(self) -> str:
         """Why nothing can be compared; empty where something can."""

@@ -31,14 +31,13 @@ def explain(case: Case, number: int, fit: Fit, expected: Expected) -> None:
         case.find(cause, says, place, names, rank, number)
         return
     held = case.layout.whole(number, rank, "before_clipping")
-    causes: dict[str, list[str]] = {}
+    total, by_name = len(expected.exact), dict[str, str]()
     for name in fit.wrong[rank]:
-        cause = _cause(case, name, held.get(name), rank, number, fit, expected)
-        causes.setdefault(cause, []).append(name)
-    total = len(expected.exact)
-    for cause in ("own gradient", "part of the sum"):
-        if names := causes.pop(cause, None):
-            causes.setdefault(_left_out(case.layout, rank, names) or cause, []).extend(names)
+        by_name[name] = _cause(case, name, held.get(name), rank, number, fit, expected)
+    own = [n for n, cause in by_name.items() if cause in ("own gradient", "part of the sum")]
+    if cause := _left_out(case.layout, rank, own):
+        by_name |= dict.fromkeys(own, cause)
+    causes = {c: [n for n, one in by_name.items() if one == c] for c in by_name.values()}
     for cause, names in sorted(causes.items(), key=lambda one: -len(one[1])):
         says = f"gradient differs from that of one process ({len(names)} of {total} parameters)"
         if cause == "no gradient" and len(causes) == 1:
@@ -68,10 +67,14 @@ def _left_out(layout: Layout, rank: int, names: Sequence[str]) -> str:
     """Why nothing reduces these parameters, where what wraps the others does not know them."""
     record = layout.records[rank]
     parts = record.updates[0].parameters
-    if {*names} <= {*record.unwrapped}:
+    if names and {*names} <= {*record.unwrapped}:
         return "unfrozen after wrapping"
     is_plain = all(parts[name].spec is None for name in names if name in parts)
-    return "outside fully_shard" if is_plain and any(one.spec for one in parts.values()) else ""
+    return (
+        "outside fully_shard"
+        if names and is_plain and any(one.spec for one in parts.values())
+        else ""
+    )
 
 
 def _leader(layout: Layout, rank: int) -> int:

@@ -61,9 +61,10 @@ def multiplies(start: Sequence[Edge], outputs: Collection[int], parts: Sequence[
     for node in reached(start, outputs):
         for index, name in enumerate(_FACTORS.get(node.name(), ())):
             saved = getattr(node, name) if node.next_functions[index][0] is None else None
-            if saved is not None and saved.numel() == values.numel():
-                if torch.equal(saved.detach().flatten().sort().values, values):
-                    return True
+            if saved is None or saved.numel() != values.numel():
+                continue
+            if torch.equal(saved.detach().flatten().sort().values, values):
+                return True
     return False
 
 

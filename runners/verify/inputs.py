@@ -130,7 +130,10 @@ def compare_replicas(case: Case, number: int, held: str = "parameters") -> None:
         apart = [n for n, one in first.items() if n in other and are_apart(one, other[n])]
         if apart:
             largest = max(relative(first[n], other[n]) for n in apart)
-            says = f"parameters of ranks {view} and {rank} differ by up to {largest:.2g} of the largest element"
+            says = (
+                f"parameters of ranks {view} and {rank} differ by up to {largest:.2g} of the "
+                "largest element"
+            )
             place = layout.update(rank, stepped).step_place
             case.find(cause, says, place, apart, rank, number)
             return

@@ -179,7 +179,7 @@ class Loss:
 
     @property
     def counted(self) -> Tensor:
-        """Which of the elements that count have a weight: a mask of the script leaves others out."""
+        """Which of the elements that count have a weight; a mask leaves others out."""
         if self.weights is None or self.weights.numel() != self.count or not self.weights.any():
             return torch.ones(self.count, dtype=torch.bool)
         return self.weights.flatten() != 0

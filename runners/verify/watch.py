@@ -50,9 +50,9 @@ from runners.verify.records import (
 from runners.verify.roots import Root
 
 _GUARDED = (
-    "begins", "wraps", "looks", "ends", "_arrived", "backward_begins", "backward_ends", "stage_reduced",
-    "splits_backward", "capture", "clips", "unscales", "zeroes", "schedules", "steps_with",
-    "_keep_step", "communicates", "communicated", "_finish",
+    "begins", "wraps", "looks", "ends", "_arrived", "backward_begins", "backward_ends",
+    "stage_reduced", "splits_backward", "capture", "clips", "unscales", "zeroes", "schedules",
+    "steps_with", "_keep_step", "communicates", "communicated", "_finish",
 )  # fmt: skip
 
 

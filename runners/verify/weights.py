@@ -71,7 +71,7 @@ def shown(losses: Mapping[int, Sequence[Loss]]) -> str:
 
 
 def scaled(loss: Loss, rank: int, factors: Mapping[Term, float], otherwise: float) -> Tensor:
-    """The weights of a loss, times the factor of its backward pass or of its rank; no masked ones."""
+    """The weights of a loss that are not masked, times the factor of its backward pass or rank."""
     assert loss.weights is not None
     weights = loss.weights.double().flatten()
     weights = weights[loss.counted] if len(weights) == loss.count else weights
@@ -149,6 +149,8 @@ class _Calls:
             values[value] = values.get(value, 0) + g.count
         listed = [f"{value} ({count} {self._kind}s)" for value, count in values.items()]
         more = f" and {len(values) - MOST_SHOWN} more" if len(values) > MOST_SHOWN else ""
+        masked = sum(g.loss.count - g.count for g in self._groups)
+        more += f"; {masked} are masked" if masked else ""
         known = f"; sum {self._total:.4g}" if self._is_known else " before the reduction"
         by_class = " over its class weight" * any(g.loss.sizes is not None for g in self._groups)
         return (
@@ -163,25 +165,19 @@ class _Calls:
             tolerance: relative.
             is_only: whether the loss has no other term.
         """
-        weights, kind, total = [g.weight for g in self._groups], self._kind, self._total
+        weights, total = [g.weight for g in self._groups], self._total
         samples = self._samples
         # A mean over elements, of each by its class, or over samples; a sum.
         usual = (1 / self._count, 1 / (self._size or 1.0), 1 / max(samples, 1), 1)
-        found = Weights(self.line())
-        if not all(g.is_uniform for g in self._groups):
-            found.why_not = f"{self._place} gives each {kind} a weight of its own"
-        elif not math.isfinite(total):
-            found.why_not = f"the weights of {self._place} are not finite"
-        elif not any(weights):
-            found.why_not, found.is_zero = f"those of {self._place} are zero in all updates", True
-        elif not self._is_known:
-            found.why_not = "the factor of the reduction is not known, so nor are the weights"
-        elif _spread(weights) > tolerance:
+        found = Weights(self.line(), why_not=self._why_not(), is_zero=not any(weights))
+        if found.why_not:
+            return found
+        if _spread(weights) > tolerance:
             found.finding = self._unequal(tolerance)
         elif any(_is(weights[0], one, tolerance) for one in usual):
             pass
         elif (
-            kind == "token"
+            self._kind == "token"
             and self._count > 2 * samples
             and _is(total * (1 + samples / self._count), 1, tolerance)
         ):
@@ -197,6 +193,18 @@ class _Calls:
                 "own, or another term of the loss"
             )
         return found
+
+    def _why_not(self) -> str:
+        """Why they cannot be judged; empty where they can."""
+        if not all(g.is_uniform for g in self._groups):
+            return f"{self._place} gives each {self._kind} a weight of its own"
+        if not math.isfinite(self._total):
+            return f"the weights of {self._place} are not finite"
+        if not any(g.weight for g in self._groups):
+            return f"those of {self._place} are zero in all updates"
+        if not self._is_known:
+            return "the factor of the reduction is not known, so nor are the weights"
+        return ""
 
     def _off(self, dropped: int, tolerance: float) -> Finding | None:
         """A sum that is off by ranks or microbatches; half a loss is so by convention."""
