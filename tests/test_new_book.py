@@ -7,8 +7,11 @@ import shutil
 import sys
 
 import pytest
+import yaml
 
 from generator.__main__ import main
+from generator.checks import site_checks
+from generator.content import scaffold
 from runners.commands.reproduce import requested
 from runners.declared.experiment import find
 from runners.plain.measure import measure_run
@@ -74,6 +77,9 @@ def test_its_runs_count_what_arithmetic_says_and_its_own_test_passes_without_tor
     shown = (book / "site/pages/topics/sorting/learn.md").read_text()
     assert "2,016" in shown
     assert "torch" not in shown
+    evidence = (book / "site/pages/evidence.md").read_text()
+    assert "observations say" not in evidence
+    assert evidence.count("<table") == 1  # none of errors, since no law has one
     code, said = call(book, "proofbook", "reproduce", "sorting")
     assert (code, "5 of 5 are the same" in said) == (0, True)
 
@@ -124,6 +130,57 @@ def test_check_says_why_an_experiment_or_the_site_cannot_be_made(
     said = capsys.readouterr()
     assert told in said.err
     assert "problems, see above" in said.out
+
+
+def test_an_observation_that_is_false_is_told_and_the_book_not_called_sound(book, capsys):
+    path = book / "content/claims/sorting.yml"
+    law = "  - id: sorting-shuffled\n"
+    text = path.read_text().replace("relation: below", "relation: above", 1)
+    path.write_text(text.replace(law, f"{law}    kind: observation\n"))
+    assert main(["check"]) == 0
+    told, sound = capsys.readouterr().out.splitlines()
+    assert "observation  sorting-shuffled@sorting.shuffled: observed is at most predicted: " in told
+    assert "predicted 2,016 = sorting.shuffled.settings.num_pairs, observed" in told
+    assert sound.startswith("sound, but 1 observation does not hold: 4 questions checked, 6 of 7 ")
+
+
+@pytest.mark.parametrize(
+    ("folder", "title", "called"),
+    [
+        ("my-sorting_lab", None, "My sorting lab"),
+        ("week 3", None, "Sorting, measured"),  # a numeral is no title
+        ("a", 'Sorting: "fast"', 'Sorting: "fast"'),
+    ],
+)
+def test_a_book_is_called_as_its_folder_or_by_a_title(tmp_path, folder, title, called):
+    scaffold.new_book(tmp_path / folder, title)
+    read = [(tmp_path / folder / one).read_text() for one in ("mkdocs.yml", "content/site.yml")]
+    site, home = map(yaml.safe_load, read)
+    assert (site["site_name"], home["title"]) == (called, called)
+
+
+def test_a_title_that_no_page_may_have_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(scaffold.CannotScaffoldError, match="--title 'Week 3': bare numeral '3'"):
+        scaffold.new_book(tmp_path / "book", "Week 3")
+    assert not (tmp_path / "book").exists()
+
+
+@pytest.mark.parametrize(
+    ("nav", "told"),
+    [
+        ("nav: [index.md, {More: [{A: sub/a.md}]}]\n", ["b.md"]),
+        ("nav: [b.md, sub/a.md]\n", []),
+        ("nav:\n", []),  # MkDocs then lists all pages
+        ("", []),
+    ],
+)
+def test_pages_that_no_nav_names_are_listed_unless_it_is_said_that_none_does(tmp_path, nav, told):
+    left_out = "not_in_nav: |\n  /drafts/\nexclude_docs: '*.old.md'\n"
+    (tmp_path / "mkdocs.yml").write_text(left_out + nav)
+    pages = ["sub/a.md", "b.md", "drafts/c.md", "d.old.md"]
+    found = [one.partition(": ") for one in site_checks.unlisted(tmp_path, pages)]
+    assert [where for where, *_ in found] == [f"content/pages/{one}" for one in told]
+    assert all(said.startswith("the nav: of mkdocs.yml does not name it;") for *_, said in found)
 
 
 def test_first_files_are_of_no_subject_and_check_names_what_is_to_be_written(book, call, capsys):
@@ -237,6 +294,8 @@ def test_the_guide_leads_to_a_page_that_builds(book, call):
     assert all(part in worked.read_text() for part in ("searching.linear", "<table", "<math"))
     assert all(f'"{drawn}",0,"values"' in asked.read_text() for drawn in ("200", "500", "2,000"))
     assert "searching-which" in (pages / "about-searching.md").read_text()
+    not_named = said.partition('not included in the "nav" configuration:\n')[2].splitlines()
+    assert [line for line in not_named if line.startswith("  - ")] == ["  - about-searching.md"]
 
 
 def test_a_book_without_topics_and_with_folders_called_like_ours_builds(book, call):

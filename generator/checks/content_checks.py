@@ -89,7 +89,9 @@ def _text(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[C
             problem = evidence.unprintable(evidence.evaluate(expression))
             problem = problem or _fallen(evidence, expression) or stays(evidence, expression)
             if problem:
-                yield document.error_in(one, at, f"{expression}: {problem}")
+                is_shown = "unknown name" in problem and prose.in_code(one.text, at)
+                hint = r"; braces that code shows begin with \{{" if is_shown else ""
+                yield document.error_in(one, at, f"{expression}: {problem}{hint}")
 
 
 def _fallen(evidence: Evidence, expression: str) -> str | None:

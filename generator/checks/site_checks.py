@@ -3,10 +3,14 @@
 Without our plugin MkDocs would publish the YAML as it stands, and no command of ours would know.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import yaml
+from pathspec import GitIgnoreSpec
+
+LEFT_OUT = ("not_in_nav", "exclude_docs", "draft_docs")  # keys with patterns, as of git
 
 
 def mistakes(root: Path) -> Iterator[str]:
@@ -26,6 +30,35 @@ def mistakes(root: Path) -> Iterator[str]:
             f"{path.name}: proofbook is missing under plugins:, so MkDocs would publish the YAML "
             "as it stands; add `- proofbook: {pages: site/pages}`"
         )
+
+
+def unlisted(root: Path, pages: Iterable[str]) -> Iterator[str]:
+    """Pages by hand that no reader finds in the navigation, though mkdocs.yml has one.
+
+    Args:
+        root: the folder of mkdocs.yml.
+        pages: their paths below `content/pages`.
+    """
+    try:
+        keys = dict(_keys(yaml.compose((root / "mkdocs.yml").read_text(encoding="utf-8"))))
+    except (OSError, yaml.YAMLError, UnicodeDecodeError):
+        return  # as `mistakes` tells
+    patterns = (str(keys[one].value).splitlines() for one in LEFT_OUT if one in keys)
+    left_out = GitIgnoreSpec.from_lines(chain(*patterns))
+    named = {*_words(keys["nav"])} - {""} if "nav" in keys else set()
+    for page in pages if named else ():
+        if page not in named and not left_out.match_file(page):
+            said = "the nav: of mkdocs.yml does not name it; list it there, or under not_in_nav:"
+            yield f"content/pages/{page}: {said}"
+
+
+def _words(node: yaml.Node) -> Iterator[str]:
+    """The scalars of a tree."""
+    if isinstance(node, yaml.ScalarNode):
+        yield str(node.value)
+    for one in () if isinstance(node, yaml.ScalarNode) else node.value:
+        for part in one if isinstance(one, tuple) else (one,):
+            yield from _words(part)
 
 
 def _keys(node: yaml.Node | None) -> Iterator[tuple[str, yaml.Node]]:

@@ -275,16 +275,17 @@ class _Loader(Files):
 
     def refuse_doubles(self) -> None:
         """Refuse an id that stands twice: of a figure in its file, of all else in the book."""
-        known = set()
+        known: dict[tuple[str, str, str], ContentError] = {}
         for document in self.documents:
             for one in document.fields:
                 if one.path[-1] == "id":
                     kind = str(one.path[-3]).removesuffix("s")
                     id_ = (kind, one.text, document.source.file if kind == "figure" else "")
-                    if id_ in known:
-                        said = f"duplicate {kind} id {one.text!r}"
+                    if first := known.get(id_):
+                        said = f"duplicate {kind} id {one.text!r}; {first.place} has it already"
                         self.errors.append(document.error(one.path, said))
-                    known.add(id_)
+                    else:
+                        known[id_] = document.error(one.path, "")
 
     def topics(self) -> Iterator[Topic]:
         """The folders of topics/ that hold a topic."""

@@ -3,6 +3,7 @@
 Also the walk over a model's fields that tells prose from expressions, ids and plain words.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ _PLAIN = (
     ("List should ", "must "),
     ("Value error, ", ""),
 )
+# What its quotes have made a text: another text in quotes, a list, or a key with its value.
+_QUOTED = re.compile(r"""'(.*)'|"(.*)"|(\[.*\]|\{.*\}|[\w-]+: .*)""", re.DOTALL)
 
 
 class Field(NamedTuple):
@@ -124,16 +127,30 @@ def _located(
             missing.discard((*path[:-1], meant or ""))
             known = [meant] if meant else _keys(model)
             hint = "; it belongs to another part" if key in known else nearest(key, known)
+            if ": " in key:
+                missing.discard((*path[:-1], key.partition(":")[0]))
+                hint = "; in quotes, it is one key without a value: quote the value alone"
             yield source.error(path, f"unknown key {key!r}{hint}", at_key=True)
         elif one["type"] != "missing":
             key = next((part for part in reversed(path) if isinstance(part, str)), "file")
-            message = one["msg"]
+            message = re.sub("valid dictionary.*", "part with keys", one["msg"])
             for said, plain in _PLAIN:
                 message = message.replace(said, plain)
-            said = f"{key}: {message[:1].lower()}{message[1:]}"
+            said = f"{key}: {message[:1].lower()}{message[1:]}{_other_form(one)}"
             yield source.error(path, said, at_key="[key]" in one["loc"])
     for path in missing:
         yield source.error(path[:-1], f"missing key {str(path[-1])!r}")
+
+
+def _other_form(detail: ErrorDetails) -> str:
+    """How to write what has the form of a text and was meant to be something else, if it was."""
+    written = detail["input"]
+    if not isinstance(written, str) or detail["type"] in ("string_too_long", "string_too_short"):
+        return ""
+    if found := _QUOTED.fullmatch(written.strip()):
+        return f"; in quotes it is a text, so write {next(filter(None, found.groups()), '…')}"
+    is_list = detail["type"] == "list_type" and re.fullmatch(r"[\w@.#, -]+", written)
+    return f"; write [{written}]" if is_list else ""
 
 
 def _path(written: Any, detail: ErrorDetails) -> Path:  # noqa: ANN401

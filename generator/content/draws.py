@@ -75,6 +75,8 @@ def parsed(quantity: Quantity) -> tuple[int | float, str]:
     number, kind = quantity, "plain"
     if isinstance(number, str):
         found = _QUANTITY.fullmatch(number)
+        if found and not found[2]:
+            raise ValueError(f"{number!r} is text; a number without a unit has no quotes")
         if not found or found[2] not in _UNITS:
             raise ValueError(f"{number!r} is no number with one of the units {', '.join(_UNITS)}")
         kind, size = _UNITS[found[2]]

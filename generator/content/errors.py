@@ -4,7 +4,7 @@ Files of content/ are read as authors and editors leave them; their mistakes are
 """
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -12,6 +12,7 @@ from typing import TypeVar
 from runners.traces.files import TraceError
 
 ReadT = TypeVar("ReadT")
+FEW = 2  # places beside the first that have a line each
 
 
 def one_line(text: str) -> str:
@@ -36,11 +37,15 @@ class ContentError(ValueError):
         self.message = one_line(message)
         super().__init__(file, line, column, message)  # as it was made: processes exchange it
 
+    @property
+    def place(self) -> str:
+        """The file with the line and the column, as far as they are known."""
+        if not self.line:
+            return self.file
+        return f"{self.file}:{self.line}" + (f":{self.column}" if self.column else "")
+
     def __str__(self) -> str:
-        place = self.file
-        if self.line:
-            place += f":{self.line}" + (f":{self.column}" if self.column else "")
-        return f"{place}: {self.message}" if place else self.message
+        return f"{self.place}: {self.message}" if self.file else self.message
 
 
 def place_of(text: str, index: int) -> tuple[int, int]:
@@ -53,7 +58,21 @@ class ContentErrors(ValueError):  # noqa: N818 - many of them
 
     def __init__(self, errors: Iterable[ContentError]) -> None:
         self.errors = sort_errors(errors)
-        super().__init__("\n".join(str(error) for error in self.errors))
+        super().__init__("\n".join(_told(self.errors)))
+
+
+def _told(errors: Iterable[ContentError]) -> Iterator[str]:
+    """The errors as lines; one line for what many places of a file have from one cause."""
+    alike: dict[tuple[str, str], list[ContentError]] = {}
+    for one in errors:
+        cause = one.message.rpartition(": ")[2] if one.line else one.message
+        alike.setdefault((one.file, cause), []).append(one)
+    for first, *others in alike.values():
+        if len(others) < FEW:
+            yield from map(str, (first, *others))
+        else:
+            places = ", ".join(one.place.removeprefix(f"{one.file}:") for one in others)
+            yield f"{first} (also at {places})"
 
 
 def sort_errors(errors: Iterable[ContentError]) -> list[ContentError]:
@@ -62,9 +81,9 @@ def sort_errors(errors: Iterable[ContentError]) -> list[ContentError]:
     return [unique[key] for key in sorted(unique)]
 
 
-def near(word: str, known: Iterable[str]) -> str | None:
+def near(word: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
     """The known word that another was probably meant to be."""
-    return next(iter(difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)), None)
+    return next(iter(difflib.get_close_matches(word, sorted(known), n=1, cutoff=likeness)), None)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

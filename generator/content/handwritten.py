@@ -19,12 +19,12 @@ from generator.content.documents import Document, validated
 from generator.content.errors import ContentError, ContentErrors, found_in
 from generator.content.exhibit import Listing, Verified
 from generator.content.fence import quiz, within
+from generator.content.prose import OWN_FENCE
 from generator.content.quiz import QuizFence
 from generator.content.words import Line, Mark, Written
 from generator.content.yaml_source import Place, YamlFile
 
 _HEAD = re.compile(r"\A---[ \t]*\n(?P<yaml>.*?)^---[ \t]*$\n?", re.DOTALL | re.MULTILINE)
-_FENCE = re.compile(r"^```(listing|quiz|verified)\n(?P<yaml>.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 class HandWritten(Written):
@@ -58,7 +58,7 @@ def read(name: str, text: str) -> Document[HandWritten]:
         message = "begin with title: and description: between two lines of ---"
         raise ContentErrors([ContentError(name, 1, 1, message)])
 
-    source, fenced = within(name, text, *head.span("yaml")), list(_FENCE.finditer(text))
+    source, fenced = within(name, text, *head.span("yaml")), list(OWN_FENCE.finditer(text))
     listings, verified = (
         [within(name, text, *one.span("yaml")) for one in fenced if one[1] == kind]
         for kind in ("listing", "verified")
@@ -82,7 +82,7 @@ Fenced = Listing | QuizFence
 
 def split(page: HandWritten) -> Iterator[str | Fenced]:
     """A text in parts: Markdown, and the listings and questions that stand between."""
-    parts = re.split(_FENCE, page.text)
+    parts = re.split(OWN_FENCE, page.text)
     kinds: dict[str, Iterator[Fenced]] = {
         "listing": iter(page.listings),
         "quiz": iter(page.quizzes),

@@ -5,9 +5,9 @@ private-use characters, so Markdown cannot touch what they print and they cannot
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import starmap
+from itertools import groupby, starmap
 from typing import Any, NamedTuple
 
 from markdown_it import MarkdownIt
@@ -18,6 +18,7 @@ from mdit_py_plugins.admon import admon_plugin
 from mdit_py_plugins.footnote import footnote_plugin
 
 from generator.content import blocks, formulas
+from generator.content.errors import near
 from generator.content.formulas import VALUE
 from generator.content.numerals import HYPHENED, MEASURED, SPELLED, blank, numerals
 from generator.content.typesetting import parted, plain
@@ -43,8 +44,9 @@ SHORT = 26  # letters of a span that a line holds with words beside it
 _ENDS = re.compile(r"[ /-]")  # where a line of a browser may end
 LINE = 32  # letters of a name that a line of a phone holds
 WHOLE = 20  # letters of a part of a name that stays whole
-_EXPRESSION = re.compile(r"\{\{(?!\{)(.*?)\}\}", re.DOTALL)
-_BRACES = re.compile(r"\{\{|\}\}")
+_EXPRESSION = re.compile(r"(?<!\\)\{\{(?!\{)(.*?)\}\}", re.DOTALL)
+_BRACES = re.compile(r"(?<!\\)\{\{|\}\}")
+_LITERAL = r"\{{"  # braces of code that begin no expression
 _CODE = re.compile(r"(?<![`\\])(?P<ticks>`+)(?!`)(.*?)(?<!`)(?P=ticks)(?!`)", re.DOTALL)
 _FENCE = re.compile(
     r"^ {0,3}(?P<fence>```+|~~~+).*?^ {0,3}(?P=fence)[`~]*[ \t]*$", re.DOTALL | re.MULTILINE
@@ -55,8 +57,12 @@ _FORMULA = re.compile(  # between two dollars or one that touch it; code, and a 
     re.DOTALL | re.MULTILINE,
 )
 _DOLLAR = re.compile(r"\$")
+_DUNDER = re.compile(r"(?<![\w\\])__\w+__(?!\w)")
+OWN_FENCE = re.compile(  # of a page by hand
+    r"^```(listing|quiz|verified)\n(?P<yaml>.*?)^```$", re.DOTALL | re.MULTILINE
+)
 _OTHER_FENCE = re.compile(
-    r"^ {0,3}(?:```+|~~~+)(?![`~]|[ \t]*(?:python|sh|text)?[ \t]*$)[^\n`]*$", re.MULTILINE
+    r"^[ \t]*(?P<fence>```+|~~~+)(?![`~]|[ \t]*(?:python|sh|text)?[ \t]*$)[^\n`]*$", re.MULTILINE
 )
 _LISTED = re.compile(r"^(?:[ \t]*[-*+])?[ \t]*\d{1,2}[.)](?=[ \t])", re.MULTILINE)
 _LINK = re.compile(r"\]\((<[^>\n]*>|[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)|<https?:[^>\s]*>")
@@ -117,29 +123,57 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
     yield from starmap(Fault, blocks.faults(kept, mark))
     prints = blocks.NOTE.sub(blank, re.sub("\ue000~*", blank, kept))
     bare = _LINK.sub(blank, prints if mark == "line" else _LISTED.sub(blank, prints))
-    fenced = text.replace("```listing\n", "```text   \n").replace("```quiz\n", "```text\n")
-    fenced = fenced.replace("```verified\n", "```text    \n")
-    fenced = fenced if mark == "page" else text
+    yield from _fences(text, mark)
     for within, pattern, wrong, instead in (
         (text, _INVISIBLE, "invisible character", "delete it"),
-        (fenced, _OTHER_FENCE, "fence", "write ``` alone, or ```python, ```sh or ```text"),
         (text, MEASURED, "quantity", "it is no code; print it with {{ … }}"),
         (text, _OTHER_ADDRESS, "link to", "links are relative or https"),
         (bare, _BRACES, "braces", "the other half of the expression is missing"),
         (bare, _DOLLAR, "dollar", "a formula ends where its last $ touches it; else write \\$"),
+        (bare, _DUNDER, "name", "put it in `code`; the underscores make it bold"),
         (bare, SPELLED, "spelled quantity", "compute it in {{ … }} or say it without a number"),
     ):
-        for match in pattern.finditer(within):
-            yield Fault(match.start(), f"{wrong} {match[0]!r}; {instead}")
-    for offset, word in numerals(bare):
-        instead = "print a value with {{ … }}, or put a name in `code`"
-        yield Fault(offset, f"bare numeral {word!r}; {instead}")
+        matches = ((one.start(), one[0]) for one in pattern.finditer(within))
+        for offset, words in _by_line(within, matches):
+            yield Fault(offset, f"{wrong} {words}; {instead}")
+    for offset, words in _by_line(bare, numerals(bare)):
+        instead = "print a value with {{ … }}, or put a name or a sequence in `code`"
+        wrong = "bare numerals" if "', '" in words else "bare numeral"
+        yield Fault(offset, f"{wrong} {words}; {instead}")
+
+
+def _fences(text: str, mark: str) -> Iterator[Fault]:
+    """Fences that print as no text may; in a page, also those that were to be one of ours."""
+    for match in _OTHER_FENCE.finditer(OWN_FENCE.sub(blank, text) if mark == "page" else text):
+        write = "``` alone, or ```python, ```sh or ```text"
+        if mark == "page" and (kind := meant(match[0], ("listing", "quiz", "verified"))):
+            write = f"```{kind}, and ``` below it, each at the beginning of a line"
+        yield Fault(match.start("fence"), f"fence {match[0].strip()!r}; write {write}")
+
+
+def _by_line(text: str, found: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """What was found in each line of a text: where the first stands, and each once in quotes."""
+    for _, group in groupby(found, lambda one: text.count("\n", 0, one[0])):
+        offsets, words = zip(*group, strict=True)
+        yield offsets[0], ", ".join(map(repr, dict.fromkeys(words)))
+
+
+def meant(info: str, kinds: Iterable[str]) -> str | None:
+    """The kind of fence that its first line was probably meant to name."""
+    word = re.search("[a-z]+", info.lower())
+    return near(word[0], kinds, likeness=0.72) if word else None
 
 
 def _kept(text: str) -> tuple[str, str]:
     """A text with something as long for each expression; the same without code and formulas."""
     even = _EXPRESSION.sub(lambda one: "\ue000".ljust(len(one[0]), "~"), text)
     return even, _FORMULA.sub(blank, even)
+
+
+def in_code(text: str, at: int) -> bool:
+    """Whether a character stands in a code span or in a fence."""
+    found = filter(lambda one: one.start() < at < one.end(), _FORMULA.finditer(text))
+    return not all(map(_is_formula, found))
 
 
 def images(text: str) -> list[tuple[int, str]]:
@@ -164,7 +198,8 @@ def _slotted(text: str) -> tuple[str, Formulas]:
         found.append((one["block"] or one["inline"], bool(one["block"])))
         return chr(_FIRST_FORMULA + len(found) - 1)
 
-    return _FORMULA.sub(taken, filled(text, lambda one: chr(_FIRST + first[one]))), found
+    shown = _FORMULA.sub(taken, filled(text, lambda one: chr(_FIRST + first[one])))
+    return shown.replace(_LITERAL, "{{"), found
 
 
 def _with_formulas(text: str, found: Formulas, as_html: Fill = str) -> str:

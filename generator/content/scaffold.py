@@ -1,11 +1,12 @@
 """`python -m generator new`: the first files of a book, an experiment or a lesson, green at once.
 
-A book is copied from `proofbook/new_book`. An experiment is written from a template that is one,
-with or without ranks, with a law on its runs. A lesson is a topic with the page Recall and, where
-its run has recorded stages or epochs, Trace, else Worked. `TODO` begins each text that is to be
-written; `generator check` says where one still stands.
+A book is copied from `proofbook/new_book`, and takes the title. An experiment is written from a
+template that is one, with or without ranks, with a law on its runs. A lesson is a topic with the
+page Recall and, where its run has recorded stages or epochs, Trace, else Worked. `TODO` begins each
+text that is to be written; `generator check` says where one still stands.
 """
 
+import json
 import re
 import shlex
 import shutil
@@ -16,6 +17,7 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 
 from generator.content.book import Book
+from generator.content.prose import faults
 from runners.system.errors import unknown
 from runners.traces.digest import ROOT, experiment_files, own_book, program
 
@@ -120,16 +122,29 @@ class CannotScaffoldError(ValueError):
     """Nothing can be started; the message says why."""
 
 
-def new_book(folder: Path) -> None:
+def new_book(folder: Path, title: str | None = None) -> None:
     """Write the files of a book of one's own.
 
+    Args:
+        folder: where; made if it is missing.
+        title: of the book; by default the folder's name, or the example's where that is no title.
+
     Raises:
-        CannotScaffoldError: the folder holds something.
+        CannotScaffoldError: the folder holds something, or a book may not have the title.
     """
+    called = re.sub(r"[-_\s]+", " ", folder.resolve().name if title is None else title).strip()
+    called = called[:1].upper() + called[1:] if title is None else called
+    wrong = [fault.message for fault in faults(called, "line")] if called else ["it is empty"]
+    if wrong and title is not None:
+        raise CannotScaffoldError(f"--title {title!r}: {wrong[0]}")
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
         raise CannotScaffoldError(f"{folder} is there already, and not empty; name another folder")
     shutil.copytree(BOOK, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "gitignore").rename(folder / ".gitignore")
+    for file in ("mkdocs.yml", "content/site.yml") if not wrong else ():
+        text = (folder / file).read_text(encoding="utf-8")
+        named = text.replace("Sorting, measured", json.dumps(called, ensure_ascii=False))
+        (folder / file).write_text(named, encoding="utf-8")
 
 
 def new_experiment(root: Path, content: Path, name: str) -> list[Path]:

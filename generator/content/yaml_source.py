@@ -24,6 +24,7 @@ _HINTS = {  # what to do, by a part of what the parser says
     "did not find expected": "let what belongs together begin alike, close what is open, and quote "
     "text that holds one of , ? [ ] { } or a quotation mark",
     "found a tab": "write spaces, not a tab",
+    "unknown escape character": "between double quotes, write \\\\ for a backslash",
     "undefined alias": "quote a text that begins with *",
     "but found another document": "keep one document to a file",
     "unexpected end of stream": "a quotation mark is never closed",
@@ -120,7 +121,10 @@ class _Reader:
                 wrong = (node, _BRACES) if is_expression else (key, "a key must be a word")
                 raise self.refused(*wrong)
             if key.value in found:
-                raise self.refused(key, f"duplicate key {key.value!r}; it stands above already")
+                found_at = self.places[(*path, key.value)].key.start_mark.line + 1
+                raise self.refused(
+                    key, f"duplicate key {key.value!r}; line {found_at} has it already"
+                )
             found[key.value] = self.value(value, (*path, key.value), key)
         return found
 

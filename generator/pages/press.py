@@ -34,7 +34,7 @@ from runners.system.processes import end_with
 from runners.traces.machine import num_cores
 from runners.verify.trace import SUFFIX
 
-TAKEN = "the book has a page of this name already; choose another"
+TAKEN = "the book has a page of this name already"
 EVERYTHING = ("",)
 FEWEST = 10  # pages that are worth a process
 # Files whose words stand on many pages, and how the paths of their own pages begin.
@@ -176,11 +176,12 @@ def _is_listed(sheet: Sheet) -> bool:
 
 def _taken(planned: Sequence[Sheet]) -> Iterator[ContentError]:
     """Sheets whose path another one has."""
-    paths = Counter[str]()
+    paths: dict[str, Sheet] = {}
     for sheet in planned:
-        paths[sheet.path] += 1
-        if paths[sheet.path] > 1:
-            yield ContentError(sheet.source or sheet.path, 0, 0, TAKEN)
+        first = paths.setdefault(sheet.path, sheet)
+        if first is not sheet:
+            of = f", of {first.source}" if first.source else ""
+            yield ContentError(sheet.source or sheet.path, 0, 0, f"{TAKEN}{of}; choose another")
 
 
 def _made(planned: Sequence[Sheet], gathered: Gathered) -> list[_Made]:

@@ -22,7 +22,7 @@ from generator.values.expression import Function, compiled
 from generator.values.filters import FUNCTIONS, OF_CLAIMS, Label, Showed, described
 from generator.values.laws import closed_forms
 from generator.values.paths import Evaluation, Node
-from generator.values.value import AbsentError, ExpressionError, MixedError, Origin, Value
+from generator.values.value import QUOTED, AbsentError, ExpressionError, MixedError, Origin, Value
 from generator.values.verdicts import Judged
 from runners.declared.experiment import command_for
 from runners.traces.digest import program
@@ -213,8 +213,10 @@ class Evidence:
         result = found.result
         if isinstance(result, Value | Label | Showed):
             return None
-        if isinstance(result, int | float | str):
-            return f"{result!r} is a bare constant; only values of a trace print"
+        if isinstance(result, str):
+            return QUOTED
+        if isinstance(result, int | float):
+            return f"{result!r} is a bare constant; name a value of a run instead"
         return f"{described(result)} is no single value; go on to one (of samples: | median)"
 
     @property

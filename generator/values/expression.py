@@ -175,6 +175,8 @@ def _parsed(text: str) -> ast.expr:
     line = " ".join(text.split())
     if "#" in line:  # what follows would be a comment
         raise ExpressionError(f"'#' is not allowed; {MADE_OF}")
+    if line.startswith("{{"):
+        raise ExpressionError("write it without {{ and }}, which stand in texts alone")
     try:
         tree = ast.parse(line, mode="eval").body
         return _Filters().visit(tree) if "|" in line else tree

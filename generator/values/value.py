@@ -23,6 +23,7 @@ from runners.traces.schema import Nature
 Kind = Literal["given", "measured", "computed", "simulated", "cited"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _NOT_REAL: tuple[Nature, ...] = ("simulated", "paced")
+QUOTED = "text, because it stands in quotes; name a value without them"
 
 
 class ExpressionError(ValueError):

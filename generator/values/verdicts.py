@@ -16,7 +16,7 @@ from generator.content.errors import ContentError
 from generator.content.shelf import TraceOnPage, measuring
 from generator.values import list_sides, units
 from generator.values.paths import Evaluation, Node
-from generator.values.value import ExpressionError, Value, constant, numeric
+from generator.values.value import QUOTED, ExpressionError, Value, constant, numeric
 from runners.declared.experiment import find
 from runners.system.errors import FixableError
 from runners.traces.digest import experiment_files, own_book
@@ -119,6 +119,10 @@ def _mistake(predicted: Evaluation, observed: Evaluation) -> tuple[str | None, s
     for at, found in (("predicted", predicted), ("observed", observed)):
         if found.error:
             return found.error, at
+        other = (predicted if found is observed else observed).result
+        is_number = isinstance(getattr(other, "number", other), int | float)
+        if isinstance(found.result, str) and is_number:
+            return f"{found.result!r}: {QUOTED}", at
     if not observed.measured and not observed.absent:
         return "observes nothing that a run measured", "observed"
     return None, "observed"
@@ -328,14 +332,14 @@ def broken_laws(book: Book, outcomes: Mapping[str, Judged]) -> list[ContentError
     """The laws that do not hold, each where it is written, with its two values."""
     return [
         book.claim_index.error(
-            name, f"law {name}: {WORDS[one.verdict]} ({one.explanation}){_values(one)}"
+            name, f"law {name}: {WORDS[one.verdict]} ({one.explanation}){values(one)}"
         )
         for name, one in outcomes.items()
         if one.is_broken_law and not one.error  # which is told where it is written
     ]
 
 
-def _values(outcome: Judged) -> str:
+def values(outcome: Judged) -> str:
     """The two values that a law compares."""
     predicted, observed = outcome.predicted, outcome.observed
     if predicted is None or observed is None:

@@ -24,8 +24,9 @@ from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 from mkdocs.utils.templates import TemplateContext
 
-from generator.content.errors import ContentErrors
+from generator.content.errors import ContentErrors, place_of
 from generator.content.fence import FENCE
+from generator.content.prose import meant
 from generator.pages.guest import Guest
 from generator.printing.folio import Folio
 from generator.website import publish
@@ -83,6 +84,10 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
 
         def replaced(fence: re.Match[str]) -> str:
             if fence["info"] != "quiz":
+                if meant(fence["info"], ["quiz"]):
+                    line, _ = place_of(text, begins + fence.start("mark"))
+                    where = os.path.relpath(page.file.abs_src_path or "", self.root)
+                    log.warning(f"{where}:{line}: fence {fence['info']!r}; write ```quiz alone")
                 return fence[0]
             token = f"proofbookquiz{len(fences)}z"  # one word, whatever others make of the page
             start, end = fence.span("yaml")

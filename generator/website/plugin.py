@@ -31,7 +31,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import Abort
 from mkdocs.livereload import LiveReloadServer
 from mkdocs.plugins import BasePlugin, CombinedEvent, event_priority, get_plugin_logger
-from mkdocs.structure.files import Files
+from mkdocs.structure.files import Files, InclusionLevel
 from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 from mkdocs.structure.toc import AnchorLink, TableOfContents
@@ -249,12 +249,17 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         return env
 
     def on_files(self, files: Files, /, *, config: MkDocsConfig) -> Files:
-        """Say where each page is edited: in the file that an author wrote, if there is one."""
+        """Say where each page is edited: in the file that an author wrote, if there is one.
+
+        A `nav` names sections; of pages that it does not name, MkDocs lists those by hand alone.
+        """
         sheets = self.press.sheets
         for file in files.documentation_pages():
             put_there = os.path.relpath(file.abs_src_path or "", self.root)
             sheet = sheets.get(file.src_uri)
             file.edit_uri = sheet.source if sheet else put_there
+            if config.nav and sheet and not sheet.by_hand and file.inclusion.is_in_nav():
+                file.inclusion = InclusionLevel.NOT_IN_NAV
         return files
 
     def on_page_markdown(
@@ -296,9 +301,10 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         self, context: TemplateContext, /, *, page: Page, config: MkDocsConfig, nav: Navigation
     ) -> None:
         """Show the search no more of a page of the book than it may show."""
-        if page.file.src_uri in self.press.sheets:
+        if sheet := self.press.sheets.get(page.file.src_uri):
             self.html = page.content or ""
-            page.content = search.part_of(self.html, self.press.pages[page.file.src_uri].headings)
+            headings = self.press.pages[page.file.src_uri].headings
+            page.content = search.part_of(self.html, headings, by_hand=bool(sheet.by_hand))
 
     @event_priority(-50)
     def _after_the_search(

@@ -87,7 +87,7 @@ def site_files(
         name = path.relative_to(folder).as_posix()
         if name in files:
             at = path.relative_to(content.parent).as_posix()
-            raise ContentErrors([ContentError(at, 0, 0, TAKEN)])
+            raise ContentErrors([ContentError(at, 0, 0, f"{TAKEN}; choose another")])
         files[name] = path.read_bytes()
     return files
 

@@ -48,15 +48,20 @@ _REWRITTEN = (
 )
 # What is folded, waits for an answer, or is no text of a lesson: of a question, controls, code,
 # evidence in rows.
+_FOLDED = r"<details(?![^>]*\bpb-stage\b)"
 _KEPT_OUT = re.compile(
-    r"<table\b|<details(?![^>]*\bpb-stage\b)|<[^>]*\bdata-(?:search-exclude|after)\b"
+    rf"<table\b|{_FOLDED}|<[^>]*\bdata-(?:search-exclude|after)\b"
     r'|<[^>]*\bclass="[^"]*\bpb-(?:option|pieces|end|typed|sure|status|waits|listing'
     r"|listing-title|printed|suggestions|claim|sources|meta|eyebrow|level|controls|fields"
     r'|statement)[" ]'
 )
+# In a page by hand, its author folds what readers look up, which the search finds.
+_KEPT_OUT_BY_HAND = re.compile(
+    _KEPT_OUT.pattern.replace(_FOLDED, r"<details[^>]*\bpb-(?:hint|answer|whole)\b")
+)
 
 
-def part_of(html: str, headings: Iterable[Heading]) -> str:
+def part_of(html: str, headings: Iterable[Heading], *, by_hand: bool = False) -> str:
     """The part of a page that the search may find and show.
 
     Retracted sentences, terms and titles of figures that readers play with become headings here,
@@ -66,19 +71,21 @@ def part_of(html: str, headings: Iterable[Heading]) -> str:
     Args:
         html: the page's content.
         headings: of the page; one that no list shows is text of the one above.
+        by_hand: whether it was written as Markdown.
     """
     html = html[max(html.find("<h1"), 0) :]
     texts = {one.anchor for one in headings if not one.is_listed}
     html = _HEADING.sub(lambda one: one[1] if one[2] in texts else one[0], html)
     for pattern, instead in _REWRITTEN:
         html = pattern.sub(instead, html)
+    kept_out = _KEPT_OUT_BY_HAND if by_hand else _KEPT_OUT
     parts, is_kept = [], [True]  # of each element that is open
     for token in _TOKEN.finditer(html):
         is_end, tag = token.groups()
         if tag in _VOID:
             continue
         if tag and not is_end:
-            is_read = is_kept[-1] and not _KEPT_OUT.match(token[0])
+            is_read = is_kept[-1] and not kept_out.match(token[0])
             is_kept.append(is_read or token[0].startswith(_FOUND))
         if is_kept[-1] or tag == "figure":  # which ends the part of its heading
             parts.append(token[0])

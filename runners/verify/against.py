@@ -23,7 +23,8 @@ from runners.verify.clone import unsharded
 from runners.verify.layout import Layout, layouts
 from runners.verify.records import Forward, Part, RootRecord, Seen, Spec, Update, mapped
 from runners.verify.replay import Replayed, replay_pass, replayed
-from runners.verify.roots import INSIDE, digest
+from runners.verify.roots import digest
+from runners.verify.sends import INSIDE
 from runners.verify.sums import are_apart
 
 _STATED = re.compile(r"([^=\s]+)=(\d+)(?:/([1-9]\d*))?")

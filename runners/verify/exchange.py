@@ -61,17 +61,10 @@ class Board:
         """Whether a rank has posted this."""
         return self._path(name, rank).exists()
 
-    def write(self, name: str, text: str) -> None:
-        """Write a text for all ranks, which appears whole."""
-        part = self.folder / f"{name}.{self.rank}"
-        part.write_text(text, encoding="ascii")
-        part.rename(self.folder / name)
-
-    def text(self, name: str) -> str | None:
-        """Such a text; None where no rank has written it."""
-        with suppress(FileNotFoundError):
-            return (self.folder / name).read_text(encoding="ascii")
-        return None
+    def first(self, name: str) -> Any:
+        """What the first of the ranks that have posted this has; None where none has."""
+        found = (self.read(name, rank) for rank in range(self.world_size))
+        return next((one for one in found if one is not None), None)
 
     def gather(self, name: str) -> dict[int, Any]:
         """Wait until all ranks have posted.

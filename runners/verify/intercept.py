@@ -257,7 +257,7 @@ class Interceptor:
         if self._watch.is_replaying:
             return _recorded(name, args, kwargs)
         caller = _caller()
-        self._watch.communicates(caller, name, args, kwargs)
+        self._watch.sends.begins(caller, name, args, kwargs)
         value = original(*args, **kwargs)
-        self._watch.communicated(caller, name, args, kwargs)
+        self._watch.sends.ended(caller, name, args, kwargs)
         return value

@@ -99,12 +99,12 @@ class Rank:
 
     def _asks_to_stop(self, count: int, is_finished: bool) -> bool:
         """Whether the script has shown enough: rank 0 decides, a step ahead of all."""
-        last = self.board.text("stop") if is_finished else None
+        last = self.board.read("stop", 0) if is_finished else None
         if self.rank == 0 and is_finished and last is None:
             self.finished_at = self.finished_at or time.monotonic()
             if time.monotonic() - self.finished_at > self.arguments.seconds:
-                self.board.write("stop", str(count + 2))
-        return last is not None and count >= int(last)
+                self.board.post("stop", count + 2)
+        return last is not None and count >= last
 
     # The replay, and the comparison
 
@@ -124,7 +124,8 @@ class Rank:
             return self._compared(found, everything)
         while not self._has_code() and self.board.lives(0):
             time.sleep(POLL_SECONDS)
-        return int(self.board.text("code") or 1)
+        code: int | None = self.board.first("code")
+        return 1 if code is None else code
 
     def _compared(self, found: Sequence[Layout], everything: Mapping[int, Seen]) -> int:
         self.layouts = found
@@ -221,15 +222,15 @@ class Rank:
 
     def _has_code(self) -> bool:
         """Whether a report has been printed."""
-        return self.board.text("code") is not None
+        return self.board.first("code") is not None
 
     def _leave(self, code: int) -> NoReturn:
         """End at once: gloo's threads may wait for ranks that are gone."""
         sys.stdout.flush()
         sys.stderr.flush()
-        with suppress(OSError):  # the last rank may have removed the folder
+        with suppress(OSError, RuntimeError):  # the last rank may have removed the folder
             if not self._has_code():
-                self.board.write("code", str(code))
+                self.board.post("code", code)
             self.board.post("gone", True)
             others = range(self.world_size)
             if all(self.board.has("gone", r) or not self.board.lives(r) for r in others):

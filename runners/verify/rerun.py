@@ -34,6 +34,7 @@ from runners.verify.script import run as run_script
 from runners.verify.sums import are_apart, distance, ratio, scales_of
 from runners.verify.verdict import Verdict
 from runners.verify.watch import Watch
+from runners.verify.weights import factors
 
 SECONDS = 120.0
 _MOST_BATCHES = 512
@@ -341,24 +342,19 @@ def _agrees(
             "random numbers, or computes them from the samples of one rank"
         )
     elif wrong:
-        factors = [ratio(held[n], exact[n]) for n in wrong]
+        ratios = [ratio(held[n], exact[n]) for n in wrong]
         says = (
             f"gradient differs from that of one process ({len(wrong)} of {len(exact)} parameters)"
         )
-        cause, place = _cause(layout, number, factors), layout.update(view, number).backward_place
-        detail = f"best factor of the first {factors[0]:.4g}"
+        cause, place = _cause(layout, number, ratios), layout.update(view, number).backward_place
+        detail = f"best factor of the first {ratios[0]:.4g}"
         case.find(cause, says, place, wrong, view, number, detail)
     return not wrong
 
 
-def _cause(layout: Layout, number: int, factors: Sequence[float]) -> str:
-    ranks = len(layout.groups)
-    parts = len({one.backward for one in layout.update(layout.view, number).forwards})
-    usual = (
-        ("sum over ranks", ranks), ("divided by ranks twice", 1 / ranks),
-        ("accumulation not divided", parts), ("divided by microbatches twice", 1 / parts),
-    )  # fmt: skip
-    for cause, factor in usual:
-        if factor != 1 and all(abs(one / factor - 1) < 1e-2 for one in factors):
+def _cause(layout: Layout, number: int, ratios: Sequence[float]) -> str:
+    passes = {one.backward for one in layout.update(layout.view, number).forwards}
+    for cause, factor in factors(len(layout.groups), max(len(passes), 1)):
+        if all(abs(one / factor - 1) < 1e-2 for one in ratios):
             return cause
     return "one process differs"

@@ -26,7 +26,6 @@ from runners.verify.records import Forward, Part, RootRecord, Update, part
 _MOST_SAMPLES = 4096
 _LEAST_BYTES = 16  # of a sample that does not come twice by chance
 COMPILE = "torch.compile (run the script without it)"
-INSIDE = " (--against can name it)"  # of lines that communicate inside the module
 
 
 class Root:

@@ -11,9 +11,8 @@ import functools
 import gc
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -24,19 +23,11 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from runners.verify import roots as of
-from runners.verify.frames import (
-    TORCH,
-    Stage,
-    calling_stage,
-    in_function,
-    is_script,
-    place,
-    redirected,
-)
-from runners.verify.graph import Edge, leaves_before, multiplies, reached
-from runners.verify.intercept import Interceptor, is_number
+from runners.verify.frames import Stage, calling_stage, place, redirected
+from runners.verify.graph import Edge, leaves_before, reached
+from runners.verify.intercept import Interceptor
 from runners.verify.losses import LossWatch
-from runners.verify.records import (
+from runners.verify.records import (  # fmt: skip
     Clip,
     Forward,
     Part,
@@ -48,11 +39,12 @@ from runners.verify.records import (
     tensors_of,
 )
 from runners.verify.roots import Root
+from runners.verify.sends import Sends
 
 _GUARDED = (
     "begins", "wraps", "looks", "ends", "_arrived", "backward_begins", "backward_ends",
     "stage_reduced", "splits_backward", "capture", "clips", "unscales", "zeroes", "schedules",
-    "steps_with", "_keep_step", "communicates", "communicated", "_finish",
+    "steps_with", "_keep_step", "_finish",
 )  # fmt: skip
 
 
@@ -72,10 +64,12 @@ class Watch:
         in_backward: of backward passes, now.
         is_replaying: whether the script has ended, and its modules run again.
         is_shared: whether peers need all inputs and outputs.
+        present: the newest forward pass.
         on_update: called with a root before its update begins.
     """
 
     on_update: Callable[[Root], None] | None = None
+    present: Forward
 
     def __init__(self, steps: int, asks_to_stop: Callable[[int, bool], bool]) -> None:
         self.seen = Seen()
@@ -90,13 +84,11 @@ class Watch:
         self._wrappers: list[nn.Module] = []
         self.depth = self.in_backward = self._backwards = self._count = 0
         self.is_replaying = self._was_finished = self.is_shared = False
-        self._by_hand: list[str] = []  # since the last update of a root began
+        self.sends = Sends(self)
         self._outside: dict[int, list[str]] = {}
         self._scheduled: dict[int, int] = {}
-        self._present: Forward | None = None
         self._is_other = False
         self._alone: set[int] = set()  # backward passes that reached one module
-        self._gathered: list[tuple[str, list[Tensor]]] = []  # where, and what will have come
         self._external: set[int] = set()  # nodes of outputs that the loss uses itself
         self._optimizers: dict[int, Optimizer] = {}
         self.losses = LossWatch(lambda: self.is_on, lambda: bool(self.in_backward))
@@ -115,7 +107,7 @@ class Watch:
     def is_finished(self) -> bool:
         """Whether each module has had its updates."""
         updates = [len(one.record.updates) for one in self.roots.values()]
-        return bool(updates) and min(updates) >= self.steps and self._is_idle
+        return bool(updates) and min(updates) >= self.steps and self.is_idle
 
     @property
     def modules(self) -> dict[str, nn.Module]:
@@ -123,13 +115,15 @@ class Watch:
         return {root.record.key: root.module for root in self.roots.values()}
 
     @property
-    def _is_idle(self) -> bool:
+    def is_idle(self) -> bool:
+        """Whether neither a forward nor a backward pass runs."""
         return not self.depth and not self.in_backward
 
     def install(self) -> None:
         """Begin to watch."""
         self._guard(self, *_GUARDED)
         self._guard(self.losses, "_expect", "_reach", "follow", "ended")
+        self._guard(self.sends, "begins", "ended")
         self._interceptor.install()
 
     def _guard(self, owner: Any, *names: str) -> None:
@@ -188,13 +182,12 @@ class Watch:
         if found is None or (self.in_backward and found[1]):
             return None
         root, path = found
-        self._present = None
         if len(root.record.updates) >= self.steps and root.stepped:
             self._keep_later(root)
             return None
         self._begin_update(root)
         tensors = tensors_of((args, kwargs))
-        self._present = Forward(
+        self.present = Forward(
             path,
             mapped((args, kwargs), part),
             redirected(root.module),
@@ -208,7 +201,7 @@ class Watch:
             chunk=calling and calling[1],
             is_shared=self.is_shared,
         )
-        return root, self._present
+        return root, self.present
 
     def _keep_later(self, root: Root) -> None:
         """Keep the parameters of this step: a script may change them on one rank at any time."""
@@ -256,7 +249,7 @@ class Watch:
         if self.on_update is not None:
             self.on_update(root)
         now = root.begin_update()
-        self._by_hand = []
+        self.sends.reasons, self.sends.gathered = [], {}
         if not was_stepped and not of.has_moved(before, now):
             now.dropped = before.dropped + self._dropped(before)
 
@@ -301,9 +294,7 @@ class Watch:
         if self.in_backward:  # of a checkpoint, or of a schedule
             return
         self._is_other = self._is_other or is_other
-        for where, parts in self._gathered:
-            if where not in self.seen.lost and multiplies(start, outputs, parts):
-                self.seen.lost.append(where)
+        self.sends.lose(start, outputs)
         nodes = set(map(id, reached(start)))
         leaves = {id(one) for one in leaves_before(start, outputs)}
         for key, root in self.roots.items():
@@ -340,11 +331,11 @@ class Watch:
             update.losses += losses
             update.outside += self._outside.get(id(root.module), [])
             update.other_terms = update.other_terms or self._is_other
-            update.by_hand += self._by_hand
+            update.by_hand += self.sends.reasons
             update.backward_place = at
             for one in root.done:
                 one.nodes = {}
-        self._by_hand, self._gathered = [], []
+        self.sends.reasons = []
         if not touched:
             self.seen.loose = self.seen.loose or losses
 
@@ -468,64 +459,6 @@ class Watch:
         """Say once that something is not supported."""
         if name not in self.seen.refused:
             self.seen.refused.append(name)
-
-    # Communication
-
-    def communicates(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> None:
-        """A collective begins: does the script send activations itself?"""
-        if not self.is_on:
-            return
-        given = tensors_of((args, kwargs))
-        has_graph = any(one.requires_grad and one.numel() > 1 for one in given)
-        is_inside = bool(self.depth) or name.endswith("_autograd") or in_function(caller)
-        file = caller.f_code.co_filename
-        if file.startswith(TORCH) and "distributed/nn" not in file:
-            if not file.endswith("modules/_functions.py"):  # of SyncBatchNorm
-                return
-        elif is_number(name, args, kwargs) or not (
-            is_inside or has_graph or "send" in name or "recv" in name
-        ):
-            return
-        if has_graph and is_script(caller) and not in_function(caller):
-            self.seen.cuts.append(f"{place()} ({name})")
-            self._gathered.append((self.seen.cuts[-1], [t for t in given if not t.requires_grad]))
-        if "gather" in name and self._is_idle and self._are_outputs(given):
-            self._by_hand.append(
-                f"{place()} ({name}) gathers outputs, so only the whole can be compared (`--one`)"
-            )
-            return
-        self._by_hand.append(
-            f"it is divided among ranks by hand ({place()} ({name}) sends activations); "
-            "the module of one process is not known" + ("" if self._is_idle else of.INSIDE)
-        )
-
-    def _are_outputs(self, given: Sequence[Tensor]) -> bool:
-        """Whether a tensor is computed from outputs of a forward pass of this update."""
-        nodes = set[int]().union(*(ids for root in self.roots.values() for ids in root.nodes()))
-        start = [(one.grad_fn, one.output_nr) for one in given if one.grad_fn is not None]
-        return any(id(node) in nodes for node in reached(start, nodes))
-
-    def communicated(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> None:
-        """A collective has ended: between forward and backward it may bring values of others."""
-        if not self.is_on:
-            return
-        given = [one for one in tensors_of((args, kwargs)) if one.is_floating_point()]
-        if self.depth and self._present is not None and is_number(name, args, kwargs):
-            self._present.numbers.append(tensors_of((args, kwargs))[0].detach().clone())
-        if not self._is_idle or not is_script(caller):
-            return
-        for root in (one for one in self.roots.values() if not one.stepped):
-            is_between = any(one.backward is None for one in root.update.forwards)
-            if is_between and any(one.numel() > 1 for one in given):
-                self._by_hand.append(
-                    f"values of other ranks, which no gradient reaches, may enter the loss "
-                    f"({place()}, {name} between forward and backward)"
-                )
-            elif root.done and name == "all_reduce":
-                root.update.sums += [
-                    (place(), one.detach() if kwargs.get("async_op") else one.detach().clone())
-                    for one in given if one.numel() == 1
-                ]  # fmt: skip
 
     # The end
 

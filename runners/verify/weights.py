@@ -209,8 +209,8 @@ class _Calls:
     def _off(self, dropped: int, tolerance: float) -> Finding | None:
         """A sum that is off by ranks or microbatches; half a loss is so by convention."""
         ranks = len({g.rank for g in self._groups})
-        factors = _factors(ranks, len(self._groups) // ranks, dropped)
-        causes = [cause for cause, one in factors if _is(self._total, one, tolerance)]
+        known = factors(ranks, len(self._groups) // ranks, dropped)
+        causes = [cause for cause, one in known if _is(self._total, one, tolerance)]
         is_half = _is(self._total, 0.5, 2 * tolerance) and all(g.loss.half for g in self._groups)
         if not causes or is_half or not self._groups[0].loss.is_seen:
             return None
@@ -241,19 +241,22 @@ def _spread(numbers: Sequence[float]) -> float:
     return (max(numbers) - min(numbers)) / max(*map(abs, numbers), 1e-300)
 
 
-def _factors(ranks: int, parts: int, dropped: int) -> Iterator[tuple[str, float]]:
-    """Sums of weights by their cause, the likeliest first."""
-    if dropped:
-        yield "zeroed between microbatches", parts / (parts + dropped)
-    if parts > 1:
-        yield "accumulation not divided", parts
-    if ranks > 1:
-        yield "sum over ranks", ranks
-    if ranks > 1 and parts > 1:
-        yield "sum over ranks and microbatches", ranks * parts
-    if ranks > 1:
-        yield "divided by ranks twice", 1 / ranks
-    if parts > 1:
-        yield "divided by microbatches twice", 1 / parts
-    if ranks > 1 and parts > 1:
-        yield "divided by ranks twice", 1 / (ranks * parts)
+def factors(ranks: int, parts: int, dropped: int = 0) -> Iterator[tuple[str, float]]:
+    """Causes, the likeliest first, and by how much the whole is then too large.
+
+    Args:
+        ranks: that have batches of their own.
+        parts: microbatches of each.
+        dropped: microbatches whose gradients are lost.
+    """
+    both = ranks * parts if min(ranks, parts) > 1 else 1
+    found = (
+        ("zeroed between microbatches", parts / (parts + dropped)),
+        ("accumulation not divided", parts),
+        ("sum over ranks", ranks),
+        ("sum over ranks and microbatches", both),
+        ("divided by ranks twice", 1 / ranks),
+        ("divided by microbatches twice", 1 / parts),
+        ("divided by ranks twice", 1 / both),
+    )
+    return ((cause, factor) for cause, factor in found if factor != 1)

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from generator.content.book import load
-from generator.content.errors import ContentErrors
+from generator.content.errors import ContentError, ContentErrors
 from tests.generator.conftest import fresh
 from tests.generator.scenes import readers_tried
 from tests.recorded import sealed
@@ -138,7 +138,16 @@ def test_questions_set_apart_in_another_file_belong_to_the_topic_and_keep_ids_un
     assert set(copy.load().topics[0].items) == {"who-fits", "who-fits-again"}
     (folder / "quiz-more.yml").write_text(text)
     (error,) = copy.errors()
-    assert error == "content/topics/sharding/quiz-more.yml:2:9: duplicate item id 'who-fits'"
+    said = "duplicate item id 'who-fits'; content/topics/sharding/quiz.yml:2:9 has it already"
+    assert error == f"content/topics/sharding/quiz-more.yml:2:9: {said}"
+
+
+def test_what_several_places_of_a_file_have_from_one_cause_is_one_line():
+    cause = "no trace of 'a'; run `it`"
+    found = [ContentError("a.yml", line, 2, f"a.b{line}: {cause}") for line in (9, 3, 4)]
+    others = [ContentError("b.yml", 1, 1, cause), ContentError("b.yml", 2, 1, cause)]
+    told = str(ContentErrors([*found, *others])).splitlines()
+    assert told == [f"a.yml:3:2: a.b3: {cause} (also at 4:2, 9:2)", *map(str, others)]
 
 
 def test_a_build_reads_no_try(copy):

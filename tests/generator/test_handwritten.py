@@ -9,6 +9,7 @@ import pytest
 from generator.content.errors import ContentErrors
 from generator.pages.press import Press
 from generator.website.publish import site_files
+from generator.website.search import part_of
 
 HEAD = "---\ntitle: About\ndescription: All of it\n---\n"
 
@@ -40,6 +41,9 @@ def write(copy):
          "7:7: no file"),
         (f"{HEAD}\n```pyhton\nx\n```\n", "6:1: fence '```pyhton'; write ``` alone"),
         (f"{HEAD}\n~~~listing\nx\n~~~\n", "6:1: fence '~~~listing'"),
+        (f"{HEAD}\n```quizz\nx\n```\n", "6:1: fence '```quizz'; write ```quiz, and ``` below"),
+        (f"{HEAD}\n- a\n\n    ````quiz\n    x\n    ````\n", "8:5: fence '````quiz'; write ```"),
+        (f"{HEAD}\n```quiz\nwhat-peak\n", "6:1: fence '```quiz'; write ```quiz, and ``` below it"),
     ],
 )  # fmt: skip
 def test_mistakes_are_told_with_their_place(copy, write, text, error):
@@ -83,6 +87,15 @@ def test_a_page_asks_items_of_topics_and_items_of_its_own(copy, write):
     there = Press().printed(copy.load())["topics/asking/challenge.md"].decode()
     assert all(f'data-item="{name}" data-digest="{digest}"' in there for name, digest in asked[:2])
     assert page.count('<h3 class="pb-eyebrow">') == 3
+
+
+def test_the_search_reads_what_a_page_by_hand_folds_and_no_answer():
+    shown = "<p>Here.</p><details class='pb-details'><summary>More</summary><p>There.</p></details>"
+    hidden = '<details class="pb-details pb-answer"><p>So.</p></details>'
+    html = f"<h1>It</h1>{shown}{hidden}"
+    assert "There" in part_of(html, (), by_hand=True)
+    assert not {"There", "More"} & {*re.findall(r"\w+", part_of(html, ()))}
+    assert "So" not in part_of(html, (), by_hand=True)
 
 
 @pytest.mark.parametrize(

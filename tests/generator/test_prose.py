@@ -34,6 +34,25 @@ def test_a_bare_numeral_is_refused(text, word):
     assert word[0] in text[fault.offset :]
 
 
+def test_a_sequence_is_one_mistake_in_each_line_of_a_text():
+    sequence = "Sort [[5, 2], [9, 5]] by\n  1,000."
+    first, second = prose.faults(sequence, "prose")
+    assert first.message.startswith("bare numerals '5', '2', '9'; ")
+    assert second.message.startswith("bare numeral '1,000'; ")
+    assert [sequence[one.offset] for one in (first, second)] == ["5", "1"]
+    assert prose.faults("Sort `[[5, 2], [9, 5]]`.", "prose") == ()
+
+
+def test_code_shows_braces_after_a_backslash_and_evaluates_others():
+    text = r"`$\{{ user }}` and `{{ user }}`"
+    assert prose.faults(text, "line") == ()
+    (expression,) = prose.expressions(text)
+    assert expression == (text.rindex("user"), "user")
+    shown = prose.render(text, lambda _: "12", lambda _: "12", inline=True)
+    assert re.findall("<code[^>]*>(.*?)</code>", shown) == ["${{ user }}", "12"]
+    assert prose.in_code(text, expression.start)
+
+
 @pytest.mark.parametrize(
     "word",
     [
@@ -77,6 +96,7 @@ def test_names_code_expressions_and_small_words_are_not_refused(text):
     ("text", "said"),
     [
         ("a {{ b", "the other half of the expression is missing"),
+        ("How does __init__ read?", "name '__init__'; put it in `code`"),
         ("\ue000\ue100\ue001", "invisible character"),
         ("fi\u200bve ranks", "invisible character"),
         ("[x](http://a.org)", "links are relative or https"),

@@ -145,7 +145,7 @@ def test_verdicts_of_a_stale_trace_are_left_out_but_not_on_the_reference_machine
     ("predicted", "relation", "observed", "said"),
     [
         ("1", "equals", BUDGET, "observes nothing that a run measured"),
-        ("'word'", "equals", PEAK, "a word and a number"),
+        ("'word'", "equals", PEAK, "'word': text, because it stands in quotes"),
         ("'word'", "above", "tiny_memory.whole_budget.status", "compares numbers, not words"),
         ("1", "faster", PEAK, "compare samples"),
         ("tiny_training.single.timing.step", "equals", PEAK, "two single values"),

@@ -186,6 +186,7 @@ def test_a_strict_build_tells_every_mistake_and_ends_as_mkdocs_does(tmp_path):
     for path, old, new in (
         ("docs/sub/asks.md", "2 * 60", "2 * sixty"), ("docs/sub/asks.md", "30 + 30", "30 +"),
         ("docs/sub/asks.md", "- not-found", "- not-fond"), ("quizzes/web.yml", "right: true", ""),
+        ("docs/sub/asks.md", "example\n```\n````\n", "example\n```\n````\n\n``` quizz\n```\n"),
     ):  # fmt: skip
         file = tmp_path / "site" / path
         file.write_text(file.read_text().replace(old, new, 1))
@@ -195,9 +196,10 @@ def test_a_strict_build_tells_every_mistake_and_ends_as_mkdocs_does(tmp_path):
     ]
     places = [
         "quizzes/web.yml:6:",
+        "docs/sub/asks.md:28: fence 'quizz'; write ```quiz",
         "docs/sub/asks.md:18:9: 2 * sixty",
         "docs/sub/asks.md:19:21: 30 +",
     ]
     assert [one[: len(place)] for one, place in zip(told, places, strict=True)] == places
     assert done.returncode == 1
-    assert "Aborted with 3 warnings in strict mode!" in done.stdout
+    assert "Aborted with 4 warnings in strict mode!" in done.stdout
