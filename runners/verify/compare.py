@@ -47,11 +47,8 @@ def judged(layouts: Sequence[Layout], seen: Mapping[int, Seen], replays: Replays
         return verdict
     inputs.compare_quiet(verdict, layouts, seen)
     for rank, where in ((rank, where) for rank, one in seen.items() for where in one.lost):
-        place, _, name = where.partition(" ")
-        says = f"outputs that {name.strip('()')} collects enter the loss without a gradient"
-        verdict.find(
-            Finding("gather cuts", f"{says}, this rank's own among them", place, rank=rank)
-        )
+        says = "outputs of all ranks enter the loss without a gradient, its own among them"
+        verdict.find(Finding("gather cuts", says, where.split()[0], rank=rank))
     unpreserved = next((one.unpreserved for one in seen.values() if one.unpreserved), "")
     scaled: dict[int, dict[int, float]] = {}
     tied = list(ties(layouts))

@@ -65,16 +65,12 @@ def _shares(layout: Layout, apart: Mapping[int, Mapping[Term, float]]) -> tuple[
 
 def _left_out(layout: Layout, rank: int, names: Sequence[str]) -> str:
     """Why nothing reduces these parameters, where what wraps the others does not know them."""
-    record = layout.records[rank]
-    parts = record.updates[0].parameters
-    if names and {*names} <= {*record.unwrapped}:
-        return "unfrozen after wrapping"
+    record, parts = layout.records[rank], layout.update(rank, 0).parameters
+    if not names or {*names} <= {*record.unwrapped}:
+        return "unfrozen after wrapping" if names else ""
     is_plain = all(parts[name].spec is None for name in names if name in parts)
-    return (
-        "outside fully_shard"
-        if names and is_plain and any(one.spec for one in parts.values())
-        else ""
-    )
+    is_divided = any(one.spec for one in parts.values())
+    return "outside fully_shard" if is_plain and is_divided else ""
 
 
 def _leader(layout: Layout, rank: int) -> int:

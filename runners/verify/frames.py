@@ -71,13 +71,10 @@ def redirected(module: nn.Module) -> str:
 
 
 def variables() -> dict[str, nn.Module]:
-    """The modules that variables of the script hold, of the outermost function first."""
-    found: dict[str, nn.Module] = {}
+    """The modules that variables of the script hold, those of the outermost function first."""
+    found: dict[str, Any] = {}
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if is_script(frame):
-            held = {**frame.f_locals}
-            own = {name: one for name, one in held.items() if isinstance(one, nn.Module)}
-            found = {**own, **found}
+        found = {**frame.f_locals, **found} if is_script(frame) else found
         frame = frame.f_back
-    return found
+    return {name: one for name, one in found.items() if isinstance(one, nn.Module)}

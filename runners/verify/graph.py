@@ -12,11 +12,8 @@ import torch
 from torch import Tensor
 
 # Names of the factors that nodes keep, in the order of their gradients.
-_FACTORS = {
-    "MmBackward0": ("_saved_self", "_saved_mat2"),
-    "BmmBackward0": ("_saved_self", "_saved_mat2"),
-    "MulBackward0": ("_saved_self", "_saved_other"),
-}
+_PRODUCT = ("_saved_self", "_saved_mat2")
+_FACTORS = {"MmBackward0": _PRODUCT, "BmmBackward0": _PRODUCT}
 Edge = tuple[Any, int]  # a node, and the number of its output
 
 
@@ -48,12 +45,9 @@ def leaves_before(start: Sequence[Edge], outputs: Collection[int]) -> list[Tenso
 
 
 def multiplies(start: Sequence[Edge], outputs: Collection[int], parts: Sequence[Tensor]) -> bool:
-    """Whether a backward pass multiplies by all of these values, to which it passes no gradient.
+    """Whether a backward pass multiplies, before `outputs`, by all values of these parts.
 
-    Args:
-        start: its edges.
-        outputs: ids of nodes behind which it is of no interest.
-        parts: values, in any order and shape.
+    They may be in any order and shape, and get no gradient.
     """
     if not parts or any(one.requires_grad for one in parts):
         return False
@@ -61,9 +55,8 @@ def multiplies(start: Sequence[Edge], outputs: Collection[int], parts: Sequence[
     for node in reached(start, outputs):
         for index, name in enumerate(_FACTORS.get(node.name(), ())):
             saved = getattr(node, name) if node.next_functions[index][0] is None else None
-            if saved is None or saved.numel() != values.numel():
-                continue
-            if torch.equal(saved.detach().flatten().sort().values, values):
+            own = None if saved is None else saved.detach().flatten()
+            if own is not None and torch.equal(own.sort().values, values):
                 return True
     return False
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from runners.verify.case import ROUNDINGS, Case
 from runners.verify.layout import Layout
-from runners.verify.records import Forward, Part, Seen
+from runners.verify.records import Forward, Part, Quiet, Seen
 from runners.verify.replay import Replayed
+from runners.verify.roots import digest
 from runners.verify.sums import are_apart, relative
 from runners.verify.verdict import Finding, Verdict
 
@@ -130,10 +131,7 @@ def compare_replicas(case: Case, number: int, held: str = "parameters") -> None:
         apart = [n for n, one in first.items() if n in other and are_apart(one, other[n])]
         if apart:
             largest = max(relative(first[n], other[n]) for n in apart)
-            says = (
-                f"parameters of ranks {view} and {rank} differ by up to {largest:.2g} of the "
-                "largest element"
-            )
+            says = f"parameters of ranks {view} and {rank} differ by {largest:.2g} of their maximum"
             place = layout.update(rank, stepped).step_place
             case.find(cause, says, place, apart, rank, number)
             return
@@ -157,33 +155,34 @@ def compare_quiet(verdict: Verdict, layouts: Sequence[Layout], seen: Mapping[int
         other = next((r for r in others if held[r].digests != held[first].digests), None)
         if other is None:
             continue
-        twin = next(_twins(layouts, held[first].shapes), "")
-        if twin and held[other].shapes == held[first].shapes and not held[other].steps:
-            says = (
-                f"parameters of {key}, which runs without gradients, differ on ranks {first} and "
-                f"{other}; it is built as {twin}, whose replicas are equal"
-            )
-            verdict.find(
-                Finding("replicas start apart", says, held[other].place, key, other, 1)
-            )  # fmt: skip
-        else:  # codistillation may mean it
+        if twin := next(_twins(layouts, held), ""):
+            says = f"parameters of {key}, which runs without gradients, differ on ranks {first} and"
+            says += f" {other}: not all are copies of {twin}, whose replicas are equal"
+            place = held[other].place
+            verdict.find(Finding("replicas start apart", says, place, key, other, 1))
+        else:
             verdict.skip(
                 f"what {key} computes without gradients: its parameters differ on ranks, which is "
                 "right only where each rank has a teacher of its own"
             )
 
 
-def _twins(layouts: Sequence[Layout], shapes: Sequence[tuple[int, ...]]) -> Iterator[str]:
-    """Trained modules, or parts of them, that have such parameters, and alike on all ranks."""
+def _twins(layouts: Sequence[Layout], held: Mapping[int, Quiet]) -> Iterator[str]:
+    """Trained modules, or parts of them, equal on all ranks, of which a rank's is a copy."""
     for layout in (one for one in layouts if one.num_updates):
-        parts = [layout.update(rank, 0).parameters for rank in layout.records]
-        paths = {"", *(n[:i] for n in parts[0] for i, c in enumerate(n) if c == ".")}
-        for path in sorted(paths):
-            names = [name for name in parts[0] if f"{name}.".startswith(f"{path}." if path else "")]
-            if [parts[0][name].shape for name in names] == [*shapes] and not any(
-                one[n].spec is None and are_apart(parts[0][n].local, one[n].local)
-                for one in parts for n in names if n in one
-            ):  # fmt: skip
+        parts = {rank: layout.update(rank, 0).parameters for rank in layout.records}
+        names = parts[layout.view]
+        for path in sorted({"", *(n[:i] for n in names for i, c in enumerate(n) if c == ".")}):
+            own = [
+                [
+                    digest(one.local)
+                    for n, one in held.items()
+                    if f"{n}.".startswith(path and f"{path}.")
+                ]
+                for held in parts.values()
+            ]
+            is_copy = any(one.digests == own[0] and not one.steps for one in held.values())
+            if is_copy and all(one == own[0] for one in own):
                 yield f"{layout.key}: {path}" if path else layout.key
 
 

@@ -268,7 +268,6 @@ class Quiet(NamedTuple):
     """A module that ran without gradients, as it was the first time."""
 
     digests: list[str]  # of its parameters
-    shapes: list[tuple[int, ...]]  # of the same
     place: str  # the script's line
     steps: int  # of optimizers before
 
@@ -283,9 +282,7 @@ class Seen:
     ended_at: str = ""  # the script's line of that
     refused: list[str] = field(default_factory=list)  # names of what is not supported
     unpreserved: str = ""  # the line of a checkpoint that does not preserve the generators
-    lost: list[str] = field(
-        default_factory=list
-    )  # those of `cuts` whose values the loss multiplies
+    lost: list[str] = field(default_factory=list)  # those of `cuts` that the loss multiplies by
     cuts: list[str] = field(default_factory=list)  # calls of the script that send what has a
     # gradient, and pass none back
     quiet: dict[str, Quiet] = field(default_factory=dict)  # modules that ran without gradients, by

@@ -107,8 +107,7 @@ def inputs_of(seen: Seen) -> dict[str, Inputs]:
         is_loss = all(not g.local.dim() for one in forwards for g in one.gradients.values())
         has_parts = any(one.spec for f in forwards for one in tensors_of(f.arguments))
         plain = [
-            [mapped(one.arguments, lambda part: part.local) for one in update.forwards]
-            for update in record.updates
+            mapped([f.arguments for f in u.forwards], lambda p: p.local) for u in record.updates
         ]
         found[key] = Inputs(plain, is_loss, has_parts)
     return found
@@ -275,14 +274,7 @@ def compare(
     verdict: Verdict, layouts: Sequence[Layout], made: Made,
     inputs: Mapping[int, Mapping[str, Inputs]],
 ) -> bool:  # fmt: skip
-    """Compare the gradients that optimizers were given; whether they agree in all modules.
-
-    Args:
-        verdict: to which findings are added.
-        layouts: of all modules.
-        made: by one process.
-        inputs: of the forward passes, by rank and module.
-    """
+    """Compare the gradients that optimizers were given; whether they agree in all modules."""
     gradients, own = made
     for layout in layouts:
         case = Case(layout, layouts, verdict)
@@ -300,43 +292,40 @@ def compare(
     return True
 
 
-def _are_same(ranks: Sequence[Inputs], one: Inputs, number: int) -> bool:
+def _are_same(ranks: Sequence[Inputs], own: Inputs, number: int) -> bool:
     """Whether the inputs of one process in an update are those of the ranks together."""
-    if one.has_parts or any(each.has_parts for each in ranks):
+    if any(each.has_parts for each in (own, *ranks)):
         return True
-    columns = [each.passes[number] for each in ranks]
-    if {*map(len, columns)} != {len(one.passes[number])}:
-        return False
     try:
-        together = [tensors_of(_joined(column)) for column in zip(*columns, strict=True)]
+        columns = zip(*(each.passes[number] for each in ranks), strict=False)
+        together = tensors_of([_joined(column) for column in columns])
     except NotRerunError:
         return False
-    found = [tensors_of(arguments) for arguments in one.passes[number]]
-    pairs = [pair for some in zip(together, found, strict=True) for pair in zip(*some, strict=True)]
-    return not any(are_apart(a, b) for a, b in pairs)
+    found = tensors_of(own.passes[number])
+    return len(found) == len(together) and not any(map(are_apart, found, together))
 
 
 def _agrees(
-    case: Case, number: int, exact: Mapping[str, Tensor], ranks: Sequence[Inputs], one: Inputs
+    case: Case, number: int, exact: Mapping[str, Tensor], ranks: Sequence[Inputs], own: Inputs
 ) -> bool:
     layout, view = case.layout, case.layout.view
     held = {n: one for n, one in layout.whole(number, view, "used").items() if one is not None}
     if held.keys() != exact.keys():
         case.skip("as one process, other parameters have a gradient")
         return False
-    if not all(bool(each.isfinite().all()) for each in exact.values()):
+    if not all(bool(one.isfinite().all()) for one in exact.values()):
         case.skip("gradients: those of one process are not finite either")
         return False
     scales, eps = scales_of(exact), ROUNDINGS * case.eps_of(view, number)
     wrong = []
-    for name, whole in exact.items():
-        if held[name].shape != whole.shape:
+    for name, one in exact.items():
+        if held[name].shape != one.shape:
             case.skip(f"as one process, {name} has another shape")
             return False
-        allowed = max(eps * scales[name], _LEAST_TOLERANCE * whole.double().norm().item())
-        if not distance(held[name], whole) <= allowed:
+        allowed = max(eps * scales[name], _LEAST_TOLERANCE * one.double().norm().item())
+        if not distance(held[name], one) <= allowed:
             wrong.append(name)
-    if wrong and not _are_same(ranks, one, number):
+    if wrong and not _are_same(ranks, own, number):
         case.skip(
             "as one process, its inputs are not those of all ranks together: the script draws "
             "random numbers, or computes them from the samples of one rank"

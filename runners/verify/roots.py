@@ -116,18 +116,14 @@ def kind(module: nn.Module) -> str:
 def named(module: nn.Module, others: Collection[str], *, trains: bool = True) -> str:
     """The name of a module in reports: its class, and what tells it from others of that class.
 
-    Args:
-        module: without its wrapper.
-        others: names that are taken.
-        trains: whether it does; one that does not has the name of its variable anyway.
+    A class of torch's own says little: where variables hold more of it, that variable does.
     """
-    own = kind(module)
+    own, known = kind(module), {id(one) for one in module.modules()}
     held = {name: getattr(one, "module", one) for name, one in variables().items()}
-    known = {id(one) for one in module.modules()}
     rivals = [one for one in held.values() if kind(one) == own and id(one) not in known]
     variable = next((name for name, one in held.items() if one is module), "")
-    is_plain = type(module).__module__.startswith("torch.")  # its class says little
-    if variable and f"{own} {variable}" not in others and (not trains or (is_plain and rivals)):
+    is_said = not trains or (rivals and type(module).__module__.startswith("torch."))
+    if variable and is_said and f"{own} {variable}" not in others:
         return f"{own} {variable}"
     same = sum(one.split(" ")[0] == own for one in others)
     return f"{own} {same + 1}" if same else own

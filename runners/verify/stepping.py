@@ -71,15 +71,13 @@ class Steps:
         first, *others = sorted(self._layout.records)
         held = self._layout.update(first, number).settings
         for rank in others:
-            own = self._layout.update(rank, number).settings
-            for name in (name for name in held if name in own):
-                (kind, one), (_, other) = held[name], own[name]
-                differ = [k for k in one if k in other and not same(one[k], other[k])]
-                if setting := next((k for k in differ if k not in _IGNORED), ""):
-                    a, b = (f"{each[setting]:.6g}" if isinstance(each[setting], float)
-                            else each[setting] for each in (one, other))  # fmt: skip
-                    says = f"{setting} of {kind} is {a} on rank {first} and {b} on rank {rank}"
-                    place = self._layout.update(rank, number).step_place
+            update = self._layout.update(rank, number)
+            for name in (name for name in held if name in update.settings):
+                (kind, one), (_, own) = held[name], update.settings[name]
+                shared = [key for key in one if key in own and key not in _IGNORED]
+                if key := next((key for key in shared if not same(one[key], own[key])), ""):
+                    says = f"{key} of {kind} is {one[key]} on rank {first} and {own[key]} on {rank}"
+                    place = update.step_place
                     self._case.find("settings differ", says, place, [name], rank, number)
                     return
 

@@ -22,22 +22,13 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from runners.verify import records
 from runners.verify import roots as of
 from runners.verify.frames import Stage, calling_stage, place, redirected
 from runners.verify.graph import Edge, leaves_before, reached
 from runners.verify.intercept import Interceptor
 from runners.verify.losses import LossWatch
-from runners.verify.records import (  # fmt: skip
-    Clip,
-    Forward,
-    Part,
-    Quiet,
-    Seen,
-    Update,
-    mapped,
-    part,
-    tensors_of,
-)
+from runners.verify.records import Clip, Forward, Part, Seen, Update, mapped, part, tensors_of
 from runners.verify.roots import Root
 from runners.verify.sends import Sends
 
@@ -168,10 +159,9 @@ class Watch:
         has_parts = calling_stage() is not None or any(isinstance(p, DTensor) for p in parameters)
         if parameters and not has_parts:
             taken = [*self.seen.quiet, *(one.record.key for one in self.roots.values())]
-            self.seen.quiet[of.named(module, taken, trains=False)] = Quiet(
-                [of.digest(one) for one in parameters], [tuple(p.shape) for p in parameters],
-                place(), self._count,
-            )  # fmt: skip
+            key = of.named(module, taken, trains=False)
+            digests = [of.digest(one) for one in parameters]
+            self.seen.quiet[key] = records.Quiet(digests, place(), self._count)
 
     def begins(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Root, Forward] | None:
         """A module is called outside of any other; None where there is nothing to record."""

@@ -58,10 +58,9 @@ def judged(
     first = next((one for one in found if one.finding), None)
     first = first or next((one for one in found if one.why_not and not one.is_zero), None)
     first = first or next((one for one in found if not one.is_zero), found[0])
-    if is_other and not first.finding and (first.agree or first.is_zero):
-        first.why_not, first.is_zero = (
-            "the loss has another term, which no known function computes", False
-        )  # fmt: skip
+    if is_other and (first.agree or first.is_zero):
+        first.is_zero = False
+        first.why_not = "the loss has another term, which no known function computes"
     return first
 
 
