@@ -170,17 +170,10 @@ def compare_quiet(verdict: Verdict, layouts: Sequence[Layout], seen: Mapping[int
 def _twins(layouts: Sequence[Layout], held: Mapping[int, Quiet]) -> Iterator[str]:
     """Trained modules, or parts of them, equal on all ranks, of which a rank's is a copy."""
     for layout in (one for one in layouts if one.num_updates):
-        parts = {rank: layout.update(rank, 0).parameters for rank in layout.records}
-        names = parts[layout.view]
-        for path in sorted({"", *(n[:i] for n in names for i, c in enumerate(n) if c == ".")}):
-            own = [
-                [
-                    digest(one.local)
-                    for n, one in held.items()
-                    if f"{n}.".startswith(path and f"{path}.")
-                ]
-                for held in parts.values()
-            ]
+        parts = [layout.update(rank, 0).parameters for rank in layout.records]
+        for path in sorted({"", *(n[:i] for n in parts[0] for i, c in enumerate(n) if c == ".")}):
+            names = [one for one in parts[0] if not path or one.startswith(f"{path}.")]
+            own = [[digest(one[n].local) for n in names if n in one] for one in parts]
             is_copy = any(one.digests == own[0] and not one.steps for one in held.values())
             if is_copy and all(one == own[0] for one in own):
                 yield f"{layout.key}: {path}" if path else layout.key
