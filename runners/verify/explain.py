@@ -34,7 +34,7 @@ def explain(case: Case, number: int, fit: Fit, expected: Expected) -> None:
     total, by_name = len(expected.exact), dict[str, str]()
     for name in fit.wrong[rank]:
         by_name[name] = _cause(case, name, held.get(name), rank, number, fit, expected)
-    own = [n for n, cause in by_name.items() if cause in ("own gradient", "part of the sum")]
+    own = [name for name, cause in by_name.items() if cause == "own gradient"]
     if cause := _left_out(case.layout, rank, own):
         by_name |= dict.fromkeys(own, cause)
     causes = {c: [n for n, one in by_name.items() if one == c] for c in by_name.values()}
