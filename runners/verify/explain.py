@@ -69,7 +69,7 @@ def _left_out(layout: Layout, rank: int, names: Sequence[str]) -> str:
     if not names or {*names} <= {*record.unwrapped}:
         return "unfrozen after wrapping" if names else ""
     is_plain = all(parts[name].spec is None for name in names if name in parts)
-    is_divided = any(one.spec for one in parts.values())
+    is_divided = record.data_ranks is not None and any(one.spec for one in parts.values())
     return "outside fully_shard" if is_plain and is_divided else ""
 
 
