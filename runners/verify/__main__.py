@@ -8,7 +8,7 @@ from runners.system import processes
 from runners.system.errors import FixableError
 
 processes.end_with(os.getppid())  # before torch is loaded, which takes seconds
-from runners.verify import command  # noqa: E402
+from runners.verify import command, report  # noqa: E402
 
 
 def _main() -> int:
@@ -17,7 +17,7 @@ def _main() -> int:
     try:
         return command.main(parser.parse_args())
     except FixableError as error:
-        return command.said_wrong(error)
+        return report.say_wrong(error)
 
 
 if __name__ == "__main__":

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
 from runners.verify.layout import Layout
-from runners.verify.ties import Tie
+from runners.verify.tied_weights import Tie
 from runners.verify.verdict import Finding, Verdict
 
 ROUNDINGS = 4  # by how many roundings a tensor may differ; drawn programs differ by at most 1.5
@@ -16,28 +16,15 @@ ROUNDINGS = 4  # by how many roundings a tensor may differ; drawn programs diffe
 
 @dataclass
 class Case:
-    """What is compared.
-
-    Attributes:
-        layout: of the module.
-        layouts: of all modules.
-        verdict: to which findings are added.
-        unpreserved: the line of a checkpoint that draws anew; empty where there is none.
-        scaled: factors by hand of all stages, by update and rank.
-        ties: of weights in all layouts.
-    """
+    """What is compared."""
 
     layout: Layout
-    layouts: Sequence[Layout]
+    layouts: Sequence[Layout]  # of all modules
     verdict: Verdict
-    unpreserved: str
-    scaled: dict[int, dict[int, float]]
-    ties: Sequence[Tie] = ()
-
-    @property
-    def key(self) -> str:
-        """The module's name in reports."""
-        return self.layout.key
+    unpreserved: str = ""  # the line of a checkpoint that draws anew
+    scaled: dict[int, dict[int, float]] = field(default_factory=dict)  # by update and rank: factors
+    # by which stages of a pipeline clip gradients themselves
+    ties: Sequence[Tie] = ()  # of weights in all layouts
 
     @property
     def eps(self) -> float:
@@ -54,17 +41,13 @@ class Case:
         is_cast = any(one.autocast[0] for one in self.layout.update(rank, number).forwards)
         return max(self.eps, torch.finfo(torch.bfloat16).eps) if is_cast else self.eps
 
-    def leader(self, rank: int) -> int:
-        """The first rank that has the same batch."""
-        return next(group[0] for group in self.layout.groups if rank in group)
-
     def skip(self, why: str, *, is_lasting: bool = False) -> None:
         """Say what of this module was not compared, once; see `Verdict.skip`."""
-        self.verdict.skip(f"{self.key}: {why}", is_lasting=is_lasting)
+        self.verdict.skip(f"{self.layout.key}: {why}", is_lasting=is_lasting)
 
     def note(self, what: str) -> None:
         """Say what is no finding, once."""
-        said = f"{self.key}: {what}"
+        said = f"{self.layout.key}: {what}"
         if said not in self.verdict.notes:
             self.verdict.notes.append(said)
 
@@ -72,18 +55,8 @@ class Case:
         self, cause: str, says: str, place: str, names: Sequence[str], rank: int | None,
         step: int | None, detail: str = "",
     ) -> None:  # fmt: skip
-        """Add a finding.
-
-        Args:
-            cause: a key of the table of causes.
-            says: what was seen.
-            place: the script's line.
-            names: parameters that differ.
-            rank: the first rank.
-            step: the update, from 0.
-            detail: more, in one line.
-        """
+        """Add a `Finding`; of `names` the first is shown, and `step` counts updates from 0."""
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        shown = f"{self.key}: {names[0]}{more}" if names else self.key
+        shown = f"{self.layout.key}: {names[0]}{more}" if names else self.layout.key
         at = None if step is None else step + 1
         self.verdict.find(Finding(cause, says, place, shown, rank, at, detail))

@@ -44,8 +44,3 @@ def table() -> dict[str, Cause]:
         key: Cause(row["title"], row["usually"], **row["lesson"], group=row.get("group", "others"))
         for key, row in rows.items()
     }
-
-
-def cause(key: str) -> Cause:
-    """The row of a finding."""
-    return table()["another rank's gradient" if key.startswith("gradient of rank") else key]

@@ -15,160 +15,120 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from torch import Tensor
-
-from runners.verify import identity
+from runners.verify import clipping, identity, inputs
 from runners.verify import weights as weighing
 from runners.verify.case import ROUNDINGS, Case
-from runners.verify.clipping import Clipping
-from runners.verify.explain import Explainer
-from runners.verify.fits import (
-    Expected,
-    Fit,
-    Term,
-    added,
-    are_apart,
-    common_factor,
-    compared,
-    factors_of,
-    norm,
-    scales_of,
-    without,
-)
-from runners.verify.inputs import Inputs
+from runners.verify.explain import explain
 from runners.verify.layout import Layout
 from runners.verify.records import Seen, Update
 from runners.verify.replay import Replayed
 from runners.verify.stepping import Steps
-from runners.verify.ties import ties
-from runners.verify.verdict import Error, Finding, Strip, Verdict
+from runners.verify.sums import Expected, Fit, added, are_apart, distance, fitted, scales_of
+from runners.verify.tied_weights import ties
+from runners.verify.verdict import Error, Finding, Strip, Term, Verdict
+from runners.verify.weights import Weights
+
+Replays = Mapping[int, Mapping[str, Sequence[Replayed]]]  # by rank and module, one for each update
 
 
-def judged(
-    layouts: Sequence[Layout],
-    seen: Mapping[int, Seen],
-    replays: Mapping[int, Mapping[str, Sequence[Replayed]]],
-) -> Verdict:
+def judged(layouts: Sequence[Layout], seen: Mapping[int, Seen], replays: Replays) -> Verdict:
     """Compare everything that was recorded.
 
     Args:
         layouts: of each module.
         seen: by rank.
-        replays: by rank and module, one for each update.
+        replays: of the ranks that lead a group.
     """
     verdict = Verdict(numbers={"parameters": 0, "parameters_compared": 0, "updates": 0})
-    for name in dict.fromkeys(name for one in seen.values() for name in one.refused):
+    for name in (name for one in seen.values() for name in one.refused):
         verdict.skip(f"{name} is not supported")
-    broken = next((one.broken for one in seen.values() if one.broken), "")
-    if broken:
+    if broken := next((one.broken for one in seen.values() if one.broken), ""):
         verdict.skip(f"anything: an error of the tool's own ({broken})")
         return verdict
-    scaled: dict[int, dict[int, float]] = {}
+    inputs.compare_quiet(verdict, layouts, seen)
+    for rank, where in ((rank, where) for rank, one in seen.items() for where in one.lost):
+        says = "outputs of all ranks enter the loss without a gradient, its own among them"
+        verdict.find(Finding("gather cuts", says, where.split()[0], rank=rank))
     unpreserved = next((one.unpreserved for one in seen.values() if one.unpreserved), "")
-    _judge_quiet(seen, verdict)
+    scaled: dict[int, dict[int, float]] = {}
     tied = list(ties(layouts))
     for layout in layouts:
         _Judge(Case(layout, layouts, verdict, unpreserved, scaled, tied), replays).judge()
-    if not layouts:
-        _loose(seen, verdict)
+    if not layouts:  # parameters belong to no module: only the weights of losses are known
+        verdict.skip("gradients: no module with trained parameters ran a forward and backward pass")
+        verdict.weights = weighing.shown({rank: one.loose[:1] for rank, one in seen.items()})
     if one := identity.wrong({rank: own.passed for rank, own in seen.items()}):
         says = "backward of log_softmax inside loss_parallel passes its gradient on unchanged"
-        verdict.find(Finding("log_softmax unchanged", says, one.place, "", None, None))
+        verdict.find(Finding("log_softmax unchanged", says, one.place))
     return verdict
-
-
-def _judge_quiet(seen: Mapping[int, Seen], verdict: Verdict) -> None:
-    """Modules without gradients, such as a teacher, make targets: are they equal on all ranks?"""
-    for key in dict.fromkeys(key for one in seen.values() for key in one.quiet):
-        held = [one.quiet[key] for one in seen.values() if key in one.quiet]
-        if any(one != held[0] for one in held):
-            verdict.skip(f"what {key} computes without gradients: its parameters differ on ranks")
-
-
-def _loose(seen: Mapping[int, Seen], verdict: Verdict) -> None:
-    """A script whose parameters belong to no module: only the weights of its losses are known."""
-    verdict.skip("gradients: no module with trained parameters ran a forward and backward pass")
-    first = {r: one.loose[:1] for r, one in seen.items() if one.loose}
-    if first:
-        verdict.weights = weighing.shown(first)
 
 
 class _Judge:
     """Judges one module."""
 
-    def __init__(self, case: Case, replays: Mapping[int, Mapping[str, Sequence[Replayed]]]) -> None:
+    def __init__(self, case: Case, replays: Replays) -> None:
         self._case, self._layout, self._replays = case, case.layout, replays
-        self._inputs, self._clipping = Inputs(case), Clipping(case)
-        self._explainer, self._steps = Explainer(case), Steps(case)
+        self._steps = Steps(case)
+        self._weighed: list[Weights] = []  # of each update whose weights could be judged
 
     def judge(self) -> None:
         """Compare all updates; the first that differs is reported."""
-        numbers, updates = self._case.verdict.numbers, self._layout.first.updates
-        names = list(updates[0].parameters) if updates else []
-        numbers["parameters"] += len(names)
+        case, layout, verdict = self._case, self._layout, self._case.verdict
+        updates, numbers = layout.first.updates, range(layout.num_updates)
+        names = set(updates[0].parameters) if updates else set()
+        verdict.numbers["parameters"] += len(names)
         if why := self._why_not():
-            self._case.skip(why)
-            for number in range(self._layout.num_updates):  # what `--one` leaves open
-                self._steps.compare(number, Expected({}, {}, {}, 1, 1))
+            case.skip(why)
+            for number in numbers:  # what `--one` leaves open
+                self._steps.compare(number, None)
             return
-        self._owned()
-        self._tied()
-        compared, frozen = set(names), set(names)
-        for number in range(self._layout.num_updates):
-            still = set(updates[number].frozen)
-            compared &= self._update(number) | still
-            frozen &= still
-            numbers["updates"] = max(numbers["updates"], number + 1)
-            if any(one.step is not None for one in self._case.verdict.findings):
+        self._find_unowned()
+        self._find_untied()
+        compared, frozen = names, names
+        for number in numbers:
+            frozen = frozen & set(updates[number].frozen)
+            compared = compared & (self._update(number) | set(updates[number].frozen))
+            verdict.numbers["updates"] = max(verdict.numbers["updates"], number + 1)
+            if any(one.step is not None for one in verdict.findings):
                 break
-        numbers["parameters_compared"] += len(compared - frozen)
+        compared = frozen if self._are_zero() else compared
+        verdict.numbers["parameters_compared"] += len(compared - frozen)
         if frozen:
             listed = ", ".join(sorted(frozen)[:4]) + (" …" if len(frozen) > 4 else "")
-            self._case.note(f"{len(frozen)} parameters are frozen: {listed}")
-        if not self._case.verdict.findings:
-            self._inputs.after(self._layout.num_updates - 1)
-        self._inputs.shared()
-        self._buffers()
-        self._steps.still()
-        records = self._layout.records.values()
-        later = {one.later[0].number if one.later else None for one in records}
-        counts = {len(one.updates) for one in records}
-        if len(later) == len(counts) == 1 and None not in later and not self._case.verdict.findings:
-            self._inputs.replicas(self._layout.num_updates)
+            case.note(f"{len(frozen)} parameters are frozen: {listed}")
+        if not verdict.findings:
+            inputs.compare_replicas(case, layout.num_updates - 1, "after")
+        inputs.compare_samples(case)
+        self._compare_buffers()
+        self._steps.find_still()
+        if layout.has_later and not verdict.findings:
+            inputs.compare_replicas(case, layout.num_updates)
 
-    def _buffers(self) -> None:
-        """Ranks may keep buffers of their own, as batch norm does; of others this is said."""
-        last, records = self._layout.num_updates - 1, self._layout.records.values()
-        if any(one.buffers_from is not None for one in records):
-            return  # one rank sends them before each pass
-        held = [one.updates[last].buffers for one in records]
-        apart = [
-            name for name, one in held[0].items()
-            if "running_" not in name and one.spec is None
-            and any(are_apart(one.local, h[name].local) for h in held if name in h)
-        ]  # fmt: skip
-        if apart:
-            self._case.skip(
-                f"what its buffers are for: {apart[0]} differs between ranks", is_lasting=True
-            )
-
-    # Before anything is compared
+    def _are_zero(self) -> bool:
+        """Whether all weights of the loss are zero, with which anything agrees."""
+        if not self._weighed or not all(one.is_zero for one in self._weighed):
+            return False
+        verdict, first = self._case.verdict, self._weighed[0]
+        verdict.skip(f"weights of the loss: {first.why_not}", is_lasting=True)
+        verdict.weights = verdict.weights or first.line
+        return True
 
     def _why_not(self) -> str:
-        records = self._layout.records
-        refused = next((one.refused for one in records.values() if one.refused), "")
-        if refused:
+        """Why nothing can be compared; empty where something can."""
+        records = self._layout.records.values()
+        if refused := next((one.refused for one in records if one.refused), ""):
             return f"{refused} is not supported" if "which" not in refused else refused
         if not self._layout.num_updates:
             return "no backward pass through it ended"
-        for line in (one for r in records.values() for u in r.updates for one in u.by_hand):
+        for line in (one for r in records for u in r.updates for one in u.by_hand):
             return line
-        shapes = [[p.shape for p in r.updates[0].parameters.values()] for r in records.values()]
+        shapes = [[p.shape for p in r.updates[0].parameters.values()] for r in records]
         if any(one != shapes[0] for one in shapes):
             return "its parameters have other shapes on other ranks (divided by hand?)"
         return ""
 
-    def _owned(self) -> None:
+    def _find_unowned(self) -> None:
+        """Find parameters that no optimizer of any rank holds."""
         records = self._layout.records
         nowhere = set.intersection(*(set(one.unowned) for one in records.values()))
         if any(set(one.unowned) - nowhere for one in records.values()):
@@ -176,166 +136,154 @@ class _Judge:
                 "the update (the optimizers of ranks hold different parameters)", is_lasting=True
             )
         for rank, record in records.items():
-            where = record.updates[0].step_place
             unowned = [one for one in record.unowned if one in nowhere]
-            is_stepped = any(one.has_step for one in record.updates)
-            if is_stepped and len(unowned) == len(record.updates[0].parameters):
-                self._case.find(
-                    "optimizer before sharding", "the optimizer has none of its parameters",
-                    where, unowned, rank, 0,
-                )  # fmt: skip
-            elif is_stepped and unowned:
-                self._case.find("outside the optimizer", "trained, but no optimizer has it",
-                           where, unowned, rank, 0)  # fmt: skip
+            if unowned and any(one.has_step for one in record.updates):
+                cause, says = "outside the optimizer", "trained, but no optimizer has it"
+                if len(unowned) == len(record.updates[0].parameters):
+                    cause = "optimizer before sharding"
+                    says = "the optimizer has none of its parameters"
+                self._case.find(cause, says, record.updates[0].step_place, unowned, rank, 0)
 
-    def _tied(self) -> None:
+    def _find_untied(self) -> None:
         for tie in self._case.ties:
             (layout, other), (a, b) = tie.layouts, tie.names
-            if not tie.is_kept and layout is self._layout:
+            if layout is self._layout and not tie.is_kept:
                 says = f"starts equal to {other.key}: {b}, and is updated otherwise"
                 place = layout.first.updates[0].step_place
                 self._case.find("tied weights apart", says, place, [a], layout.view, None)
 
+    def _compare_buffers(self) -> None:
+        """Ranks may keep buffers of their own, as batch norm does; of others this is said."""
+        last, records = self._layout.num_updates - 1, self._layout.records.values()
+        if any(one.buffers_from is not None for one in records):
+            return  # one rank sends them before each pass
+        held = [one.updates[last].buffers for one in records]
+        for name, one in held[0].items():
+            others = (buffers[name].local for buffers in held if name in buffers)
+            is_own = "running_" in name or one.spec
+            if not is_own and any(are_apart(one.local, other) for other in others):
+                self._case.skip(
+                    f"what its buffers are for: {name} differs between ranks", is_lasting=True
+                )
+                return
+
     # One update
 
     def _update(self, number: int) -> set[str]:
-        leaders = self._layout.leaders
-        if not self._inputs.batches(number):
+        """Compare an update; the parameters that agree."""
+        case = self._case
+        if not inputs.compare_batches(case, number):
             return set()
-        self._inputs.received(number)
-        self._inputs.replicas(number)
-        runs = {rank: self._replays[rank][self._case.key][number] for rank in leaders}
-        failed = next((one.failed for one in runs.values() if one.failed), "")
-        if failed:
-            self._case.skip(f"{failed}")
+        inputs.compare_received(case, number)
+        inputs.compare_replicas(case, number)
+        runs = {
+            rank: self._replays[rank][self._layout.key][number] for rank in self._layout.leaders
+        }
+        if failed := next((one.failed for one in runs.values() if one.failed), ""):
+            case.skip(failed)
             return set()
-        if not self._inputs.outputs(number, runs):
+        if not inputs.compare_outputs(case, number, runs):
             return set()
+        outside = self._layout.update(self._layout.leaders[0], number).outside
+        if outside:
+            case.skip(f"{outside[0]}: the loss uses it outside of any module's forward pass")
         expected = self._expected(number, runs)
-        return self._gradients(number, expected)
+        names = [name for name in expected.exact if name not in outside]
+        if not names:
+            return set()
+        if not all(bool(one.isfinite().all()) for one in expected.exact.values()):
+            case.skip("gradients: those of one process are not finite either")
+            return set()
+        return self._gradients(number, names, expected) - set(outside)
 
     def _expected(self, number: int, runs: Mapping[int, Replayed]) -> Expected:
+        case, key = self._case, self._layout.key
         terms = {(rank, at): one for rank, run in runs.items() for at, one in run.exact.items()}
         owns = [one for run in runs.values() for one in run.own.values()]
-        for tie in self._case.ties:
-            for name in tie.names if tie.is_kept else ():
-                if end := tie.other(self._case.key, name):
-                    self._add_tied(number, name, *end, terms, owns)
+        for tie in case.ties:  # the gradient of a tied weight is that of all its places
+            for name, layout, other in tie.partners(key) if tie.is_kept else ():
+                for rank in layout.leaders:
+                    run = self._replays[rank][layout.key][number]
+                    for at, one in run.exact.items():
+                        if other in one:
+                            held = terms.get((rank, at), {})
+                            terms[rank, at] = added([held, {name: one[other]}])
+                    owns += [{name: one[other]} for one in run.own.values() if other in one]
         exact, own = added(terms.values()), added(owns)
         tolerance = {
             name: ROUNDINGS
-            * max(norm(exact[name] - own.get(name, exact[name])), self._case.sum_eps * scale)
+            * max(distance(exact[name], own.get(name, exact[name])), case.sum_eps * scale)
             for name, scale in scales_of(exact).items()
         }
         forwards = self._layout.update(min(runs), number).forwards
         parts = len({one.backward for one in forwards if one.chunk is None}) or len(forwards)
         return Expected(terms, exact, tolerance, len(runs), parts)
 
-    def _add_tied(
-        self, number: int, name: str, layout: Layout, other: str,
-        terms: dict[Term, dict[str, Tensor]], owns: list[dict[str, Tensor]],
-    ) -> None:  # fmt: skip
-        """The gradient of a tied weight is that of all its places."""
-        for rank in layout.leaders:
-            run = self._replays[rank][layout.key][number]
-            for at, one in run.exact.items():
-                if other in one:
-                    terms[rank, at] = added([terms.get((rank, at), {}), {name: one[other]}])
-            owns += [{name: one[other]} for one in run.own.values() if other in one]
-
-    # Gradients
-
-    def _gradients(self, number: int, expected: Expected) -> set[str]:
-        outside = set(self._outside(number))
-        if not set(expected.exact) - outside:
-            return set()
-        if not all(bool(one.isfinite().all()) for one in expected.exact.values()):
-            self._case.skip("gradients: those of one process are not finite either")
-            return set()
-        self._clipping.between(number)
-        reduced = self._fit(number, "before_clipping", expected)
+    def _gradients(self, number: int, names: Sequence[str], expected: Expected) -> set[str]:
+        case = self._case
+        clipping.compare_moments(case, number)
+        reduced = self._fit(number, "before_clipping", names, expected)
         weights = self._weights(number, reduced)
-        scaled: dict[int, float] = {}
+        factors: Mapping[int, float] = {}
         if not reduced.is_good or not weights.agree:  # or does the script clip by hand?
-            earlier = self._fit(number, "after_backward", expected)
+            earlier = self._fit(number, "after_backward", names, expected)
             again = self._weights(number, earlier)
-            found = self._clipping.scaled(number)
-            if earlier.is_good and again.agree and found and self._clipping.is_clip(number, found):
-                reduced, weights, scaled = earlier, again, found
-        if not self._case.verdict.weights:
-            self._case.verdict.weights = weights.line
-        factors = reduced.factors if reduced.is_good else None
-        strip = Strip(self._case.key, number + 1, reduced.errors, factors)
-        self._case.verdict.strips.append(strip)
+            found = clipping.shrinking_factors(case, number)
+            if earlier.is_good and again.agree and found and clipping.is_clip(case, number, found):
+                reduced, weights, factors = earlier, again, found
+        if not weights.is_zero:
+            case.verdict.weights = case.verdict.weights or weights.line
+        known = reduced.factors if reduced.is_good else None
+        case.verdict.strips.append(Strip(self._layout.key, number + 1, reduced.errors, known))
         if not reduced.is_good:
-            self._explainer.explain(number, reduced, expected)
+            explain(case, number, reduced, expected)
             return set(reduced.agreed)
         self._judge_weights(number, weights)
-        self._carried(number)
-        self._dropped(number)
-        self._clipping.one_factor(number, scaled)
-        self._clipping.compare(number, expected)
-        self._schedulers(number)
+        self._find_carried(number)
+        self._find_dropped(number)
+        clipping.compare_factors(case, number, factors)
+        clipping.compare_clipped(case, number, expected)
+        self._find_schedulers(number)
+        self._steps.compare_settings(number)
         self._steps.compare(number, expected)
-        self._explainer.remember(number)
-        return set(reduced.agreed) - outside
+        return set(reduced.agreed)
 
-    def _judge_weights(self, number: int, weights: weighing.Weights) -> None:
-        verdict = self._case.verdict
-        if weights.finding:
-            weights.finding.step = number + 1
-            verdict.find(weights.finding)
-        elif weights.why_not and not any("weights of" in one for one in verdict.not_compared):
-            verdict.skip(f"weights of the loss: {weights.why_not}")
-        if weights.note:
-            self._case.note(weights.note)
-
-    def _outside(self, number: int) -> list[str]:
-        names = self._layout.update(self._layout.leaders[0], number).outside
-        if names:
-            self._case.skip(f"{names[0]}: the loss uses it outside of any module's forward pass")
-        return names
-
-    def _fit(self, number: int, gradients: str, expected: Expected) -> Fit:
-        outside = set(self._layout.update(self._layout.leaders[0], number).outside)
-        carried = self._layout.whole(number, self._layout.view, "carried")
-        names = [n for n in expected.exact if n not in outside]
-        held = {
-            rank: {n: without(one, carried.get(n)) for n, one in
-                   self._layout.whole(number, rank, gradients).items()}
-            for rank in self._layout.views()
-        }  # fmt: skip
-        factor = common_factor(held[min(held)], names, expected)
-        factors = None if factor is None else dict.fromkeys(expected.terms, factor)
-        fit = compared(held, names, dict.fromkeys(held, factors), expected)
-        if not fit.is_good:  # each batch may have a factor of its own
-            own = {rank: factors_of(one, names, expected) for rank, one in held.items()}
-            again = compared(held, names, own, expected)
-            fit = again if not again.wrong else fit
-        extra = [n for n, one in held[min(held)].items()
-                 if n not in expected.exact and one is not None and bool(one.any())
-                 and n not in outside]  # fmt: skip
+    def _fit(self, number: int, gradients: str, names: Sequence[str], expected: Expected) -> Fit:
+        """How the gradients of an update relate to the batches, without what was there before."""
+        view, layout = self._layout.view, self._layout
+        carried = layout.whole(number, view, "carried")
+        held = {rank: layout.whole(number, rank, gradients) for rank in layout.views()}
+        for name, before in carried.items():
+            for own in held.values():
+                one = own.get(name)
+                own[name] = one if one is None or before is None else one.double() - before.double()
+        fit = fitted(held, names, expected)
+        outside = layout.update(layout.leaders[0], number).outside
+        extra = [
+            name for name, one in held[view].items()
+            if name not in expected.exact and name not in outside
+            and one is not None and bool(one.any())
+        ]  # fmt: skip
         if extra:
-            fit.wrong.setdefault(min(held), []).extend(extra)
+            fit.wrong.setdefault(view, []).extend(extra)
             fit.errors |= dict.fromkeys(extra, Error(1.0, 0.0))
         return fit
 
-    def _weights(self, number: int, fit: Fit) -> weighing.Weights:
-        last = self._layout
-        if self._layout.first.stage is not None:
-            last = max(
-                (one for one in self._case.layouts if one.first.stage is not None),
-                key=lambda one: one.first.stage or 0,
-            )
+    # The loss
+
+    def _weights(self, number: int, fit: Fit) -> Weights:
+        stages = [one for one in self._case.layouts if one.first.stage is not None]
+        is_stage = self._layout.first.stage is not None
+        last = max(stages, key=lambda one: one.first.stage or 0) if is_stage else self._layout
         updates = {
             r: self._with_losses(last.update(r, number), self._replays[r][last.key][number])
             for r in last.leaders
             if number < last.num_updates
         }
-        scale = max((one.scale for one in updates.values()), default=1.0)
-        factors = fit.factors if fit.is_good else None
-        if factors is not None:
-            factors = {term: one / scale for term, one in factors.items()}
+        factors: dict[Term, float] | None = None
+        if fit.is_good and fit.factors:
+            scale = max((one.scale for one in updates.values()), default=1.0)
+            factors = {term: one / scale for term, one in fit.factors.items()}
             if last is not self._layout:
                 factors = dict.fromkeys([(r, None) for r in updates], fit.common / scale)
         tolerance = max(weighing.TOLERANCE, ROUNDINGS * self._case.sum_eps)
@@ -350,36 +298,46 @@ class _Judge:
         losses = update.losses if is_seen else replay.losses
         return dataclasses.replace(update, losses=losses, other_terms=False)
 
-    def _carried(self, number: int) -> None:
-        for rank in self._layout.records:
-            update = self._layout.update(rank, number)
-            names = [
-                n for n, one in update.carried.items() if one is not None and bool(one.local.any())
-            ]
-            if names and number > 0:
-                self._case.find("not zeroed", "holds the gradient of the update before",
-                           update.backward_place, names, rank, number)  # fmt: skip
-                return
-
-    def _dropped(self, number: int) -> None:
-        """Backward passes whose gradients were reset before the optimizer saw them."""
-        for rank in self._layout.leaders:
-            updates = self._layout.records[rank].updates
-            update = updates[number]
-            if number == 0 or not (update.has_step and all(one.dropped for one in updates)):
-                continue
-            share = f"{update.dropped} of {update.dropped + 1}"
-            says = f"the gradients of {share} backward passes are lost"
-            self._case.find(
-                "zeroed between microbatches", says, update.backward_place, [], rank, number
-            )
+    def _judge_weights(self, number: int, weights: Weights) -> None:
+        verdict, updates = self._case.verdict, self._layout.first.updates
+        self._weighed.append(weights)
+        if weights.is_zero or (self._are_dropped(updates) and not weights.finding):
             return
+        if weights.finding:
+            weights.finding.step = number + 1
+            verdict.find(weights.finding)
+        elif weights.why_not and not any("weights of" in one for one in verdict.not_compared):
+            verdict.skip(f"weights of the loss: {weights.why_not}")
+        if weights.note:
+            self._case.note(weights.note)
 
-    # Clipping and the step
+    # What was left of other backward passes, and schedulers
 
-    def _schedulers(self, number: int) -> None:
-        counts = [u.schedulers for r in self._layout.records.values() for u in r.updates[1:]]
-        if number == 0 and len(counts) and min(counts) > 1:
-            update = self._layout.update(self._layout.view, 0)
-            says = f"a scheduler steps {min(counts)} times for each update"
-            self._case.find("scheduler", says, update.step_place, [], None, number)
+    def _find_carried(self, number: int) -> None:
+        for rank in self._layout.records if number else ():
+            update = self._layout.update(rank, number)
+            if names := [n for n, one in update.carried.items() if one and bool(one.local.any())]:
+                says = "holds the gradient of the update before"
+                self._case.find("not zeroed", says, update.backward_place, names, rank, number)
+
+    def _find_dropped(self, number: int) -> None:
+        """Backward passes whose gradients were reset before the optimizer saw them."""
+        for rank in self._layout.leaders if number else ():
+            updates = self._layout.records[rank].updates
+            update, cause = updates[number], "zeroed between microbatches"
+            if self._are_dropped(updates):
+                share = f"{update.dropped} of {update.dropped + 1}"
+                says = f"the gradients of {share} backward passes are lost"
+                self._case.find(cause, says, update.backward_place, [], rank, number)
+
+    @staticmethod
+    def _are_dropped(updates: Sequence[Update]) -> bool:
+        return len(updates) > 1 and all(one.dropped and one.has_step for one in updates)
+
+    def _find_schedulers(self, number: int) -> None:
+        records = self._layout.records.values()
+        steps = min((u.schedulers for r in records for u in r.updates[1:]), default=0)
+        if number == 0 and steps > 1:
+            place = self._layout.first.updates[0].step_place
+            says = f"a scheduler steps {steps} times for each update"
+            self._case.find("scheduler", says, place, [], None, number)

@@ -11,7 +11,6 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -29,17 +28,21 @@ class GoneError(RuntimeError):
 
 
 class Board:
-    """A folder that the ranks of one launch share.
+    """The folder of this launch, which all its ranks find: named by the process that started them.
 
     Args:
         rank: of this process.
         world_size: the number of ranks.
-        folder: named by who launches the ranks, so that all find the same.
     """
 
-    def __init__(self, rank: int, world_size: int, folder: Path) -> None:
-        self.rank, self.world_size, self.folder = rank, world_size, folder
-        folder.mkdir(mode=0o700, exist_ok=True)
+    def __init__(self, rank: int, world_size: int) -> None:
+        self.rank, self.world_size = rank, world_size
+        launcher, of = os.getppid(), os.environ.get
+        start = processes.start_ticks(launcher)
+        launch = f"{of('MASTER_PORT', '0')}-{of('TORCHELASTIC_RESTART_COUNT', '0')}"
+        name = f"{PREFIX}-{os.getuid()}-{launcher}-{start}-{launch}"
+        self.folder = Path(tempfile.gettempdir()) / name
+        self.folder.mkdir(mode=0o700, exist_ok=True)
         self.post("process", (os.getpid(), processes.start_ticks(os.getpid())))
 
     def post(self, name: str, what: Any) -> None:
@@ -58,12 +61,13 @@ class Board:
         """Whether a rank has posted this."""
         return self._path(name, rank).exists()
 
-    def gather(self, name: str, meanwhile: Callable[[], None] = lambda: None) -> dict[int, Any]:
-        """Wait until all ranks have posted.
+    def first(self, name: str) -> Any:
+        """What the first of the ranks that have posted this has; None where none has."""
+        found = (self.read(name, rank) for rank in range(self.world_size))
+        return next((one for one in found if one is not None), None)
 
-        Args:
-            name: of what they post.
-            meanwhile: called again and again while this waits.
+    def gather(self, name: str) -> dict[int, Any]:
+        """Wait until all ranks have posted.
 
         Raises:
             GoneError: a rank has ended without it.
@@ -72,7 +76,6 @@ class Board:
             for rank in missing:
                 if not self.lives(rank) and not self.has(name, rank):
                     raise GoneError(f"rank {rank} ended without a word (was it killed?)")
-            meanwhile()
             time.sleep(POLL_SECONDS)
         return {rank: self.read(name, rank) for rank in range(self.world_size)}
 
@@ -104,16 +107,6 @@ def free_port() -> int:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
     return port
-
-
-def shared_folder() -> Path:
-    """The folder of this launch: named by the process that launched all ranks."""
-    launcher = os.getppid()
-    restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    port = os.environ.get("MASTER_PORT", "0")
-    start = processes.start_ticks(launcher)
-    name = f"{PREFIX}-{os.getuid()}-{launcher}-{start}-{port}-{restart}"
-    return Path(tempfile.gettempdir()) / name
 
 
 def sweep() -> None:

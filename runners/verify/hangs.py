@@ -7,7 +7,6 @@ waits, once none of them takes processor time any more.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import threading
 import time
@@ -19,12 +18,12 @@ from types import FrameType
 
 from torch._C import _distributed_c10d as c10d
 
-from runners.system import processes
 from runners.verify.exchange import Board
+from runners.verify.frames import place
 
 POLL_SECONDS = 0.25
-IDLE_SHARE = 0.05  # of a processor; threads that wait wake up now and then
-RECORDED = {"TORCH_FR_BUFFER_SIZE": "2000"}  # so that torch records collectives
+IDLE_SECONDS, IDLE_SHARE = 0.02, 0.05  # of a processor; threads that wait wake up now and then
+RECORDED = ("TORCH_FR_BUFFER_SIZE", "2000")  # in the environment: torch records collectives
 _WAITS = ("torch/distributed", "torch/nn/parallel", "torch/autograd/graph.py", "torch/_ops.py")
 
 
@@ -34,18 +33,15 @@ class Lookout(threading.Thread):
     Args:
         board: for the posts.
         patience: seconds without processor time on any rank after which a script hangs.
-        place: of a frame in the script, as a report names it.
         hung: called once, with a line for each rank.
     """
 
-    def __init__(
-        self, board: Board, patience: float, place: Callable[[FrameType | None], str],
-        hung: Callable[[list[str]], None],
-    ) -> None:  # fmt: skip
+    def __init__(self, board: Board, patience: float, hung: Callable[[list[str]], None]) -> None:
         super().__init__(daemon=True)
-        self._board, self._patience, self._place, self._hung = board, patience, place, hung
+        self._board, self._patience, self._hung = board, patience, hung
         self._main = threading.main_thread().ident or 0
-        self._quiet_since, self._ticks = time.monotonic(), 0.0
+        self._quiet_since = time.monotonic()
+        self._used = 0.0  # seconds of a processor
         self._is_waiting = False
         self._over = threading.Event()
 
@@ -58,7 +54,7 @@ class Lookout(threading.Thread):
         while not self._over.wait(POLL_SECONDS):
             self._look()
             if self._board.rank == self._speaker() and self._is_waiting and self._all_wait():
-                self._hung(self._table())
+                self._hung([self._line(rank) for rank in range(self._board.world_size)])
                 return
 
     def _speaker(self) -> int:
@@ -67,22 +63,20 @@ class Lookout(threading.Thread):
         return next((r for r in ranks if not self._board.has("seen", r)), 0)
 
     def _look(self) -> None:
-        now, pid = time.monotonic(), os.getpid()
-        ticks = (processes.cpu_ticks(pid) or 0) + _queued_ticks()
-        idle = max(2.0, IDLE_SHARE * (now - self._quiet_since) * os.sysconf("SC_CLK_TCK"))
-        if ticks - self._ticks > idle:
-            self._quiet_since, self._ticks = now, ticks
-        quiet = now - self._quiet_since > self._patience
-        if quiet != self._is_waiting:
-            self._is_waiting = quiet
-            self._board.post("waits", self._where() if quiet else None)
+        now, used = time.monotonic(), time.process_time() + _queued_seconds()
+        if used - self._used > max(IDLE_SECONDS, IDLE_SHARE * (now - self._quiet_since)):
+            self._quiet_since, self._used = now, used
+        is_quiet = now - self._quiet_since > self._patience
+        if is_quiet != self._is_waiting:
+            self._is_waiting = is_quiet
+            self._board.post("waits", self._where() if is_quiet else None)
 
     def _where(self) -> tuple[str, bool]:
         frame = sys._current_frames().get(self._main)
         inner = [one for one, _ in traceback.walk_stack(frame)][:8] if frame else []
         files = [one.f_code.co_filename for one in inner]
         is_in_collective = any(part in file for file in files for part in _WAITS)
-        at, call = self._place(frame), _call(frame) or (inner[0].f_code.co_name if inner else "?")
+        at, call = place(frame), _call(frame) or (inner[0].f_code.co_name if inner else "?")
         return f"{at} in {call}{_last_collective()}", is_in_collective
 
     def _all_wait(self) -> bool:
@@ -96,21 +90,15 @@ class Lookout(threading.Thread):
             found.append(waits[1])
         return any(found)
 
-    def _table(self) -> list[str]:
-        lines = []
-        for rank in range(self._board.world_size):
-            if self._board.has("seen", rank):
-                seen = self._board.read("seen", rank)
-                ended = seen.ended or "its script has ended"
-                lines.append(f"rank {rank} never came: {ended}" + (
-                    f" at {seen.ended_at}" if seen.ended_at else ""))  # fmt: skip
-                continue
-            if not self._board.lives(rank):
-                lines.append(f"rank {rank} never came: its process was killed")
-                continue
-            where, is_in = self._board.read("waits", rank) or ("?", False)
-            lines.append(f"rank {rank} {'waits' if is_in else 'is elsewhere'}: {where}")
-        return lines
+    def _line(self, rank: int) -> str:
+        """Where a rank is, or why it never came."""
+        if (seen := self._board.read("seen", rank)) is not None:
+            at = f" at {seen.ended_at}" if seen.ended_at else ""
+            return f"rank {rank} never came: {seen.ended or 'its script has ended'}{at}"
+        if not self._board.lives(rank):
+            return f"rank {rank} never came: its process was killed"
+        where, is_in_collective = self._board.read("waits", rank) or ("?", False)
+        return f"rank {rank} {'waits' if is_in_collective else 'is elsewhere'}: {where}"
 
 
 def _last_collective() -> str:
@@ -125,11 +113,10 @@ def _last_collective() -> str:
     return f" (collective {one['collective_seq_id']} is {name}{' of ' + sizes[0] if sizes else ''})"
 
 
-def _queued_ticks() -> float:
+def _queued_seconds() -> float:
     """How long the main thread has waited for a processor, which on a busy machine is no hang."""
     with suppress(OSError, IndexError):
-        queued = int(Path("/proc/self/schedstat").read_text(encoding="ascii").split()[1])
-        return queued * 1e-9 * os.sysconf("SC_CLK_TCK")
+        return int(Path("/proc/self/schedstat").read_text(encoding="ascii").split()[1]) * 1e-9
     return 0.0
 
 

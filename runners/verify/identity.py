@@ -39,27 +39,24 @@ class Passed(NamedTuple):
     eps: float
 
 
-def watched(
-    original: Callable[..., Tensor], is_on: Callable[[], bool], keep: Callable[[Passed], None]
-) -> Callable[..., Tensor]:
-    """What to put in place of `log_softmax`."""
+def called(
+    is_on: Callable[[], bool], keep: Callable[[Passed], None], original: Callable[..., Tensor], /,
+    *args: Any, **kwargs: Any,
+) -> Tensor:  # fmt: skip
+    """Stands in the place of `log_softmax`."""
+    value = original(*args, **kwargs)
+    if is_on() and isinstance(value, DTensor) and value.grad_fn is not None:
+        line, axis = place(), args[1] if len(args) > 1 else kwargs["dim"]
 
-    def call(source: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        value = original(source, *args, **kwargs)
-        if is_on() and isinstance(value, DTensor) and value.grad_fn is not None:
-            line, axis = place(), args[0] if args else kwargs["dim"]
+        def passed(after: Sequence[Any], before: Sequence[Any]) -> None:
+            ends = after[0], before[0]
+            if all(isinstance(one, DTensor) for one in ends):
+                own, given = (part(one, copy=False) for one in ends)
+                if torch.equal(own.local, given.local):
+                    keep(_passed(line, given, axis % value.dim()))
 
-            def passed(after: Sequence[Any], before: Sequence[Any]) -> None:
-                ends = after[0], before[0]
-                if all(isinstance(one, DTensor) for one in ends):
-                    own, given = (part(one, copy=False) for one in ends)
-                    if torch.equal(own.local, given.local):
-                        keep(_passed(line, given, axis % value.dim()))
-
-            value.grad_fn.register_hook(passed)
-        return value
-
-    return call
+        value.grad_fn.register_hook(passed)
+    return value
 
 
 def _passed(line: str, given: Part, axis: int) -> Passed:

@@ -10,6 +10,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FrameType
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import _functional_collectives as functional_collectives
 from torch.distributed.algorithms._checkpoint import checkpoint_wrapper
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer, lr_scheduler
 from torch.optim import optimizer as optimizers
 
@@ -49,12 +51,31 @@ class CommunicationError(RuntimeError):
     """A module communicates in the replay, where nothing may."""
 
 
-def _replace(name: str, wrap: Callable[[_Function], _Function], *owners: Any) -> None:
-    """Put one function in the place of that of all owners, since torch compares them."""
+def _replace(name: str, do: _Function, *owners: Any) -> None:
+    """Let `do` stand in the place of one function, which it is given first, in all owners."""
     original = getattr(owners[0], name)
-    function = functools.wraps(original)(wrap(original))
-    for owner in owners:
-        setattr(owner, name, function)
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return do(original, *args, **kwargs)
+
+    for owner in owners:  # the same function, since torch compares them
+        setattr(owner, name, call)
+
+
+def _told(tell: _Function) -> _Function:
+    """Tells of the arguments, then calls the original."""
+
+    def do(original: _Function, /, *args: Any, **kwargs: Any) -> Any:
+        tell(*args, **kwargs)
+        return original(*args, **kwargs)
+
+    return do
+
+
+def _caller() -> FrameType:
+    """The frame that called a replaced function, for one that stands in its place."""
+    return sys._getframe(3)
 
 
 def _holders(name: str) -> list[Any]:
@@ -62,25 +83,6 @@ def _holders(name: str) -> list[Any]:
     original = getattr(dist, name)
     known = [one for path, one in [*sys.modules.items()] if path.startswith("torch.distributed")]
     return [one for one in known if vars(one).get(name) is original]
-
-
-def _told(
-    before: _Function | None = None, after: _Function | None = None
-) -> Callable[[_Function], _Function]:
-    """A function that calls the original, and others with the same arguments around it."""
-
-    def wrap(original: _Function) -> _Function:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if before is not None:
-                before(*args, **kwargs)
-            value = original(*args, **kwargs)
-            if after is not None:
-                after(*args, **kwargs)
-            return value
-
-        return call
-
-    return wrap
 
 
 def is_number(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -118,9 +120,11 @@ class Interceptor:
         watch, part = self._watch, functools.partial
         _replace("__call__", self._called, nn.Module)
         _replace("backward", self._backward, torch.autograd)
+        wraps = _told(lambda _, module, *__, **___: watch.wraps(module))
+        _replace("__init__", wraps, DistributedDataParallel)
         for name in KNOWN:
-            _replace(name, part(watch.losses.recorded, name), nn.functional)
-        passes = part(identity.watched, is_on=lambda: watch.is_on, keep=watch.seen.passed.append)
+            _replace(name, part(watch.losses.called, name), nn.functional)
+        passes = part(identity.called, lambda: watch.is_on, watch.seen.passed.append)
         for owner in (torch, Tensor):  # one does not call the other
             _replace("log_softmax", passes, owner)
         for name in COLLECTIVES:
@@ -139,101 +143,81 @@ class Interceptor:
         zeroed = _told(lambda *_, **__: watch.zeroes())
         _replace("zero_grad", zeroed, Optimizer)
         _replace("zero_grad", zeroed, nn.Module)
-        _replace("step", self._scheduler, lr_scheduler.LRScheduler)
+        _replace("step", self._scheduled, lr_scheduler.LRScheduler)
         optimizers.register_optimizer_step_pre_hook(self._before_step)
         optimizers.register_optimizer_step_post_hook(lambda one, *_: watch.stepped(one))
 
     def install_of_stages(self, kind: type) -> None:
         """Replace those of a pipeline's stage, which reduces and scales its gradients itself."""
-        watch = self._watch
         if not hasattr(kind.perform_reduce_grad, "__wrapped__"):  # type: ignore[attr-defined]
-            reduced = _told(after=lambda *_, **__: watch.stage_reduced())
-            _replace("perform_reduce_grad", reduced, kind)
-            _replace("backward_weight_one_chunk",
-                     _told(lambda *_, **__: watch.splits_backward()), kind)  # fmt: skip
+            _replace("perform_reduce_grad", self._reduced, kind)
+            splits = _told(lambda *_, **__: self._watch.splits_backward())
+            _replace("backward_weight_one_chunk", splits, kind)
 
-    def _called(self, original: _Function) -> _Function:
+    def _reduced(self, original: _Function, /, *args: Any, **kwargs: Any) -> None:
+        original(*args, **kwargs)
+        self._watch.stage_reduced()
+
+    def _called(self, original: _Function, module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+        watch, begun = self._watch, None
+        if not watch.depth:
+            if torch.is_grad_enabled():
+                begun = watch.begins(module, args, kwargs)
+            else:
+                watch.looks(module)
+        if begun is None:
+            return original(module, *args, **kwargs)
+        watch.depth += 1
+        try:
+            value = original(module, *args, **kwargs)
+        finally:
+            watch.depth -= 1
+        watch.ends(*begun, value)
+        return value
+
+    def _backward(self, original: _Function, /, tensors: Any, *args: Any, **kwargs: Any) -> None:
         watch = self._watch
+        if not watch.is_on and not watch.in_backward:
+            original(tensors, *args, **kwargs)
+            return
+        given = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+        watch.backward_begins([(one.grad_fn, one.output_nr) for one in given])
+        watch.in_backward += 1
+        try:
+            original(tensors, *args, **kwargs)
+        finally:
+            watch.in_backward -= 1
+        if not watch.in_backward:
+            watch.backward_ends()
 
-        def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            begun = None
-            if not watch.depth:
-                if torch.is_grad_enabled():
-                    begun = watch.begins(module, args, kwargs)
-                else:
-                    watch.looks(module)
-            if begun is None:
-                return original(module, *args, **kwargs)
-            watch.depth += 1
-            try:
-                value = original(module, *args, **kwargs)
-            finally:
-                watch.depth -= 1
-            watch.ends(*begun, value)
-            return value
+    def _checkpointed(self, original: _Function, /, *args: Any, **kwargs: Any) -> Any:
+        seen = self._watch.seen
+        if self._watch.is_replaying:
+            kept = {name: one for name, one in kwargs.items() if name not in _CHECKPOINT}
+            return args[0](*args[1:], **kept)
+        if kwargs.get("preserve_rng_state") is False:
+            seen.unpreserved = seen.unpreserved or place()
+        return original(*args, **kwargs)
 
-        return call
+    def _clipped(self, name: str, original: _Function, /, *args: Any, **kwargs: Any) -> Any:
+        if not self._watch.is_on:
+            return original(*args, **kwargs)
+        bound = inspect.signature(original).bind(*args, **kwargs)
+        bound.apply_defaults()
+        given, limit = list(bound.arguments.values())[:2]
+        given = [given] if isinstance(given, Tensor) else list(given)
+        bound.arguments["parameters"] = given
+        self._watch.capture()
+        total = original(*bound.args, **bound.kwargs)
+        norm_type = float(bound.arguments.get("norm_type", 2.0))
+        self._watch.clips(Clip(name, float(limit), norm_type, None, [], place()), given, total)
+        return total
 
-    def _backward(self, original: _Function) -> _Function:
-        watch = self._watch
-
-        def call(tensors: Any, *args: Any, **kwargs: Any) -> None:
-            if not watch.is_on and not watch.in_backward:
-                original(tensors, *args, **kwargs)
-                return
-            given = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-            watch.backward_begins([(one.grad_fn, one.output_nr) for one in given])
-            watch.in_backward += 1
-            watch.losses.is_running = True
-            try:
-                original(tensors, *args, **kwargs)
-            finally:
-                watch.in_backward -= 1
-                watch.losses.is_running = bool(watch.in_backward)
-            if not watch.in_backward:
-                watch.backward_ends()
-
-        return call
-
-    def _checkpointed(self, original: _Function) -> _Function:
-        watch = self._watch
-
-        def call(function: _Function, *args: Any, **kwargs: Any) -> Any:
-            if watch.is_replaying:
-                return function(*args, **{k: v for k, v in kwargs.items() if k not in _CHECKPOINT})
-            if kwargs.get("preserve_rng_state") is False:
-                watch.seen.unpreserved = watch.seen.unpreserved or place()
-            return original(function, *args, **kwargs)
-
-        return call
-
-    def _clipped(self, name: str, original: _Function) -> _Function:
-        watch, signature = self._watch, inspect.signature(original)
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if not watch.is_on:
-                return original(*args, **kwargs)
-            bound = signature.bind(*args, **kwargs)
-            bound.apply_defaults()
-            given, limit = list(bound.arguments.values())[:2]
-            given = [given] if isinstance(given, Tensor) else list(given)
-            bound.arguments["parameters"] = given
-            watch.capture()
-            total = original(*bound.args, **bound.kwargs)
-            norm_type = float(bound.arguments.get("norm_type", 2.0))
-            watch.clips(Clip(name, float(limit), norm_type, None, [], place()), given, total)
-            return total
-
-        return call
-
-    def _scheduler(self, original: _Function) -> _Function:
-        def call(scheduler: Any, *args: Any, **kwargs: Any) -> Any:
-            caller = sys._getframe(1).f_code  # accelerate steps once for each rank, and means it
-            if caller.co_name != "_initial_step" and "accelerate" not in caller.co_filename:
-                self._watch.schedules(scheduler)
-            return original(scheduler, *args, **kwargs)
-
-        return call
+    def _scheduled(self, original: _Function, scheduler: Any, /, *args: Any, **kwargs: Any) -> Any:
+        code = _caller().f_code  # accelerate steps once for each rank, and means it
+        if code.co_name != "_initial_step" and "accelerate" not in code.co_filename:
+            self._watch.schedules(scheduler)
+        return original(scheduler, *args, **kwargs)
 
     def _before_step(
         self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -252,39 +236,28 @@ class Interceptor:
         others = {name: one for name, one in kwargs.items() if name != "closure"}
         return (args[0], followed, *args[2:]), others
 
-    def _compiled(self, original: _Function) -> _Function:
+    def _compiled(self, original: _Function, /, *args: Any, **kwargs: Any) -> Any:
         """What a script compiles runs as it is, since our functions cannot be traced."""
+        if not is_script(_caller()):
+            return original(*args, **kwargs)
+        self._watch.refuse(COMPILE)
+        return args[0] if args else kwargs.get("model") or (lambda one: one)
 
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if not is_script(sys._getframe(1)):
-                return original(*args, **kwargs)
-            self._watch.refuse(COMPILE)
-            return args[0] if args else kwargs.get("model") or (lambda one: one)
-
-        return call
-
-    def _answered(self, name: str, original: _Function) -> _Function:
+    def _answered(self, name: str, original: _Function, /, *args: Any, **kwargs: Any) -> Any:
         """A forward pass gets in the replay the answers that it has had."""
+        key = (name, *map(id, args), *map(id, kwargs.values()))
+        if self._watch.is_replaying and key in self._answers:
+            return self._answers[key]
+        value = original(*args, **kwargs)
+        if self._watch.depth:
+            self._answers[key] = value
+        return value
 
-        def call(*args: Any, **kwargs: Any) -> Any:
-            key = (name, *map(id, args), *map(id, kwargs.values()))
-            if self._watch.is_replaying and key in self._answers:
-                return self._answers[key]
-            value = original(*args, **kwargs)
-            if self._watch.depth:
-                self._answers[key] = value
-            return value
-
-        return call
-
-    def _collective(self, name: str, original: _Function) -> _Function:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if self._watch.is_replaying:
-                return _recorded(name, args, kwargs)
-            caller = sys._getframe(1)
-            self._watch.communicates(caller, name, args, kwargs)
-            value = original(*args, **kwargs)
-            self._watch.communicated(caller, name, args, kwargs)
-            return value
-
-        return call
+    def _collective(self, name: str, original: _Function, /, *args: Any, **kwargs: Any) -> Any:
+        if self._watch.is_replaying:
+            return _recorded(name, args, kwargs)
+        caller = _caller()
+        self._watch.sends.begins(caller, name, args, kwargs)
+        value = original(*args, **kwargs)
+        self._watch.sends.ended(caller, name, args, kwargs)
+        return value

@@ -6,7 +6,8 @@ same samples, the first of which replays them, and whole tensors from the parts 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -55,6 +56,13 @@ class Layout:
         """Whether ranks share batches."""
         return any(len(group) > 1 for group in self.groups)
 
+    @property
+    def has_later(self) -> bool:
+        """Whether all ranks have recorded one step after the last of these updates."""
+        records = self.records.values()
+        later = {one.later[0].number if one.later else None for one in records}
+        return len(later) == len({len(one.updates) for one in records}) == 1 and None not in later
+
     def update(self, rank: int, number: int) -> Update:
         """An update of one rank; after the last one, what was seen later."""
         record = self.records[rank]
@@ -88,40 +96,32 @@ class Layout:
                 seen.add(tuple(sorted(ranks)))
                 yield rank
 
-    def passes(self, number: int, rank: int, own: Sequence[Forward]) -> list[Forward]:
+    def passes(self, number: int, rank: int) -> list[Forward]:
         """The forward passes of a rank, with what its peers hold parts of put together."""
         peers = {r: self.update(r, number).forwards for r in self.records}
-        found = []
-        for index, forward in enumerate(own):
-            same = {r: all_of[index] for r, all_of in peers.items() if len(all_of) > index}
-            found.append(_joined(forward, same, rank))
-        return found
+        return [
+            _joined({r: passes[index] for r, passes in peers.items() if len(passes) > index}, rank)
+            for index in range(len(peers[rank]))
+        ]
 
 
-def _joined(forward: Forward, peers: Mapping[int, Forward], rank: int) -> Forward:
+def _joined(peers: Mapping[int, Forward], rank: int) -> Forward:
     def join(choose: Callable[[Forward], Part | None]) -> Part:
-        parts = {r: one for r, f in peers.items() if (one := choose(f)) is not None}
-        return Part(assembled(parts, rank))
-
-    one = Forward(**forward.__dict__)
-    counted = iter(range(1 << 30))
-
-    def argument(part: Part) -> Part:
-        index = next(counted)
+        part = choose(peers[rank])
+        assert part is not None
         if part.spec is None:
             return part
-        return join(lambda f: f.tensors[index])
+        parts = {r: held for r, one in peers.items() if (held := choose(one)) is not None}
+        return Part(assembled(parts, rank))
 
-    one.arguments = mapped(forward.arguments, argument)
-    one.outputs = [
-        part if part.spec is None else join(lambda f, i=i: f.outputs[i])  # type: ignore[misc]
-        for i, part in enumerate(forward.outputs)
-    ]
-    one.gradients = {
-        i: part if part.spec is None else join(lambda f, i=i: f.gradients.get(i))  # type: ignore[misc]
-        for i, part in forward.gradients.items()
-    }
-    return one
+    own = peers[rank]
+    given = [join(lambda one, i=i: one.tensors[i]) for i in range(len(own.tensors))]  # type: ignore[misc]
+    return dataclasses.replace(
+        own,
+        arguments=mapped(own.arguments, lambda _: given.pop(0)),
+        outputs=[join(lambda one, i=i: one.outputs[i]) for i in range(len(own.outputs))],  # type: ignore[misc]
+        gradients={i: join(lambda one, i=i: one.gradients.get(i)) for i in own.gradients},  # type: ignore[misc]
+    )
 
 
 def layouts(seen: Mapping[int, Seen]) -> list[Layout]:
@@ -136,16 +136,12 @@ def layouts(seen: Mapping[int, Seen]) -> list[Layout]:
 
 def _groups(records: Mapping[int, RootRecord]) -> list[list[int]]:
     """Ranks by the place that they have among those with other samples."""
-    groups: dict[int | tuple[int, ...], list[int]] = {}
+    groups: dict[tuple[int, ...], list[int]] = {}
     for rank, record in records.items():
-        specs = [
-            one.spec for update in record.updates[:1] for one in update.parameters.values()
-            if one.spec
-        ]  # fmt: skip
+        parameters = (one for update in record.updates[:1] for one in update.parameters.values())
+        spec = next((one.spec for one in parameters if one.spec), None)
+        place = (rank,) if spec is None else tuple(spec.ranks)
         if record.data_ranks is not None and rank in record.data_ranks:
-            groups.setdefault(record.data_ranks.index(rank), []).append(rank)
-        elif specs:
-            groups.setdefault(tuple(specs[0].ranks), []).append(rank)
-        else:
-            groups.setdefault((rank,), []).append(rank)
+            place = (-1, record.data_ranks.index(rank))
+        groups.setdefault(place, []).append(rank)
     return list(groups.values())

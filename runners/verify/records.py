@@ -7,6 +7,7 @@ a DTensor keeps its place (`Spec`), so that `assembled` builds the whole tensor 
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -51,12 +52,11 @@ class Part(NamedTuple):
 def part(tensor: Tensor, *, copy: bool = True) -> Part:
     """This rank's part of a tensor, copied, off the graph."""
     with torch.no_grad():
-        if not isinstance(tensor, DTensor):
-            local = tensor.detach()
-            return Part(local.clone() if copy else local)
-        placements = tuple(_placement(one) for one in tensor.placements)
-        spec = Spec(tuple(tensor.shape), tensor.device_mesh.mesh.clone(), placements)
-        local = tensor.detach()._local_tensor  # type: ignore[attr-defined] # mypy sees a Tensor
+        local, spec = tensor.detach(), None
+        if isinstance(tensor, DTensor):
+            placements = tuple(map(_placement, tensor.placements))
+            spec = Spec(tuple(tensor.shape), tensor.device_mesh.mesh.clone(), placements)
+            local = local._local_tensor  # type: ignore[attr-defined] # mypy sees a Tensor
         return Part(local.clone() if copy else local, spec)
 
 
@@ -83,11 +83,8 @@ def assembled(parts: Mapping[int, Part], rank: int) -> Tensor:
     partial = [i for i, one in enumerate(spec.placements) if one[0] == "partial"]
     replicated = [i for i, one in enumerate(spec.placements) if one[0] == "replicate"]
     whole = own.local.new_zeros(spec.shape)
-    for place in torch.cartesian_prod(*(torch.arange(n) for n in spec.mesh.shape)).view(
-        -1, spec.mesh.dim()
-    ):
-        at = place.tolist()
-        other = parts[int(spec.mesh[tuple(at)])].local
+    for at in itertools.product(*map(range, spec.mesh.shape)):
+        other = parts[int(spec.mesh[at])].local
         if any(at[i] for i in replicated) or not other.numel():
             continue
         view = whole
@@ -103,9 +100,9 @@ def assembled(parts: Mapping[int, Part], rank: int) -> Tensor:
     return whole
 
 
-def tensors_of(tree: Any) -> list[Tensor]:
-    """The tensors of nested tuples, lists, dicts and model outputs, in order."""
-    found: list[Tensor] = []
+def tensors_of(tree: Any) -> list[Any]:
+    """The tensors, or parts, of nested tuples, lists, dicts and model outputs, in order."""
+    found: list[Any] = []
     mapped(tree, found.append)
     return found
 
@@ -129,48 +126,28 @@ def mapped(tree: Any, do: Callable[[Any], Any]) -> Any:
 
 @dataclass
 class Forward:
-    """One outermost forward pass of a module that trains.
+    """One outermost forward pass of a module that trains."""
 
-    Attributes:
-        path: of the module that was called, inside its root.
-        arguments: positional and keyword arguments, tensors copied.
-        method: that is called in the place of `forward`; empty where that one is.
-        outputs: its tensors, in order.
-        gradients: what arrived at each output, by its index.
-        random: states of the generators before it.
-        autocast: whether autocast was on, and its dtype.
-        training: of each module, whether it was in training mode.
-        digests, shapes: of the inputs.
-        samples: digests of the samples of its batch, where they can be told apart.
-        draws: whether it drew random numbers.
-        place: the script's line that called it.
-        backward: the number of the backward pass that reached it.
-        chunk: of a pipeline, the number of the microbatch.
-        outputs_sent: digests of the outputs, of a pipeline's stage.
-        is_shared: whether peers need all its tensors, as of a module that is divided by hand.
-        nodes: of the graph, for the outputs; until its backward pass has ended.
-        numbers: that collectives in it have added up over ranks.
-    """
-
-    path: str
-    arguments: Any
-    method: str = ""
-    outputs: list[Part] = field(default_factory=list)
-    gradients: dict[int, Part] = field(default_factory=dict)
-    random: tuple[Any, ...] = ()
+    path: str  # of the module that was called, inside its root
+    arguments: Any  # positional and keyword arguments, tensors copied
+    method: str = ""  # that is called in the place of `forward`; empty where that one is
+    outputs: list[Part] = field(default_factory=list)  # its tensors, in order
+    gradients: dict[int, Part] = field(default_factory=dict)  # that arrived, by number of output
+    random: tuple[Any, ...] = ()  # states of the generators before it
     autocast: tuple[bool, torch.dtype] = (False, torch.float32)
-    training: list[bool] = field(default_factory=list)
-    digests: list[str] = field(default_factory=list)
-    shapes: list[tuple[int, ...]] = field(default_factory=list)
-    samples: list[str] = field(default_factory=list)
-    draws: bool = False
-    place: str = ""
-    backward: int | None = None
-    chunk: int | None = None
-    outputs_sent: list[str] = field(default_factory=list)
-    is_shared: bool = False
-    nodes: dict[int, Any] = field(default_factory=dict)
-    numbers: list[Tensor] = field(default_factory=list)
+    training: list[bool] = field(default_factory=list)  # of each module, whether in that mode
+    digests: list[str] = field(default_factory=list)  # of the inputs
+    shapes: list[tuple[int, ...]] = field(default_factory=list)  # of the inputs
+    samples: list[str] = field(default_factory=list)  # digests, where samples can be told apart
+    draws: bool = False  # random numbers
+    place: str = ""  # the script's line that called it
+    backward: int | None = None  # the number of the backward pass that reached it
+    chunk: int | None = None  # of a pipeline, the number of the microbatch
+    outputs_sent: list[str] = field(default_factory=list)  # digests, of a pipeline's stage
+    is_shared: bool = False  # peers need all its tensors, as of a module that is divided by hand
+    nodes: dict[int, Any] = field(default_factory=dict)  # of the graph, by number of output; until
+    # its backward pass has ended
+    numbers: list[Tensor] = field(default_factory=list)  # that its collectives added up over ranks
 
     def __getstate__(self) -> dict[str, Any]:
         """Peers need what they hold parts of, and the rest stays here."""
@@ -184,159 +161,132 @@ class Forward:
     @property
     def tensors(self) -> list[Part]:
         """Of the arguments, in order; those of a peer come without the rest."""
-        return self.arguments if isinstance(self.arguments, list) else parts_of(self.arguments)
-
-
-def parts_of(tree: Any) -> list[Part]:
-    """All parts in a tree, in order."""
-    found: list[Part] = []
-    mapped(tree, found.append)
-    return found
+        return self.arguments if isinstance(self.arguments, list) else tensors_of(self.arguments)
 
 
 @dataclass
 class Loss:
-    """A loss over tokens or samples, and the weight with which each entered the backward pass.
+    """A loss over tokens or samples, and the weight with which each entered the backward pass."""
 
-    Attributes:
-        kind: the function's name.
-        place: the script's line.
-        count: how many elements count.
-        weights: of the elements; one number where all have the same.
-        backward: the number of the backward pass.
-        is_seen: whether elements are known, not only guessed from a sum.
-        half: whether it was multiplied by one half, as by convention.
-    """
+    kind: str  # the function's name
+    place: str  # the script's line
+    count: int  # of the elements that count
+    weights: Tensor | None = None  # of the elements; one number where all have the same
+    backward: int | None = None  # the number of the backward pass
+    is_seen: bool = True  # elements are known, not only guessed from a sum
+    half: bool = False  # multiplied by a number, which may be one half by convention
+    sizes: Tensor | None = None  # class weights of the elements; None where all are one
 
-    kind: str
-    place: str
-    count: int
-    weights: Tensor | None = None
-    backward: int | None = None
-    is_seen: bool = True
-    half: bool = False
+    @property
+    def counted(self) -> Tensor:
+        """Which of the elements that count have a weight; a mask leaves others out."""
+        if self.weights is None or self.weights.numel() != self.count or not self.weights.any():
+            return torch.ones(self.count, dtype=torch.bool)
+        return self.weights.flatten() != 0
+
+    @property
+    def size(self) -> float:
+        """The number of elements that have a weight; with class weights, the sum of those."""
+        counted = self.counted
+        return float(counted.sum() if self.sizes is None else self.sizes[counted].sum())
 
 
 @dataclass
 class Clip:
     """A call that clips gradients."""
 
-    kind: str
+    kind: str  # the function's name
     limit: float
     norm_type: float
-    total: float | None
-    names: list[tuple[str, str]]
+    total: float | None  # the norm that it returned
+    names: list[tuple[str, str]]  # of parameters, each behind the key of its root
     place: str
     backward: int = 0  # the number of the backward pass before it
 
 
+Gradients = dict[str, Part | None]  # by parameter
+
+
 @dataclass
 class Update:
-    """What led to one update of a root, on one rank.
-
-    Attributes:
-        parameters, buffers: before the first forward pass.
-        forwards: the passes whose gradients the update has.
-        after_backward: gradients when the last backward pass had ended.
-        before_clipping: gradients before unscaling, clipping or the step, whichever came first.
-        at_step: gradients that the optimizer used.
-        carried: gradients that were there before the first backward pass.
-        scale: of a gradient scaler.
-        after: parameters after the step.
-        settings: of the optimizer, by parameter.
-        outside: parameters that the loss reaches without any module's forward pass.
-        sums: numbers that the script sums over ranks after backward, and where.
-        frozen: parameters that do not require a gradient.
-        other_terms: whether the loss has terms that no known loss function computes.
-        by_hand: why the module of one process is not known: lines that communicate activations.
-        schedulers: steps of schedulers since the update before.
-        dropped: backward passes whose gradients were reset before any update.
-    """
+    """What led to one update of a root, on one rank."""
 
     number: int
-    parameters: dict[str, Part]
-    buffers: dict[str, Part]
-    forwards: list[Forward] = field(default_factory=list)
-    after_backward: dict[str, Part | None] = field(default_factory=dict)
-    before_clipping: dict[str, Part | None] = field(default_factory=dict)
-    at_step: dict[str, Part | None] = field(default_factory=dict)
-    carried: dict[str, Part | None] = field(default_factory=dict)
-    scale: float = 1.0
-    after: dict[str, Part] = field(default_factory=dict)
-    settings: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
+    parameters: dict[str, Part]  # before the first forward pass
+    buffers: dict[str, Part]  # the same
+    forwards: list[Forward] = field(default_factory=list)  # whose gradients the update has
+    after_backward: Gradients = field(default_factory=dict)  # when the last one had ended
+    before_clipping: Gradients = field(default_factory=dict)  # before unscaling, clipping or the
+    # step, whichever came first
+    at_step: Gradients = field(default_factory=dict)  # that the optimizer used
+    carried: Gradients = field(default_factory=dict)  # from before the first backward pass
+    scale: float = 1.0  # of a gradient scaler
+    after: dict[str, Part] = field(default_factory=dict)  # parameters after the step
+    settings: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)  # of each
+    # parameter's optimizer: its class, and those of its group
     losses: list[Loss] = field(default_factory=list)
     clips: list[Clip] = field(default_factory=list)
-    sums: list[tuple[str, Tensor]] = field(default_factory=list)
-    frozen: list[str] = field(default_factory=list)
-    outside: list[str] = field(default_factory=list)
-    other_terms: bool = False
-    by_hand: list[str] = field(default_factory=list)
-    schedulers: int = 0
-    dropped: int = 0
+    sums: list[tuple[str, Tensor]] = field(default_factory=list)  # numbers that the script sums
+    # over ranks after backward, and where
+    frozen: list[str] = field(default_factory=list)  # parameters that require no gradient
+    outside: list[str] = field(default_factory=list)  # parameters that the loss reaches without
+    # any module's forward pass
+    other_terms: bool = False  # the loss has terms that no known loss function computes
+    by_hand: list[str] = field(default_factory=list)  # why the module of one process is not known
+    schedulers: int = 0  # their steps since the update before
+    dropped: int = 0  # backward passes whose gradients were reset before any update
     has_step: bool = False
     backward_place: str = ""
     step_place: str = ""
 
     @property
-    def used(self) -> dict[str, Part | None]:
+    def used(self) -> Gradients:
         """Gradients that the optimizer used; where no optimizer stepped, those that were left."""
         return self.at_step or self.before_clipping
 
 
 @dataclass
 class RootRecord:
-    """A module that trains, as one rank holds it.
+    """A module that trains, as one rank holds it."""
 
-    Attributes:
-        key: its name in reports, the same on all ranks that hold it.
-        data_ranks: ranks that train it on other samples; None where no wrapper says so.
-        stage: its number in a pipeline.
-        eps: of the coarsest dtype in which it computes or communicates.
-        sum_eps: of the coarsest dtype in which its gradients are kept and added up.
-        refused: why it cannot be compared.
-        unowned: parameters that no optimizer has.
-        later: parameters in the newest forward pass after what was watched.
-        takes_parts: whether a plan gives it parts of sequences.
-        buffers_from: the rank that sends its buffers before each pass.
-    """
-
-    key: str
-    data_ranks: list[int] | None
-    stage: int | None
-    eps: float
-    sum_eps: float
-    refused: str = ""
-    unowned: list[str] = field(default_factory=list)
-    takes_parts: bool = False
+    key: str  # its name in reports, the same on all ranks that hold it
+    data_ranks: list[int] | None  # that train it on other samples; None where no wrapper says so
+    stage: int | None  # its number in a pipeline
+    eps: float  # of the coarsest dtype in which it computes or communicates
+    sum_eps: float  # of the coarsest dtype in which its gradients are kept and added up
+    refused: str = ""  # why it cannot be compared
+    unowned: list[str] = field(default_factory=list)  # parameters that no optimizer has
+    takes_parts: bool = False  # of sequences, as a plan says
     updates: list[Update] = field(default_factory=list)
-    later: list[Update] = field(default_factory=list)
-    buffers_from: int | None = None
+    later: list[Update] = field(default_factory=list)  # the newest after them, with parameters only
+    buffers_from: int | None = None  # the rank that sends its buffers before each pass
+    unwrapped: list[str] = field(default_factory=list)  # parameters that were frozen when DDP was
+    # made, which reduces those of that moment
+
+
+class Quiet(NamedTuple):
+    """A module that ran without gradients, as it was the first time."""
+
+    digests: list[str]  # of its parameters
+    place: str  # the script's line
+    steps: int  # of optimizers before
 
 
 @dataclass
 class Seen:
-    """What one rank recorded.
+    """What one rank recorded."""
 
-    Attributes:
-        roots: by key.
-        loose: losses of backward passes that reached no root.
-        ended: how the script ended, in words; empty where it ran to its end or was stopped by us.
-        ended_at: the script's line of that.
-        refused: names of what is not supported.
-        cuts: calls of the script that send what has a gradient, and pass none back.
-        quiet: digests of parameters of modules that ran without gradients, by their names.
-        broken: an error of the tool's own, which ended the watching.
-        unpreserved: the line of a checkpoint that does not preserve the generators.
-        passed: gradients that went unchanged through `log_softmax`; see `identity`.
-    """
-
-    roots: dict[str, RootRecord] = field(default_factory=dict)
-    loose: list[Loss] = field(default_factory=list)
-    ended: str = ""
-    ended_at: str = ""
-    refused: list[str] = field(default_factory=list)
-    unpreserved: str = ""
-    cuts: list[str] = field(default_factory=list)
-    quiet: dict[str, list[str]] = field(default_factory=dict)
-    broken: str = ""
-    passed: list[Any] = field(default_factory=list)
+    roots: dict[str, RootRecord] = field(default_factory=dict)  # by key
+    loose: list[Loss] = field(default_factory=list)  # of backward passes that reached no root
+    ended: str = ""  # how the script failed; empty where it ended well, or was stopped by us
+    ended_at: str = ""  # the script's line of that
+    refused: list[str] = field(default_factory=list)  # names of what is not supported
+    unpreserved: str = ""  # the line of a checkpoint that does not preserve the generators
+    lost: list[str] = field(default_factory=list)  # those of `cuts` that the loss multiplies by
+    cuts: list[str] = field(default_factory=list)  # calls of the script that send what has a
+    # gradient, and pass none back
+    quiet: dict[str, Quiet] = field(default_factory=dict)  # modules that ran without gradients, by
+    # their names
+    broken: str = ""  # an error of the tool's own, which ended the watching
+    passed: list[Any] = field(default_factory=list)  # gradients that went unchanged through
+    # `log_softmax`; see `identity`

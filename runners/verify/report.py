@@ -7,19 +7,22 @@ torch.
 from __future__ import annotations
 
 import json
+import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
 
-from runners.verify.causes import cause
+from runners.system.errors import FixableError
+from runners.system.patience import say
+from runners.verify.causes import table
+from runners.verify.trace import Found, Report, Word
 from runners.verify.verdict import Finding, Verdict
 
 SCHEMA = 1
 WIDTH = 84
 MOST_FINDINGS = 4
 MOST_REASONS = 6
-WORDS = {0: "agrees", 1: "differs", 2: "wrong call", 3: "not compared"}
+WORDS: dict[int, Word] = {0: "agrees", 1: "differs", 3: "not compared"}
 
 
 def lines(verdict: Verdict, script: str, world_size: int) -> Iterator[str]:
@@ -48,7 +51,7 @@ def lines(verdict: Verdict, script: str, world_size: int) -> Iterator[str]:
 
 def _head(verdict: Verdict) -> str:
     if verdict.findings:
-        title = cause(verdict.findings[0].cause).title
+        title = table()[verdict.findings[0].cause].title
         return f" ({_lower(title)})"
     if verdict.not_compared:
         is_some = verdict.numbers.get("parameters_compared")
@@ -61,7 +64,7 @@ def _lower(title: str) -> str:
 
 
 def _finding(one: Finding) -> Iterator[str]:
-    row = cause(one.cause)
+    row = table()[one.cause]
     where = [one.parameter] if one.parameter else []
     where += [] if one.rank is None else [f"rank {one.rank}"]
     where += [] if one.step is None else [f"step {one.step}"]
@@ -80,20 +83,29 @@ def _wrapped(text: str, indent: int = 2) -> list[str]:
     )
 
 
-def document(verdict: Verdict, script: str, world_size: int) -> dict[str, Any]:
+def document(verdict: Verdict, script: str, world_size: int) -> Report:
     """The same, all of it, for programs."""
     found = [
-        {**asdict(one), "title": cause(one.cause).title, "usually": cause(one.cause).usually,
-         "lesson": {"page": cause(one.cause).page, "section": cause(one.cause).section}}
-        for one in verdict.findings
+        Found(**asdict(one), title=row.title, usually=row.usually,
+              lesson={"page": row.page, "section": row.section})
+        for one in verdict.findings for row in [table()[one.cause]]
     ]  # fmt: skip
-    return {
-        "schema": SCHEMA, "script": script, "world_size": world_size,
-        "verdict": WORDS[verdict.exit_code], "findings": found, "weights": verdict.weights,
-        "compared": verdict.numbers, "not_compared": verdict.not_compared, "notes": verdict.notes,
-    }  # fmt: skip
+    return Report(
+        script=script, world_size=world_size, verdict=WORDS[verdict.exit_code], findings=found,
+        weights=verdict.weights, compared=verdict.numbers, not_compared=verdict.not_compared,
+        notes=verdict.notes,
+    )  # fmt: skip
 
 
-def as_json(document: Mapping[str, Any]) -> str:
+def as_json(report: Report) -> str:
     """The document as it is printed."""
-    return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)
+    held = {"schema": SCHEMA, **report.model_dump()}
+    return json.dumps(held, indent=2, sort_keys=True, ensure_ascii=False)
+
+
+def say_wrong(error: FixableError) -> int:
+    """Say that the call was wrong; the exit code."""
+    say(f"runners.verify: {error}")
+    sys.stdout.write("verify: wrong call\n")
+    sys.stdout.flush()
+    return error.exit_code

@@ -10,7 +10,7 @@ import functools
 import hashlib
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -20,12 +20,12 @@ from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 from torch.distributed.tensor import DTensor, Placement
 from torch.optim import Optimizer
 
+from runners.verify.frames import variables
 from runners.verify.records import Forward, Part, RootRecord, Update, part
 
 _MOST_SAMPLES = 4096
 _LEAST_BYTES = 16  # of a sample that does not come twice by chance
 COMPILE = "torch.compile (run the script without it)"
-INSIDE = " (--against can name it)"  # of lines that communicate inside the module
 
 
 class Root:
@@ -35,7 +35,7 @@ class Root:
         self.module, self.record = module, record
         self.modules = list(module.modules())
         self.names: dict[str, Any] = {}  # name → parameter; under FSDP a DTensor
-        self.update: Update | None = None
+        self.update = Update(-1, {}, {})  # none has begun
         self.stepped = False
         self.without_step: list[Update] = []
         self.refresh()
@@ -74,10 +74,15 @@ class Root:
         found += self._unreduced()
         return not any(bool(part(one, copy=False).local.any()) for one in found)
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether all gradients are finite."""
+        found = (one.grad for _, one in self.trained() if one.grad is not None)
+        return all(bool(part(one, copy=False).local.isfinite().all()) for one in found)
+
     def _unreduced(self) -> list[Tensor]:
         """Whole gradients that FSDP keeps until it reduces them."""
-        units = [one for one in self.modules if isinstance(one, FSDPModule)]
-        groups = [group for one in units for group in one._get_fsdp_state()._fsdp_param_groups]
+        groups = _fsdp_groups(self.module)
         held = [one for group in groups for one in group.fsdp_params]
         found = [one.unsharded_accumulated_grad for one in held]
         found += [getattr(getattr(one, "_unsharded_param", None), "grad", None) for one in held]
@@ -87,13 +92,41 @@ class Root:
     @property
     def done(self) -> list[Forward]:
         """The passes of this update whose backward pass has ended."""
-        found = self.update.forwards if self.update else []
-        return [one for one in found if one.backward is not None]
+        return [one for one in self.update.forwards if one.backward is not None]
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether there are gradients that no optimizer has used yet."""
+        return bool(self.done) and not self.stepped
+
+    def nodes(self) -> list[set[int]]:
+        """The ids of the graph's nodes for the outputs of each pass of this update."""
+        return [set(map(id, one.nodes.values())) for one in self.update.forwards]
+
+    def names_in(self, ids: Collection[int]) -> list[str]:
+        """The names of parameters with these ids."""
+        return [name for name, one in self.names.items() if id(one) in ids]
 
 
 def kind(module: nn.Module) -> str:
     """The name of a module's class, as reports have it."""
     return type(module).__name__.removeprefix("FSDP") or type(module).__name__
+
+
+def named(module: nn.Module, others: Collection[str], *, trains: bool = True) -> str:
+    """The name of a module in reports: its class, and what tells it from others of that class.
+
+    A class of torch's own says little: where variables hold more of it, that variable does.
+    """
+    own, known = kind(module), {id(one) for one in module.modules()}
+    held = {name: getattr(one, "module", one) for name, one in variables().items()}
+    rivals = [one for one in held.values() if kind(one) == own and id(one) not in known]
+    variable = next((name for name, one in held.items() if one is module), "")
+    is_said = not trains or (rivals and type(module).__module__.startswith("torch."))
+    if variable and is_said and f"{own} {variable}" not in others:
+        return f"{own} {variable}"
+    same = sum(one.split(" ")[0] == own for one in others)
+    return f"{own} {same + 1}" if same else own
 
 
 def record(module: nn.Module, inner: nn.Module, key: str, stage: int | None) -> RootRecord:
@@ -105,15 +138,32 @@ def record(module: nn.Module, inner: nn.Module, key: str, stage: int | None) -> 
         key: its name in reports.
         stage: its number in a pipeline.
     """
-    key = key if stage is None else f"stage {stage}"
-    found = RootRecord(key, None, stage, eps_of(inner), sum_eps_of(inner), refused(module))
     hooks = [hook for one in inner.modules() for hook in one._forward_pre_hooks.values()]
-    found.takes_parts = any(_names_sequence(hook) for hook in hooks)
-    for unit in inner.modules():
-        groups = unit._get_fsdp_state()._fsdp_param_groups if isinstance(unit, FSDPModule) else ()
-        if groups and found.data_ranks is None:
-            found.data_ranks = [int(r) for r in groups[0].mesh_info.mesh.mesh.flatten()]
-    return found
+    groups = _fsdp_groups(inner)
+    data_ranks = groups[0].mesh_info.mesh.mesh.flatten().tolist() if groups else None
+    eps, sum_eps = _eps(inner)
+    takes_parts = any(_names_sequence(hook) for hook in hooks)
+    return RootRecord(
+        key, data_ranks, stage, eps, sum_eps, _refused(module), takes_parts=takes_parts
+    )
+
+
+def _fsdp_groups(module: nn.Module) -> list[Any]:
+    """Groups of parameters that FSDP shards together."""
+    units = [one for one in module.modules() if isinstance(one, FSDPModule)]
+    return [group for one in units for group in one._get_fsdp_state()._fsdp_param_groups]
+
+
+def _eps(module: nn.Module) -> tuple[float, float]:
+    """The step of the coarsest dtype in which a module computes, and that of its gradients."""
+    units = [one for one in module.modules() if isinstance(one, FSDPModule)]
+    policies = [one._get_fsdp_state()._mp_policy for one in units]
+    kept = {one.dtype for one in module.parameters() if one.is_floating_point()}
+    kept |= {dtype for one in policies if (dtype := one.reduce_dtype or one.param_dtype)}
+    used = kept | {one.param_dtype for one in policies if one.param_dtype}
+    default = torch.finfo(torch.float32).eps
+    sum_eps = max((torch.finfo(one).eps for one in kept), default=default)
+    return max((torch.finfo(one).eps for one in used), default=default), sum_eps
 
 
 def _names_sequence(value: Any, depth: int = 6) -> bool:
@@ -139,9 +189,11 @@ def digest(tensor: Tensor) -> str:
     """Of a tensor's bytes, its shape, and its dtype."""
     local = part(tensor, copy=False).local.contiguous().cpu()
     head = f"{local.dtype} {tuple(local.shape)}".encode()
-    return hashlib.blake2b(
-        head + local.view(-1).view(torch.uint8).numpy().tobytes(), digest_size=12
-    ).hexdigest()
+    return _digest(head + local.view(-1).view(torch.uint8).numpy().tobytes())
+
+
+def _digest(held: bytes) -> str:
+    return hashlib.blake2b(held, digest_size=12).hexdigest()
 
 
 def samples(tensors: Sequence[Tensor]) -> list[str]:
@@ -157,7 +209,7 @@ def samples(tensors: Sequence[Tensor]) -> list[str]:
     flat = torch.cat([one.view(len(one), -1).view(torch.uint8) for one in rows], 1).numpy()
     if flat.shape[1] < _LEAST_BYTES:
         return []
-    found = [hashlib.blake2b(one.tobytes(), digest_size=12).hexdigest() for one in flat]
+    found = [_digest(one.tobytes()) for one in flat]
     return found if len(set(found)) == len(found) else []
 
 
@@ -179,12 +231,6 @@ def number_of(total: Any) -> float | None:
     return float(part(total, copy=False).local) if isinstance(total, Tensor) else None
 
 
-def is_finite(root: Root) -> bool:
-    """Whether all gradients are finite."""
-    found = (one.grad for _, one in root.trained() if one.grad is not None)
-    return all(bool(part(one, copy=False).local.isfinite().all()) for one in found)
-
-
 def ids_of(optimizer: Optimizer) -> set[int]:
     """The ids of an optimizer's parameters."""
     return {id(one) for group in optimizer.param_groups for one in group["params"]}
@@ -201,25 +247,7 @@ def class_of(optimizer: Optimizer) -> str:
     return kind.__name__ if kind.__module__.startswith("torch.optim") else f"own {kind.__name__}"
 
 
-def eps_of(module: nn.Module) -> float:
-    """The step of the coarsest dtype in which a module computes or communicates."""
-    policies = [one.param_dtype for one in _policies(module)]
-    return max([sum_eps_of(module), *(torch.finfo(one).eps for one in policies if one)])
-
-
-def sum_eps_of(module: nn.Module) -> float:
-    """The step of the coarsest dtype in which gradients are kept and added up over ranks."""
-    dtypes = {one.dtype for one in module.parameters() if one.is_floating_point()}
-    dtypes |= {d for one in _policies(module) if (d := one.reduce_dtype or one.param_dtype)}
-    return max((torch.finfo(one).eps for one in dtypes), default=torch.finfo(torch.float32).eps)
-
-
-def _policies(module: nn.Module) -> list[Any]:
-    units = [one for one in module.modules() if isinstance(one, FSDPModule)]
-    return [one._get_fsdp_state()._mp_policy for one in units]
-
-
-def refused(module: nn.Module) -> str:
+def _refused(module: nn.Module) -> str:
     """What of a module is not supported; empty where all is."""
     for one in module.modules():
         if isinstance(one, FullyShardedDataParallel):

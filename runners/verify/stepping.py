@@ -7,144 +7,142 @@ whose update differs.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from runners.verify.case import Case
-from runners.verify.fits import Expected, are_apart, error_of, norm
 from runners.verify.layout import Tensors
+from runners.verify.records import Update
+from runners.verify.roots import same
+from runners.verify.sums import Expected, are_apart, error_of
 from runners.verify.verdict import Error
 
 _IGNORED = ("fused", "foreach", "capturable", "differentiable")
+_Made = tuple[Optimizer, nn.Parameter]
 
 
 class Steps:
-    """The updates of one module."""
+    """The updates of one module, by optimizers that keep their state from update to update."""
 
     def __init__(self, case: Case) -> None:
         self._case, self._layout = case, case.layout
-        self._optimizers = _Optimizers()
+        self._optimizers: dict[str, _Made | None] = {}
         self._after: Tensors = {}  # of the update before
         self._moved: dict[str, bool] = {}
 
-    def compare(self, number: int, expected: Expected) -> None:
-        """The optimizer of one process, given the same gradients, reaches the same parameters."""
+    def compare(self, number: int, expected: Expected | None) -> None:
+        """The optimizer of one process, given the same gradients, reaches the same parameters.
+
+        Args:
+            number: of the update.
+            expected: its gradients; None where they were not compared.
+        """
         view = self._layout.view
         update = self._layout.update(view, number)
         if not update.has_step:
-            self._case.skip("the update (no optimizer of torch.optim made a step)", is_lasting=True)
+            self._skip("no optimizer of torch.optim made a step")
             return
         before, used, after = (
             self._layout.whole(number, view, held) for held in ("parameters", "at_step", "after")
         )
-        last = self._after
-        self._after = after
+        last, self._after = self._after, after
         if any(are_apart(one, before.get(n)) for n, one in last.items() if one is not None):
-            self._case.skip("the update (parameters change between two updates)", is_lasting=True)
+            self._skip("parameters change between two updates")
             return
-        wrong, why = self._optimizers.step(update.settings, before, used, after)
-        if expected.terms:  # its gradients were compared, so there is a strip
-            self._case.verdict.strips[-1].steps = self._optimizers.errors
-        if why:
-            self._case.skip(f"the update ({why})", is_lasting=True)
-        if wrong:
+        errors = self._step(update, before, used, after)
+        if expected:
+            self._case.verdict.strips[-1].steps = errors
+        if wrong := [name for name, error in errors.items() if not error.agrees]:
             says = "the optimizer of one process reaches other parameters"
             self._case.find("update differs", says, update.step_place, wrong, view, number)
         for name, one in before.items():
-            is_noise = name in expected.exact and (
-                expected.exact[name].norm() <= expected.tolerance[name]
-            )
+            exact = expected.exact.get(name) if expected else None
+            is_noise = expected and exact is not None and exact.norm() <= expected.tolerance[name]
             if one is not None and after.get(name) is not None and not is_noise:
-                self._moved[name] = self._moved.get(name, False) or not hardly_moves(
-                    one, after[name], used.get(name), update.settings.get(name)
-                )
+                settings = update.settings.get(name, ("", {}))[1]
+                is_still = _hardly_moves(one, after[name], used.get(name), settings)
+                self._moved[name] = self._moved.get(name, False) or not is_still
 
-    def still(self) -> None:
+    def compare_settings(self, number: int) -> None:
+        """Ranks give the optimizer of a parameter the same settings."""
+        first, *others = sorted(self._layout.records)
+        held = self._layout.update(first, number).settings
+        for rank in others:
+            update = self._layout.update(rank, number)
+            for name in (name for name in held if name in update.settings):
+                (kind, one), (_, own) = held[name], update.settings[name]
+                shared = [key for key in one if key in own and key not in _IGNORED]
+                if key := next((key for key in shared if not same(one[key], own[key])), ""):
+                    says = f"{key} of {kind} is {one[key]} on rank {first} and {own[key]} on {rank}"
+                    place = update.step_place
+                    self._case.find("settings differ", says, place, [name], rank, number)
+                    return
+
+    def find_still(self) -> None:
         """Find parameters that no update has moved."""
-        still = [name for name, has_moved in self._moved.items() if not has_moved]
-        if still:
-            record = self._layout.first
-            says = (
-                f"no element moved in {self._layout.num_updates} updates, though it has a gradient"
-            )
-            self._case.find("does not move", says, record.updates[0].step_place, still, None, 0)
+        if still := [name for name, has_moved in self._moved.items() if not has_moved]:
+            count, place = self._layout.num_updates, self._layout.first.updates[0].step_place
+            says = f"no element moved in {count} updates, though it has a gradient"
+            self._case.find("does not move", says, place, still, None, 0)
 
+    def _skip(self, why: str) -> None:
+        self._case.skip(f"the update ({why})", is_lasting=True)
 
-class _Optimizers:
-    """The optimizers of one process, which keep their state from update to update."""
-
-    def __init__(self) -> None:
-        self._optimizers: dict[str, torch.optim.Optimizer] = {}
-        self._parameters: dict[str, nn.Parameter] = {}
-        self.errors: dict[str, Error] = {}  # of the latest step, over what one process moves
-
-    def step(
-        self,
-        settings: Mapping[str, tuple[str, dict[str, Any]]],
-        before: Tensors, used: Tensors, after: Tensors,
-    ) -> tuple[list[str], str]:  # fmt: skip
-        """Make the step, and compare.
-
-        Returns:
-            Names of parameters that differ, and why others were not compared.
-        """
-        wrong, why = [], ""
-        self.errors = {}
-        for name, (kind, group) in settings.items():
-            start, end = before.get(name), after.get(name)
+    def _step(
+        self, update: Update, before: Tensors, used: Tensors, after: Tensors
+    ) -> dict[str, Error]:
+        """Make the step; by parameter, how far that of the script is from it."""
+        errors, why = {}, ""
+        for name, (kind, settings) in update.settings.items():
+            start, end, gradient = before.get(name), after.get(name), used.get(name)
             if start is None or end is None:
                 continue
-            optimizer = self._optimizer(name, kind, group, start)
-            if optimizer is None:
-                why = "the optimizer had state before the first update" if kind == "state" else (
-                    f"a step of {kind.removeprefix('own ')} is not repeated")  # fmt: skip
+            if name not in self._optimizers:
+                self._optimizers[name] = _made(kind, settings, start)
+                if kind == "state":
+                    why = "the optimizer had state before the first update"
+                elif self._optimizers[name] is None:
+                    why = f"a step of {kind.removeprefix('own ')} is not repeated"
+            if (made := self._optimizers[name]) is None:
                 continue
-            parameter = self._parameters[name]
+            optimizer, parameter = made
             with torch.no_grad():
                 parameter.copy_(start)
-            gradient = used.get(name)
             parameter.grad = None if gradient is None else gradient.to(parameter.dtype)
-            for key, value in group.items():
-                if key in optimizer.param_groups[0] and key not in _IGNORED:
-                    optimizer.param_groups[0][key] = value
+            group = optimizer.param_groups[0]
+            group |= {k: v for k, v in settings.items() if k in group and k not in _IGNORED}
             optimizer.step()
             move = parameter.detach().double() - start.double()
-            allowed = 2e-3 * norm(move) + 8 * _own_eps(start) * norm(start.double())
-            self.errors[name] = error_of(end.double() - start.double(), move, allowed)
-            if not self.errors[name].agrees:
-                wrong.append(name)
-        return wrong, why
-
-    def _optimizer(
-        self, name: str, kind: str, group: dict[str, Any], start: Tensor
-    ) -> torch.optim.Optimizer | None:
-        if name in self._optimizers:
-            return self._optimizers[name]
-        found = getattr(torch.optim, kind, None)
-        if found is None or kind == "LBFGS":
-            return None
-        parameter = self._parameters[name] = nn.Parameter(start.clone())
-        known = inspect.signature(found).parameters
-        words = {k: v for k, v in group.items() if k in known and k not in _IGNORED}
-        try:
-            self._optimizers[name] = found([parameter], **words)
-        except (TypeError, ValueError):
-            return None
-        return self._optimizers[name]
+            rounding = 8 * torch.finfo(start.dtype).eps * start.double().norm().item()
+            allowed = 2e-3 * move.norm().item() + rounding
+            errors[name] = error_of(end.double() - start.double(), move, allowed)
+        if why:
+            self._skip(why)
+        return errors
 
 
-def _own_eps(tensor: Tensor) -> float:
-    return torch.finfo(tensor.dtype).eps
+def _made(kind: str, settings: dict[str, Any], start: Tensor) -> _Made | None:
+    """An optimizer of one parameter; None for one that cannot be made from its settings."""
+    found = getattr(torch.optim, kind, None)
+    if found is None or kind == "LBFGS":
+        return None
+    parameter = nn.Parameter(start.clone())
+    known = inspect.signature(found).parameters
+    words = {k: v for k, v in settings.items() if k in known and k not in _IGNORED}
+    try:
+        return found([parameter], **words), parameter
+    except (TypeError, ValueError):
+        return None
 
 
-def hardly_moves(
-    before: Tensor, after: Tensor | None, gradient: Tensor | None, settings: Any
+def _hardly_moves(
+    before: Tensor, after: Tensor | None, gradient: Tensor | None, settings: dict[str, Any]
 ) -> bool:
     """Whether an update in a coarse dtype with a gradient and a rate changed no element."""
-    if after is None or settings is None or gradient is None or _own_eps(before) < 1e-4:
+    if after is None or gradient is None or torch.finfo(before.dtype).eps < 1e-4:
         return False
-    has_rate = float(settings[1].get("lr", 0.0)) > 0
+    has_rate = float(settings.get("lr", 0.0)) > 0
     return has_rate and bool(gradient.any()) and torch.equal(before, after)

@@ -1,6 +1,6 @@
 """The trace of a watched script: what `verify` reported, tensor by tensor and rank by rank.
 
-In: `content/tries/<script>-<digest>.verify.json`, which `tracing` writes; git ignores it, and pages
+In: `content/tries/<script>-<digest>.verify.json`, which `keep` writes; git ignores it, and pages
 show it while they are served. A report that a page of the book shows lies in `content/verified`,
 beside its program. Out: a `Watched`, or one line that says what is wrong with the file. No torch.
 """
@@ -20,6 +20,7 @@ from runners.traces.schema import Guarded, Moment, Record, Shape
 SUFFIX = ".verify.json"
 AGAIN = "delete it, or run `verify` again"
 Size = Annotated[float, Field(ge=0)]
+Word = Literal["agrees", "differs", "not compared"]
 
 
 class Found(Record):
@@ -42,7 +43,7 @@ class Report(Record):
 
     script: str
     world_size: Annotated[int, Field(ge=1)]
-    verdict: Literal["agrees", "differs", "not compared"]
+    verdict: Word
     findings: list[Found]
     weights: str
     compared: dict[str, int]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+Term = tuple[int, int | None]  # a rank, and one of its backward passes (None: all of them)
+
 
 class Error(NamedTuple):
     """How far a tensor is from that of one process, and what rounding allows; over its norm."""
@@ -25,58 +27,38 @@ class Strip:
     module: str
     update: int
     gradients: dict[str, Error]  # up to `factors`
-    factors: dict[tuple[int, int | None], float] | None  # by rank and backward pass
+    factors: dict[Term, float] | None
     steps: dict[str, Error] = field(default_factory=dict)  # of what the optimizer added
 
 
 @dataclass
 class Finding:
-    """Something that one process would do otherwise.
+    """Something that one process would do otherwise."""
 
-    Attributes:
-        cause: a key of the table of causes.
-        says: what was seen.
-        place: the script's line.
-        parameter: the first that differs, and how many more.
-        rank: the first rank.
-        step: the number of the update, from 1; None where it concerns no update.
-        detail: more, in one line.
-    """
-
-    cause: str
-    says: str
-    place: str = ""
-    parameter: str = ""
-    rank: int | None = None
-    step: int | None = None
-    detail: str = ""
+    cause: str  # a key of the table of causes
+    says: str  # what was seen
+    place: str = ""  # the script's line
+    parameter: str = ""  # the first that differs, and how many more
+    rank: int | None = None  # the first rank
+    step: int | None = None  # the number of the update, from 1; None where it concerns none
+    detail: str = ""  # more, in one line
 
 
 @dataclass
 class Verdict:
-    """All that is said.
+    """All that is said."""
 
-    Attributes:
-        findings: most certain first.
-        not_compared: what was not, and why.
-        lasting: what of that a run as one process leaves open.
-        weights: the line of the weights.
-        numbers: for `--json`: how many parameters were compared, and of how many.
-        strips: of each update that was compared.
-    """
-
-    findings: list[Finding] = field(default_factory=list)
-    not_compared: list[str] = field(default_factory=list)
-    lasting: set[str] = field(default_factory=set)
+    findings: list[Finding] = field(default_factory=list)  # most certain first
+    not_compared: list[str] = field(default_factory=list)  # what was not, and why
+    lasting: set[str] = field(default_factory=set)  # what of that a run as one process leaves open
     notes: list[str] = field(default_factory=list)
-    weights: str = ""
-    numbers: dict[str, int] = field(default_factory=dict)
-    strips: list[Strip] = field(default_factory=list)
+    weights: str = ""  # the line of the weights
+    numbers: dict[str, int] = field(default_factory=dict)  # of parameters and updates, for `--json`
+    strips: list[Strip] = field(default_factory=list)  # of each update that was compared
 
     def find(self, finding: Finding) -> None:
-        """Add a finding, once for each cause, place and rank."""
-        same = [one for one in self.findings if one.cause == finding.cause]
-        if not same:
+        """Add a finding, once for each cause."""
+        if all(one.cause != finding.cause for one in self.findings):
             self.findings.append(finding)
 
     def skip(self, what: str, *, is_lasting: bool = False) -> None:
@@ -95,11 +77,9 @@ class Verdict:
         """What was not compared in parts has been compared as a whole, but for what lasts."""
         others = [one for one in self.not_compared if one not in self.lasting]
         self.notes.append("; its parts were not all compared: ".join([how, *others[:1]]))
-        self.not_compared = [one for one in self.not_compared if one not in others]
+        self.not_compared = [one for one in self.not_compared if one in self.lasting]
 
     @property
     def exit_code(self) -> int:
         """0 all agrees, 1 findings, 3 something was not compared."""
-        if self.findings:
-            return 1
-        return 3 if self.not_compared else 0
+        return 1 if self.findings else 3 if self.not_compared else 0

@@ -11,9 +11,8 @@ import functools
 import gc
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -23,17 +22,20 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from runners.verify import records
 from runners.verify import roots as of
-from runners.verify.frames import TORCH, calling_stage, in_function, is_script, place, redirected
-from runners.verify.intercept import Interceptor, is_number
-from runners.verify.losses import Edge, LossWatch, first_of, leaves_before, reached
+from runners.verify.frames import Stage, calling_stage, place, redirected
+from runners.verify.graph import Edge, leaves_before, reached
+from runners.verify.intercept import Interceptor
+from runners.verify.losses import LossWatch
 from runners.verify.records import Clip, Forward, Part, Seen, Update, mapped, part, tensors_of
 from runners.verify.roots import Root
+from runners.verify.sends import Sends
 
 _GUARDED = (
-    "begins", "looks", "ends", "_arrived", "backward_begins", "backward_ends", "stage_reduced",
-    "splits_backward", "capture", "clips", "unscales", "zeroes", "schedules", "steps_with",
-    "_keep_step", "communicates", "communicated", "_finish",
+    "begins", "wraps", "looks", "ends", "_arrived", "backward_begins", "backward_ends",
+    "stage_reduced", "splits_backward", "capture", "clips", "unscales", "zeroes", "schedules",
+    "steps_with", "_keep_step", "_finish",
 )  # fmt: skip
 
 
@@ -53,10 +55,12 @@ class Watch:
         in_backward: of backward passes, now.
         is_replaying: whether the script has ended, and its modules run again.
         is_shared: whether peers need all inputs and outputs.
+        present: the newest forward pass.
         on_update: called with a root before its update begins.
     """
 
     on_update: Callable[[Root], None] | None = None
+    present: Forward
 
     def __init__(self, steps: int, asks_to_stop: Callable[[int, bool], bool]) -> None:
         self.seen = Seen()
@@ -65,20 +69,20 @@ class Watch:
         self._paths: dict[int, tuple[Root, str]] = {}
         self._skipped: dict[int, nn.Module] = {}
         self._looked: dict[int, nn.Module] = {}
+        self._unwrapped: dict[int, list[str]] = {}  # by id of what DDP wraps
         # A DDP that is dropped joins gloo's thread while it holds the GIL, for which that one may
         # wait: torch 2.13 hangs so now and then where a script ends. One that is kept does not.
         self._wrappers: list[nn.Module] = []
         self.depth = self.in_backward = self._backwards = self._count = 0
         self.is_replaying = self._was_finished = self.is_shared = False
-        self._by_hand: list[str] = []  # since the last update of a root began
+        self.sends = Sends(self)
         self._outside: dict[int, list[str]] = {}
         self._scheduled: dict[int, int] = {}
-        self._present: Forward | None = None
         self._is_other = False
         self._alone: set[int] = set()  # backward passes that reached one module
         self._external: set[int] = set()  # nodes of outputs that the loss uses itself
         self._optimizers: dict[int, Optimizer] = {}
-        self.losses = LossWatch(place, lambda: self.is_on)
+        self.losses = LossWatch(lambda: self.is_on, lambda: bool(self.in_backward))
         self._interceptor = Interceptor(self)
 
     # What is watched
@@ -94,39 +98,56 @@ class Watch:
     def is_finished(self) -> bool:
         """Whether each module has had its updates."""
         updates = [len(one.record.updates) for one in self.roots.values()]
-        return bool(updates) and min(updates) >= self.steps and self._is_idle
+        return bool(updates) and min(updates) >= self.steps and self.is_idle
 
     @property
-    def _is_idle(self) -> bool:
+    def modules(self) -> dict[str, nn.Module]:
+        """Modules that train, by their names in reports."""
+        return {root.record.key: root.module for root in self.roots.values()}
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether neither a forward nor a backward pass runs."""
         return not self.depth and not self.in_backward
-
-    def _guard(self, owner: Any, names: Iterable[str]) -> None:
-        """An error of ours ends the watching, and never reaches the script."""
-        for name in names:
-            setattr(owner, name, self._guarded(getattr(owner, name)))
-
-    def _guarded(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if self.seen.broken:
-                return None
-            try:
-                return original(*args, **kwargs)
-            except Exception as error:  # noqa: BLE001 whatever it is, the script goes on
-                at = traceback.extract_tb(error.__traceback__)[-1]
-                where = f"{Path(at.filename).name}:{at.lineno}"
-                self.seen.broken = f"{type(error).__name__} in {where}: {error}".splitlines()[0]
-                return None
-
-        return call
 
     def install(self) -> None:
         """Begin to watch."""
-        self._guard(self, _GUARDED)
-        self._guard(self.losses, ("_expect", "_reach", "follow", "ended"))
+        self._guard(self, *_GUARDED)
+        self._guard(self.losses, "_expect", "_reach", "follow", "ended")
+        self._guard(self.sends, "begins", "ended")
         self._interceptor.install()
 
+    def _guard(self, owner: Any, *names: str) -> None:
+        """An error of ours ends the watching, and never reaches the script."""
+
+        def guarded(original: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(original)
+            def call(*args: Any, **kwargs: Any) -> Any:
+                if self.seen.broken:
+                    return None
+                try:
+                    return original(*args, **kwargs)
+                except Exception as error:  # noqa: BLE001 whatever it is, the script goes on
+                    at = traceback.extract_tb(error.__traceback__)[-1]
+                    where = f"{Path(at.filename).name}:{at.lineno}"
+                    self.seen.broken = f"{type(error).__name__} in {where}: {error}".splitlines()[0]
+                    return None
+
+            return call
+
+        for name in names:
+            setattr(owner, name, guarded(getattr(owner, name)))
+
+    def _pending(self) -> Iterator[tuple[Root, Update]]:
+        """Roots whose gradients no optimizer has used yet."""
+        return ((one, one.update) for one in self.roots.values() if one.is_pending)
+
     # Forward
+
+    def wraps(self, module: nn.Module) -> None:
+        """DDP is about to wrap a module, and will reduce the gradients of what is not frozen."""
+        frozen = [name for name, one in module.named_parameters() if not one.requires_grad]
+        self._unwrapped[id(module)] = frozen
 
     def looks(self, module: nn.Module) -> None:
         """A module runs without gradients: keep what tells it from that of other ranks."""
@@ -137,31 +158,26 @@ class Watch:
         parameters = list(module.parameters())
         has_parts = calling_stage() is not None or any(isinstance(p, DTensor) for p in parameters)
         if parameters and not has_parts:
-            kind = of.kind(module)
-            key = f"{kind} {sum(one.split()[0] == kind for one in self.seen.quiet) + 1}"
-            self.seen.quiet[key] = [of.digest(one) for one in parameters]
+            taken = [*self.seen.quiet, *(one.record.key for one in self.roots.values())]
+            key = of.named(module, taken, trains=False)
+            digests = [of.digest(one) for one in parameters]
+            self.seen.quiet[key] = records.Quiet(digests, place(), self._count)
 
     def begins(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Root, Forward] | None:
         """A module is called outside of any other; None where there is nothing to record."""
         if self.is_replaying or not dist.is_initialized():
             return None
-        inner = module.module if isinstance(module, DistributedDataParallel) else module
-        if id(inner) in self._skipped:
-            return None
         calling = calling_stage()
-        if calling is not None and calling[1] is None:  # it only infers shapes
-            return None
-        found = self._root_of(module, inner)
+        found = self._root_of(module, calling)
         if found is None or (self.in_backward and found[1]):
             return None
         root, path = found
-        self._present = None
         if len(root.record.updates) >= self.steps and root.stepped:
-            self._later(root)
+            self._keep_later(root)
             return None
         self._begin_update(root)
         tensors = tensors_of((args, kwargs))
-        self._present = Forward(
+        self.present = Forward(
             path,
             mapped((args, kwargs), part),
             redirected(root.module),
@@ -175,53 +191,56 @@ class Watch:
             chunk=calling and calling[1],
             is_shared=self.is_shared,
         )
-        return root, self._present
+        return root, self.present
 
-    def _later(self, root: Root) -> None:
+    def _keep_later(self, root: Root) -> None:
         """Keep the parameters of this step: a script may change them on one rank at any time."""
         later = root.record.later
         if root.module.training and not (later and later[0].number == self._count):
             parameters = {name: part(one) for name, one in root.names.items()}
             root.record.later = [Update(self._count, parameters, {})]
 
-    def _root_of(self, module: nn.Module, inner: nn.Module) -> tuple[Root, str] | None:
+    def _root_of(self, module: nn.Module, calling: Stage | None) -> tuple[Root, str] | None:
+        """The root of a module, and its path in it; None for what does not train."""
+        inner = module.module if isinstance(module, DistributedDataParallel) else module
+        if id(inner) in self._skipped or (calling and calling[1] is None):  # it infers shapes
+            return None
         if id(inner) not in self._paths:
             is_whole_step = redirected(inner) and not getattr(inner, "automatic_optimization", True)
             if is_whole_step or not any(one.requires_grad for one in inner.parameters()):
                 self._skipped[id(inner)] = inner
                 return None
-            self._add(module, inner)
+            self._add(module, inner, calling)
         root, path = self._paths[id(inner)]
         if isinstance(module, DistributedDataParallel) and root.record.data_ranks is None:
             root.record.data_ranks = dist.get_process_group_ranks(module.process_group)
+            root.record.unwrapped = self._unwrapped.get(id(inner), [])
             if module.will_sync_module_buffers():
                 root.record.buffers_from = root.record.data_ranks[0]
         return root, path
 
-    def _add(self, module: nn.Module, inner: nn.Module) -> None:
-        calling = calling_stage()
+    def _add(self, module: nn.Module, inner: nn.Module, calling: Stage | None) -> None:
+        key, stage = of.named(inner, [one.record.key for one in self.roots.values()]), None
         if calling is not None:
             self._interceptor.install_of_stages(type(calling[0]))
-        kind = of.kind(inner)
-        same = sum(one.record.key.split(" ")[0] == kind for one in self.roots.values())
-        key = f"{kind} {same + 1}" if same else kind
-        stage = None if calling is None else int(calling[0].stage_index)
+            stage = int(calling[0].stage_index)
+            key = f"stage {stage}"
         self._wrappers.append(module)
         root = self.roots[id(inner)] = Root(inner, of.record(module, inner, key, stage))
         for path, sub in inner.named_modules():
             self._paths.setdefault(id(sub), (root, path))
 
     def _begin_update(self, root: Root) -> None:
-        if root.update is not None and not root.stepped and not (root.done and root.is_reset):
-            return
-        self._keep(root)
         before, was_stepped = root.update, root.stepped
+        if before.number >= 0 and not was_stepped and not (root.done and root.is_reset):
+            return
+        self._keep_without_step(root)
         root.refresh()
         if self.on_update is not None:
             self.on_update(root)
         now = root.begin_update()
-        self._by_hand = []
-        if before is not None and not was_stepped and not of.has_moved(before, now):
+        self.sends.reasons, self.sends.gathered = [], {}
+        if not was_stepped and not of.has_moved(before, now):
             now.dropped = before.dropped + self._dropped(before)
 
     def ends(self, root: Root, forward: Forward, value: Any) -> None:
@@ -236,25 +255,17 @@ class Watch:
         for index, one in enumerate(outputs):
             if one.requires_grad:
                 one.register_hook(functools.partial(self._arrived, root, forward, index))
-        if root.update is not None and not self.in_backward:
+        is_again = outputs and outputs[0].requires_grad  # by a reentrant checkpoint around it
+        if not self.in_backward or is_again:
             root.update.forwards.append(forward)
-        elif root.update is not None and outputs and outputs[0].requires_grad:
-            root.update.forwards.append(forward)  # a reentrant checkpoint around the module
 
     def _arrived(self, root: Root, forward: Forward, index: int, gradient: Tensor | None) -> None:
-        node = forward.nodes.get(index)
-        if (
-            gradient is None
-            or not self.in_backward
-            or (node is not None and id(node) not in self._external)
-        ):
+        is_inside = index in forward.nodes and id(forward.nodes[index]) not in self._external
+        if gradient is None or not self.in_backward or is_inside:
             return  # torch.autograd.grad leaves .grad as it is; what is inside is replayed
         forward.backward = self._backwards
-        before = forward.gradients.get(index)
-        own = part(gradient)
-        forward.gradients[index] = (
-            own if before is None else Part(before.local + own.local, own.spec)
-        )
+        own, before = part(gradient), forward.gradients.get(index)
+        forward.gradients[index] = Part(before.local + own.local, own.spec) if before else own
 
     # Backward
 
@@ -262,32 +273,28 @@ class Watch:
         """Look at the graph before a backward pass runs."""
         if not self.in_backward:
             self._backwards += 1
-            self.losses.backward = self._backwards
             self._outside, self._is_other, self._external = {}, False, set()
-        passes = [(r, f) for r in self.roots.values() if r.update for f in r.update.forwards]
-        for _, forward in passes:
-            ids = {id(node) for node in forward.nodes.values()}
-            self._external |= first_of(start, ids) if len(ids) > 1 else ids
+        outputs: set[int] = set()
+        nodes_of = {key: root.nodes() for key, root in self.roots.items()}
+        for ids in (ids for passes in nodes_of.values() for ids in passes):
+            outputs |= ids
+            first = set(map(id, reached(start, ids))) if len(ids) > 1 else ids
+            self._external |= ids & first
         is_other = self.losses.follow(start)
         if self.in_backward:  # of a checkpoint, or of a schedule
             return
         self._is_other = self._is_other or is_other
-        nodes = reached(start)
-        touched = {id(r): r for r, f in passes if nodes & {id(n) for n in f.nodes.values()}}
-        for root in touched.values():
-            self._before_gradients(root)
-        outputs = {id(node) for _, one in passes for node in one.nodes.values()}
+        self.sends.lose(start, outputs)
+        nodes = set(map(id, reached(start)))
         leaves = {id(one) for one in leaves_before(start, outputs)}
-        for root in self.roots.values():
-            names = [name for name, one in root.names.items() if id(one) in leaves]
-            if names:
-                self._outside.setdefault(id(root), []).extend(names)
+        for key, root in self.roots.items():
+            if any(nodes & ids for ids in nodes_of[key]) and not root.stepped:
+                self._before_gradients(root)
+            self._outside[key] = [name for name, one in root.names.items() if id(one) in leaves]
 
     def _before_gradients(self, root: Root) -> None:
         """A backward pass adds to gradients, or begins anew."""
         update = root.update
-        if update is None or root.stepped:
-            return
         if not root.done and not root.is_reset:
             update.carried = root.gradients()
         elif root.done and root.is_reset:
@@ -300,35 +307,32 @@ class Watch:
 
     def backward_ends(self) -> None:
         """Gradients have been reduced."""
-        losses, at = self.losses.ended(), place()
+        at, now = place(), self._backwards
+        losses = self.losses.ended(now)
         touched = [
-            root
-            for root in self.roots.values()
-            if root.update and any(f.backward == self._backwards for f in root.update.forwards)
-        ]
+            root for root in self.roots.values()
+            if any(one.backward == now for one in root.update.forwards)
+        ]  # fmt: skip
         for root in touched:
             update = root.update
-            assert update is not None
-            if len(touched) == 1 and of.is_finite(root):  # what is reset now is lost to all
-                self._alone.add(self._backwards)
+            if len(touched) == 1 and root.is_finite:  # what is reset now is lost to all
+                self._alone.add(now)
             update.after_backward, update.before_clipping = root.gradients(), {}
             update.losses += losses
-            update.outside += self._outside.get(id(root), [])
+            update.outside += self._outside.get(id(root.module), [])
             update.other_terms = update.other_terms or self._is_other
-            update.by_hand += self._by_hand
+            update.by_hand += self.sends.reasons
             update.backward_place = at
-            for one in update.forwards:
-                if one.backward is not None:
-                    one.nodes = {}
-        self._by_hand = []
+            for one in root.done:
+                one.nodes = {}
+        self.sends.reasons = []
         if not touched:
-            self.seen.loose += losses[: max(0, 64 - len(self.seen.loose))]
+            self.seen.loose = self.seen.loose or losses
 
     def stage_reduced(self) -> None:
         """A stage of a pipeline reduces and scales its gradients after its last backward pass."""
-        for root in self.roots.values():
-            if root.update and root.done and not root.stepped:
-                root.update.after_backward = root.gradients()
+        for root, update in self._pending():
+            update.after_backward = root.gradients()
 
     def splits_backward(self) -> None:
         """A schedule computes the gradients of parameters apart from those of inputs."""
@@ -339,50 +343,44 @@ class Watch:
 
     def capture(self) -> None:
         """Keep gradients before anything but a backward pass changes them."""
-        for root in self.roots.values():
-            if root.update and root.done and not root.stepped and not root.update.before_clipping:
-                root.update.before_clipping = root.gradients()
+        for root, update in self._pending():
+            update.before_clipping = update.before_clipping or root.gradients()
 
     def clips(self, clip: Clip, given: list[Tensor], total: Any) -> None:
         """Gradients were clipped, by a norm of `total`."""
         ids = {id(one) for one in given}
         clip.total, clip.backward = of.number_of(total), self._backwards
         for root in self.roots.values():
-            names = [(root.record.key, n) for n, one in root.names.items() if id(one) in ids]
-            clip.names += names
-            if names and root.update is not None:
+            if names := root.names_in(ids):
+                clip.names += [(root.record.key, name) for name in names]
                 root.update.clips.append(clip)
 
     def unscales(self, scaler: Any, optimizer: Optimizer) -> None:
         """A gradient scaler is about to divide gradients."""
-        if not self.is_on:
-            return
-        self.capture()
-        ids = of.ids_of(optimizer)
-        for root in self.roots.values():
-            if root.update and any(id(one) in ids for one in root.names.values()):
-                root.update.scale = float(scaler.get_scale())
+        if self.is_on:
+            self.capture()
+            for root in self.roots.values():
+                if root.names_in(of.ids_of(optimizer)):
+                    root.update.scale = float(scaler.get_scale())
 
     def zeroes(self) -> None:
         """Gradients are reset: keep those of a script that never calls an optimizer's step."""
-        if not self.is_on:
-            return
-        self._without_step()
+        if self.is_on:
+            self._without_step()
 
     def _without_step(self) -> None:
-        for root in self.roots.values():
-            if root.update and root.done and not root.stepped and not root.is_reset:
-                self.capture()
-            self._keep(root)
+        for root, update in self._pending():
+            if not root.is_reset:
+                update.before_clipping = update.before_clipping or root.gradients()
+            self._keep_without_step(root)
 
-    def _keep(self, root: Root) -> None:
-        update = root.update
-        if root.record.updates or update is None or not root.done or root.stepped:
-            return
-        update.before_clipping = update.before_clipping or update.after_backward
-        if not any(update is one for one in root.without_step):
-            update.number = len(root.without_step)
-            root.without_step.append(update)
+    def _keep_without_step(self, root: Root) -> None:
+        update, others = root.update, root.without_step
+        if root.is_pending and not root.record.updates:
+            update.before_clipping = update.before_clipping or update.after_backward
+            if not any(update is one for one in others):
+                update.number = len(others)
+                others.append(update)
 
     # The update
 
@@ -395,35 +393,32 @@ class Watch:
         self._optimizers[id(optimizer)] = optimizer
         if not self.is_on:
             return
-        if type(optimizer).__name__ == "ZeroRedundancyOptimizer":
-            self.refuse("ZeroRedundancyOptimizer")
+        if (kind := type(optimizer).__name__) == "ZeroRedundancyOptimizer":
+            self.refuse(kind)
         if self.in_backward:
             self.refuse("an optimizer that steps inside the backward pass")
             return
         self.capture()
+        groups = {id(p): group for group in optimizer.param_groups for p in group["params"]}
         for root, names in self._stepping(optimizer):
             update = root.update
-            assert update is not None
             update.step_place = place()
             update.schedulers = max(self._scheduled.values(), default=0)
-            groups = {id(p): group for group in optimizer.param_groups for p in group["params"]}
             for name in (one for one in names if one not in update.after):
                 one = root.names[name]
                 update.at_step[name] = None if one.grad is None else part(one.grad)
-                group = groups[id(one)]
-                kept = {k: of.plain(v) for k, v in group.items() if k != "params"}
-                update.settings[name] = (of.class_of(optimizer), kept)
+                settings = {k: of.plain(v) for k, v in groups[id(one)].items() if k != "params"}
+                update.settings[name] = (of.class_of(optimizer), settings)
                 if update.number == 0 and optimizer.state.get(one):
                     update.settings[name] = ("state", {})
         self._scheduled = {}
 
     def _stepping(self, optimizer: Optimizer) -> list[tuple[Root, list[str]]]:
-        ids = of.ids_of(optimizer)
-        known = [(r, [n for n, p in r.names.items() if id(p) in ids]) for r in self.roots.values()]
-        active = [(r, names) for r, names in known if r.update and (r.done or names)]
+        """Roots that a step ends an update of, and the names of their parameters in it."""
+        known = [(root, root.names_in(of.ids_of(optimizer))) for root in self.roots.values()]
         if not any(names for _, names in known):  # it holds none of what was trained
-            return [(root, []) for root, _ in active if root.done]
-        return [(root, names) for root, names in active if names and (root.done or root.stepped)]
+            return [(root, []) for root, _ in known if root.done]
+        return [(root, names) for root, names in known if names and (root.done or root.stepped)]
 
     def stepped(self, optimizer: Optimizer) -> None:
         """An optimizer has stepped.
@@ -443,7 +438,6 @@ class Watch:
     def _keep_step(self, optimizer: Optimizer) -> None:
         for root, names in self._stepping(optimizer):
             update = root.update
-            assert update is not None
             update.after |= {n: part(root.names[n]) for n in names if n not in update.after}
             if not update.has_step and len(root.record.updates) < self.steps:
                 update.has_step = True
@@ -455,57 +449,6 @@ class Watch:
         """Say once that something is not supported."""
         if name not in self.seen.refused:
             self.seen.refused.append(name)
-
-    # Communication
-
-    def communicates(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> None:
-        """A collective begins."""
-        if self._is_by_hand(caller, name, args, kwargs):
-            given = tensors_of((args, kwargs))
-            is_sent = is_script(caller) and not in_function(caller)
-            if is_sent and any(one.requires_grad and one.numel() > 1 for one in given):
-                self.seen.cuts.append(f"{place()} ({name})")
-            self._by_hand.append(
-                f"it is divided among ranks by hand ({place()} ({name}) sends activations); "
-                "the module of one process is not known"
-                + of.INSIDE
-                * bool(self.depth or self.in_backward)
-            )
-
-    def communicated(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> None:
-        """A collective has ended: between forward and backward it may bring values of others."""
-        if self.depth and self._present is not None and is_number(name, args, kwargs):
-            self._present.numbers.append(tensors_of((args, kwargs))[0].detach().clone())
-        if not self.is_on or not self._is_idle or not is_script(caller):
-            return
-        given = [one for one in tensors_of((args, kwargs)) if one.is_floating_point()]
-        for root in self.roots.values():
-            if root.update is None or root.stepped:
-                continue
-            is_between = any(one.backward is None for one in root.update.forwards)
-            if is_between and any(one.numel() > 1 for one in given):
-                self._by_hand.append(
-                    f"values of other ranks, which no gradient reaches, may enter the loss "
-                    f"({place()}, {name} between forward and backward)"
-                )
-            elif root.done and name == "all_reduce":
-                root.update.sums += [
-                    (place(), one.detach() if kwargs.get("async_op") else one.detach().clone())
-                    for one in given if one.numel() == 1
-                ]  # fmt: skip
-
-    def _is_by_hand(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> bool:
-        """Whether the script sends activations itself: in a forward pass, or what has a graph."""
-        file = caller.f_code.co_filename
-        if not self.is_on or (file.startswith(TORCH) and "distributed/nn" not in file):
-            return file.endswith("modules/_functions.py")  # of SyncBatchNorm
-        if is_number(name, args, kwargs):
-            return False
-        if self.depth or name.endswith("_autograd") or in_function(caller):
-            return True
-        if any(one.requires_grad and one.numel() > 1 for one in tensors_of((args, kwargs))):
-            return True
-        return "send" in name or "recv" in name
 
     # The end
 

@@ -11,52 +11,30 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from runners.verify.causes import table
 from runners.verify.records import Loss, Update
-from runners.verify.verdict import Finding
+from runners.verify.verdict import Finding, Term
 
 MOST_SHOWN = 3
 TOLERANCE = 2e-3
 
 
 @dataclass
-class Group:
-    """The elements of one call of a loss function: how many, and the weight of each."""
-
-    rank: int
-    loss: Loss
-    weight: float
-    is_uniform: bool
-
-    @property
-    def total(self) -> float:
-        """What these elements weigh together."""
-        return self.weight * self.loss.count
-
-
-@dataclass
 class Weights:
-    """What the weights of an update are.
+    """What the weights of an update are."""
 
-    Attributes:
-        line: prints them.
-        finding: what is wrong with them.
-        why_not: why they could not be judged.
-        note: what is usual, and yet a reader wants to know.
-    """
-
-    line: str = ""
-    finding: Finding | None = None
-    why_not: str = ""
-    note: str = ""
+    line: str = ""  # prints them
+    finding: Finding | None = None  # what is wrong with them
+    why_not: str = ""  # why they could not be judged
+    is_zero: bool = False  # whether that is because all are zero
+    note: str = ""  # what is usual, and yet a reader wants to know
 
     @property
     def agree(self) -> bool:
         """Whether they were judged, and are right."""
         return self.finding is None and not self.why_not
-
-
-Term = tuple[int, int | None]  # a rank, and one of its backward passes
 
 
 def judged(
@@ -69,48 +47,71 @@ def judged(
         factors: of the reduction, over that of a gradient scaler; None where they are not known.
         tolerance: relative.
     """
-    places = _places({rank: one.losses for rank, one in updates.items()}, factors)
-    is_other = any(one.other_terms for one in updates.values())
     samples = sum(_samples(one) for one in updates.values())
-    dropped = max((one.dropped for one in updates.values()), default=0)
-    if not places:
+    calls = _calls({rank: one.losses for rank, one in updates.items()}, factors, samples)
+    if not calls:
         return Weights(why_not="the loss calls no function that the tool can see through")
-    found = [
-        _place(groups, samples, dropped, tolerance, is_known=factors is not None,
-               is_only=len(places) == 1 and not is_other)
-        for groups in places.values()
-    ]  # fmt: skip
-    first = next((one for one in found if one.finding), None) or next(
-        (one for one in found if one.why_not), found[0]
-    )
-    if first.agree and is_other:
+    is_other = any(one.other_terms for one in updates.values())
+    dropped = max(one.dropped for one in updates.values())
+    is_only = len(calls) == 1 and not is_other
+    found = [one.judged(dropped, tolerance, is_only=is_only) for one in calls]
+    first = next((one for one in found if one.finding), None)
+    first = first or next((one for one in found if one.why_not and not one.is_zero), None)
+    first = first or next((one for one in found if not one.is_zero), found[0])
+    if is_other and (first.agree or first.is_zero):
+        first.is_zero = False
         first.why_not = "the loss has another term, which no known function computes"
     return first
 
 
 def shown(losses: Mapping[int, Sequence[Loss]]) -> str:
-    """The line of losses of which no reduction is known."""
-    places = _places(losses, None)
-    return next(
-        (_place(groups, 0, 0, TOLERANCE, is_known=False, is_only=False).line
-         for groups in places.values()), "",
-    )  # fmt: skip
+    """The line of losses, by rank, of which no reduction is known."""
+    return next((one.line() for one in _calls(losses, None, 0)), "")
 
 
-def _places(
-    losses: Mapping[int, Sequence[Loss]], factors: Mapping[Term, float] | None
-) -> dict[str, list[Group]]:
+def scaled(loss: Loss, rank: int, factors: Mapping[Term, float], otherwise: float) -> Tensor:
+    """The weights of a loss that are not masked, times the factor of its backward pass or rank."""
+    assert loss.weights is not None
+    weights = loss.weights.double().flatten()
+    weights = weights[loss.counted] if len(weights) == loss.count else weights
+    factor = factors.get((rank, loss.backward), factors.get((rank, None), otherwise))
+    return weights * factor
+
+
+@dataclass
+class _Group:
+    """The elements of one call of a loss function: how many, and the weight of each."""
+
+    rank: int
+    loss: Loss
+    count: int  # without those that a mask leaves out
+    size: float  # the same, or the sum of their class weights
+    weight: float  # their mean
+    is_uniform: bool
+
+    @property
+    def total(self) -> float:
+        """What these elements weigh together."""
+        return self.weight * self.size
+
+
+def _group(rank: int, loss: Loss, factors: Mapping[Term, float]) -> _Group:
+    weights = scaled(loss, rank, factors, 1.0)
+    mean, spread = float(weights.mean()), float(weights.max() - weights.min())
+    is_uniform = spread <= 1e-4 * max(abs(mean), 1e-300)
+    return _Group(rank, loss, int(loss.counted.sum()), loss.size, mean, is_uniform)
+
+
+def _calls(
+    losses: Mapping[int, Sequence[Loss]], factors: Mapping[Term, float] | None, samples: int
+) -> list[_Calls]:
     """The groups of each line that calls a loss function."""
-    places: dict[str, list[Group]] = {}
-    for rank, all_of in losses.items():
-        for loss in all_of:
-            if loss.count and loss.weights is not None:
-                known = factors or {}
-                factor = known.get((rank, loss.backward), known.get((rank, None), 1.0))
-                places.setdefault(f"{loss.place} {loss.kind}", []).append(
-                    _group(rank, loss, factor)
-                )
-    return places
+    places: dict[tuple[str, str], list[_Group]] = {}
+    for rank, loss in ((rank, loss) for rank, some in losses.items() for loss in some):
+        if loss.count and loss.weights is not None:
+            group = _group(rank, loss, factors or {})
+            places.setdefault((loss.place, loss.kind), []).append(group)
+    return [_Calls(groups, samples, factors is not None) for groups in places.values()]
 
 
 def _samples(update: Update) -> int:
@@ -119,116 +120,142 @@ def _samples(update: Update) -> int:
     return sum(sizes[0][0] for sizes in firsts if sizes)
 
 
-def _group(rank: int, loss: Loss, factor: float) -> Group:
-    assert loss.weights is not None
-    weights = loss.weights.flatten() * factor
-    mean = float(weights.mean())
-    spread = float(weights.max() - weights.min()) if weights.numel() > 1 else 0.0
-    return Group(rank, loss, mean, spread <= 1e-4 * max(abs(mean), 1e-300))
+class _Calls:
+    """All calls of one line, on all ranks.
 
+    Args:
+        groups: of its elements.
+        samples: of the update, on all ranks.
+        is_known: whether the factor of the reduction is in their weights.
+    """
 
-def _place(
-    groups: list[Group], samples: int, dropped: int, tolerance: float, *,
-    is_known: bool, is_only: bool,
-) -> Weights:  # fmt: skip
-    elements, total = sum(g.loss.count for g in groups), sum(g.total for g in groups)
-    kind = "token" if groups[0].loss.kind in ("cross_entropy", "nll_loss") else "element"
-    weights = Weights(_line(groups, kind, elements, total, is_known=is_known))
-    if not all(g.is_uniform for g in groups):
-        weights.why_not = f"{groups[0].loss.place} gives each {kind} a weight of its own"
-        return weights
-    largest = max(abs(g.weight) for g in groups)
-    if not math.isfinite(total) or largest == 0:
-        weights.why_not = f"the weights of {groups[0].loss.place} are zero or not finite"
-    elif not is_known:
-        weights.why_not = "the factor of the reduction is not known, so nor are the weights"
-    elif max(abs(g.weight - groups[0].weight) for g in groups) > tolerance * largest:
-        weights.finding = _unequal(groups, kind, tolerance, weights.line)
-    elif _is_usual(groups[0].weight, elements, samples, tolerance):
-        pass
-    elif _counts_first_labels(kind, total, elements, samples, tolerance):
-        weights.note = (
-            "the loss is divided by the number of tokens and samples: the first label of each "
-            "sample is counted, and never predicted (as transformers do for some models)"
+    def __init__(self, groups: list[_Group], samples: int, is_known: bool) -> None:
+        masked = [g for g in groups if g.weight or g.loss.weights.numel() == 1]  # type: ignore[union-attr]
+        self._groups, self._samples, self._is_known = masked or groups, samples, is_known
+        self._count = sum(g.count for g in self._groups)
+        self._size = sum(g.size for g in self._groups)
+        self._total = sum(g.total for g in self._groups)
+        self._place = groups[0].loss.place
+        is_token = groups[0].loss.kind in ("cross_entropy", "nll_loss")
+        is_sample = sum(g.loss.count for g in groups) == samples
+        self._kind = ("sample" if is_sample else "token") if is_token else "element"
+
+    def line(self) -> str:
+        """Prints the weights."""
+        values: dict[str, int] = {}
+        for g in self._groups:
+            value = f"{g.weight:.4g}" + ("" if g.is_uniform else " (mean)")
+            values[value] = values.get(value, 0) + g.count
+        listed = [f"{value} ({count} {self._kind}s)" for value, count in values.items()]
+        more = f" and {len(values) - MOST_SHOWN} more" if len(values) > MOST_SHOWN else ""
+        masked = sum(g.loss.count - g.count for g in self._groups)
+        more += f"; {masked} are masked" if masked else ""
+        known = f"; sum {self._total:.4g}" if self._is_known else " before the reduction"
+        by_class = " over its class weight" * any(g.loss.sizes is not None for g in self._groups)
+        return (
+            f"weight of each {self._kind}{by_class}: {', '.join(listed[:MOST_SHOWN])}{more}{known}"
         )
-    else:
-        _judge_total(weights, groups, total, dropped, tolerance, is_only=is_only)
-    return weights
+
+    def judged(self, dropped: int, tolerance: float, *, is_only: bool) -> Weights:
+        """Judge them.
+
+        Args:
+            dropped: backward passes whose gradients are lost.
+            tolerance: relative.
+            is_only: whether the loss has no other term.
+        """
+        weights, total = [g.weight for g in self._groups], self._total
+        samples = self._samples
+        # A mean over elements, of each by its class, or over samples; a sum.
+        usual = (1 / self._count, 1 / (self._size or 1.0), 1 / max(samples, 1), 1)
+        found = Weights(self.line(), why_not=self._why_not(), is_zero=not any(weights))
+        if found.why_not:
+            return found
+        if _spread(weights) > tolerance:
+            found.finding = self._unequal(tolerance)
+        elif any(_is(weights[0], one, tolerance) for one in usual):
+            pass
+        elif (
+            self._kind == "token"
+            and self._count > 2 * samples
+            and _is(total * (1 + samples / self._count), 1, tolerance)
+        ):
+            found.note = (
+                "the loss is divided by the number of tokens and samples: the first label of each "
+                "sample is counted, and never predicted (as transformers do for some models)"
+            )
+        elif is_only and (finding := self._off(dropped, tolerance)):
+            found.finding = finding
+        else:
+            found.why_not = (
+                f"the weights of {self._place} sum to {total:.4g}: a factor of the script's "
+                "own, or another term of the loss"
+            )
+        return found
+
+    def _why_not(self) -> str:
+        """Why they cannot be judged; empty where they can."""
+        if not all(g.is_uniform for g in self._groups):
+            return f"{self._place} gives each {self._kind} a weight of its own"
+        if not math.isfinite(self._total):
+            return f"the weights of {self._place} are not finite"
+        if not any(g.weight for g in self._groups):
+            return f"those of {self._place} are zero in all updates"
+        if not self._is_known:
+            return "the factor of the reduction is not known, so nor are the weights"
+        return ""
+
+    def _off(self, dropped: int, tolerance: float) -> Finding | None:
+        """A sum that is off by ranks or microbatches; half a loss is so by convention."""
+        ranks = len({g.rank for g in self._groups})
+        known = factors(ranks, len(self._groups) // ranks, dropped)
+        causes = [cause for cause, one in known if _is(self._total, one, tolerance)]
+        is_half = _is(self._total, 0.5, 2 * tolerance) and all(g.loss.half for g in self._groups)
+        if not causes or is_half or not self._groups[0].loss.is_seen:
+            return None
+        says = f"each {self._kind} weighs {self._total:.4g} times what it weighs in one process"
+        if others := [f"“{table()[one].title}”" for one in causes[1:]]:
+            says += f" (or {' or '.join(others)}: here ranks and microbatches give the same factor)"
+        return Finding(causes[0], says, self._place, detail=self.line())
+
+    def _unequal(self, tolerance: float) -> Finding:
+        ranks: dict[int, list[float]] = {}
+        for g in self._groups:
+            ranks.setdefault(g.rank, []).append(g.weight)
+        is_inside = any(_spread(weights) > tolerance for weights in ranks.values())
+        among = "microbatches" if is_inside else "ranks"
+        is_means = _spread([g.total for g in self._groups]) <= tolerance
+        cause = f"{'mean of means' if is_means else 'unequal weights'} over {among}"
+        says = f"{self._kind}s of different {among} have different weights"
+        return Finding(cause, says, self._place, detail=self.line())
 
 
-def _counts_first_labels(
-    kind: str, total: float, elements: int, samples: int, tolerance: float
-) -> bool:
-    """Whether a mean counts a label of each sample that it does not predict: of sequences."""
-    is_long = kind == "token" and elements > 2 * samples
-    return is_long and abs(abs(total) * (1 + samples / elements) - 1) <= tolerance
+def _is(number: float, should: float, tolerance: float) -> bool:
+    """Whether a number is another, up to its sign."""
+    return abs(abs(number) / should - 1) <= tolerance
 
 
-def _is_usual(weight: float, elements: int, samples: int, tolerance: float) -> bool:
-    """A mean over elements or over samples, or a sum."""
-    usual = (1 / max(elements, 1), 1 / max(samples, 1), 1.0)
-    return any(abs(abs(weight) / one - 1) <= tolerance for one in usual)
+def _spread(numbers: Sequence[float]) -> float:
+    """How far numbers are apart, over the largest."""
+    return (max(numbers) - min(numbers)) / max(*map(abs, numbers), 1e-300)
 
 
-def _judge_total(
-    weights: Weights, groups: list[Group], total: float, dropped: int, tolerance: float, *,
-    is_only: bool,
-) -> None:  # fmt: skip
-    ranks = len({g.rank for g in groups})
-    parts = len(groups) // max(ranks, 1)
-    causes = [
-        n for n, one in _factors(ranks, parts, dropped) if abs(abs(total) / one - 1) <= tolerance
-    ]
-    is_half = abs(total - 0.5) < tolerance and all(g.loss.half for g in groups)
-    if not causes or not is_only or not groups[0].loss.is_seen or is_half:
-        weights.why_not = (
-            f"the weights of {groups[0].loss.place} sum to {total:.4g}: a factor of the script's "
-            "own, or another term of the loss"
-        )
-        return
-    says = f"each {'token' if 'token' in weights.line else 'element'} weighs {total:.4g} times "
-    says += "what it weighs in one process"
-    for other in causes[1:]:
-        says += f", which is as well “{table()[other].title}”"
-    weights.finding = Finding(causes[0], says, groups[0].loss.place, detail=weights.line)
+def factors(ranks: int, parts: int, dropped: int = 0) -> Iterator[tuple[str, float]]:
+    """Causes, the likeliest first, and by how much the whole is then too large.
 
-
-def _factors(ranks: int, parts: int, dropped: int) -> Iterator[tuple[str, float]]:
-    if dropped:
-        yield "zeroed between microbatches", parts / (parts + dropped)
-    if parts > 1:
-        yield "accumulation not divided", parts
-    if ranks > 1:
-        yield "sum over ranks", ranks
-    if ranks > 1 and parts > 1:
-        yield "sum over ranks and microbatches", ranks * parts
-    if ranks > 1:
-        yield "divided by ranks twice", 1 / ranks
-    if parts > 1:
-        yield "divided by microbatches twice", 1 / parts
-    if ranks > 1 and parts > 1:
-        yield "divided by ranks twice", 1 / (ranks * parts)
-
-
-def _unequal(groups: list[Group], kind: str, tolerance: float, line: str) -> Finding:
-    totals = [g.total for g in groups]
-    is_means = max(totals) - min(totals) <= tolerance * max(abs(one) for one in totals)
-    ranks: dict[int, list[float]] = {}
-    for g in groups:
-        ranks.setdefault(g.rank, []).append(g.weight)
-    inside = any(max(w) - min(w) > tolerance * max(map(abs, w)) for w in ranks.values())
-    among = "microbatches" if inside else "ranks"
-    cause = f"mean of means over {among}" if is_means else f"unequal weights over {among}"
-    says = f"{kind}s of different {among} have different weights"
-    return Finding(cause, says, groups[0].loss.place, detail=line)
-
-
-def _line(groups: list[Group], kind: str, elements: int, total: float, *, is_known: bool) -> str:
-    values: dict[str, int] = {}
-    for g in groups:
-        shown = f"{g.weight:.4g}" + ("" if g.is_uniform else " (mean)")
-        values[shown] = values.get(shown, 0) + g.loss.count
-    listed = [f"{value} ({count} {kind}s)" for value, count in values.items()][:MOST_SHOWN]
-    more = f" and {len(values) - MOST_SHOWN} more" if len(values) > MOST_SHOWN else ""
-    known = f"; sum {total:.4g}" if is_known else " before the reduction"
-    return f"weight of each {kind}: {', '.join(listed)}{more}{known}"
+    Args:
+        ranks: that have batches of their own.
+        parts: microbatches of each.
+        dropped: microbatches whose gradients are lost.
+    """
+    both = ranks * parts if min(ranks, parts) > 1 else 1
+    found = (
+        ("zeroed between microbatches", parts / (parts + dropped)),
+        ("accumulation not divided", parts),
+        ("sum over ranks", ranks),
+        ("sum over ranks and microbatches", both),
+        ("divided by ranks twice", 1 / ranks),
+        ("divided by microbatches twice", 1 / parts),
+        ("divided by ranks twice", 1 / both),
+    )
+    return ((cause, factor) for cause, factor in found if factor != 1)

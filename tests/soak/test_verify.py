@@ -35,6 +35,12 @@ WRONG = [
     ("modules.py", 2, "local_updates_wrong", "own gradient"),
     ("modules.py", 2, "halved", "divided by ranks twice"),
     ("modules.py", 2, "twice_counted", "norm of a part"),
+    ("modules.py", 2, "target_wrong", "replicas start apart"),
+    ("modules.py", 2, "contrasted_wrong", "gather cuts"),
+    ("language.py", 2, "wrong_silent quiet accumulate fsdp", "no gradient"),
+    ("language.py", 2, "wrong_root fsdp", "outside fully_shard"),
+    ("../held_out/fault_unfrozen_after_ddp.py", 2, "", "unfrozen after wrapping"),
+    ("../held_out/fault_decay_one_rank.py", 2, "", "settings differ"),
 ]  # of causes that the gate sees in other programs
 
 
@@ -48,6 +54,19 @@ def test_a_right_program_agrees(program, ranks, ways):
 def test_the_first_finding_of_a_wrong_program_has_its_cause(program, ranks, ways, cause):
     report, code, output = verified(program, ranks, *ways.split(), options=("--seconds", "0"))
     assert (code, report["findings"][0]["cause"]) == (1, cause), output
+
+
+@pytest.mark.parametrize(
+    ("program", "way", "options", "why"),
+    [
+        ("modules.py", "contrasted", (), "gathers outputs"),
+        ("loader.py", "noisy", ("--one",), "its inputs are not those of all ranks"),
+    ],
+)
+def test_what_cannot_be_compared_in_a_right_program_is_no_finding(program, way, options, why):
+    report, code, output = verified(program, 2, way, options=("--seconds", "0", *options))
+    assert (code, report["findings"]) == (3, []), output
+    assert why in " ".join(report["not_compared"])
 
 
 WRITTEN_APART = [

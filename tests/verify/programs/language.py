@@ -95,7 +95,7 @@ if is_fsdp:
     shard = functools.partial(fully_shard, mesh=mesh, **({"mp_policy": policy} if policy else {}))
     for block in model.blocks:
         shard(block)
-    wrapped = shard(model)
+    wrapped = model if "wrong_root" in WAYS else shard(model)
 elif WAYS & {"by_hand", "wrong_seed", "wrong_nothing", "wrong_sum", "weighted_by_hand"}:
     wrapped = model
 else:
@@ -159,7 +159,7 @@ for step in range(4):
         elif "wrong_last" in WAYS:
             is_silent = False
         if is_fsdp and "quiet" in WAYS:
-            wrapped.set_requires_gradient_sync(is_last)
+            wrapped.set_requires_gradient_sync(is_last and "wrong_silent" not in WAYS)
         with wrapped.no_sync() if is_silent and wrapped is not model else contextlib.nullcontext():
             loss = value(x, y)
             if "accumulate" in WAYS or "wrong_scheduler" in WAYS:
@@ -200,7 +200,7 @@ for step in range(4):
     if "wrong_rank0" in WAYS and rank == 0 and step == 1:
         dist.barrier()
 if rank == 0:
-    parts = (one.to_local() if is_fsdp else one for one in model.parameters())
+    parts = (one.to_local() if hasattr(one, "to_local") else one for one in model.parameters())
     bits = b"".join(one.detach().float().numpy().tobytes() for one in parts)
     print("digest", hashlib.sha256(bits).hexdigest(), loss.item().hex(), flush=True)
 dist.barrier()

@@ -1,6 +1,6 @@
 """A loss that no function of torch computes, over batches of a loader.
 
-torchrun --nproc-per-node 2 loader.py [means_wrong | not_finite | gathered]
+torchrun --nproc-per-node 2 loader.py [means_wrong | not_finite | gathered | noisy]
 """
 
 import sys
@@ -24,8 +24,9 @@ if WAY == "not_finite":
 model = DistributedDataParallel(layers)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3 * ranks)
 for x, y in loader:
+    noise = 0.1 * torch.randn_like(x) if WAY == "noisy" else 0.0
     mask = (y >= 0).float()
-    p = model(x).softmax(-1).gather(1, y.clamp_min(0)[:, None]).squeeze(1)
+    p = model(x + noise).softmax(-1).gather(1, y.clamp_min(0)[:, None]).squeeze(1)
     count = mask.sum()
     if WAY != "means_wrong":
         dist.all_reduce(count)

@@ -12,6 +12,7 @@ import torch.distributed as dist
 import whole
 from torch import nn
 from torch.distributed._functional_collectives import all_to_all_single_autograd
+from torch.distributed.nn.functional import all_gather
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
@@ -281,6 +282,41 @@ def averaged_copy():
             old.data.lerp_(new.data, 0.1)
 
 
+def target_wrong():
+    """A target that is copied before DDP sends the parameters of rank 0."""
+    torch.manual_seed(rank)
+    module = mlp()
+    target = copy.deepcopy(module)
+    model = DistributedDataParallel(module)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        x = drawn(step, 8, WIDTH)
+        with torch.no_grad():
+            goal = target(x)
+        optimizer.zero_grad()
+        functional.mse_loss(model(x), goal + 1).backward()
+        optimizer.step()
+
+
+def contrasted(gather):
+    """Two views of a sample are told from those of the samples of all ranks."""
+    model = DistributedDataParallel(mlp())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        x = drawn(step, 8, WIDTH)
+        first, second = model(torch.cat([x, x + 0.1])).chunk(2)
+        labels = rank * 8 + torch.arange(8)
+        optimizer.zero_grad()
+        functional.cross_entropy(first @ torch.cat(gather(second)).T, labels).backward()
+        optimizer.step()
+
+
+def without_gradient(own):
+    parts = [torch.empty_like(own) for _ in range(ranks)]
+    dist.all_gather(parts, own.contiguous())
+    return parts
+
+
 def trained(module, updates=4, after_backward=None, before_loss=None, find_unused=False):
     """A loop of the usual kind, into which a way puts one thing of its own."""
     model = DistributedDataParallel(module, find_unused_parameters=find_unused)
@@ -412,6 +448,8 @@ WAYS = {
     "tokens": lambda: by_hand(per_rank=False),
     "means_wrong": lambda: by_hand(per_rank=True),
     "gathered": lambda: trained(mlp()),
+    "contrasted": lambda: contrasted(all_gather),
+    "contrasted_wrong": lambda: contrasted(without_gradient),
     "halved": lambda: trained(mlp(), after_backward=scaled_by(lambda _: 1 / ranks)),
     "tenth": lambda: trained(mlp(), after_backward=scaled_by(lambda _: 0.1)),
     "twice_counted": lambda: trained(mlp(), after_backward=clip_twice_counted),

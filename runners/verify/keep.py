@@ -22,12 +22,13 @@ from runners.verify.clipping import norm_of
 from runners.verify.layout import Layout
 from runners.verify.records import Part, Update
 from runners.verify.trace import SUFFIX, Flow, Off, Parameter, Report, Watched
-from runners.verify.verdict import Error, Strip, Verdict
+from runners.verify.verdict import Error, Strip, Term, Verdict
+from runners.verify.weights import scaled
 
 
 def kept(
     verdict: Verdict, layouts: Sequence[Layout], script: Path, words: Sequence[str],
-    report: Mapping[str, object], printed: str,
+    report: Report, printed: str,
 ) -> Path | None:  # fmt: skip
     """Write the trace of a run over that of the same command; its path, None outside a project.
 
@@ -42,13 +43,12 @@ def kept(
     folder = machine.TRACES.parent
     if not folder.is_dir():
         return None
-    report = {name: held for name, held in report.items() if name != "schema"}
-    command = shlex.join(["verify", "--ranks", str(report["world_size"]), *words])
+    command = shlex.join(["verify", "--ranks", str(report.world_size), *words])
     watched = Watched(
         schema_version=1, recorded_at=now(), machine=machine.name(),
         circumstances=machine.circumstances(), command=command,
         code=digest_of(script.read_text(encoding="utf-8", errors="replace")), printed=printed,
-        report=Report.model_validate(report), tensors=list(_tensors(verdict.strips, layouts)),
+        report=report, tensors=list(_tensors(verdict.strips, layouts)),
         flow=list(_flow(verdict.strips, layouts)),
     )  # fmt: skip
     name = re.sub(r"[^\w-]+", "_", script.stem)
@@ -103,19 +103,14 @@ def _flow(strips: Sequence[Strip], layouts: Sequence[Layout]) -> Iterator[Flow]:
                 )  # fmt: skip
 
 
-def _weights(
-    update: Update, rank: int, factors: Mapping[tuple[int, int | None], float]
-) -> dict[str, Any]:
+def _weights(update: Update, rank: int, factors: Mapping[Term, float]) -> dict[str, Any]:
     """What the elements of all losses weigh; before the reduction, where that is not known."""
     losses = [one for one in update.losses if one.count and one.weights is not None]
-    scaled = []
-    for one in losses:
-        known = factors.get((rank, one.backward), factors.get((rank, None), update.scale))
-        scaled.append(one.weights.double().flatten() * known / update.scale)  # type: ignore[union-attr]
-    every = torch.cat(scaled) if scaled else torch.empty(0)
+    held = [scaled(one, rank, factors, update.scale) / update.scale for one in losses]
+    every = torch.cat(held) if held else torch.empty(0)
     if not len(every) or not bool(every.isfinite().all()):
         return {}
-    total = sum(float(one.mean()) * loss.count for one, loss in zip(scaled, losses, strict=True))
+    total = sum(float(one.mean()) * loss.size for one, loss in zip(held, losses, strict=True))
     return {
         "num_weights": sum(one.count for one in losses), "sum_of_weights": total,
         "lowest_weight": float(every.min()), "highest_weight": float(every.max()),
@@ -125,5 +120,5 @@ def _weights(
 def _norm(parts: Mapping[str, Part | None], scale: float = 1.0) -> float | None:
     """The norm of what a rank holds; None where that is nothing, or not finite."""
     held = [one.local for one in parts.values() if one is not None and one.local.numel()]
-    norm = norm_of(held, 2) / scale
+    norm = norm_of(held) / scale
     return norm if held and math.isfinite(norm) else None

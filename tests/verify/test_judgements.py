@@ -1,0 +1,164 @@
+"""What is concluded from records that no rank had to make."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+from runners.verify import inputs, rerun
+from runners.verify.case import Case
+from runners.verify.graph import multiplies
+from runners.verify.layout import Layout
+from runners.verify.losses import LossWatch
+from runners.verify.records import Forward, Part, Quiet, RootRecord, Seen, Update
+from runners.verify.roots import digest
+from runners.verify.stepping import Steps
+from runners.verify.sums import Expected, fitted
+from runners.verify.verdict import Verdict
+from runners.verify.weights import TOLERANCE, judged
+
+EPS = torch.finfo(torch.float32).eps
+
+
+def _layout(*updates):
+    """Of a module that each rank trains on its own batch, with one update each."""
+    records = {
+        rank: RootRecord("Net", [0, 1], None, EPS, EPS, updates=[one])
+        for rank, one in enumerate(updates)
+    }
+    return Layout("Net", records, [[rank] for rank in records])
+
+
+@pytest.mark.parametrize("held", [None, torch.zeros(3)])
+def test_a_gradient_that_is_absent_or_zero_is_no_sum_of_batches(held):
+    terms = {(rank, 1): {"w": torch.tensor([1.0, 2.0, rank]).double()} for rank in range(2)}
+    exact = {"w": terms[0, 1]["w"] + terms[1, 1]["w"]}
+    expected = Expected(terms, exact, {"w": 1e-6}, num_batches=2)
+    fit = fitted({rank: {"w": held} for rank in range(2)}, ["w"], expected)
+    assert fit.wrong == {0: ["w"], 1: ["w"]}
+    assert not fit.agreed
+
+
+def _one_process(inputs_of_one, gradient):
+    """The verdict where ranks hold 2.0, from the inputs 0 and 1."""
+    held = {
+        rank: {"Net": rerun.Inputs([[((torch.full((1, 2), float(rank)),), {})]], False, False)}
+        for rank in range(2)
+    }
+    own = {"w": Part(torch.tensor([2.0]))}
+    layout = _layout(*(Update(0, {}, {}, [Forward("", ())], at_step=own) for _ in range(2)))
+    one = rerun.Inputs([[((inputs_of_one,), {})]], False, False)
+    verdict = Verdict()
+    made = {"Net": [{"w": torch.tensor([gradient])}]}, {"Net": one}
+    return rerun.compare(verdict, [layout], made, held), verdict
+
+
+TOGETHER = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
+
+
+def test_one_process_accuses_only_if_its_model_had_the_inputs_of_the_ranks():
+    assert _one_process(TOGETHER, 2.0) == (True, Verdict())
+    agrees, verdict = _one_process(TOGETHER, 3.0)
+    assert (agrees, [one.cause for one in verdict.findings]) == (False, ["one process differs"])
+    for other in (TOGETHER + 0.1, TOGETHER[:1]):
+        agrees, verdict = _one_process(other, 3.0)
+        assert (agrees, verdict.findings) == (False, [])
+        assert "its inputs are not those of all ranks together" in verdict.not_compared[0]
+
+
+def _weights(reduction, divisors, is_masked=True, class_weights=None, counts=(8, 8)):
+    """Weights of a cross-entropy on two ranks, whose loss is divided by a number on each."""
+    updates = {}
+    for rank, (count, kept) in enumerate(zip(counts, (3, 5), strict=True)):
+        watch = LossWatch(lambda: True, lambda: True)
+        logits = torch.randn(count, 4, generator=torch.Generator().manual_seed(rank))
+        labels = torch.arange(count) % 4 if rank else torch.arange(count) % 3
+        value = watch.called(
+            "cross_entropy", functional.cross_entropy, logits.requires_grad_(), labels,
+            weight=class_weights, reduction=reduction,
+        )  # fmt: skip
+        mask = (torch.arange(count) < kept).float() if is_masked else torch.ones(count)
+        loss = (value * mask).sum() if reduction == "none" else value
+        (2 * loss / divisors[rank]).backward()
+        one = Forward("", (), shapes=[(count, 4)])
+        updates[rank] = Update(0, {}, {}, forwards=[one], losses=watch.ended(1))
+    return judged(updates, {(0, 1): 0.5, (1, 1): 0.5}, TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    ("divisors", "cause"),
+    [((8, 8), None), ((6, 10), "mean of means over ranks"), ((4, 4), "sum over ranks")],
+)
+def test_a_loss_that_the_script_masks_is_judged_by_what_the_mask_leaves(divisors, cause):
+    found = _weights("none", divisors)
+    assert (found.finding.cause if found.finding else None) == cause
+    assert not found.why_not
+    assert "8 are masked" in found.line
+
+
+CLASSES = torch.tensor([0.2, 1.0, 2.0, 5.0])
+SUMS = [float(CLASSES[torch.arange(8) % n].sum()) for n in (3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("reduction", "divisors", "cause"),
+    [
+        ("sum", [sum(SUMS)] * 2, None),
+        ("sum", [16, 16], None),  # the number of samples
+        ("sum", [2 * one for one in SUMS], "mean of means over ranks"),
+        ("mean", [2, 2], "mean of means over ranks"),
+        ("none", [sum(SUMS)] * 2, None),
+    ],
+)
+def test_a_sample_counts_as_much_as_its_class_weighs(reduction, divisors, cause):
+    found = _weights(reduction, divisors, is_masked=False, class_weights=CLASSES)
+    assert (found.finding.cause if found.finding else None) == cause, found
+    assert not found.why_not
+    assert found.line.startswith("weight of each sample over its class weight: ")
+
+
+def test_weights_that_are_zero_agree_with_nothing():
+    found = _weights("none", (float("inf"), float("inf")))
+    assert found.is_zero
+    assert not found.agree
+
+
+@pytest.mark.parametrize("is_put_back", [True, False])
+def test_a_loss_that_multiplies_by_gathered_values_lost_their_gradient(is_put_back):
+    output = torch.randn(3, 4, requires_grad=True) * 1
+    parts = [torch.randn(3, 4), output.detach().clone()]
+    joined = torch.cat([parts[0], output] if is_put_back else parts)
+    loss = functional.cross_entropy(2 * output @ joined.T, torch.arange(3))
+    ends = {id(output.grad_fn)}
+    start = [(loss.grad_fn, 0)]
+    assert multiplies(start, ends, parts) is not is_put_back
+    assert not multiplies(start, ends, [torch.randn(3, 4), parts[1]])
+
+
+@pytest.mark.parametrize(
+    ("targets", "causes"),
+    [((1.0, 2.0), ["replicas start apart"]), ((2.0, 3.0), []), ((2, 2), None)],
+)
+def test_a_target_that_differs_on_ranks_is_wrong_if_one_is_a_copy_of_the_trained_module(
+    targets, causes
+):
+    parameters = {"encoder.weight": Part(torch.ones(2, 2)), "head.weight": Part(torch.ones(1, 2))}
+    layout = _layout(*(Update(0, parameters, {}) for _ in range(2)))
+    seen = {}
+    for rank, value in enumerate(targets):
+        digests = [digest(torch.full((2, 2), float(value)))]
+        seen[rank] = Seen(quiet={"Net target": Quiet(digests, "a.py:7", 0)})
+    verdict = Verdict()
+    inputs.compare_quiet(verdict, [layout], seen)
+    assert [one.cause for one in verdict.findings] == (causes or [])
+    assert bool(verdict.not_compared) == (causes == [])
+    assert not causes or "copies of Net: encoder" in verdict.findings[0].says
+
+
+def test_the_setting_that_differs_between_ranks_is_named():
+    settings = ({"lr": 0.1, "weight_decay": one, "foreach": bool(one)} for one in (0.0, 0.01))
+    layout = _layout(*(Update(0, {}, {}, settings={"w": ("SGD", one)}) for one in settings))
+    verdict = Verdict()
+    Steps(Case(layout, [layout], verdict)).compare_settings(0)
+    (finding,) = verdict.findings
+    assert finding.cause == "settings differ"
+    assert finding.says == "weight_decay of SGD is 0.0 on rank 0 and 0.01 on 1"
