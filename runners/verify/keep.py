@@ -104,7 +104,7 @@ def _samples(layouts: Sequence[Layout]) -> set[str]:
 
 
 def _is_resumed(layouts: Sequence[Layout]) -> bool:
-    return any(kind == "state" for u in _updates(layouts) for kind, _ in u.settings.values())
+    return any(update.state for update in _updates(layouts))
 
 
 def _tensors(strips: Sequence[Strip], layouts: Sequence[Layout]) -> Iterator[Parameter]:
