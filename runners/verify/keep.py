@@ -10,18 +10,19 @@ import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from runners.traces import machine
-from runners.traces.files import write
+from runners.traces.files import TraceError, write
 from runners.traces.schema import digest_of, now
 from runners.verify.clipping import norm_of
 from runners.verify.layout import Layout
 from runners.verify.records import Part, Update
-from runners.verify.trace import SUFFIX, Flow, Off, Parameter, Report, Watched
+from runners.verify.trace import SUFFIX, Flow, Off, Parameter, Report, Watched, read
 from runners.verify.verdict import Error, Strip, Term, Verdict
 from runners.verify.weights import scaled
 
@@ -40,21 +41,70 @@ def kept(
         report: as `--json` has it.
         printed: the same as text.
     """
-    folder = machine.TRACES.parent
-    if not folder.is_dir():
+    folder = _folder()
+    if folder is None:
         return None
     command = shlex.join(["verify", "--ranks", str(report.world_size), *words])
     watched = Watched(
         schema_version=1, recorded_at=now(), machine=machine.name(),
         circumstances=machine.circumstances(), command=command,
-        code=digest_of(script.read_text(encoding="utf-8", errors="replace")), printed=printed,
-        report=report, tensors=list(_tensors(verdict.strips, layouts)),
-        flow=list(_flow(verdict.strips, layouts)),
+        code=_code(script), printed=printed, report=report,
+        tensors=list(_tensors(verdict.strips, layouts)), flow=list(_flow(verdict.strips, layouts)),
+        samples=sorted(_samples(layouts)), is_resumed=_is_resumed(layouts),
     )  # fmt: skip
-    name = re.sub(r"[^\w-]+", "_", script.stem)
-    path = folder / "tries" / f"{name}-{digest_of([str(script.resolve()), command])[:8]}{SUFFIX}"
+    run = [str(script.resolve()), command, *["resumed"][: watched.is_resumed]]
+    path = folder / f"{_name(script)}-{digest_of(run)[:8]}{SUFFIX}"
     write(path, watched)
     return path
+
+
+def seen_before(layouts: Sequence[Layout], script: Path) -> str:
+    """What to say where a run that goes on from a saved state uses samples of the first updates.
+
+    Those are known from a kept run of the same script that began anew.
+    """
+    folder, own = _folder(), _samples(layouts)
+    if folder is None or not own or not _is_resumed(layouts):
+        return ""
+    for path in sorted(folder.glob(f"{_name(script)}-*{SUFFIX}")):
+        with suppress(TraceError):
+            earlier = read(path)
+            again = own & set(earlier.samples)
+            if earlier.code == _code(script) and not earlier.is_resumed and again:
+                return (
+                    f"{len(again)} of {len(own)} samples were used by the first updates of a run "
+                    f"that began anew ({path.name}), and this one has an optimizer's state: with "
+                    "it, restore the epoch and the batches that were already read"
+                )
+    return ""
+
+
+def _folder() -> Path | None:
+    """Where runs are kept; None outside a project."""
+    content = machine.TRACES.parent
+    return content / "tries" if content.is_dir() else None
+
+
+def _name(script: Path) -> str:
+    return re.sub(r"[^\w-]+", "_", script.stem)
+
+
+def _code(script: Path) -> str:
+    return digest_of(script.read_text(encoding="utf-8", errors="replace"))
+
+
+def _updates(layouts: Sequence[Layout]) -> Iterator[Update]:
+    for layout in layouts:
+        for record in layout.records.values():
+            yield from record.updates
+
+
+def _samples(layouts: Sequence[Layout]) -> set[str]:
+    return {one for u in _updates(layouts) for forward in u.forwards for one in forward.samples}
+
+
+def _is_resumed(layouts: Sequence[Layout]) -> bool:
+    return any(update.state for update in _updates(layouts))
 
 
 def _tensors(strips: Sequence[Strip], layouts: Sequence[Layout]) -> Iterator[Parameter]:

@@ -197,6 +197,8 @@ class Rank:
     def _said(self, verdict: Verdict) -> int:
         """Print the report, and keep it; the exit code."""
         name = self.script.name
+        if before := keep.seen_before(self.layouts, self.script):
+            verdict.notes.append(before)
         document = report.document(verdict, name, self.world_size)
         text = "\n".join(report.lines(verdict, name, self.world_size))
         self.output.write((report.as_json(document) if self.arguments.json else text) + "\n")

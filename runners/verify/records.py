@@ -224,6 +224,8 @@ class Update:
     after: dict[str, Part] = field(default_factory=dict)  # parameters after the step
     settings: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)  # of each
     # parameter's optimizer: its class, and those of its group
+    state: dict[str, Part] = field(default_factory=dict)  # of optimizers before the first update,
+    # by parameter and key
     losses: list[Loss] = field(default_factory=list)
     clips: list[Clip] = field(default_factory=list)
     sums: list[tuple[str, Tensor]] = field(default_factory=list)  # numbers that the script sums

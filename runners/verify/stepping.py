@@ -52,7 +52,8 @@ class Steps:
         if any(are_apart(one, before.get(n)) for n, one in last.items() if one is not None):
             self._skip("parameters change between two updates")
             return
-        errors = self._step(update, before, used, after)
+        state = self._layout.whole(number, view, "state")
+        errors = self._step(update, before, used, after, state)
         if expected:
             self._case.verdict.strips[-1].steps = errors
         if wrong := [name for name, error in errors.items() if not error.agrees]:
@@ -92,7 +93,7 @@ class Steps:
         self._case.skip(f"the update ({why})", is_lasting=True)
 
     def _step(
-        self, update: Update, before: Tensors, used: Tensors, after: Tensors
+        self, update: Update, before: Tensors, used: Tensors, after: Tensors, state: Tensors
     ) -> dict[str, Error]:
         """Make the step; by parameter, how far that of the script is from it."""
         errors, why = {}, ""
@@ -101,10 +102,11 @@ class Steps:
             if start is None or end is None:
                 continue
             if name not in self._optimizers:
-                self._optimizers[name] = _made(kind, settings, start)
-                if kind == "state":
-                    why = "the optimizer had state before the first update"
-                elif self._optimizers[name] is None:
+                own = {
+                    k.rpartition(" ")[2]: v for k, v in state.items() if k.startswith(f"{name} ")
+                }
+                self._optimizers[name] = _made(kind, settings, start, own)
+                if self._optimizers[name] is None:
                     why = f"a step of {kind.removeprefix('own ')} is not repeated"
             if (made := self._optimizers[name]) is None:
                 continue
@@ -124,8 +126,11 @@ class Steps:
         return errors
 
 
-def _made(kind: str, settings: dict[str, Any], start: Tensor) -> _Made | None:
-    """An optimizer of one parameter; None for one that cannot be made from its settings."""
+def _made(kind: str, settings: dict[str, Any], start: Tensor, state: Tensors) -> _Made | None:
+    """An optimizer of one parameter, with the state of a checkpoint if it had one.
+
+    None for one that cannot be made from its settings.
+    """
     found = getattr(torch.optim, kind, None)
     if found is None or kind == "LBFGS":
         return None
@@ -133,9 +138,15 @@ def _made(kind: str, settings: dict[str, Any], start: Tensor) -> _Made | None:
     known = inspect.signature(found).parameters
     words = {k: v for k, v in settings.items() if k in known and k not in _IGNORED}
     try:
-        return found([parameter], **words), parameter
+        optimizer = found([parameter], **words)
     except (TypeError, ValueError):
         return None
+    held = {key: one.clone() for key, one in state.items() if one is not None}
+    if len(held) < len(state):
+        return None
+    if held:
+        optimizer.state[parameter] = held
+    return optimizer, parameter
 
 
 def _hardly_moves(

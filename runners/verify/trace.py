@@ -118,6 +118,8 @@ class Watched(Guarded):
     report: Report
     tensors: list[Parameter]
     flow: list[Flow]
+    samples: list[str] = []  # digests of those that the watched updates used
+    is_resumed: bool = False  # its optimizers had a state before the first update
 
     @property
     def first(self) -> Parameter | None:

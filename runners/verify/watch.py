@@ -409,8 +409,11 @@ class Watch:
                 update.at_step[name] = None if one.grad is None else part(one.grad)
                 settings = {k: of.plain(v) for k, v in groups[id(one)].items() if k != "params"}
                 update.settings[name] = (of.class_of(optimizer), settings)
-                if update.number == 0 and optimizer.state.get(one):
-                    update.settings[name] = ("state", {})
+                if update.number == 0:
+                    held = optimizer.state.get(one, {}).items()
+                    update.state |= {
+                        f"{name} {k}": part(v) for k, v in held if isinstance(v, Tensor)
+                    }
         self._scheduled = {}
 
     def _stepping(self, optimizer: Optimizer) -> list[tuple[Root, list[str]]]:

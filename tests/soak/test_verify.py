@@ -81,6 +81,19 @@ UNSEEN = {  # what the verifier does not find yet; a note of the report names so
 }
 
 
+@pytest.mark.parametrize("ways", [(), ("lost",)])
+def test_a_run_that_goes_on_says_which_samples_its_first_updates_had_before(tmp_path, ways):
+    for folder in ("traces", "tries"):
+        (tmp_path / folder).mkdir()
+    reports = [
+        verified("resumes.py", 2, str(tmp_path / "checkpoint"), *ways, content=tmp_path)[0]
+        for _ in range(3)
+    ]
+    says = [any("24 of 24 samples were used" in n for n in one["notes"]) for one in reports]
+    assert says == [False, bool(ways), bool(ways)]
+    assert [one["verdict"] for one in reports] == ["agrees"] * 3
+
+
 def test_what_torch_computes_wrongly_inside_loss_parallel_is_named():
     report, code, output = verified(
         PROGRAMS.parent / "trackers" / "fault_distillation_in_loss_parallel.py", 2
