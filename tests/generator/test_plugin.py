@@ -73,12 +73,20 @@ def test_mistakes_are_printed_one_a_line_all_at_once_and_end_with_two(project):
 def test_a_strict_build_refuses_what_a_plain_one_shows_in_red(project):
     copy = Copy(project / "content")
     copy.change_run("tiny_memory.whole", expected_status="out_of_memory")
+    copy.edit("topics/sharding/experiment.yml", "averaging/trace.html", "averaging/trail.html")
+    copy.edit(
+        "topics/averaging/learn.yml", "keep equal replicas equal", "[keep](worked.html#none) them"
+    )
     plain, strict = mkdocs(project, "build"), mkdocs(project, "build", "--strict", "--quiet")
     made = mkdocs(project, "build", "--quiet", **{SURPRISES: "1"})  # as `make site` builds
     assert plain.returncode == 0
     assert strict.returncode == made.returncode == 1
     assert "tiny_memory.whole: ended completed, expected" in made.stderr
     assert "tiny_memory.whole: ended completed, expected out_of_memory" in strict.stderr
+    leads = "topics/sharding/experiment.html: a link leads to '../averaging/trail.html': the site"
+    assert leads in strict.stderr
+    assert "'worked.html#none': that page has no such place" in strict.stderr
+    assert strict.stderr.count("a link leads to") == 3  # the takeaway stands in Summary, too
     assert "Traceback" not in strict.stderr
     assert "pb-surprise" in (project / "html" / "evidence.html").read_text(encoding="utf-8")
 
