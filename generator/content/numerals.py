@@ -14,6 +14,8 @@ _NUMBERS = (
     "five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen|twenty|"
     "(?:thir|for|fif|six|seven|eigh|nine)ty|hundreds?|thousands?|millions?|billions?|trillions?"
 )
+# What names of methods hold: double hashing, half precision.
+_NAMED = "precision|hashing|buffer(?:s|ing)?|descent|linked"
 SPELLED = re.compile(
     rf"\b(?:twice|thrice|hal(?:f|ves?|ved|ving)|(?:doubl|tripl|trebl|quadrupl)(?:e[sd]?|ing)|"
     rf"quarters?|dozens?|orders?\s+of\s+magnitude|"
@@ -21,7 +23,7 @@ SPELLED = re.compile(
     rf"thirds?\s+(?:of|as|less|more|\w+er)|"
     rf"(?:fif|six|seven|eigh|nin|ten|eleven|twelf|hundred|thousand|million)ths?|per\s?cent|"
     rf"(?:two|three|four)\s+times\s+(?:as|more|less|the|over|\w+er)|"
-    rf"(?:two|three|four|many|several|{_NUMBERS})-?fold|{_NUMBERS})\b(?![- ]precision\b)",
+    rf"(?:two|three|four|many|several|{_NUMBERS})-?fold|{_NUMBERS})\b(?![- ](?:{_NAMED})\b)",
     re.IGNORECASE,
 )
 

@@ -38,7 +38,7 @@ from mkdocs.structure.toc import AnchorLink, TableOfContents
 from mkdocs.utils.templates import TemplateContext
 from watchdog.observers.polling import PollingObserver
 
-from generator.content import reading
+from generator.content import reading, scaffold
 from generator.content.book import Book
 from generator.content.errors import ContentErrors
 from generator.pages.headings import LEVEL, Heading
@@ -197,6 +197,8 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
             log.info(f"not shown: {unread}")
         for problem in self.problems:
             log.warning(problem)
+        for place in scaffold.to_be_written(self.book) if self.is_deploying else ():
+            log.warning(f"{place}: to be written, where {scaffold.TODO} stands")
 
     def _states(self, config: MkDocsConfig) -> Iterator[tuple[Path, tuple[int, int]]]:
         """What somebody may edit while serving, and when each file changed."""

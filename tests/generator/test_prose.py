@@ -84,6 +84,7 @@ def test_a_spelled_quantity_is_refused(word):
         "```\nx = 5\n```\n",
         "Two times overlap; a step is run three times.",
         "half-precision and double precision name formats.",
+        "double hashing and double-buffering are names of methods.",
         "It has none, and it is zero.",
         "A third pattern follows.",
     ],
