@@ -300,6 +300,7 @@ class _Judge:
 
     def _judge_weights(self, number: int, weights: Weights) -> None:
         verdict, updates = self._case.verdict, self._layout.first.updates
+        self._find_short(number, weights)
         self._weighed.append(weights)
         if weights.is_zero or (self._are_dropped(updates) and not weights.finding):
             return
@@ -310,6 +311,20 @@ class _Judge:
             verdict.skip(f"weights of the loss: {weights.why_not}")
         if weights.note:
             self._case.note(weights.note)
+
+    def _find_short(self, number: int, weights: Weights) -> None:
+        """An update of fewer microbatches than one before, divided by as many as that one."""
+        update = self._layout.update(self._layout.leaders[0], number)
+        parts = len(update.forwards)
+        for index, before in enumerate(self._weighed):
+            usual = len(self._layout.update(self._layout.leaders[0], index).forwards)
+            is_off = not weights.agree and before.agree and parts < usual
+            if is_off and abs(weights.total * usual / parts - 1) <= weighing.TOLERANCE:
+                says = f"{parts} of {usual} microbatches, and each weighs as one of {usual}"
+                place = weights.finding.place if weights.finding else update.backward_place
+                weights.finding = Finding("short update", says, place, detail=weights.line)
+                weights.why_not = ""
+                return
 
     # What was left of other backward passes, and schedulers
 

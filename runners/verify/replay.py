@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import random
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,7 +60,7 @@ def replayed(
         whole: what was recorded, with inputs, outputs and gradients put together.
         frozen: parameters that did not require a gradient.
     """
-    found = Replayed(losses=list(_solved(whole)))
+    found = Replayed(losses=_solved(whole))
     passes = {one.backward for one in whole}
     elements = sum(one.numel() for one in parameters.values()) * len(passes)
     keys = [one.backward if elements <= MOST_ELEMENTS else None for one in whole]
@@ -95,12 +95,17 @@ def replayed(
     return found
 
 
-def _solved(whole: Sequence[Forward]) -> Iterator[Loss]:
+def _solved(whole: Sequence[Forward]) -> list[Loss]:
+    """The cross-entropies of all outputs; none where an output has a gradient of another loss."""
+    found = []
     for forward in whole:
         for index, gradient in forward.gradients.items():
             one = solved(forward.outputs[index].local, gradient.local)
             if one is not None:
-                yield Loss("cross_entropy", forward.place, one[1], one[0], forward.backward)
+                found.append(Loss("cross_entropy", forward.place, one[1], one[0], forward.backward))
+            elif bool(gradient.local.any()):
+                return []
+    return found
 
 
 def _judge_outputs(

@@ -8,6 +8,7 @@ where their sum is off by the number of ranks or microbatches.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +30,7 @@ class Weights:
     finding: Finding | None = None  # what is wrong with them
     why_not: str = ""  # why they could not be judged
     is_zero: bool = False  # whether that is because all are zero
+    total: float = 0.0  # their sum
     note: str = ""  # what is usual, and yet a reader wants to know
 
     @property
@@ -48,7 +50,8 @@ def judged(
         tolerance: relative.
     """
     samples = sum(_samples(one) for one in updates.values())
-    calls = _calls({rank: one.losses for rank, one in updates.items()}, factors, samples)
+    passes = Counter((r, f.backward) for r, one in updates.items() for f in one.forwards)
+    calls = _calls({rank: one.losses for rank, one in updates.items()}, factors, samples, passes)
     if not calls:
         return Weights(why_not="the loss calls no function that the tool can see through")
     is_other = any(one.other_terms for one in updates.values())
@@ -66,7 +69,7 @@ def judged(
 
 def shown(losses: Mapping[int, Sequence[Loss]]) -> str:
     """The line of losses, by rank, of which no reduction is known."""
-    return next((one.line() for one in _calls(losses, None, 0)), "")
+    return next((one.line() for one in _calls(losses, None, 0, {})), "")
 
 
 def scaled(loss: Loss, rank: int, factors: Mapping[Term, float], otherwise: float) -> Tensor:
@@ -103,15 +106,41 @@ def _group(rank: int, loss: Loss, factors: Mapping[Term, float]) -> _Group:
 
 
 def _calls(
-    losses: Mapping[int, Sequence[Loss]], factors: Mapping[Term, float] | None, samples: int
-) -> list[_Calls]:
-    """The groups of each line that calls a loss function."""
+    losses: Mapping[int, Sequence[Loss]], factors: Mapping[Term, float] | None, samples: int,
+    passes: Mapping[Term, int],
+) -> list[_Calls]:  # fmt: skip
+    """The groups of each line that calls a loss function.
+
+    Args:
+        losses: by rank.
+        factors: see `judged`.
+        samples: of the update, on all ranks.
+        passes: forward passes by rank and backward pass.
+    """
     places: dict[tuple[str, str], list[_Group]] = {}
     for rank, loss in ((rank, loss) for rank, some in losses.items() for loss in some):
         if loss.count and loss.weights is not None:
             group = _group(rank, loss, factors or {})
             places.setdefault((loss.place, loss.kind), []).append(group)
-    return [_Calls(groups, samples, factors is not None) for groups in places.values()]
+    return [
+        _Calls(term, samples, factors is not None)
+        for groups in places.values() for term in _terms(groups, passes)
+    ]  # fmt: skip
+
+
+def _terms(groups: list[_Group], passes: Mapping[Term, int]) -> list[list[_Group]]:
+    """Apart, what a line computes more than once from a forward pass, and weighs unequally.
+
+    Those are terms of a loss, as of two heads, and no microbatches.
+    """
+    calls: dict[Term, list[_Group]] = {}
+    for g in groups:
+        calls.setdefault((g.rank, g.loss.backward), []).append(g)
+    numbers = {len(own) / max(passes.get(key, 0), 1) for key, own in calls.items()}
+    number = int(min(numbers)) if len(numbers) == 1 else 1
+    if number < 2 or all(_spread([g.weight for g in own]) <= TOLERANCE for own in calls.values()):
+        return [groups]
+    return [[g for own in calls.values() for g in own[one::number]] for one in range(number)]
 
 
 def _samples(update: Update) -> int:
@@ -168,7 +197,7 @@ class _Calls:
         samples = self._samples
         # A mean over elements, of each by its class, or over samples; a sum.
         usual = (1 / self._count, 1 / (self._size or 1.0), 1 / max(samples, 1), 1)
-        found = Weights(self.line(), why_not=self._why_not(), is_zero=not any(weights))
+        found = Weights(self.line(), why_not=self._why_not(), is_zero=not any(weights), total=total)
         if found.why_not:
             return found
         if _spread(weights) > tolerance:
