@@ -26,6 +26,7 @@ import argparse
 import inspect
 import json
 import keyword
+import os
 import shlex
 import subprocess
 import sys
@@ -150,7 +151,8 @@ def _check(options: argparse.Namespace) -> int:
     print(
         f"{found}: {len(book.items)} questions checked, "
         f"{len(judged) - len(unheld)} of {len(judged)} claims hold; "
-        f"numbers of {book.machine.name}"
+        f"numbers of {book.machine.name}",
+        file=sys.stderr if problems else sys.stdout,
     )
     return 1 if problems else 0
 
@@ -213,8 +215,10 @@ def _new(options: argparse.Namespace) -> int:
 def _new_book(folder: Path, title: str | None) -> int:
     """Write a book of one's own, measure its runs and check it."""
     scaffold.new_book(folder, title)
+    # `enter_book` may have set those of another book, in whose folder the command was called.
+    own = {name: one for name, one in os.environ.items() if not name.startswith("PROOFBOOK_")}
     for words in ("runners", "run"), ("generator", "check"):
-        done = subprocess.run([sys.executable, "-m", *words], cwd=folder, check=False)
+        done = subprocess.run([sys.executable, "-m", *words], cwd=folder, env=own, check=False)
         if done.returncode:
             return done.returncode
     there = shlex.quote(str(folder))

@@ -10,6 +10,7 @@ The others:
 """
 
 import sys
+from importlib import metadata
 
 from runners import __main__ as runners
 from runners.system import stopping
@@ -20,9 +21,15 @@ def command() -> None:
     """Call the command that the first word names."""
     name = next(iter(sys.argv[1:]), "")
     if name in ("", "-h", "--help"):
-        sys.argv[1:] = ["--help"]
-        sys.stdout.write(f"{__doc__}\n")
-    elif name not in runners.COMMANDS and not nearest(name, runners.COMMANDS):
+        *_, others = str(runners.__doc__).partition("\n\n")
+        # The program's name is shorter by eight characters, so what continues a line moves left.
+        others = others.replace("python -m runners", "proofbook").replace(f"\n{'':8}", "\n")
+        sys.stdout.write(f"{__doc__}\n{others}")
+        stopping.leave(0)
+    if name == "--version":
+        print("proofbook", metadata.version("proofbook"))
+        stopping.leave(0)
+    if name not in runners.COMMANDS and not nearest(name, runners.COMMANDS):
         # Before the current folder is searched for modules: it may have a `generator` of its own.
         from generator.__main__ import main
 

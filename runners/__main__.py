@@ -63,7 +63,7 @@ def main(words: Sequence[str] | None = None) -> int:
     name, *others = [*(sys.argv[1:] if words is None else words)] or [""]
     digest.enter_book(Path.cwd())
     if name in ("-h", "--help"):
-        sys.stdout.write(str(__doc__).replace("python -m runners", PROGRAM))
+        sys.stdout.write(str(__doc__))
         return 0
     try:
         return _executed(name, others)

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import sys
+import tomllib
 
 import pytest
 import yaml
@@ -129,7 +130,7 @@ def test_check_says_why_an_experiment_or_the_site_cannot_be_made(
     assert main(["check"]) == 1
     said = capsys.readouterr()
     assert told in said.err
-    assert "problems, see above" in said.out
+    assert "problems, see above" in said.err
 
 
 def test_an_observation_that_is_false_is_told_and_the_book_not_called_sound(book, capsys):
@@ -142,6 +143,32 @@ def test_an_observation_that_is_false_is_told_and_the_book_not_called_sound(book
     assert "observation  sorting-shuffled@sorting.shuffled: observed is at most predicted: " in told
     assert "predicted 2,016 = sorting.shuffled.settings.num_pairs, observed" in told
     assert sound.startswith("sound, but 1 observation does not hold: 4 questions checked, 6 of 7 ")
+
+
+def test_a_book_that_is_made_within_another_has_its_own_traces(book, call):
+    before = {path: path.read_bytes() for path in book.rglob("*.json")}
+    code, said = call(book, "proofbook", "new", "book", "../second")
+    assert (code, "7 of 7 claims hold" in said) == (0, True), said
+    assert measured(book.with_name("second")) == measured(book)
+    assert {path: path.read_bytes() for path in book.rglob("*.json")} == before
+
+
+def test_a_file_whose_ending_is_not_read_is_told_with_the_one_that_is(book, capsys):
+    for file in ("topics/sorting/quiz-drawn", "claims/more"):
+        (book / "content" / f"{file}.yaml").touch()
+    assert main(["check"]) == 2
+    first, second, _ = capsys.readouterr().err.splitlines()
+    told = "files of a book end in `.yml`; rename it to"
+    assert first == f"content/claims/more.yaml: {told} more.yml"
+    assert second == f"content/topics/sorting/quiz-drawn.yaml: {told} quiz-drawn.yml"
+
+
+def test_the_command_tells_its_version_and_all_commands_under_its_own_name(call, tmp_path):
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert call(tmp_path, "proofbook", "--version") == (0, f"proofbook {version}\n")
+    code, said = call(tmp_path, "proofbook", "--help")
+    assert (code, "The others:\n\n    proofbook list [NAME …] " in said) == (0, True)
+    assert "python -m" not in said
 
 
 @pytest.mark.parametrize(
@@ -234,6 +261,9 @@ def test_a_figure_of_what_ranks_record_is_refused_without_ranks(book, capsys):
         ("values = = 3", "sorting.py:36: SyntaxError: invalid syntax; correct this file"),
         ("raise SystemExit(3)", "died in program: exit code 3"),
         ("run.measure('it', float('nan'))", "sorting.py:36: ValueError: measure 'it' is nan"),
+        ("run.measure('it', '5')", "sorting.py:36: ValueError: measure 'it' holds the text '5'"),
+        ("run.measure('it', ['a'], unit='looks')", "measure 'it' holds the text 'a'; record a num"),
+        ("run.measure('it', 'a'), run.measure('it', [])", "measure 'it' is there already"),
     ],
 )
 def test_a_run_that_fails_says_why_in_a_line(book, line, told):
@@ -259,7 +289,10 @@ def test_expressions_call_the_laws_of_the_book_and_none_of_ours(book, capsys):
     assert main(["check"]) == 2
     told = capsys.readouterr().err.splitlines()[0]
     assert "sorting.yml:10:16: experiments/_laws.py:2: TypeError" in told
-    assert told.endswith("calculates with + - * / alone")
+    assert told.endswith(
+        "calculates with + - * / alone: "
+        "what needs more is a property of Settings, marked @closed_form"
+    )
     claims.write_text(written.replace("run.settings.num_pairs", "ring_bytes(4, 2)", 1))
     assert main(["check"]) == 2
     assert "ring_bytes(…) is not known" in capsys.readouterr().err

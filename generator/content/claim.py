@@ -145,8 +145,8 @@ class Claim(Written):
     predicted: Expression
     """an expression over settings, a formula, or another run."""
     relation: Relation = "equals"
-    """of what is observed to what is predicted: equals, at_least, at_most, above, below, differs,
-    faster or slower."""
+    """of what is observed to what is predicted: equals (the default), at_least, at_most, above,
+    below, differs, faster or slower."""
     observed: Expression
     """an expression over what a run measured."""
     tolerance: Tolerance | None = None

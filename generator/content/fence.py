@@ -18,6 +18,7 @@ FENCE = re.compile(
     r"(?P<yaml>.*?)(?:^[ \t]*(?P=mark)[`~]*[ \t]*$|\Z)",
     re.DOTALL | re.MULTILINE,
 )
+_SEVERAL = re.compile(r"[a-z0-9-]+([\s,]+[a-z0-9-]+)+")  # ids in lines, without a list
 
 
 def within(name: str, text: str, start: int, end: int) -> YamlFile:
@@ -42,6 +43,9 @@ def quiz(name: str, text: str, start: int, end: int) -> Document[QuizFence]:
         raise ContentErrors([ContentError(name, *place_of(text, start), message)])
     source = within(name, text, start, end)
     written, places = source.document, source.places
+    if isinstance(written, str) and _SEVERAL.fullmatch(written):
+        ids = ", ".join(re.findall(r"[\w-]+", written))
+        raise ContentErrors([source.error((), f"several ids are a list: write [{ids}]")])
     key = "items" if isinstance(written, dict) else "names"
     at = (key,) if isinstance(written, list) else (key, 0)
     moved = {(*at, *path): place for path, place in places.items()}

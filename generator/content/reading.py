@@ -61,6 +61,16 @@ class _Loader(Files):
         if not (self.content / "site.yml").exists():
             said = "no such file; the book needs a home page. Is this the folder of a book?"
             self.refuse(self.content / "site.yml", said)
+        for folder in {Path(pattern).parent for pattern in FILES}:
+            for path in matching(self.content, f"{folder}/*.yaml"):
+                self.refuse(path, f"files of a book end in `.yml`; rename it to {path.stem}.yml")
+        self.read_known()
+        for path in handwritten.files(self.content / "pages"):
+            if path.suffix == ".md":
+                self.keep(path, handwritten.read)
+
+    def read_known(self) -> None:
+        """Every file of YAML that a book may have."""
         beliefs: frozenset[tuple[str, str]] = frozenset()
         for pattern, model in FILES.items():
             for path in matching(self.content, pattern):
@@ -68,9 +78,6 @@ class _Loader(Files):
             if model is MisconceptionFile:
                 known = self.parts(MisconceptionFile, "misconceptions")
                 beliefs = frozenset((name, one.refuted_by) for name, one in known.items())
-        for path in handwritten.files(self.content / "pages"):
-            if path.suffix == ".md":
-                self.keep(path, handwritten.read)
 
     def keep(self, path: Path, read_one: Callable[[str, str], Document[Any]]) -> None:
         """Keep what is read from the name and the text of a file."""
@@ -133,7 +140,7 @@ class _Loader(Files):
 
     def topic(self, folder: Path) -> Topic | None:
         known = [f"{stem}.yml" for stem in ("topic", "quiz", *MODES)]
-        for path in matching(folder, "*.y*ml"):
+        for path in matching(folder, "*.yml"):
             if path.name not in known and not path.match("quiz-*.yml"):
                 self.refuse(path, f"no mode has this name{nearest(path.name, known)}")
         if not (folder / "topic.yml").exists():

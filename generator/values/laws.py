@@ -17,6 +17,11 @@ from runners.declared.closed_forms import LAWS
 from runners.system.errors import first_line
 from runners.traces.digest import own_book
 
+_WAY_OUT = (
+    "; a law calculates with + - * / alone: "
+    "what needs more is a property of Settings, marked @closed_form"
+)
+
 
 def closed_forms() -> Mapping[str, Function]:
     """The functions of this book.
@@ -52,7 +57,7 @@ def _guarded(function: Function, path: Path) -> Function:
         except (ExpressionError, ZeroDivisionError, OverflowError):
             raise  # of what it is called with
         except Exception as error:  # noqa: BLE001 whatever an author's function raises
-            raise _at_its_line(error, path, "; a law calculates with + - * / alone") from None
+            raise _at_its_line(error, path, _WAY_OUT) from None
 
     return called
 

@@ -12,6 +12,7 @@ The file has a `QUESTION` and its `Settings` like any experiment (`runners/decla
 imports this module needs no torch, unless it imports it itself.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic
@@ -24,6 +25,7 @@ from runners.traces.outcome import RankOutcome
 from runners.traces.schema import Quantity, Repeats, Setting
 
 _SETTING = TypeAdapter[Setting](Setting, config=ConfigDict(allow_inf_nan=False))
+_NUMBER = re.compile(r"[-+]?[\d_]*\.?\d+(e[-+]?\d+)?", re.IGNORECASE)  # as a text
 
 
 @dataclass(frozen=True)
@@ -53,16 +55,22 @@ class Recorder(Generic[S]):
         """Record what was counted or compared; a page reads it as `<run>.measures.<name>`.
 
         Args:
-            name: what it is.
+            name: what it is; each once.
             value: a number, a word, or a list of them.
             unit: `bytes`, `share`, or what a whole number counts, such as `comparisons`. Times go
                 to `measure_seconds`.
             repeats: how closely another run repeats it: `rounded`, or `clock` where times decide.
 
         Raises:
-            ValueError: a trace cannot hold it.
+            ValueError: a trace cannot hold it, a text stands for a number, or the name is taken.
         """
         _check(name, value)
+        if name in self._outcome.measures:
+            raise ValueError(f"measure {name!r} is there already; give each value its own name")
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, str) and (unit or _NUMBER.fullmatch(one.strip())):
+                said = f"measure {name!r} holds the text {one!r}; record a number"
+                raise ValueError(f"{said}, or a word without a unit")
         self._outcome.quantities[name] = Quantity(unit=unit, repeats=repeats)
         self._outcome.measures[name] = value
 

@@ -102,6 +102,7 @@ def test_the_search_reads_what_a_page_by_hand_folds_and_no_answer():
     ("fence", "error"),
     [
         ("- what-peek", "6:3: no item 'what-peek'; did you mean 'what-peak'?"),
+        ("what-peak\nwhich-hold", "6:1: several ids are a list: write [what-peak, which-hold]"),
         ("id: what-peak\nstem: A\nanswer: 1 + 1\nkind: number\nwhy: B", "6:5: duplicate item id"),
         ("id: own\nstem: A\nsource: B\nkind: number\nwhy: C\nanswer: tiny_memory.whole.world_size",
          "8:9: a key of a book follows from its claims"),
