@@ -279,6 +279,22 @@ def test_a_tensor_is_put_together_from_shards_of_two_axes():
     assert all(torch.equal(assembled(parts, rank), whole) for rank in range(4))
 
 
+@pytest.mark.parametrize(
+    ("way", "ends", "says"),
+    [
+        ("half", 3, "the weights of heads.py:48 sum to 0.5: a factor of the script's own"),
+        ("counts", 0, ""),
+        ("other", 3, "the loss has another term"),
+        ("short", 1, "1 of 2 microbatches, and each weighs as one of 2"),
+    ],
+)
+def test_a_loss_of_two_heads_has_two_terms_and_a_short_update_its_own_number(way, ends, says):
+    report, code, output = verified("heads.py", 2, way, options=STOP)
+    said = [*report["not_compared"], *(one["says"] for one in report["findings"])]
+    assert code == ends, output
+    assert says in " ".join(said)
+
+
 @pytest.mark.parametrize(("total", "is_wrong"), [(0.0, False), (0.5, True)])
 def test_a_gradient_that_log_softmax_passes_on_is_right_where_its_rows_add_up_to_zero(
     total, is_wrong
