@@ -318,3 +318,4 @@ def test_every_cause_names_a_section_of_its_page():
     for one in table().values():
         lesson = (ROOT / f"content/topics/{one.page}.yml").read_text(encoding="utf-8")
         assert one.section in titles(yaml.safe_load(lesson)), one
+        assert "`" not in one.title  # a heading and a label print it as it is
