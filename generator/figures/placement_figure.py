@@ -6,7 +6,7 @@ from itertools import groupby
 from generator.content.exhibit import Figure
 from generator.figures.drawings.stacks import Panel, Part, Stack, panels
 from generator.figures.picture import Picture, Seen, Table, both, plainly
-from generator.figures.sent_bytes import sent_bytes
+from generator.figures.sent_bytes import OVER_A_RING, sent_bytes
 from generator.printing.folio import Folio
 from runners.traces.records import Run
 
@@ -52,7 +52,8 @@ def _travels(path: str, run: Run, folio: Folio) -> Iterator[str]:
         for operation, how in sorted(sent_bytes(path, run, position).items()):
             sent.setdefault(operation, []).append(str(folio.value(how)))
     for operation, sizes in sent.items():
-        yield f"{operation}: {' / '.join(dict.fromkeys(sizes))} sent per rank over a ring"
+        how = " over a ring" if operation in OVER_A_RING else ""
+        yield f"{operation}: {' / '.join(dict.fromkeys(sizes))} sent per rank{how}"
 
 
 def _ranks(found: Iterable[int]) -> str:

@@ -2,6 +2,9 @@
 
 from runners.traces.records import Run
 
+# Formulas of a ring; any other operation is a message to each peer.
+OVER_A_RING = {"all_reduce", "all_gather", "reduce_scatter", "broadcast"}
+
 
 def sent_bytes(path: str, run: Run, place: int) -> dict[str, str]:
     """By operation, what a rank sends in a step: in a ring, to a peer, or to and from a root.
