@@ -35,7 +35,12 @@ def train(rank: Rank[Settings]) -> None:
     """Train on one batch; after the last step show which buckets it sent."""
     settings = rank.settings
     stack = stack_for(rank)
-    replica = replica_of(rank, stack, bucket_cap_mb=settings.bucket_cap_mib or None)
+    replica = replica_of(
+        rank,
+        stack,
+        bucket_cap_mb=settings.bucket_cap_mib or None,
+        find_unused_parameters=settings.finds_unused,
+    )
     optimizer = torch.optim.SGD(stack.parameters(), lr=settings.learning_rate)
     features, labels = random_samples(rank, settings.batch_size)
     rank.watch(replica, optimizer)
@@ -60,15 +65,19 @@ def train(rank: Rank[Settings]) -> None:
 def leaving(replica: DistributedDataParallel) -> dict[str, list[int]]:
     """What leaves in the last backward pass: columns with an entry for each bucket, in order.
 
-    They are its bytes, its gradients, and how many gradients were finished before it left.
+    They are its bytes, its gradients, and how many gradients were finished before it left. One more
+    column has an entry for each step: how many buckets left.
     """
     left: dict[str, list[int]] = {"bytes": [], "num_gradients": [], "num_finished_before": []}
+    num_by_step: list[int] = []
     finished: list[torch.Size] = []  # gradients of this backward pass
 
     def leave(group: dist.ProcessGroup, bucket: GradBucket) -> Future[Tensor]:
         if bucket.index() == 0:  # another backward pass
             for column in left.values():
                 column.clear()
+            num_by_step.append(0)
+        num_by_step[-1] += 1
         left["bytes"].append(bucket.buffer().nbytes)
         left["num_gradients"].append(len(bucket.parameters()))
         left["num_finished_before"].append(len(finished))
@@ -80,7 +89,7 @@ def leaving(replica: DistributedDataParallel) -> dict[str, list[int]]:
         parameter.register_hook(lambda gradient: finished.append(gradient.shape))
     # A hook's annotations, of which there may be none, must not be texts as in this file.
     replica.register_comm_hook(None, lambda group, bucket: leave(group, bucket))  # noqa: PLW0108
-    return left
+    return left | {"num_by_step": num_by_step}
 
 
 QUESTION = "Does a gradient wait for the end of backward before it is sent?"
@@ -96,6 +105,7 @@ class Settings(StackSettings):
     bucket_cap_mib: CountOrZero = 0  # zero: DDP's default
     learning_rate: Factor = 0.1
     overlaps: bool = True
+    finds_unused: bool = False
 
     def closed_forms(self) -> dict[str, Setting]:
         """Gradients, of a weight and a bias in each layer, and the bytes of one layer's."""
@@ -112,6 +122,7 @@ RUNS = {
     "small": ddp(Settings(bucket_cap_mib=1)),
     "middling": ddp(Settings(bucket_cap_mib=4)),
     "one_bucket": ddp(Settings(bucket_cap_mib=1000)),
+    "finds_unused": ddp(Settings(bucket_cap_mib=1, finds_unused=True)),
     "after_backward": ddp(Settings(overlaps=False)),
 }
 TRIED_WITH = {"*": {"num_steps": 4}}

@@ -21,9 +21,10 @@ NUM_VALUES = 1_000_000
 def shift(outgoing, incoming):
     """Send to the right neighbour and receive from the left one, at the same time."""
     rank, world_size = dist.get_rank(), dist.get_world_size()
-    sending = dist.isend(outgoing, (rank + 1) % world_size)
-    dist.recv(incoming, (rank - 1) % world_size)
-    sending.wait()
+    send = dist.P2POp(dist.isend, outgoing, (rank + 1) % world_size)
+    receive = dist.P2POp(dist.irecv, incoming, (rank - 1) % world_size)
+    for work in dist.batch_isend_irecv([send, receive]):
+        work.wait()
     return outgoing.nbytes
 
 

@@ -25,51 +25,56 @@ class Stage:
 
     def __init__(self, layers, inputs, targets):
         self.layers, self.inputs, self.targets = layers, inputs, targets
-        self.waiting, self.most_waiting, self.sends = {}, 0, {}
+        self.waiting, self.most_waiting = {}, 0
         self.rank, self.last = dist.get_rank(), dist.get_world_size() - 1
 
-    def send(self, tensor, to):
-        # In steady state, neighbours send to each other: blocking sends can deadlock.
-        if to in self.sends:
-            self.sends[to].wait()
-        self.sends[to] = dist.isend(tensor, to)
+    def transfer(self, peer, outgoing=None, *, receives=False):
+        """Send to a neighbour, receive from it, or both at once. Returns what arrived."""
+        if not 0 <= peer <= self.last:
+            return None  # the first and the last stage have a single neighbour
+        incoming = torch.empty_like(self.inputs[0]) if receives else None  # all have this shape
+        both = (dist.isend, outgoing), (dist.irecv, incoming)
+        calls = [dist.P2POp(call, tensor, peer) for call, tensor in both if tensor is not None]
+        for work in dist.batch_isend_irecv(calls) if calls else []:
+            work.wait()
+        return incoming
 
-    def forward(self, index):
-        inputs = self.inputs[index]
-        if self.rank > 0:
-            inputs = torch.empty_like(inputs, requires_grad=True)  # all have this shape
-            dist.recv(inputs.detach(), self.rank - 1)
+    def forward(self, index, inputs):
+        """The outputs of a microbatch; the last stage keeps its loss and sends nothing."""
+        inputs = self.inputs[index] if self.rank == 0 else inputs.requires_grad_()
         outputs = self.layers(inputs)
-        if self.rank < self.last:
-            self.send(outputs.detach(), self.rank + 1)
-        else:  # the loss of the batch is the mean over its microbatches
+        if self.rank == self.last:  # the loss of the batch is the mean over its microbatches
             outputs = mse_loss(outputs, self.targets[index]) / len(self.targets)
         self.waiting[index] = inputs, outputs
         self.most_waiting = max(self.most_waiting, len(self.waiting))
+        return outputs.detach()
 
-    def backward(self, index):
+    def backward(self, index, gradient):
+        """The gradient of a microbatch's inputs; the last stage starts from the loss."""
         inputs, outputs = self.waiting.pop(index)
-        gradient = None  # the last stage starts from the loss
-        if self.rank < self.last:
-            gradient = torch.empty_like(outputs)
-            dist.recv(gradient, self.rank + 1)
         outputs.backward(gradient)
-        if self.rank > 0:
-            self.send(inputs.grad, self.rank - 1)
+        return inputs.grad
 
 
 def one_forward_one_backward(stage):
+    previous, following = stage.rank - 1, stage.rank + 1
     num_microbatches = len(stage.inputs)
     num_warmup = min(stage.last - stage.rank, num_microbatches)
     for index in range(num_warmup):  # warm-up
-        stage.forward(index)
+        outputs = stage.forward(index, stage.transfer(previous, receives=True))
+        stage.transfer(following, outputs)
+    inputs = None
+    if num_warmup < num_microbatches:
+        inputs = stage.transfer(previous, receives=True)
     for index in range(num_warmup, num_microbatches):  # steady state
-        stage.forward(index)
-        stage.backward(index - num_warmup)
+        # Neighbours send to each other: one batch, so that neither call waits for the other.
+        outputs = stage.forward(index, inputs)
+        gradient = stage.transfer(following, outputs, receives=True)
+        gradient = stage.backward(index - num_warmup, gradient)
+        inputs = stage.transfer(previous, gradient, receives=index + 1 < num_microbatches)
     for index in range(num_microbatches - num_warmup, num_microbatches):  # cool-down
-        stage.backward(index)
-    for work in stage.sends.values():
-        work.wait()
+        gradient = stage.transfer(following, receives=True)
+        stage.transfer(previous, stage.backward(index, gradient))
 
 
 def build_stages():

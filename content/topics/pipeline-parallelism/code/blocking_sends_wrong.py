@@ -18,38 +18,46 @@ rank = dist.get_rank()
 torch.manual_seed(rank)
 layer = nn.Linear(WIDTH, WIDTH)  # this rank's stage
 batch, targets = (part.chunk(MICROBATCHES) for part in torch.randn(2, BATCH, WIDTH))
-waiting = []
 
 
-def forward(samples, target):
-    if rank == 0:
-        waiting.append((samples, layer(samples)))
-        dist.send(waiting[-1][1].detach(), 1)
-    else:
-        received = torch.empty_like(samples, requires_grad=True)
-        dist.recv(received.detach(), 0)
-        waiting.append((received, mse_loss(layer(received), target) / MICROBATCHES))
+def transfer(outgoing, incoming):
+    """Send to the other stage and receive from it; None stands for nothing."""
+    if outgoing is not None:
+        dist.send(outgoing, 1 - rank)
+    if incoming is not None:
+        dist.recv(incoming, 1 - rank)
 
 
-def backward():
-    received, output = waiting.pop(0)
-    if rank == 0:
-        gradient = torch.empty_like(output)
-        dist.recv(gradient, 1)
-        output.backward(gradient)
-    else:
-        output.backward()
-        dist.send(received.grad, 0)
+def first_stage():
+    waiting = []
+    for index in range(MICROBATCHES + 1):  # 1F1B: one forward pass ahead of the last stage
+        outgoing = incoming = None
+        if index < MICROBATCHES:
+            waiting.append(layer(batch[index]))
+            outgoing = waiting[-1].detach()
+        if index > 0:
+            incoming = torch.empty_like(batch[0])
+        transfer(outgoing, incoming)
+        if index > 0:
+            waiting.pop(0).backward(incoming)
 
 
-for index, (samples, target) in enumerate(zip(batch, targets, strict=True)):
-    forward(samples, target)
-    if rank == 1 or index > 0:  # 1F1B: the first stage is one forward pass ahead
-        backward()
+def last_stage():
+    outgoing = None
+    for index in range(MICROBATCHES + 1):
+        incoming = torch.empty_like(batch[0]) if index < MICROBATCHES else None
+        transfer(outgoing, incoming)
+        if index < MICROBATCHES:
+            loss = mse_loss(layer(incoming.requires_grad_()), targets[index]) / MICROBATCHES
+            loss.backward()
+            outgoing = incoming.grad
+
+
 if rank == 0:
-    backward()
-if rank == 0:
+    first_stage()
     print(f"all {MICROBATCHES} microbatches went through both stages")
+else:
+    last_stage()
 dist.barrier()
 time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
 dist.destroy_process_group()
