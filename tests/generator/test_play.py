@@ -15,6 +15,7 @@ import pytest
 from generator.content.exhibit import Figure
 from generator.figures import step_rules
 from generator.figures.drawings.stacks import LOOKS
+from generator.figures.placement_figure import placement
 from generator.figures.play import frame, grid_views
 from generator.figures.play.states import RULES, faults, states
 from generator.printing.folio import Folio
@@ -127,6 +128,22 @@ def test_the_parts_of_a_bar_are_the_classes_that_the_run_recorded(played, folio)
     for word, size in says:
         name = next(name for name, said in words.items() if said == word)
         assert float(size) == pytest.approx(peak[f"{name}_bytes"] / 2**20, rel=5e-3)
+
+
+def test_only_collectives_of_a_ring_are_drawn_as_sent_over_one(evidence, folio):
+    figures = [
+        figure
+        for topic in evidence.book.topics
+        for lesson in topic.lessons.values()
+        for figure in getattr(lesson.model, "figures", [])
+        if figure.kind == "placement"
+    ]
+    drawn = " ".join(unescape(str(placement(figure, folio).drawings)) for figure in figures)
+    sent = set(re.findall(r"(\w+): [^:;]*? sent per rank( over a ring)?", drawn))
+    rings = {"all_reduce", "all_gather", "reduce_scatter", "broadcast"}
+    assert {operation for operation, ring in sent if ring} <= rings
+    assert {operation for operation, ring in sent if not ring} & {*rings} == set()
+    assert ("send", "") in sent
 
 
 def test_what_a_rank_sends_is_compared_and_not_the_payload_of_its_operations(played, folio):

@@ -9,8 +9,10 @@ from torch import nn
 from runners.declared.experiment import find
 from runners.system.errors import FixableError
 from runners.traces.programs import found, read
+from tests.conftest import ROOT
 
 pytestmark = pytest.mark.ranks
+CONTENT = ROOT / "content"
 
 
 def losses(run):
@@ -40,6 +42,37 @@ def test_averaged_gradients_give_what_one_process_computes_on_all_samples(run):
     assert [float(x) for x in losses(right)] == [pytest.approx(expected, abs=2e-4)] * 2
     assert len({r.parameter_digest for r in right.ranks}) == 1
     assert len(set(losses(run("listings", "unsynchronized_wrong")))) == 2
+
+
+def test_ranks_that_skip_different_units_compute_with_rows_of_both(run):
+    torch.manual_seed(0)
+    blocks = [nn.Linear(64, 64) for _ in range(4)]
+    rows = [(b.weight.detach().chunk(2), b.bias.detach().chunk(2)) for b in blocks]
+    expected = {}
+    for rank, skipped in enumerate((0, 1)):
+        torch.manual_seed(1 + rank)
+        right = wrong = torch.randn(8, 64)
+        kept = [block for block in range(4) if block != skipped]
+        other = [block for block in range(4) if block != 1 - skipped]
+        for mine, theirs in zip(kept, other, strict=True):  # the calls that meet
+            first, last = (mine, theirs) if rank == 0 else (theirs, mine)
+            weight, bias = (
+                torch.cat([a[0], b[1]]) for a, b in zip(rows[first], rows[last], strict=True)
+            )
+            wrong = wrong + (wrong @ weight.T + bias).tanh()
+            right = right + blocks[mine](right).detach().tanh()
+        expected[f"rank_{rank}_difference"] = (wrong - right).abs().max().item()
+    (report,) = run("listings", "skipped_units_wrong").prediction
+    assert report.facts == pytest.approx(expected, rel=1e-4)
+    assert min(expected.values()) > 1
+
+
+def test_no_program_sends_or_receives_outside_a_batch_without_waiting():
+    """On NCCL, such a call may wait for a later one of its own rank."""
+    unbatched = re.compile(r"\bdist\.i(?:send|recv)\(")
+    programs = [*CONTENT.glob("topics/*/code/*.py"), *CONTENT.glob("code/*.py")]
+    assert [path.name for path in programs if unbatched.search(path.read_text())] == []
+    assert sum("batch_isend_irecv" in path.read_text() for path in programs) > 1
 
 
 # --- what a program says about itself
