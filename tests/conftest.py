@@ -145,28 +145,21 @@ def root() -> Path:
     return ROOT
 
 
-def machines_of_labs() -> set[str]:
-    """The committed machines that graded the labs; any may stand for the reference there."""
-    listed = ["git", "ls-files", "content/traces/*/labs.json"]
-    found = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    return {path.split("/")[2] for path in found.splitlines()}
+def not_of_the_reference(folder: str, names: list[str]) -> set[str]:
+    """What `copytree` leaves out where a copy of the content has the reference machine alone."""
+    is_traces = Path(folder) == ROOT / "content" / "traces"
+    others = (one for one in names if is_traces and not one.startswith("reference-"))
+    return {"__pycache__", "tries", *others}
 
 
 def copy_of_the_book(into: Path) -> Path:
-    """Copy what a build reads into `into`; of machines the reference, and the one of the labs."""
+    """Copy what a build reads into `into`; of machines the reference."""
     for name in BUILT_FROM:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(
-                source, into / name, ignore=shutil.ignore_patterns("__pycache__", "tries")
-            )
+            shutil.copytree(source, into / name, ignore=not_of_the_reference)
         elif source.exists():
             shutil.copy2(source, into / name)
-    traces = into / "content" / "traces"
-    kept = machines_of_labs()
-    for entry in list(traces.iterdir()):
-        if not (entry.name.startswith("reference-") or entry.name in kept):
-            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     return into
 
 

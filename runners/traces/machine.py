@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 
 from runners.system import accelerator
 from runners.system.errors import FixableError, unknown
-from runners.traces.digest import ROOT
+from runners.traces.digest import ROOT, own_book
 from runners.traces.files import machine_folders, write_json, write_text
 from runners.traces.records import Accelerator, Circumstances, Machine
 
@@ -83,10 +83,27 @@ def circumstances() -> Circumstances:
     return Circumstances(
         python=platform.python_version(),
         torch=torch_version(),
+        numpy=installed("numpy"),
         affinity=_stated("/proc/self/status", r"^Cpus_allowed_list:\s*(.*)$"),
         visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
         huge_pages=_stated("/sys/kernel/mm/transparent_hugepage/enabled", r"\[(\w+)\]"),
     )
+
+
+def installed(package: str) -> str | None:
+    """The release of a package that this Python has, which is not loaded for this."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def pinned(package: str) -> str | None:
+    """The release that set-up installs; None in a book of one's own, and outside a clone."""
+    files = () if own_book() else (ROOT / "requirements" / "run.txt", ROOT / "pyproject.toml")
+    text = "\n".join(one.read_text(encoding="utf-8") for one in files if one.is_file())
+    found = re.search(rf"\b{package}==([\w.]+)", text)
+    return found[1] if found else None
 
 
 def torch_version() -> str:
