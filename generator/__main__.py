@@ -169,7 +169,7 @@ def _notes(book: Book, evidence: Evidence) -> Iterator[str]:
         yield f"no trace of this machine, taken from {machine}: {', '.join(names)}"
     for name, experiment in verdicts.unmeasured(book).items():
         yield f"{name}: not measured yet; run `{measuring(experiment)}`"
-    yield from verdicts.other_releases(book, "installed", installed)
+    yield from verdicts.other_releases(book, installed)
     by_hand = [f"{name}.md" for name in book.handwritten_by_name]
     yield from site_checks.unlisted(book.root, by_hand) if own_book() else ()
     for place in scaffold.to_be_written(book):

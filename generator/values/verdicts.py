@@ -20,9 +20,9 @@ from generator.values.paths import Evaluation, Node
 from generator.values.value import QUOTED, ExpressionError, Value, constant, numeric
 from runners.declared.experiment import find
 from runners.system.errors import FixableError
-from runners.traces import machine
 from runners.traces.digest import ROOT, experiment_files, own_book, program_digests
 from runners.traces.files import again
+from runners.traces.machine import pinned
 from runners.traces.measured import SampledSeconds
 from runners.traces.plain import NO_TORCH
 from runners.traces.tolerance import FEWEST_SAMPLES, overlap
@@ -284,7 +284,7 @@ def problems(book: Book, outcomes: Mapping[str, Judged]) -> list[str]:
 
     Surprises, broken laws, stale traces of the reference machine, and experiments that cannot run.
     """
-    found = []
+    found: list[str] = []
     for experiment, shown in book.traces.items():
         found += _stale(book, experiment, shown) if shown.is_stale else ()
         found += [
@@ -294,13 +294,13 @@ def problems(book: Book, outcomes: Mapping[str, Judged]) -> list[str]:
         ]
     for one in unmeasured(book):
         found += _broken(book, one)
-    found += other_releases(book, "pinned", machine.pinned)
+    found += other_releases(book, pinned)
     return [*found, *map(str, broken_laws(book, outcomes))]
 
 
 def unmeasured(book: Book) -> dict[str, str]:
     """The experiments and programs that no machine has measured yet, each with its experiment."""
-    if book.root != (own_book() or ROOT):
+    if not _is_at_home(book):
         return {}
     found = {name: name for name in sorted(experiment_files().keys() - book.traces.keys())}
     for name, shown in book.traces.items():
@@ -309,25 +309,24 @@ def unmeasured(book: Book) -> dict[str, str]:
     return found
 
 
-def other_releases(book: Book, where: str, release: Callable[[str], str | None]) -> Iterator[str]:
-    """Which traces were measured with another torch or numpy than is pinned, or installed.
+def _is_at_home(book: Book) -> bool:
+    """Whether a book has the experiments and the pins of this place; a copy of one has none."""
+    return book.root == (own_book() or ROOT)
 
-    Args:
-        book: with its traces.
-        where: `pinned` or `installed`.
-        release: of a package there; None where there is none.
-    """
-    traces: dict[tuple[str, str, str], list[str]] = {}
-    for package in ("torch", "numpy"):
-        now = (release(package) or "").partition("+")[0]
+
+def other_releases(book: Book, release: Callable[[str], str]) -> Iterator[str]:
+    """Which traces were measured with another torch or numpy than `pinned` or `installed` says."""
+    traces: dict[str, list[str]] = {}
+    for package in ("torch", "numpy") if _is_at_home(book) else ():
+        now = release(package).partition("+")[0]
         for name, shown in book.traces.items():
-            then = (getattr(shown.trace.circumstances, package) or "").partition("+")[0]
-            if now and then not in ("", NO_TORCH, now):
-                traces.setdefault((package, now, then), []).append(name)
-    for (package, now, then), (first, *others) in traces.items():
-        more = f" and {len(others)} more" if others else ""
-        do = f"measure again, or take {package}=={then}"
-        yield f"{first}{more}: measured with {package} {then}, and {now} is {where}; {do}"
+            then = (getattr(shown.trace.circumstances, package) or NO_TORCH).partition("+")[0]
+            if now and then not in (NO_TORCH, now):
+                said = f"{package} {then}, and {now} is {release.__name__}; take {then}, or measure"
+                traces.setdefault(said, []).append(name)
+    for said, (first, *others) in traces.items():
+        more = f" and {len(others)} others" if others else ""
+        yield f"{first}{more}: measured with {said} again"
 
 
 def _stale(book: Book, experiment: str, shown: TraceOnPage) -> list[str]:

@@ -66,7 +66,7 @@ class Requested:
     def otherwise_here(self) -> Iterator[str]:
         """What besides chance may explain a difference: where this machine is another one."""
         used = self.trace.circumstances.torch
-        pairs = {} if used == NO_TORCH else {"torch": (used, machine.torch_version())}
+        pairs = {} if used == NO_TORCH else {"torch": (used, machine.installed("torch"))}
         if self.machine is not None:
             pairs["processor"] = (self.machine.cpu, machine.cpu_name())
             pairs["number of cores"] = (str(self.machine.num_cores), str(machine.num_cores()))

@@ -82,37 +82,24 @@ def circumstances() -> Circumstances:
     """The circumstances under which this process measures."""
     return Circumstances(
         python=platform.python_version(),
-        torch=torch_version(),
-        numpy=installed("numpy"),
+        torch=installed("torch"),
+        numpy=installed("numpy") or None,
         affinity=_stated("/proc/self/status", r"^Cpus_allowed_list:\s*(.*)$"),
         visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
         huge_pages=_stated("/sys/kernel/mm/transparent_hugepage/enabled", r"\[(\w+)\]"),
     )
 
 
-def installed(package: str) -> str | None:
-    """The release of a package that this Python has, which is not loaded for this."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+def installed(package: str) -> str:
+    """The release of a package, which is not loaded for this; empty where there is none."""
+    return next((one.version for one in metadata.distributions(name=package)), "")
 
 
-def pinned(package: str) -> str | None:
-    """The release that set-up installs; None in a book of one's own, and outside a clone."""
+def pinned(package: str) -> str:
+    """The release that set-up installs; empty in a book of one's own, and outside a clone."""
     files = () if own_book() else (ROOT / "requirements" / "run.txt", ROOT / "pyproject.toml")
     text = "\n".join(one.read_text(encoding="utf-8") for one in files if one.is_file())
-    found = re.search(rf"\b{package}==([\w.]+)", text)
-    return found[1] if found else None
-
-
-def torch_version() -> str:
-    """The torch that would measure now, such as 2.13.0, which is not loaded for this.
-
-    Raises:
-        PackageNotFoundError: it is not installed.
-    """
-    return metadata.version("torch")
+    return "".join(re.findall(rf"\b{package}==([\w.]+)", text)[:1])
 
 
 def accelerators() -> list[Accelerator]:
@@ -181,7 +168,7 @@ def describe(*, as_reference: bool = False) -> Machine:
         memory_bytes=memory_bytes(),
         system=f"{platform.system()} {platform.machine()}",
         python=platform.python_version(),
-        torch=torch_version(),
+        torch=installed("torch"),
         accelerators=accelerators(),
         caches=caches(),
     )
