@@ -168,7 +168,8 @@ def _notes(book: Book, evidence: Evidence) -> Iterator[str]:
     for machine, names in lent.items():
         yield f"no trace of this machine, taken from {machine}: {', '.join(names)}"
     for name, experiment in verdicts.unmeasured(book).items():
-        yield f"{name}: not measured yet; run `{measuring(experiment)}`"
+        do = measuring(experiment, full=name != experiment)
+        yield f"{name}: not measured yet; run `{do}`"
     yield from verdicts.other_releases(book, installed)
     by_hand = [f"{name}.md" for name in book.handwritten_by_name]
     yield from site_checks.unlisted(book.root, by_hand) if own_book() else ()
