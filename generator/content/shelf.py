@@ -174,16 +174,10 @@ class Shelf:
         return found
 
     def _check_whole(self, folder: Path, new: Collection[str]) -> None:
-        """A published book has all of the reference machine.
-
-        Args:
-            folder: of that machine.
-            new: experiments that only this machine has measured.
-        """
+        """A published book has all of the reference machine, but what is new on this machine."""
         home = self.files.content.parent / ("" if own_book() else "runners")
         programs = matching(home / "experiments", "[!_]*.py")
-        for name in (one.stem for one in programs if one.stem not in new):
-            path = folder / f"{name}.json"
+        for path in (folder / f"{one.stem}.json" for one in programs if one.stem not in new):
             if not path.exists():
                 self.files.refuse(path, f"no such file; {traces.remedy(path)}")
 

@@ -324,9 +324,8 @@ def other_releases(book: Book, release: Callable[[str], str]) -> Iterator[str]:
             if now and then not in (NO_TORCH, now):
                 said = f"{package} {then}, and {now} is {release.__name__}; take {then}, or measure"
                 traces.setdefault(said, []).append(name)
-    for said, (first, *others) in traces.items():
-        more = f" and {len(others)} others" if others else ""
-        yield f"{first}{more}: measured with {said} again"
+    for said, names in traces.items():
+        yield f"{', '.join(names)}: measured with {said} again"
 
 
 def _stale(book: Book, experiment: str, shown: TraceOnPage) -> list[str]:

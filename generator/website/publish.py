@@ -224,9 +224,6 @@ def committed_machines(content: Path) -> frozenset[str]:
 
     Where there is no repository, as in an archive of the sources, nobody measured on: the reference
     machine's alone.
-
-    Args:
-        content: the folder of content.
     """
     traces = content / "traces"
     held = _git(traces, "ls-tree", "-r", "-z", "--name-only", "HEAD", "./")
@@ -246,11 +243,7 @@ def changed(content: Path) -> list[str]:
 
 
 def committed_sources(content: Path) -> bytes:
-    """The files of the commit as a zip; empty where there is no repository.
-
-    Args:
-        content: the folder of content, in the project's own.
-    """
+    """The files of the commit as a zip; empty where there is no repository."""
     return _git(content.parent, "archive", "--format=zip", "--prefix=proofbook/", "HEAD") or b""
 
 
