@@ -1,5 +1,6 @@
 """What a command takes that an author calls after each edit, against the packages that it loads."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from functools import partial
 
 from tests.bench.ratio import Ratio, in_turn
 from tests.processes import ROOT
+from tests.sampled import REFERENCE
 
 TIMES = 7
 PACKAGES = ("-c", "import pydantic, jinja2, yaml")
@@ -14,8 +16,9 @@ COMMANDS = {"runners list": ("-m", "runners", "list"), "check": ("-m", "generato
 
 
 def ratios() -> Iterator[Ratio]:
-    """`list` and `check`, each against an interpreter that imports what both need."""
-    call = partial(subprocess.run, cwd=ROOT, capture_output=True, check=False)
+    """`list`, and `check` of the reference machine's book, against what both have to import."""
+    alone = os.environ | {"PROOFBOOK_MACHINE": REFERENCE.name}
+    call = partial(subprocess.run, cwd=ROOT, env=alone, capture_output=True, check=False)
     works = {
         name: partial(call, [sys.executable, *words])
         for name, words in {"packages": PACKAGES, **COMMANDS}.items()
