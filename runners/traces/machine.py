@@ -11,6 +11,7 @@ import os
 import platform
 import re
 import secrets
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -90,6 +91,7 @@ def circumstances() -> Circumstances:
     )
 
 
+@cache
 def installed(package: str) -> str:
     """The release of a package, which is not loaded for this; empty where there is none."""
     return next((one.version for one in metadata.distributions(name=package)), "")
