@@ -47,7 +47,7 @@ from generator.values.laws import closed_forms
 from runners.planner.answers.plan_grid import PREFIX
 from runners.traces.digest import enter_book, own_book, program
 from runners.traces.files import MACHINE
-from runners.traces.machine import from_home
+from runners.traces.machine import from_home, installed
 
 SCHEMAS = {  # by the words of the patterns of files: "topics/*/quiz*.yml" has the schema quiz
     (Path(pattern).stem.rstrip("*") or Path(pattern).parent.name): model
@@ -167,8 +167,10 @@ def _notes(book: Book, evidence: Evidence) -> Iterator[str]:
             yield f"{name}: stale, so its verdicts are left out; run `{measuring()}`"
     for machine, names in lent.items():
         yield f"no trace of this machine, taken from {machine}: {', '.join(names)}"
-    for name in verdicts.unmeasured(book):
-        yield f"{name}: not measured yet; run `{measuring(name)}`"
+    for name, experiment in verdicts.unmeasured(book).items():
+        do = measuring(experiment, full=name != experiment)
+        yield f"{name}: not measured yet; run `{do}`"
+    yield from verdicts.other_releases(book, installed)
     by_hand = [f"{name}.md" for name in book.handwritten_by_name]
     yield from site_checks.unlisted(book.root, by_hand) if own_book() else ()
     for place in scaffold.to_be_written(book):

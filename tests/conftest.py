@@ -43,6 +43,8 @@ NOMINAL_SECONDS = 0.1
 BROWSER_SECONDS = 30  # Playwright's own patience
 POLL_SECONDS = 0.05
 ANY_SESSION_MEASURES = "ddp"  # which the README's commands name
+BOOK = {"real", "wanted"}  # fixtures that read the committed book of the root
+BUILT_SITE = "BUILT_SITE"  # the real book's, for a second session of tests
 Found = TypeVar("Found")
 FOUND = pytest.StashKey[dict[str, object]]()
 
@@ -115,6 +117,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(ROOT / "tests" / "site"):
             item.add_marker("builds")
+        if BOOK & {*getattr(item, "fixturenames", ())}:
+            item.add_marker("book")
         if own := item.get_closest_marker("timeout"):  # a test's own time grows as that of others
             item.add_marker(pytest.mark.timeout(own.args[0] * slowness()), append=False)
     items.sort(key=lambda item: _turn(item.path))
@@ -145,28 +149,21 @@ def root() -> Path:
     return ROOT
 
 
-def machines_of_labs() -> set[str]:
-    """The committed machines that graded the labs; any may stand for the reference there."""
-    listed = ["git", "ls-files", "content/traces/*/labs.json"]
-    found = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    return {path.split("/")[2] for path in found.splitlines()}
+def not_of_the_reference(folder: str, names: list[str]) -> set[str]:
+    """What `copytree` leaves out where a copy of the content has the reference machine alone."""
+    is_traces = Path(folder) == ROOT / "content" / "traces"
+    others = (one for one in names if is_traces and not one.startswith("reference-"))
+    return {"__pycache__", "tries", *others}
 
 
 def copy_of_the_book(into: Path) -> Path:
-    """Copy what a build reads into `into`; of machines the reference, and the one of the labs."""
+    """Copy what a build reads into `into`; of machines the reference."""
     for name in BUILT_FROM:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(
-                source, into / name, ignore=shutil.ignore_patterns("__pycache__", "tries")
-            )
+            shutil.copytree(source, into / name, ignore=not_of_the_reference)
         elif source.exists():
             shutil.copy2(source, into / name)
-    traces = into / "content" / "traces"
-    kept = machines_of_labs()
-    for entry in list(traces.iterdir()):
-        if not (entry.name.startswith("reference-") or entry.name in kept):
-            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     return into
 
 
@@ -250,6 +247,8 @@ def _real_site(folder: Path) -> Path:
 @pytest.fixture(scope="session")
 def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the real book's HTML: committed traces, a strict build, once a session."""
+    if known := os.environ.get(BUILT_SITE):
+        return Path(known)
     return made_once(tmp_path_factory, "real-book", _real_site)
 
 

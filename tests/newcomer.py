@@ -10,7 +10,7 @@ from pathlib import Path
 
 from runners.declared.experiment import Experiment, find, names
 from runners.traces.records import NEEDS_FULL
-from tests.conftest import ROOT, machines_of_labs
+from tests.conftest import ROOT, not_of_the_reference
 from tests.recorded import as_recorded, write
 
 MACHINE = "newcomer"
@@ -25,10 +25,7 @@ def content_of(folder: Path) -> Path:
         folder: where it is put.
     """
     content = folder / "content"
-    ignored = shutil.ignore_patterns("cpu-*", "this-machine", "tries")
-    shutil.copytree(ROOT / "content", content, ignore=ignored)
-    for name in machines_of_labs():
-        shutil.copytree(ROOT / "content" / "traces" / name, content / "traces" / name)
+    shutil.copytree(ROOT / "content", content, ignore=not_of_the_reference)
     (folder / "runners").symlink_to(ROOT / "runners")  # lessons list parts of its programs
     own = content / "traces" / MACHINE
     own.mkdir()

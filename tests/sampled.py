@@ -43,7 +43,7 @@ def paths(trace: Trace, name: str) -> dict[str, str]:
         steps = steps_of(path)[2:] if "|" not in path else ["settings"]
         is_number = re.fullmatch(r'-?\d[\d.e+-]*|"[0-9a-f]{12}"', value) and steps[-1] not in NAMES
         is_steady = quantity(steps, run.quantities).repeats not in ("clock", "kernel")
-        if run.world_size > 1 and "memory" in steps:
+        if run.world_size > 1 and ("memory" in steps or "peak" in str(steps[-1])):
             continue
         if steps[0] in MEASURED and is_number and is_steady:
             found[field_of(run, steps)] = path

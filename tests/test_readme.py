@@ -5,11 +5,12 @@ Commands run in a fresh clone that shares this environment, after its first `mak
 
 import json
 import re
+import shutil
 
 import pytest
 
 from tests.clones import pasted
-from tests.conftest import ROOT
+from tests.conftest import BUILT_SITE, ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GUIDES = ("README.md", "CONTRIBUTING.md", "generator/README.md", "runners/README.md")
@@ -85,3 +86,16 @@ def test_make_site_builds_the_page_that_it_says_to_open(first_site, measured_boo
     page = measured_book / "site" / "html" / "index.html"
     assert first_site["stdout"].splitlines()[-1] == f"Open {page}"
     assert page.is_file()
+
+
+@pytest.mark.ranks
+def test_make_test_after_make_site_reads_the_committed_book_alone(measured_book, built_site):
+    """Own traces and a try lie in the clone; the tests of the book ran without them before."""
+    content = measured_book / "content"
+    own = (content / "traces" / "this-machine").read_text().strip()
+    (content / "tries").mkdir(exist_ok=True)
+    shutil.copy2(content / "traces" / own / "ddp.json", content / "tries" / "ddp.single-0.json")
+    tests = "-n 0 -q -m book tests/generator tests/test_reproduce.py"
+    command = f".venv/bin/python -m pytest {tests}"
+    done = pasted(command, measured_book, **{BUILT_SITE: str(built_site)})
+    assert done.returncode == 0, done.stdout + done.stderr

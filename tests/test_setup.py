@@ -13,6 +13,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from requirements import install
+from runners.traces.machine import pinned
 
 
 def _lines():
@@ -51,6 +52,14 @@ def test_every_direct_dependency_is_pinned_within_its_range(root):
     pins = _pins() | {"torch": importlib.metadata.version("torch").partition("+")[0]}
     for needed in map(Requirement, [*project["dependencies"], *extras["run"], *extras["test"]]):
         assert needed.specifier.contains(pins[canonicalize_name(needed.name)]), needed
+
+
+def test_traces_are_compared_with_what_set_up_installs(root):
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    run = {one.name: one for one in map(Requirement, project["optional-dependencies"]["run"])}
+    assert pinned("numpy") == _pins()["numpy"]
+    assert str(run["torch"].specifier) == f"=={pinned('torch')}"
+    assert pinned("pytest") == ""  # which measures nothing
 
 
 def test_the_oldest_python_installs_every_pin():

@@ -29,7 +29,7 @@ NO_FOLDER = (
 )
 IsStale = Callable[[Trace], bool]
 PROGRAMS = "listings"  # the experiment that runs the listed programs and keeps what they print
-LABS = "labs"  # that grades programs: it counts bytes, which no machine turns
+LABS = "labs"  # that grades the programs of labs
 REFERENCE = "reference-*"  # what the reference machine's folder is called
 
 
@@ -170,24 +170,15 @@ class Shelf:
             found |= self._new_here(own, found)
         if self.only is not None and reference and reference in found:
             new = [name for one in found.keys() - self.only for name in found[one].traces]
-            others = {name for one in found.values() for name in one.traces}
-            self._check_whole(self.folder / reference, new, others)
+            self._check_whole(self.folder / reference, new)
         return found
 
-    def _check_whole(self, folder: Path, new: Collection[str], others: Collection[str]) -> None:
-        """A published book has all of the reference machine.
-
-        Args:
-            folder: of that machine.
-            new: experiments that only this machine has measured.
-            others: those that any machine has; it stands in where no machine turns the values.
-        """
+    def _check_whole(self, folder: Path, new: Collection[str]) -> None:
+        """A published book has all of the reference machine, but what is new on this machine."""
         home = self.files.content.parent / ("" if own_book() else "runners")
         programs = matching(home / "experiments", "[!_]*.py")
-        for name in (one.stem for one in programs if one.stem not in new):
-            path = folder / f"{name}.json"
-            stands_in = name == LABS and name in others
-            if not path.exists() and not stands_in:
+        for path in (folder / f"{one.stem}.json" for one in programs if one.stem not in new):
+            if not path.exists():
                 self.files.refuse(path, f"no such file; {traces.remedy(path)}")
 
     def _new_here(self, own: str, known: Mapping[str, MachineFolder]) -> dict[str, MachineFolder]:
@@ -321,9 +312,9 @@ def on_page(
         reference: the reference machine.
 
     Returns:
-        The trace of the first that has measured it; the others lend the runs that it lacks, the
-        reference machine those that it skipped, and any machine skipped runs of labs. Of a machine
-        that is neither of the two, a stale trace does not count. None where none has measured it.
+        The trace of the first that has measured it; the others lend the runs that it lacks, and
+        the reference machine those that it skipped. Of a machine that is neither of the two, a
+        stale trace does not count. None where none has measured it.
     """
     shown, *others = machines
     usable = (one for one in others if one is reference or experiment not in one.stale)
@@ -332,11 +323,10 @@ def on_page(
     known: dict[str, Run] = {}
     for one in (one for one in (shown, *usable) if experiment in one.traces):
         trace = one.traces[experiment]
-        stands_in = one is reference or experiment == LABS
         lends = {
             name: run
             for name, run in trace.runs.items()
-            if name not in known or (stands_in and known[name].status == "skipped" != run.status)
+            if name not in known or (one is reference and known[name].status == "skipped")
         }
         known |= lends
         if lends or not found:

@@ -139,12 +139,15 @@ class _Walk:
         if name not in self._functions:
             hint = nearest(name, self._functions) or f"; known: {', '.join(self._functions)}"
             raise ExpressionError(f"{name}(…) is not known{hint}")
-        wanted = inspect.signature(self._functions[name])
         try:
-            wanted.bind(*arguments)
+            return self._functions[name](*arguments)
         except TypeError:
-            raise ExpressionError(f"{name}(…) takes {', '.join(wanted.parameters)}") from None
-        return self._functions[name](*arguments)
+            wanted = inspect.signature(self._functions[name])  # too slow for each call
+            try:
+                wanted.bind(*arguments)
+            except TypeError:
+                raise ExpressionError(f"{name}(…) takes {', '.join(wanted.parameters)}") from None
+            raise
 
 
 def _stepped(thing: object, key: object) -> object:

@@ -185,7 +185,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
             with_new=self.config.new_runs,
         )
         for name in publish.changed(self.content) if is_published else ():
-            log.warning(f"content/traces/{name}: differs from the commit; commit it, or restore it")
+            log.warning(f"content/{name}: differs from the commit; commit it, or restore it")
         under = self._under(changed)
         pages = publish.site_files(self.book, self.content, self.press, under)
         if sources := publish.committed_sources(self.content) if is_published else b"":

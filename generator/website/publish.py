@@ -224,9 +224,6 @@ def committed_machines(content: Path) -> frozenset[str]:
 
     Where there is no repository, as in an archive of the sources, nobody measured on: the reference
     machine's alone.
-
-    Args:
-        content: the folder of content.
     """
     traces = content / "traces"
     held = _git(traces, "ls-tree", "-r", "-z", "--name-only", "HEAD", "./")
@@ -237,18 +234,16 @@ def committed_machines(content: Path) -> frozenset[str]:
 
 
 def changed(content: Path) -> list[str]:
-    """The files of committed machines that differ from the commit, relative to `traces/`."""
-    named = _git(content / "traces", "diff", "-z", "--relative", "--name-only", "HEAD") or b""
-    shown = committed_machines(content)
-    return [name for name in named.decode().split("\0") if str(Path(name).parent) in shown]
+    """What a published book reads of runs and plans, and the commit has otherwise or not at all."""
+    folders = *(f"traces/{one}" for one in committed_machines(content)), "planner", "verified"
+    read = "--", *(f"{folder}/*.json" for folder in folders)
+    edited = _git(content, "diff", "-z", "--relative", "--name-only", "HEAD", *read) or b""
+    new = _git(content, "ls-files", "-z", "--others", *read) or b""  # also what git ignores
+    return sorted(filter(None, (edited + new).decode().split("\0")))
 
 
 def committed_sources(content: Path) -> bytes:
-    """The files of the commit as a zip; empty where there is no repository.
-
-    Args:
-        content: the folder of content, in the project's own.
-    """
+    """The files of the commit as a zip; empty where there is no repository."""
     return _git(content.parent, "archive", "--format=zip", "--prefix=proofbook/", "HEAD") or b""
 
 

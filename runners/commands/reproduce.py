@@ -41,7 +41,6 @@ from runners.traces.summary import how_it_ended
 from runners.traces.tolerance import Tolerance, tolerance
 
 _say = partial(print, flush=True)
-LABS = "labs"
 VERDICTS = {True: "same", False: "differs", None: "not compared"}
 
 
@@ -67,7 +66,7 @@ class Requested:
     def otherwise_here(self) -> Iterator[str]:
         """What besides chance may explain a difference: where this machine is another one."""
         used = self.trace.circumstances.torch
-        pairs = {} if used == NO_TORCH else {"torch": (used, machine.torch_version())}
+        pairs = {} if used == NO_TORCH else {"torch": (used, machine.installed("torch"))}
         if self.machine is not None:
             pairs["processor"] = (self.machine.cpu, machine.cpu_name())
             pairs["number of cores"] = (str(self.machine.num_cores), str(machine.num_cores()))
@@ -136,11 +135,9 @@ def _of_page(experiment: str, folder: Path) -> Requested:
         return Requested(as_trace(read_grid(plans[experiment])), None)
     check_name(experiment)
     path = folder / f"{experiment}.json"
-    if not path.exists() and experiment == LABS:  # which any machine may grade for the pages
-        path = next(iter(sorted(folder.parent.glob(f"*/{LABS}.json"))), path)
     if not path.exists():
         raise FixableError(f"{folder.name} has not measured {experiment}; --from names another")
-    return Requested(read(path), read_machine(path.parent))
+    return Requested(read(path), read_machine(folder))
 
 
 def _steps(path: str, run: Run) -> Steps:

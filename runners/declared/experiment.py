@@ -44,7 +44,8 @@ from runners.traces.schema import Nature, Setting, Status
 
 SHORTENED = "PROOFBOOK_SHORTENED"
 # What a file of strategies imports, and nothing that declares runs may use.
-NEEDS_TORCH = ("torch", "runners.ranks", "runners.meters", "runners.training")
+_ROOMS = ("ranks", "meters", "training", "judging", "labs")
+NEEDS_TORCH = ("torch", *(f"runners.{room}" for room in _ROOMS))
 NEEDS_NO_TORCH = ("runners.training.settings", "runners.training.shape")
 PassName = Literal["timed", "metered", "budgeted"]
 Module = ModuleType | SimpleNamespace  # of an experiment

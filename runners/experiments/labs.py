@@ -24,7 +24,7 @@ from runners.traces.schema import Status
 from runners.training.settings import ProgramSettings
 
 QUESTION = "Which programs obey the laws of a lab, and where does each other one fail first?"
-PROGRAMS = ("content/topics/*/labs/*/*.py", "content/topics/*/labs/*/wrong/*.py")
+PROGRAMS = ("content/topics/*/labs/*/solved.py", "content/topics/*/labs/*/wrong/*.py")
 WORLD_SIZE = 4
 SEED = 0
 ENDS = re.compile(r"^# ends: (\w+)$", re.MULTILINE)
@@ -73,5 +73,4 @@ RUNS = {
     f"{_lab(file)}_{file.stem}": _declared(file)
     for pattern in PROGRAMS
     for file in sorted(ROOT.glob(pattern))
-    if file.stem != "starter"
 }

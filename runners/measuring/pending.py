@@ -15,7 +15,7 @@ from pathlib import Path
 from runners.declared.experiment import Experiment, find
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import TraceError, outdated_programs, read
-from runners.traces.machine import torch_version
+from runners.traces.machine import installed
 from runners.traces.plain import NO_TORCH
 from runners.traces.records import NEEDS_FULL, Run, Trace
 
@@ -103,11 +103,11 @@ def existing(path: Path) -> tuple[Trace | None, str | None]:
     except TraceError:
         return None, "unreadable or edited"
     used = trace.circumstances.torch
-    installed = NO_TORCH if used == NO_TORCH else torch_version()
+    now = NO_TORCH if used == NO_TORCH else installed("torch")
     if trace.code.digest != source_digest(trace.experiment):
         return trace, "stale"
-    if used.partition("+")[0] != installed.partition("+")[0]:
-        return trace, f"measured with torch {used}; {installed} is installed"
+    if used.partition("+")[0] != now.partition("+")[0]:
+        return trace, f"measured with torch {used}; {now} is installed"
     return trace, None
 
 

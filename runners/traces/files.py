@@ -61,16 +61,19 @@ def _values(document: dict[str, Any]) -> str:
     return digest_of({name: held for name, held in document.items() if name != "values"})
 
 
-def remedy(path: Path) -> str:
-    """What a person does about a file that is missing, cut or edited."""
+def again(path: Path) -> str:
+    """The command that makes a file of traces or plans again."""
     folder, name = path.parent.name, path.stem
     if folder in PLANNED:
-        again = f"plan check {name} --write"
-    else:
-        asked = f"{'' if own_book() else 'ddp '}--force" if name == MACHINE else name
-        is_ours = folder.startswith("reference-") and not own_book()
-        again = f"run {asked}{' --as-reference --full' if is_ours else ''}"
-    return f"restore it from git, or make it again with `{program()} {again}`"
+        return f"`{program()} plan check {name} --write`"
+    asked = f"{'' if own_book() else 'ddp '}--force" if name == MACHINE else name
+    is_ours = folder.startswith("reference-") and not own_book()
+    return f"`{program()} run {asked}{' --as-reference --full' if is_ours else ''}`"
+
+
+def remedy(path: Path) -> str:
+    """What a person does about a file that is missing, cut or edited."""
+    return f"restore it from git, or make it again with {again(path)}"
 
 
 def _torn(path: Path, error: Exception) -> TraceError:

@@ -11,6 +11,7 @@ import os
 import platform
 import re
 import secrets
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from pydantic import TypeAdapter
 
 from runners.system import accelerator
 from runners.system.errors import FixableError, unknown
-from runners.traces.digest import ROOT
+from runners.traces.digest import ROOT, own_book
 from runners.traces.files import machine_folders, write_json, write_text
 from runners.traces.records import Accelerator, Circumstances, Machine
 
@@ -82,20 +83,25 @@ def circumstances() -> Circumstances:
     """The circumstances under which this process measures."""
     return Circumstances(
         python=platform.python_version(),
-        torch=torch_version(),
+        torch=installed("torch"),
+        numpy=installed("numpy") or None,
         affinity=_stated("/proc/self/status", r"^Cpus_allowed_list:\s*(.*)$"),
         visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
         huge_pages=_stated("/sys/kernel/mm/transparent_hugepage/enabled", r"\[(\w+)\]"),
     )
 
 
-def torch_version() -> str:
-    """The torch that would measure now, such as 2.13.0, which is not loaded for this.
+@cache
+def installed(package: str) -> str:
+    """The release of a package, which is not loaded for this; empty where there is none."""
+    return next((one.version for one in metadata.distributions(name=package)), "")
 
-    Raises:
-        PackageNotFoundError: it is not installed.
-    """
-    return metadata.version("torch")
+
+def pinned(package: str) -> str:
+    """The release that set-up installs; empty in a book of one's own, and outside a clone."""
+    files = () if own_book() else (ROOT / "requirements" / "run.txt", ROOT / "pyproject.toml")
+    text = "\n".join(one.read_text(encoding="utf-8") for one in files if one.is_file())
+    return "".join(re.findall(rf"\b{package}==([\w.]+)", text)[:1])
 
 
 def accelerators() -> list[Accelerator]:
@@ -164,7 +170,7 @@ def describe(*, as_reference: bool = False) -> Machine:
         memory_bytes=memory_bytes(),
         system=f"{platform.system()} {platform.machine()}",
         python=platform.python_version(),
-        torch=torch_version(),
+        torch=installed("torch"),
         accelerators=accelerators(),
         caches=caches(),
     )

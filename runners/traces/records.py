@@ -50,6 +50,7 @@ class Circumstances(Record):
 
     python: Version
     torch: Version
+    numpy: Version | None = None  # null: not known, or it took no part
     # Cores that ranks might use, as the kernel lists them: 0-3,8; null: not known.
     affinity: str | None = None
     visible_devices: str | None = None  # CUDA_VISIBLE_DEVICES; null: not set

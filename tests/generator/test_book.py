@@ -1,5 +1,6 @@
 """Reading content: every mistake at its place, all at once; and which machine a book shows."""
 
+import json
 import re
 import shutil
 
@@ -9,7 +10,7 @@ from generator.content.errors import ContentError, ContentErrors
 from generator.content.reading import load
 from tests.generator.conftest import fresh
 from tests.generator.scenes import readers_tried
-from tests.recorded import sealed
+from tests.recorded import sealed, write
 
 QUIZ = "topics/averaging/quiz.yml"
 
@@ -87,9 +88,11 @@ def test_a_published_book_names_each_trace_that_its_reference_machine_lacks(copy
     """Though another committed machine could stand in; what is new on this machine may wait."""
     programs = copy.content.parent / "runners" / "experiments"
     programs.mkdir(parents=True)
-    for name in ("tiny_memory", "tiny_training", "_template"):
+    for name in ("labs", "tiny_memory", "tiny_training", "_template"):
         (programs / f"{name}.py").write_text("")
     copy.add_machine("desk", "tiny_memory", "tiny_training")
+    graded = json.loads(copy.trace("tiny_memory", "desk").read_text()) | {"experiment": "labs"}
+    write(copy.trace("labs", "desk"), graded)
     reference = copy.content / "traces" / "reference-frozen"
     (reference / "tiny_memory.json").unlink()
 
@@ -99,7 +102,7 @@ def test_a_published_book_names_each_trace_that_its_reference_machine_lacks(copy
         line = r"reference-frozen/(\w+)\.json: no such file.*`python -m runners run"
         return [name for one in refused.value.errors for name in re.findall(line, str(one))]
 
-    assert lacks(reference.name, "desk") == ["tiny_memory"]
+    assert lacks(reference.name, "desk") == ["labs", "tiny_memory"]
     assert load(copy.content, reference.name, is_stale=fresh, only=[reference.name], with_new=True)
     (reference / "machine.json").unlink()
     assert lacks(reference.name, "desk") == ["machine"]

@@ -1,12 +1,22 @@
 """The real book over the committed traces: invariants only, since every rerun changes numbers."""
 
+import subprocess
 from contextlib import suppress
+from dataclasses import replace
+
+import pytest
 
 from generator.checks.content_checks import check
 from generator.content.errors import ContentError
+from generator.content.reading import load
 from generator.items.kinds import kind_of
+from generator.values import verdicts
 from generator.values.evaluation import Evidence
 from generator.values.moved import refuted
+from generator.website.publish import committed_machines
+from runners.traces.digest import ROOT, experiment_files
+from runners.traces.machine import pinned
+from tests.conftest import copy_of_the_book
 
 
 def test_the_book_has_no_mistake_and_every_law_holds_or_says_why_it_does_not_apply(real):
@@ -29,3 +39,57 @@ def test_every_key_moves_once_a_claim_behind_it_is_refuted(real):
             num_moved += 1
     assert stuck == []
     assert num_moved >= len(real.topics)
+
+
+@pytest.mark.book
+def test_the_book_that_tests_build_holds_what_is_to_be_committed(tmp_path):
+    if not (ROOT / ".git").exists():
+        pytest.skip("this tree is no clone")
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    folders = ["content/traces/reference-*", "content/tries"]
+    done = subprocess.run([*listed, *folders], cwd=ROOT, check=True, capture_output=True, text=True)
+    copy = copy_of_the_book(tmp_path)
+    found = (*copy.glob("content/traces/**/*"), *copy.glob("content/tries/**/*"))
+    paths = {one.relative_to(copy).as_posix() for one in found if one.is_file()}
+    assert paths == {*done.stdout.split()}
+
+
+def test_where_all_code_has_changed_each_experiment_is_shown_and_named_in_one_line(real):
+    """Also the labs, whose pages link to each of their runs."""
+    content = real.root / "content"
+    machines = committed_machines(content)
+    book = load(content, real.reference.name, is_stale=lambda _: True, only=machines)
+    assert {name: one.trace.runs.keys() for name, one in book.traces.items()} == {
+        name: one.trace.runs.keys() for name, one in real.traces.items()
+    }
+    said = verdicts.problems(book, {})
+    assert len(said) == len(book.traces)
+    for name in experiment_files():
+        (line,) = (one for one in said if one.startswith(f"{name}: "))
+        assert f"`python -m runners run {name} --as-reference --full`" in line
+
+
+def test_a_release_of_torch_or_numpy_other_than_that_of_the_traces_is_named(real):
+    assert [*verdicts.other_releases(real, pinned)] == []
+    shown = real.traces["ddp"]
+    under = shown.trace.circumstances.model_copy(update={"torch": "9.0.0+cpu", "numpy": "8.0.0"})
+    trace = shown.trace.model_copy(update={"circumstances": under})
+    book = replace(real, traces={"ddp": replace(shown, trace=trace)})
+    said = [*verdicts.other_releases(book, pinned)]
+    assert said == [
+        f"ddp: measured with {name} {then}, and {pinned(name)} is pinned; take {then}, or measure "
+        "again"
+        for name, then in (("torch", "9.0.0"), ("numpy", "8.0.0"))
+    ]
+    assert verdicts.problems(book, {}) == said
+
+
+def test_an_experiment_and_a_program_that_no_machine_has_measured_are_named(real):
+    assert verdicts.unmeasured(real) == {}
+    shown = real.traces["labs"]
+    runs = {name: run for name, run in shown.trace.runs.items() if name != "mean_solved"}
+    fewer = {"labs": replace(shown, trace=shown.trace.model_copy(update={"runs": runs}))}
+    (program,) = {name for name, one in verdicts.unmeasured(replace(real, traces=fewer)).items()
+                  if one == "labs"}  # fmt: skip
+    assert program == shown.trace.runs["mean_solved"].settings["program"]
+    assert verdicts.unmeasured(replace(real, traces={})).keys() == experiment_files().keys()

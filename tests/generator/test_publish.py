@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
 import pytest
 
@@ -37,3 +38,25 @@ def test_words_for_scripts_come_through_whole_and_end_no_script():
     assert line.isascii()
     assert b"<" not in line
     assert line.count(b"\n") == 1
+
+
+def test_what_is_read_of_runs_and_plans_and_not_committed_is_told_before_it_goes_out(copy):
+    """Also what git ignores; but no folder of another machine, which such a book does not read."""
+    copy.add_machine("shared", "tiny_memory")
+    (copy.content / "verified").mkdir()
+    (copy.content.parent / ".gitignore").write_text("/content/traces/*\n")
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org"]
+    for command in (["init", "-q"], ["add", "-A", "-f", "."], ["commit", "-qm", "book"]):
+        subprocess.run([*git, *command], cwd=copy.content.parent, check=True)
+    assert publish.changed(copy.content) == []
+    copy.add_machine("desk", "tiny_memory", "tiny_training")
+    copy.append("topics/averaging/quiz.yml", "# edited\n")
+    assert publish.changed(copy.content) == []
+    told = ["planner/plans/tiny.json", "traces/reference-frozen/tiny_memory.json"]
+    for name in told:
+        copy.append(name, "\n")
+    new = ["traces/reference-frozen/labs.json", "traces/shared/labs.json", "verified/new.json"]
+    for name in new:
+        (copy.content / name).write_text("{}")
+    (copy.content / "traces" / "shared" / ".labs.part").write_text("{}")
+    assert publish.changed(copy.content) == sorted([*told, *new])

@@ -171,7 +171,8 @@ def test_problems_name_surprises_broken_laws_and_stale_references(copy):
     book = copy.load(is_stale=lambda trace: trace.experiment == "tiny_training")
     assert verdicts.problems(book, Evidence(book).judged_claims) == [
         "tiny_memory.halves_budget: ended out_of_memory, expected completed",
-        "tiny_training: the reference machine's trace is stale; run it again",
+        "tiny_training: the reference machine's trace is stale; run `python -m runners run "
+        "tiny_training --as-reference --full`",
         "content/claims/tiny_memory.yml:21:5: law halves-complete: does not hold (observed differs "
         "from predicted): predicted completed = 'completed', observed out_of_memory = "
         "tiny_memory.halves_budget.status",

@@ -158,6 +158,15 @@ def test_programs_that_are_found_by_a_pattern_have_a_digest_each(digest_of, tmp_
     assert len(digest.program_digests("one")) == 2
 
 
+def test_all_that_grades_labs_is_behind_their_traces():
+    covered = {*digest.covered_files(digest.experiment_files()["labs"])}
+    judging = (*ROOT.glob("runners/judging/ranks.py"), *ROOT.glob("runners/labs/benches/*.py"))
+    assert covered >= {ROOT / "runners" / "labs" / "grading.py", *judging}
+    programs = {*ROOT.glob("content/topics/*/labs/*/solved.py")}
+    programs |= {*ROOT.glob("content/topics/*/labs/*/wrong/*.py")}
+    assert {ROOT / one for one in digest.program_digests("labs")} == programs
+
+
 def test_the_fields_that_other_pythons_add_to_a_syntax_tree_change_nothing():
     """Python 3.12 gave functions and classes `type_params`; this must not make traces stale."""
 

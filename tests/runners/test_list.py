@@ -5,6 +5,7 @@ import pytest
 from runners.__main__ import main
 from runners.traces import machine
 from runners.traces.digest import MORE
+from tests.processes import python
 
 
 def test_list_shows_the_experiments_that_are_named_and_no_others(capsys):
@@ -34,3 +35,10 @@ def test_a_broken_experiment_is_one_line_and_the_others_are_listed(
     assert main(["run", "--dry"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
+
+
+@pytest.mark.builds
+def test_no_declaration_loads_torch(tmp_path):
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')\n")
+    done = python("-m", "runners", "list", PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")

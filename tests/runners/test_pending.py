@@ -98,7 +98,7 @@ def test_what_was_interrupted_counts_for_the_same_code_and_torch_only(
         edited.setattr(dues, "source_digest", lambda _: "edited")
         assert is_thrown_away()
     with monkeypatch.context() as changed:
-        changed.setattr(dues, "torch_version", lambda: "another")
+        changed.setattr(dues, "installed", lambda _: "another")
         assert is_thrown_away()
     part = part_of("heavier", folder)
     part.write_text(part.read_text()[:100])  # torn

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from generator.content.book import Book
-from generator.content.shelf import LABS, TraceOnPage
+from generator.content.shelf import TraceOnPage
 from generator.pages.view import View
 from generator.printing.folio import Folio
 from generator.printing.sources import command
@@ -120,7 +120,7 @@ def _origin(shown: TraceOnPage, book: Book, depth: int) -> View:
         again=again(shown, book),
         is_stale=shown.is_stale,
         was_busy=shown.trace.quiet is not None and shown.trace.quiet.was_busy,
-        is_new=not (shown.reference or shown.is_of_planner or experiment == LABS),
+        is_new=not (shown.reference or shown.is_of_planner),
     )
 
 
