@@ -1,5 +1,7 @@
 """The real book over the committed traces: invariants only, since every rerun changes numbers."""
 
+import re
+from collections import Counter
 from contextlib import suppress
 
 from generator.checks.content_checks import check
@@ -29,3 +31,25 @@ def test_every_key_moves_once_a_claim_behind_it_is_refuted(real):
             num_moved += 1
     assert stuck == []
     assert num_moved >= len(real.topics)
+
+
+STRUCTURE = re.compile(r"(?<![\w.])(?:[3-9]|1[0-2])(?![\w.])")  # tensors, passes, ranks: counted
+NO_STRUCTURE = re.compile(r"'[^']*'|\[[^\]]*\]|digits\(\d+\)|given\S*")
+WORDS = dict(enumerate("three four five six seven eight nine".split(), 3))
+
+
+def test_a_number_that_a_prediction_counts_with_is_named_beside_it(real):
+    hidden = []
+    for one in real.claims.values():
+        named = f"{one.says} {one.formula or ''}"
+        for number in STRUCTURE.findall(NO_STRUCTURE.sub("", one.predicted)):
+            if not re.search(rf"(?<!\d){number}(?!\d)|\b{WORDS.get(int(number))}\b", named):
+                hidden.append((one.id, number))
+    assert hidden == []
+
+
+def test_a_statement_names_its_exact_source_and_no_other_is_of_the_same_subject_and_verb(real):
+    statements = list(real.statements.values())
+    assert [one.id for one in statements if one.source is None] == []
+    beginnings = Counter(" ".join(one.said.lower().split()[:3]) for one in statements)
+    assert [words for words, number in beginnings.items() if number > 1] == []
