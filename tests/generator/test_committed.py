@@ -73,3 +73,10 @@ def test_a_process_that_ended_is_asked_why_before_it_is_restarted(real):
     assert ended.use is None
     assert "-9" in ended.edges[0].ask
     assert [one.use for one in ended.edges] == [None, None, "restart"]
+
+
+def test_what_a_rank_holds_is_said_to_include_gradients_that_are_not_freed_yet(real):
+    texts = {one.id: one.says for one in real.claims.values()}
+    texts |= {one.id: one.stem for one in real.items.values()}
+    loose = [name for name, text in texts.items() if re.search(r"[Bb]etween (two )?steps", text)]
+    assert [name for name in loose if "zero_grad" not in texts[name]] == []
