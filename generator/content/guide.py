@@ -102,6 +102,8 @@ class GuideFile(Written):
     title: Line
     about: Line
     introduction: Prose
+    otherwise: Prose
+    """what to collect, and where to ask, if no question of a symptom leads on."""
     groups: Annotated[list[SymptomGroup], Field(min_length=1)]
     techniques_say: Prose
     techniques: Annotated[list[Technique], Field(min_length=1)]

@@ -355,8 +355,8 @@ class ExperimentFile(LessonFile):
     """content/topics/<topic>/experiment.yml."""
 
     commit: ItemId
-    asks_after_refuted: bool = False
-    """the question comes after `refuted`, because it tells what that shows."""
+    asks_after_task: bool = False
+    """the question comes after the task, which readers try first."""
     problem: Prose
     """the model, the devices, and what fails."""
     output: RunPath | None = None

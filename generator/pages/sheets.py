@@ -140,7 +140,7 @@ def _of_plans(book: Book, plan: PlanFile) -> Iterator[Sheet]:
         if own and comparison.experiment in book.traces:
             yield Sheet(
                 f"plan/{name}.md", f"{name}.md.j2", own.title, own.about, written, under=PLAN,
-                has_toc=True,
+                has_toc=True, experiment=comparison.experiment,
             )  # fmt: skip
     for name in plan.models:
         shown = book.traces[name]

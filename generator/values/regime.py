@@ -51,7 +51,8 @@ def line(
         strategy: gives the name that readers know a run's strategy by.
         has_turns: whether it says that ranks took turns, in which machines differ.
     """
-    measured = {name: run for name, run in runs.items() if run.status != "skipped"}
+    ran = {name: run for name, run in runs.items() if run.strategy != "published"}  # by others
+    measured = {name: run for name, run in ran.items() if run.status != "skipped"}
     parts = _parts(claim, measured, strategy, has_turns)
     return "; ".join(filter(None, parts)) if measured else ""
 

@@ -1,6 +1,8 @@
 """The real book over the committed traces: invariants only, since every rerun changes numbers."""
 
+import re
 import subprocess
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 
@@ -93,3 +95,52 @@ def test_an_experiment_and_a_program_that_no_machine_has_measured_are_named(real
                   if one == "labs"}  # fmt: skip
     assert program == shown.trace.runs["mean_solved"].settings["program"]
     assert verdicts.unmeasured(replace(real, traces={})).keys() == experiment_files().keys()
+
+
+STRUCTURE = re.compile(r"(?<![\w.])(?:[3-9]|1[0-2])(?![\w.])")  # tensors, passes, ranks: counted
+NO_STRUCTURE = re.compile(r"'[^']*'|\[[^\]]*\]|digits\(\d+\)|given\S*")
+WORDS = dict(enumerate(["three", "four", "five", "six", "seven", "eight", "nine"], 3))
+
+
+def test_a_number_that_a_prediction_counts_with_is_named_beside_it(real):
+    def is_named(number, claim):
+        named = rf"(?<!\d){number}(?!\d)|\b{WORDS.get(int(number))}\b"
+        return re.search(named, f"{claim.says} {claim.formula or ''}")
+
+    counted = [
+        (one, number)
+        for one in real.claims.values()
+        for number in STRUCTURE.findall(NO_STRUCTURE.sub("", one.predicted))
+    ]
+    assert counted
+    assert [(one.id, number) for one, number in counted if not is_named(number, one)] == []
+
+
+def test_a_statement_names_its_exact_source_and_no_other_is_of_the_same_subject_and_verb(real):
+    statements = list(real.statements.values())
+    assert [one.id for one in statements if one.source is None] == []
+    beginnings = Counter(" ".join(one.said.lower().split()[:3]) for one in statements)
+    assert [words for words, number in beginnings.items() if number > 1] == []
+
+
+def test_a_question_that_calculates_with_measured_times_states_them(real):
+    numbers = [one for one in real.items.values() if one.kind == "number"]
+    asked = [(one, run) for one in numbers for run in re.findall(r"\w+\.\w+\.timing", one.answer)]
+    assert asked
+    assert [(one.id, run) for one, run in asked if run not in one.stem] == []
+
+
+def test_a_process_that_ended_is_asked_why_before_it_is_restarted(real):
+    (hangs,) = [one for _, one in real.guide.symptoms if one.id == "hangs"]
+    ended = hangs.edges[0]
+    assert "process of a rank end" in ended.ask
+    assert ended.use is None
+    assert "-9" in ended.edges[0].ask
+    assert [one.use for one in ended.edges] == [None, None, "restart"]
+
+
+def test_what_a_rank_holds_is_said_to_include_gradients_that_are_not_freed_yet(real):
+    texts = {one.id: one.says for one in real.claims.values()}
+    texts |= {one.id: one.stem for one in real.items.values()}
+    loose = [name for name, text in texts.items() if re.search(r"[Bb]etween (two )?steps", text)]
+    assert [name for name in loose if "zero_grad" not in texts[name]] == []

@@ -35,8 +35,8 @@ from runners.planner.answers.recommendation import Choice, Turn, choice
 ID = "plan"
 TITLE = "What each layout needs, simulated"  # of the bars
 WITHIN, BETWEEN = "A device sends within its node", "A node sends to others"
-PROBABLY, AT_LEAST = "A step, probably", "A step, at least"
-NUMBERS = ("A rank needs", WITHIN, BETWEEN, PROBABLY, AT_LEAST, "Other layouts")
+ESTIMATED, AT_LEAST = "A step, estimated", "A step, at least"
+NUMBERS = ("A rank needs", WITHIN, BETWEEN, ESTIMATED, AT_LEAST, "Other layouts")
 LAYOUTS = ("Layout", *(f"#{one}" for one in NUMBERS))
 NOTHING_FITS = "No simulated layout fits"
 MOST = 8  # layouts that fit, of which bars and the table show the best
@@ -202,7 +202,7 @@ def recommended_rows(lesson: WhyFile, folio: Folio) -> tuple[list[Row], str]:
         by_law = (
             (WITHIN, law.within * links.within, units.BYTES),
             (BETWEEN, law.between * links.between, units.BYTES),
-            (PROBABLY, one.layout.estimate.seconds, units.SECONDS),
+            (ESTIMATED, one.layout.estimate.seconds, units.SECONDS),
             (AT_LEAST, law.at_least, units.SECONDS),
         )
         said = Markup('{}<br><a class="pb-label" href="../../{}">{}, {:,} tokens a sample</a>')

@@ -236,6 +236,10 @@ def runs() -> dict[str, Run]:
             },
             {
                 "seconds": best.seconds,
+                "seconds_within_node": min(
+                    (row.seconds for row in ran if row.layout[2] <= _file()["cluster"]["per_node"]),
+                    default=0.0,
+                ),
                 "estimated_seconds": estimated(best.work, by).seconds,
                 "slower_share": chosen.seconds / best.seconds - 1,
                 "num_layouts": len(own),
