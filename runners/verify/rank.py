@@ -131,7 +131,7 @@ class Rank:
         self.layouts = found
         verdict = compare.judged(found, everything, self.board.gather("replayed"))
         failed = [rank for rank, one in everything.items() if one.ended]
-        for rank in failed[:1]:
+        for rank in sorted(failed, key=lambda rank: everything[rank].ended_seconds)[:1]:
             says, place = everything[rank].ended, everything[rank].ended_at
             cause = next((key for text, key in _ERRORS if text in says), "script failed")
             verdict.findings.insert(0, Finding(cause, says, place, rank=rank))

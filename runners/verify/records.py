@@ -282,11 +282,11 @@ class Seen:
     loose: list[Loss] = field(default_factory=list)  # of backward passes that reached no root
     ended: str = ""  # how the script failed; empty where it ended well, or was stopped by us
     ended_at: str = ""  # the script's line of that
+    ended_seconds: float = 0.0  # when, by the clock that all processes of a host share
     refused: list[str] = field(default_factory=list)  # names of what is not supported
     unpreserved: str = ""  # the line of a checkpoint that does not preserve the generators
     lost: list[str] = field(default_factory=list)  # those of `cuts` that the loss multiplies by
-    cuts: list[str] = field(default_factory=list)  # calls of the script that send what has a
-    # gradient, and pass none back
+    cuts: list[str] = field(default_factory=list)  # calls that pass no gradient back
     quiet: dict[str, Quiet] = field(default_factory=dict)  # modules that ran without gradients, by
     # their names
     broken: str = ""  # an error of the tool's own, which ended the watching

@@ -11,6 +11,7 @@ import io
 import runpy
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -50,15 +51,15 @@ def run(
         ended = f"{type(error).__name__}: {first_line(error)}"
         frames = [one for one in traceback.walk_tb(error.__traceback__) if is_script(one[0])]
         at = place_of(*frames[-1]) if frames else ""
+    seen = watch.seen
+    seen.ended, seen.ended_at, seen.ended_seconds = ended, at, time.monotonic()
     # This process ends without Python's own end, since threads of gloo may wait for ranks that are
     # gone: join the script's threads, and run what it left for the exit.
     with suppress(Exception):  # as Python, which goes on where an exit function fails
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
     flush()
-    seen = watch.end()
-    seen.ended, seen.ended_at = ended, at
-    return seen
+    return watch.end()
 
 
 def flush() -> None:

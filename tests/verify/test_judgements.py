@@ -1,14 +1,17 @@
 """What is concluded from records that no rank had to make."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.nn import functional
 
-from runners.verify import inputs, rerun
+from runners.verify import compare, inputs, rerun
 from runners.verify.case import Case
 from runners.verify.graph import multiplies
 from runners.verify.layout import Layout
 from runners.verify.losses import LossWatch
+from runners.verify.rank import Rank
 from runners.verify.records import Forward, Part, Quiet, RootRecord, Seen, Update
 from runners.verify.roots import digest
 from runners.verify.stepping import Steps
@@ -162,3 +165,19 @@ def test_the_setting_that_differs_between_ranks_is_named():
     (finding,) = verdict.findings
     assert finding.cause == "settings differ"
     assert finding.says == "weight_decay of SGD is 0.0 on rank 0 and 0.01 on 1"
+
+
+def test_of_several_ranks_that_failed_the_first_one_in_time_is_named(monkeypatch):
+    seen = {
+        0: Seen(ended="RuntimeError: Connection closed by peer", ended_seconds=2.0),
+        1: Seen(ended="ValueError: no such file", ended_at="train.py:7", ended_seconds=1.0),
+    }
+    verdict = Verdict()
+    monkeypatch.setattr(compare, "judged", lambda *_: verdict)
+    one = object.__new__(Rank)
+    one.board, one.against = SimpleNamespace(gather=lambda _: {}), None
+    one.arguments = SimpleNamespace(one=False)
+    one._said = lambda said: len(said.findings)
+    assert one._compared((), seen) == 1
+    [finding] = verdict.findings
+    assert (finding.rank, finding.says) == (1, "ValueError: no such file")

@@ -1,0 +1,71 @@
+"""Checkpoints of Hugging Face, by the lines of “First run”, against the library of their format."""
+
+import multiprocessing
+import os
+import runpy
+import socket
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.distributed.checkpoint import CheckpointException
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from tests.processes import ROOT
+
+pytestmark = pytest.mark.ranks
+LINES = ROOT / "content/code/hugging_face.py"
+TIED = ["2.weight"]
+
+
+def built(seed: int) -> nn.Module:
+    """An embedding, a layer, and a head that shares the weight of the embedding."""
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Embedding(7, 5), nn.Linear(5, 5), nn.Linear(5, 7, bias=False))
+    model[2].weight = model[0].weight
+    return model
+
+
+def _rank(rank: int, port: int, folder: Path) -> None:
+    """Load the given file into shards of other values, and write it again."""
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2"}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    dist.init_process_group("gloo")
+    lines, model = runpy.run_path(str(LINES)), built(seed=1)
+    fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
+    with pytest.raises(CheckpointException, match="Missing key in checkpoint"):
+        lines["load"](model, str(folder / "given"))
+    lines["load"](model, str(folder / "given"), TIED)
+    loaded = {name: shard.full_tensor() for name, shard in model.named_parameters()}
+    if rank == 0:
+        torch.save(loaded, folder / "loaded.pt")
+    lines["save"](model, str(folder / "written"), TIED)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def test_a_checkpoint_of_hugging_face_is_loaded_into_shards_and_written_again(tmp_path):
+    given = dict(built(seed=0).named_parameters())
+    (tmp_path / "given").mkdir()
+    save_file(given, tmp_path / "given/model.safetensors")
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    context = multiprocessing.get_context("forkserver")
+    ranks = [context.Process(target=_rank, args=(rank, port, tmp_path)) for rank in range(2)]
+    for one in ranks:
+        one.start()
+    for one in ranks:
+        one.join()
+    assert [one.exitcode for one in ranks] == [0, 0]
+    loaded = torch.load(tmp_path / "loaded.pt")
+    [file] = (tmp_path / "written").glob("*.safetensors")
+    written = load_file(file)
+    assert given.keys() == loaded.keys() == written.keys()
+    for name, value in given.items():
+        assert torch.equal(value, loaded[name]), name
+        assert torch.equal(value, written[name]), name
