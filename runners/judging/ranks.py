@@ -150,8 +150,8 @@ class _Meter(MemoryMeter):
         self._num_groups, self._first = _num_groups(), self._next
         self._sizes[ARRAYS] = self._looked_at = 0
         gc.freeze()  # the collector then lists only what is made from now on
-        tracemalloc.stop()
-        tracemalloc.start()
+        tracemalloc.start()  # never stopped: in Python 3.11, threads of gloo crash where it is
+        tracemalloc.clear_traces()
 
     def end(self, lent: Sequence[Tensor] = ()) -> Seen:
         """The calls since then, the memory above what was held then, and what is held now."""
@@ -160,7 +160,6 @@ class _Meter(MemoryMeter):
         gc.collect()
         self._gloo.wait_until_idle()
         self._look_around()
-        tracemalloc.stop()
         known = {self._keys.get(one.untyped_storage()._cdata) for one in lent}
         kept = sum(
             size

@@ -183,9 +183,9 @@ def sends(payload: Mapping[str, float], name: str = "sends") -> Requirement:
     )
 
 
-def holds_at_most(num_bytes: float, slack: float) -> Requirement:
-    """A peak of tensor bytes; `slack` is a buffer that gloo may free late."""
-    return Requirement("peak", lambda seen: [comparison.peak(seen, num_bytes, slack)], num_bytes)
+def holds_at_most(num_bytes: float) -> Requirement:
+    """A peak of tensor bytes, with what gloo may free late."""
+    return Requirement("peak", lambda seen: [comparison.peak(seen, num_bytes)], num_bytes)
 
 
 def keeps_at_most(num_bytes: float, name: str) -> Requirement:
@@ -278,18 +278,15 @@ def counts(requirement: str, name: str, number: int, *, at_most: bool = False) -
     return Requirement(requirement, lambda seen: comparison.each(name, seen, wrong))
 
 
-def sends_in_all(num_bytes: float, slack: float = 0) -> Requirement:
-    """At most these bytes from a rank, whatever the operations, each of them over a ring.
-
-    `slack` is for single numbers, such as a norm, and for what wrappers send when they are built.
-    """
+def sends_in_all(num_bytes: float) -> Requirement:
+    """At most these bytes from a rank, whatever the operations, each of them over a ring."""
 
     def compared(seen: Sequence[Seen]) -> Iterable[Comparison]:
         def sent(one: Seen) -> float:
             return sent_over_a_ring(one.calls, len(seen))
 
         def wrong(one: Seen) -> str:
-            if sent(one) <= num_bytes + slack:
+            if sent(one) <= num_bytes:
                 return ""
             payloads: dict[str, list[int]] = {}
             for call in one.calls:
@@ -298,9 +295,8 @@ def sends_in_all(num_bytes: float, slack: float = 0) -> Requirement:
                 f"{len(those)} {name} with {as_bytes(sum(those))} in all"
                 for name, those in payloads.items()
             )
-            more = f" and {as_bytes(slack)} to set up" if slack else ""
             return (
-                f"sent {as_bytes(sent(one))}, allowed {as_bytes(num_bytes)}{more}; it called "
+                f"sent {as_bytes(sent(one))}, allowed {as_bytes(num_bytes)}; it called "
                 f"{', '.join(parts)}"
             )
 

@@ -59,5 +59,5 @@ def requirements(case: Case) -> Sequence[Requirement]:
     return [
         same_as_one_process(one, case),
         both(sends({"send": by_ring, "recv": by_ring}), to_the_next),
-        holds_at_most(2 * chunk, slack=0),  # no thread of gloo holds messages
+        holds_at_most(2 * chunk),  # no thread of gloo holds messages
     ]

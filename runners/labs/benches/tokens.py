@@ -24,7 +24,7 @@ COUNT_BYTES = 8
 PADDING = -100
 WIDTH = 16
 NUM_SEQUENCES = 3  # of a microbatch
-OUTPUTS_IN_BACKWARD = 4  # logits, log-probabilities, and the gradients of both
+OUTPUTS_IN_BACKWARD = 5  # logits, log-probabilities, the gradients of both, one freed late
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
@@ -111,5 +111,5 @@ def requirements(case: Case) -> Sequence[Requirement]:
     return [
         same_as_one_process(one, case),
         sends({"all_reduce": num_bytes + COUNT_BYTES}),
-        holds_at_most(2 * num_bytes + OUTPUTS_IN_BACKWARD * outputs, slack=outputs),
+        holds_at_most(2 * num_bytes + OUTPUTS_IN_BACKWARD * outputs),
     ]
