@@ -60,7 +60,7 @@ PICKLED = torch.uint8  # the dtype in which torch sends an object
 MESSAGES = ("send", "recv_")  # in which a pipeline's stages tell each other shapes
 ARRAYS = -1  # numpy's arrays and long lists, as if they were one storage
 LONG_BYTES = 1024  # of a list or another object of Python, from which on it counts
-LOOK_BYTES = 1 << 14  # of new memory, after which arrays are counted again
+LOOK_BYTES, LOOK_SHARE = 1 << 14, 0.1  # of new memory, after which arrays are counted again
 BARRIERS = ("barrier", "monitored_barrier_")
 PATIENCE = timedelta(minutes=30)  # not gloo's time-out decides what hangs
 PRELOADED = ["runners.judging.ranks", "torch._dynamo", "torch.distributed.tensor.parallel"]
@@ -189,7 +189,9 @@ class _Meter(MemoryMeter):
         return one.size >= LONG_BYTES and one.traceback[0].filename in self._files
 
     def operate(self, func: Any, args: Any, kwargs: Any) -> Any:
-        if tracemalloc.get_traced_memory()[0] > self._looked_at + LOOK_BYTES:
+        held, _ = tracemalloc.get_traced_memory()
+        self._looked_at = min(self._looked_at, held)
+        if held - self._looked_at > LOOK_BYTES + LOOK_SHARE * held:
             self._look_around()
         name = func.__name__.split(".")[0]
         if name in BARRIERS:
