@@ -11,10 +11,10 @@ META = torch.device("meta")
 def test_a_replay_keeps_the_largest_of_each_class_and_phase_and_not_the_last():
     with MemoryMeter() as meter:
         meter.enter("forward")
-        weights, inside = torch.ones(1000), torch.ones(500)
+        weights, inside, more = torch.ones(1000), torch.ones(300), torch.ones(200)
         meter.name([weights], "parameters")
         meter.name([weights.view(10, 100)], "activations")  # a view is the same storage
-        del inside
+        del inside, more
         meter.enter("backward")
         first = torch.ones(250)
         meter.name([first], "gradients")
@@ -28,7 +28,7 @@ def test_a_replay_keeps_the_largest_of_each_class_and_phase_and_not_the_last():
     at_peak = zero | {"parameters_bytes": 4000, "activations_bytes": 2000}
     assert memory.at_peak == MemoryClasses(**at_peak)
     assert memory.largest == MemoryClasses(**at_peak | {"gradients_bytes": 1000})
-    assert meter.num_storages == 2
+    assert meter.num_storages == 3
 
 
 def test_a_storage_that_grows_counts_what_it_grew_by():
@@ -43,10 +43,9 @@ def test_a_storage_that_grows_counts_what_it_grew_by():
 
 def test_what_lies_on_another_device_is_counted_apart():
     with MemoryMeter(META) as meter:
-        first = torch.ones(100)
+        first, second = torch.ones(60), torch.ones(40)
         del first
-        second = torch.ones(60)
-        third = torch.ones(30)
+        third = torch.ones(50)
     assert meter.host_peak_bytes() == 400
     assert meter.memory(None).peak_bytes == 0
     assert second.nbytes + third.nbytes == 360
