@@ -36,9 +36,9 @@ def graded(rank: Rank[ProgramSettings]) -> None:
     file = ROOT / rank.settings.program
     bench = BENCHES[_lab(file)]
     case = grading.case_of(bench, rank.world_size, SEED)
-    judged = JudgedRank(rank.rank, rank.world_size)
+    judged = JudgedRank(rank.rank, rank.world_size, [str(file)])
     with rank.phase("program"), judged.meter:
-        returned = bench.attempt(judged, grading.loaded(file), case)
+        returned = grading.attempt(judged, bench.__name__, file, case)
     seen: list[Seen] = [Seen(0)] * rank.world_size
     dist.all_gather_object(seen, judged.seen(dict(returned)))
     if rank.rank:

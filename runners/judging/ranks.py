@@ -21,6 +21,8 @@ import sys
 import threading
 import time
 import traceback
+import tracemalloc
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -31,9 +33,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch._C._distributed_c10d import FileStore
 from torch.utils._pytree import tree_map_only
 
@@ -55,6 +58,9 @@ IDLE_SHARE = 0.02  # gloo's threads wake up while they wait; that little is not 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PICKLED = torch.uint8  # the dtype in which torch sends an object
 MESSAGES = ("send", "recv_")  # in which a pipeline's stages tell each other shapes
+ARRAYS = -1  # numpy's arrays and long lists, as if they were one storage
+LONG_BYTES = 1024  # of a list or another object of Python, from which on it counts
+LOOK_BYTES, LOOK_SHARE = 1 << 14, 0.1  # of new memory, after which arrays are counted again
 BARRIERS = ("barrier", "monitored_barrier_")
 PATIENCE = timedelta(minutes=30)  # not gloo's time-out decides what hangs
 PRELOADED = ["runners.judging.ranks", "torch._dynamo", "torch.distributed.tensor.parallel"]
@@ -101,8 +107,9 @@ class Seen:
         rank: which.
         returned: what the program returned, its tensors detached; None where it failed.
         calls: what it communicated while it was metered, in order.
-        memory: tensor bytes while it was metered, above what it held before.
-        kept_bytes: of tensors that it made while it was metered and still held at its end, beside
+        memory: bytes of tensors, of numpy's arrays and of long lists while it was metered, above
+            what it held before.
+        kept_bytes: of those that it made while it was metered and still held at its end, beside
             what it was lent and the gradients of that.
         beside: the names, as often as they were called, of what counts beside operations and bytes:
             "barrier", "object collective" (it pickles), and "new process group".
@@ -126,12 +133,14 @@ class _Meter(MemoryMeter):
     It follows the whole program, and so knows the storages that were there before that part.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, files: Sequence[str] = ()) -> None:
         super().__init__()
         self.calls: list[Call] = []
         self._beside: list[str] = []
         self._num_groups = self._first = 0  # the first storage that is reported
-        self.pauses: list[float] = []  # seconds before each of the next collectives
+        self._files, self._looked_at = files, 0
+        self.late: Callable[[int], float] = lambda _: 0.0  # seconds before each call of a kind
+        self._num_calls: Counter[str] = Counter()
 
     def begin(self) -> None:
         """What was followed so far is not reported."""
@@ -139,36 +148,63 @@ class _Meter(MemoryMeter):
         self._log.clear()
         self._beside.clear()
         self._num_groups, self._first = _num_groups(), self._next
+        self._sizes[ARRAYS] = self._looked_at = 0
+        gc.freeze()  # the collector then lists only what is made from now on
+        tracemalloc.start()  # never stopped: in Python 3.11, threads of gloo crash where it is
+        tracemalloc.clear_traces()
 
     def end(self, lent: Sequence[Tensor] = ()) -> Seen:
         """The calls since then, the memory above what was held then, and what is held now."""
+        self._look_around()
         memory = self.memory(None)
         gc.collect()
         self._gloo.wait_until_idle()
+        self._look_around()
         known = {self._keys.get(one.untyped_storage()._cdata) for one in lent}
         kept = sum(
-            size for key, size in self._sizes.items() if key >= self._first and key not in known
+            size
+            for key, size in self._sizes.items()
+            if (key >= self._first or key == ARRAYS) and key not in known
         )
         groups = ["new process group"] * (_num_groups() - self._num_groups)
         return Seen(-1, None, tuple(self.calls), memory, kept, (*self._beside, *groups))
 
+    def _look_around(self) -> None:
+        """Follow what no operation shows: tensors that torch makes past them, arrays and lists."""
+        of_arrays = {}  # the storages of tensors that share an array
+        for one in gc.get_objects():
+            if type(one) in (Tensor, nn.Parameter):
+                storage = self._see(one)
+                if not storage.resizable():
+                    of_arrays[storage._cdata] = storage.nbytes()
+        traces = tracemalloc.take_snapshot().traces
+        size = sum(one.size for one in traces if self._counts(one)) - sum(of_arrays.values())
+        self._log.append((self.phase, ARRAYS, size - self._sizes[ARRAYS]))
+        self._sizes[ARRAYS] = size
+        self._looked_at = tracemalloc.get_traced_memory()[0]
+
+    def _counts(self, one: tracemalloc.Trace) -> bool:
+        if one.domain == np.lib.tracemalloc_domain:
+            return True
+        return one.size >= LONG_BYTES and one.traceback[0].filename in self._files
+
     def operate(self, func: Any, args: Any, kwargs: Any) -> Any:
+        held, _ = tracemalloc.get_traced_memory()
+        self._looked_at = min(self._looked_at, held)
+        if held - self._looked_at > LOOK_BYTES + LOOK_SHARE * held:
+            self._look_around()
         name = func.__name__.split(".")[0]
-        is_call = func.namespace in NAMESPACES and name in OPERATIONS
         if name in BARRIERS:
             self._beside.append("barrier")
-        if (
-            is_call
-            and name not in MESSAGES
-            and any(one.dtype == PICKLED for one in tensors_in(args))
-        ):
+        if func.namespace not in NAMESPACES or name not in OPERATIONS:
+            return super().operate(func, args, kwargs)
+        if name not in MESSAGES and any(one.dtype == PICKLED for one in tensors_in(args)):
             self._beside.append("object collective")
-        if is_call and self.pauses:
-            time.sleep(self.pauses.pop(0))
+        time.sleep(self.late(self._num_calls[name]))
+        self._num_calls[name] += 1
         result = super().operate(func, args, kwargs)
-        if is_call:
-            num_bytes = max(payload_bytes(args), payload_bytes([result]))  # a gather may return it
-            self.calls.append(Call(OPERATIONS[name], num_bytes, *ends_of(name, args)))
+        num_bytes = max(payload_bytes(args), payload_bytes([result]))  # a gather may return it
+        self.calls.append(Call(OPERATIONS[name], num_bytes, *ends_of(name, args)))
         return result
 
 
@@ -184,9 +220,9 @@ class JudgedRank:
         world_size: how many there are.
     """
 
-    def __init__(self, rank: int, world_size: int) -> None:
+    def __init__(self, rank: int, world_size: int, files: Sequence[str] = ()) -> None:
         self.rank, self.world_size = rank, world_size
-        self.meter = _Meter()
+        self.meter = _Meter(files)
         self._part: Seen | None = None
 
     @contextmanager
@@ -212,8 +248,16 @@ class JudgedRank:
         return replace(self._part or self.meter.end(), rank=self.rank, returned=detached)
 
     def come_late(self, seconds: Sequence[float]) -> None:
-        """Pause before the next collectives, so that peers read too early what they don't await."""
-        self.meter.pauses = list(seconds)
+        """Pause before the first calls of each operation, the last rank first, then another.
+
+        Peers then read too early what they do not await.
+        """
+
+        def late(call: int) -> float:
+            is_late = (call + self.rank + 1) % self.world_size == 0
+            return seconds[call] if is_late and call < len(seconds) else 0.0
+
+        self.meter.late = late
 
     def name(self, kind: str, *tensors: Tensor) -> None:
         """Say what tensors are for: parameters, gradients, optimizer, buckets or buffers."""
@@ -416,7 +460,7 @@ def _be(rank: int, world_size: int, folder: Path, order: bytes, files: Sequence[
         sys.stdout = _Printed(stem.with_suffix(".out"))
         torch.set_num_threads(1)
         try:
-            seen = _executed(rank, world_size, folder, order)
+            seen = _executed(rank, world_size, folder, order, files)
         except BaseException as error:  # noqa: BLE001 whatever it was, the judge must hear of it
             stem.with_suffix(".failed").touch()
             seen = Seen(rank, failure=_failure(error, files))
@@ -453,12 +497,12 @@ class _Printed(io.TextIOBase):
         return len(text)
 
 
-def _executed(rank: int, world_size: int, folder: Path, order: bytes) -> Seen:
+def _executed(rank: int, world_size: int, folder: Path, order: bytes, files: Sequence[str]) -> Seen:
     store = FileStore(str(folder / "store"), world_size)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=PATIENCE)
     dist.barrier()  # connections stand before anything is metered
     program, arguments = pickle.loads(order)
-    judged = JudgedRank(rank, world_size)
+    judged = JudgedRank(rank, world_size, files)
     judged.meter.begin()
     with judged.meter:
         returned = program(judged, *arguments)

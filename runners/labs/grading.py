@@ -27,7 +27,7 @@ from runners.judging.comparison import Comparison, Tensors, as_bytes, sent_over_
 from runners.judging.ranks import JudgedRank, Seen, run
 from runners.labs.shelf import LENT
 
-LATE_SECONDS = (0.3, *[0.05] * 19)  # before its first collectives; shorter than what hangs
+LATE_SECONDS = (0.3, *[0.05] * 7)  # before the first calls of each kind; no rank hangs so soon
 State = Literal["holds", "fails", "not tried"]
 
 
@@ -146,7 +146,7 @@ def graded(bench: Bench, file: Path, world_size: int, seeds: Sequence[int]) -> G
     """
     for seed in seeds:
         case = case_of(bench, world_size, seed)
-        seen = run(_attempt, world_size, bench.__name__, file, case, files=[file])
+        seen = run(attempt, world_size, bench.__name__, file, case, files=[file])
         grade = Grade(rows(bench, case, seen), seen, case)
         if not grade.is_solved:
             break
@@ -183,9 +183,9 @@ def sends(payload: Mapping[str, float], name: str = "sends") -> Requirement:
     )
 
 
-def holds_at_most(num_bytes: float, slack: float) -> Requirement:
-    """A peak of tensor bytes; `slack` is a buffer that gloo may free late."""
-    return Requirement("peak", lambda seen: [comparison.peak(seen, num_bytes, slack)], num_bytes)
+def holds_at_most(num_bytes: float) -> Requirement:
+    """A peak of tensor bytes, with what gloo may free late."""
+    return Requirement("peak", lambda seen: [comparison.peak(seen, num_bytes)], num_bytes)
 
 
 def keeps_at_most(num_bytes: float, name: str) -> Requirement:
@@ -227,9 +227,13 @@ def _row(one: Requirement, found: Sequence[Comparison], case: Case) -> Row:
     return Row(one.id, state, case.seed, one.allowed, decides.says, observed, decides.what)
 
 
-def _attempt(rank: JudgedRank, bench: str, file: Path, case: Case) -> Mapping[str, Tensor]:
-    """The program that ranks run: the reader's code on its bench, a module by its name."""
+def attempt(rank: JudgedRank, bench: str, file: Path, case: Case) -> Mapping[str, Tensor]:
+    """The program that ranks run: the reader's code on its bench, a module by its name.
+
+    In each collective another rank is late, so that what does not wait reads old numbers.
+    """
     found: Any = importlib.import_module(bench)
+    rank.come_late(LATE_SECONDS)
     attempted: Tensors = found.attempt(rank, loaded(file), case)
     return attempted
 
@@ -262,12 +266,6 @@ def calls_exactly(operation: str, payloads: Sequence[int]) -> Requirement:
     return Requirement("calls", lambda seen: comparison.each(operation, seen, wrong))
 
 
-def last_rank_is_late(rank: JudgedRank) -> None:
-    """Hold the last rank back, so that others read too early what they did not wait for."""
-    if rank.rank == rank.world_size - 1:
-        rank.come_late(LATE_SECONDS)
-
-
 def counts(requirement: str, name: str, number: int, *, at_most: bool = False) -> Requirement:
     """This number, which the bench counts and returns as a tensor under a name."""
 
@@ -280,18 +278,15 @@ def counts(requirement: str, name: str, number: int, *, at_most: bool = False) -
     return Requirement(requirement, lambda seen: comparison.each(name, seen, wrong))
 
 
-def sends_in_all(num_bytes: float, slack: float = 0) -> Requirement:
-    """At most these bytes from a rank, whatever the operations, each of them over a ring.
-
-    `slack` is for single numbers, such as a norm, and for what wrappers send when they are built.
-    """
+def sends_in_all(num_bytes: float) -> Requirement:
+    """At most these bytes from a rank, whatever the operations, each of them over a ring."""
 
     def compared(seen: Sequence[Seen]) -> Iterable[Comparison]:
         def sent(one: Seen) -> float:
             return sent_over_a_ring(one.calls, len(seen))
 
         def wrong(one: Seen) -> str:
-            if sent(one) <= num_bytes + slack:
+            if sent(one) <= num_bytes:
                 return ""
             payloads: dict[str, list[int]] = {}
             for call in one.calls:
@@ -300,9 +295,8 @@ def sends_in_all(num_bytes: float, slack: float = 0) -> Requirement:
                 f"{len(those)} {name} with {as_bytes(sum(those))} in all"
                 for name, those in payloads.items()
             )
-            more = f" and {as_bytes(slack)} to set up" if slack else ""
             return (
-                f"sent {as_bytes(sent(one))}, allowed {as_bytes(num_bytes)}{more}; it called "
+                f"sent {as_bytes(sent(one))}, allowed {as_bytes(num_bytes)}; it called "
                 f"{', '.join(parts)}"
             )
 

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch.distributed._functional_collectives import all_gather_tensor
@@ -81,14 +82,13 @@ def holds(rank, num_elements):
 
 
 def read_too_early(rank):
-    if rank.rank == 1:
-        rank.come_late([0.2, 0.2])
-    sums = [torch.ones(SIZE), torch.ones(SIZE)]
-    dist.all_reduce(sums[0])
-    started = dist.all_reduce(sums[1], async_op=True)
-    read = sums[1].clone()
-    started.wait()
-    return {"awaited": sums[0], "read": read}
+    rank.come_late([0.2, 0.2])
+    total, read = torch.ones(SIZE), []
+    for _ in range(2):
+        started = dist.all_reduce(total, async_op=True)
+        read.append(total[0].clone())
+        started.wait()
+    return {"awaited": total, "read": torch.stack(read)}
 
 
 def leaves_things_behind(rank, is_careful):
@@ -104,6 +104,21 @@ def leaves_things_behind(rank, is_careful):
             dist.all_gather_object([None] * rank.world_size, "of mine")
         with torch.no_grad():
             model.weight.zero_()
+
+
+def keeps_what_no_operation_shows(rank, kind):
+    make = {
+        "array": lambda: np.ones(SIZE),
+        "shared": lambda: torch.from_numpy(np.ones(SIZE)),
+        "list": lambda: [0.0] * SIZE,
+        "state": torch.get_rng_state,
+        "parameter": lambda: torch.nn.Parameter(torch.from_numpy(np.ones(SIZE))),
+    }[kind]
+    with rank.metered():
+        KEPT.append(make())
+        before = [np.ones(SIZE), torch.ones(SIZE)]
+        before[1].add_(1)
+        del before
 
 
 def prints_without_end(rank):

@@ -132,9 +132,10 @@ def test_nothing_common_is_read_into_noise():
 
 
 def test_a_late_rank_shows_what_its_peers_do_not_await():
-    early = run(programs.read_too_early, 2)[0].returned
-    assert (early["awaited"] == 2).all()
-    assert (early["read"] == 1).all()
+    first, last = (one.returned for one in run(programs.read_too_early, 2))
+    assert (first["awaited"] == 4).all()
+    assert first["read"][0] == 1  # the last rank was late
+    assert last["read"][1] == 2  # and then the first one
 
 
 def test_what_a_program_leaves_behind_is_listed():
@@ -152,6 +153,14 @@ def test_what_a_program_leaves_behind_is_listed():
     found = next(comparison.undisturbed([careless], allowed=careless.beside))
     assert (found.state, found.rank) == ("differs", 1)
     assert next(comparison.kept([careless], BYTES - 1)).state == "differs"
+
+
+@pytest.mark.parametrize("kind", ["array", "shared", "list", "state", "parameter"])
+def test_what_no_operation_shows_is_counted_to_the_byte(kind):
+    seen = run(programs.keeps_what_no_operation_shows, 1, kind)[0]
+    kept = torch.get_rng_state().nbytes if kind == "state" else 8 * programs.SIZE
+    assert seen.kept_bytes == kept
+    assert seen.memory.peak_bytes == kept + 8 * programs.SIZE + BYTES  # an array and a tensor
 
 
 def test_a_message_to_another_rank_than_the_one_that_is_named_differs():

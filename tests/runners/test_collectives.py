@@ -38,7 +38,10 @@ def grouped(rank):
         dist.recv(made(), 1)
         dist.recv(made())  # from any rank
     dist.all_reduce(made())
-    return {one.operation: one.transfers for one in rank.meter.collective_list()}
+    found = rank.meter.collective_list()
+    by_operation = {one.operation: one.transfers for one in found}
+    totals = {one.operation: (one.count, one.bytes) for one in found}
+    return by_operation | {"totals": totals, "largest": rank.meter.largest_collective_bytes}
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +71,15 @@ def test_the_root_of_a_subgroup_is_named_by_its_global_rank(
 def test_what_is_sent_names_both_global_ranks_in_any_group(ranks):
     sent = Transfer(source=1, destination=3, count=4, bytes=4 * BYTES)
     assert ranks[1]["send"] == [sent]
+
+
+def test_the_largest_collective_is_the_scatter_of_its_root_and_not_the_last(ranks):
+    assert [one["largest"] for one in ranks] == [BYTES, BYTES, BYTES, 2 * BYTES]
+
+
+def test_an_operation_adds_up_the_calls_of_all_its_ends(ranks):
+    assert ranks[3]["totals"]["recv"] == (4, 4 * BYTES)
+    assert ranks[0]["totals"] == {"all_reduce": (1, BYTES)}
 
 
 def test_the_source_of_what_is_received_from_any_rank_stays_unknown(ranks):

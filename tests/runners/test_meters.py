@@ -57,3 +57,30 @@ def test_a_phase_that_waits_for_its_own_collective_does_not_compute():
     assert [t.compute_seconds for t in times] == pytest.approx([0.02, 0.04])
     assert [t.waiting_seconds for t in times] == pytest.approx([0.02, 0.0])
     assert [t.communication_seconds for t in times] == pytest.approx([0.01, 0.01])
+
+
+def test_the_second_collective_of_ranks_meets_their_second_alone():
+    events = [
+        Event(0, "communication", "all_reduce", 0, 10 * MS),
+        Event(1, "communication", "all_reduce", 4 * MS, 10 * MS),
+        Event(0, "communication", "all_reduce", 20 * MS, 30 * MS),
+        Event(1, "communication", "all_reduce", 27 * MS, 30 * MS),
+    ]
+    _, times = split_waiting(events, {0: (0, 30 * MS), 1: (0, 30 * MS)})
+    assert [t.communication_seconds for t in times] == pytest.approx([0.009, 0.009])
+    assert [t.waiting_share for t in times] == pytest.approx([0.7, 0.7])
+
+
+def test_a_phase_within_a_phase_has_its_own_time_and_name():
+    events = [
+        Event(0, "compute", "backward", 0, 30 * MS),
+        Event(0, "compute", "recompute", 10 * MS, 20 * MS),
+        Event(0, "communication", "send", 30 * MS, 45 * MS, peer=1),
+        Event(1, "communication", "recv", 40 * MS, 45 * MS, peer=0),
+    ]
+    spans, times = split_waiting(events, {0: (0, 45 * MS), 1: (40 * MS, 45 * MS)})
+    own = [(one.name, one.start_seconds, one.end_seconds) for one in spans if one.rank == 0]
+    assert own[:3] == [
+        ("backward", 0.0, 0.01), ("recompute", 0.01, 0.02), ("backward", 0.02, 0.03)
+    ]  # fmt: skip
+    assert times[0].waiting_share == pytest.approx(10 / 45, abs=5e-6)

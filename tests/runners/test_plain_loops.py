@@ -9,6 +9,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils import parameters_to_vector
 
 from runners.experiments import batch_parts, checkpointing, sharding
+from runners.training import steps
 from runners.training.networks import mlp
 from runners.training.teacher import Samples, scaled, teach
 
@@ -59,6 +60,22 @@ def batches_of(shard, size, num):
 def shards(samples, ranks):
     size = len(samples.labels) // ranks
     return [samples.take(slice(rank * size, (rank + 1) * size)) for rank in range(ranks)]
+
+
+@pytest.mark.parametrize("num_parts", [1, 4])
+def test_gradients_of_equal_parts_add_up_to_that_of_the_mean_loss(num_parts):
+    samples, own = taught(64)[0], model()
+    log_shares = own(samples.features).log_softmax(1)
+    loss = -log_shares[torch.arange(64), samples.labels].mean()
+    expected = torch.autograd.grad(loss, list(own.parameters()))
+    losses = []
+    for part in range(num_parts):
+        size = 64 // num_parts
+        _, of_part = steps.forward_backward(own, steps.batch_of(samples, part, size), num_parts)
+        losses.append(of_part.item())
+    assert sum(losses) / num_parts == pytest.approx(loss.item(), rel=1e-12)
+    found = [one.grad for one in own.parameters()]
+    torch.testing.assert_close(found, list(expected), rtol=1e-10, atol=1e-14)
 
 
 @pytest.mark.ranks

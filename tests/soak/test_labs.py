@@ -22,6 +22,11 @@ def wrong_programs():
 
 
 @pytest.fixture
+def right_programs():
+    return test_labs.RIGHT
+
+
+@pytest.fixture
 def numbers_of_ranks():
     return [2, 4]
 

@@ -14,11 +14,9 @@ from generator.content.lab import LabFile
 from generator.content.shelf import LABS
 from generator.pages.view import Row, View, label
 from generator.printing.folio import Folio
+from runners.labs.shelf import EVERYWHERE, LENT
 from runners.traces.records import Run
 
-# The requirement of every lab, of which its page has a sentence.
-LENT = "lent"
-SAYS_LENT = "What the caller passed is as it was, and nothing but its task is done."
 ENDED = {"deadlocked": "it hangs", "failed": "it ends with an exception"}
 
 
@@ -66,7 +64,7 @@ def wrong(name: str, topic: Topic, folio: Folio) -> list[Row]:
         made = folio.run(run)
         first = made.ranks[0].measures.get("first_failed") if made and made.ranks else None
         failed = lab.requirements.get(str(first)) if first else None
-        fails = failed.says if failed else SAYS_LENT if first == LENT else "–"
+        fails = failed.says if failed else EVERYWHERE["says"] if first == LENT else "–"
         said = str(made.ranks[0].measures.get("says", "")) if made and first else _ended(made)
         rows.append([
             Markup('<a class="pb-label" href="{}{}">{}</a>').format(

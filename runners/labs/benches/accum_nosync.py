@@ -97,10 +97,10 @@ def requirements(case: Case) -> Sequence[Requirement]:
     broadcast, all_reduces = by_ring, 2 * settings["updates"] * by_ring
     # Backward through tanh holds its output and two gradients, each of 2 × width features.
     activations = ELEMENT_BYTES * settings["samples"] * 6 * settings["width"]
-    gradients_buckets_and_momenta = 3 * num_bytes
+    gradients_buckets_momenta_and_one_freed_late = 4 * num_bytes
     return [
         same_as_one_process(one, case),
-        sends_in_all(broadcast + all_reduces, SET_UP_BYTES),
-        holds_at_most(gradients_buckets_and_momenta + activations, slack=num_bytes),
+        sends_in_all(broadcast + all_reduces + SET_UP_BYTES),
+        holds_at_most(gradients_buckets_momenta_and_one_freed_late + activations),
         counts("parts", PASSES, settings["updates"] * settings["microbatches"]),
     ]

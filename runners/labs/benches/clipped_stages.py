@@ -115,5 +115,5 @@ def requirements(case: Case) -> Sequence[Requirement]:
     norm = 2 * (n - 1) / n * NUMBER_BYTES
     return [
         same_as_one_process(one, case, of_its_stage),
-        sends_in_all(settings["steps"] * (neighbours * activations + norm), SET_UP_BYTES),
+        sends_in_all(settings["steps"] * (neighbours * activations + norm) + SET_UP_BYTES),
     ]

@@ -95,4 +95,4 @@ def requirements(case: Case) -> Sequence[Requirement]:
     by_ring = (case.world_size - 1) / case.world_size
     all_reduces = 2 * case.settings["updates"] * (num_bytes + 2 * NUMBER_BYTES)
     sent = by_ring * (num_bytes + all_reduces)
-    return [same_as_one_process(one, case), sends_in_all(sent, SET_UP_BYTES)]
+    return [same_as_one_process(one, case), sends_in_all(sent + SET_UP_BYTES)]

@@ -97,5 +97,5 @@ def requirements(case: Case) -> Sequence[Requirement]:
     by_ring = (n - 1) / n
     return [
         same_as_one_process(one, case, part),
-        sends_in_all(2 * by_ring * all_reduces, by_ring * scattered + SINGLE_NUMBERS_BYTES),
+        sends_in_all(by_ring * (2 * all_reduces + scattered) + SINGLE_NUMBERS_BYTES),
     ]

@@ -109,6 +109,6 @@ def requirements(case: Case) -> Sequence[Requirement]:
     times = case.settings["steps"] * (gathers_of_a_step + reduce_scatters_of_a_step) + saved
     return [
         same_as_one_process(one, case),
-        sends_in_all(times * by_ring, SET_UP_BYTES),
+        sends_in_all(times * by_ring + SET_UP_BYTES),
         counts("returned", RETURNED, 0),
     ]

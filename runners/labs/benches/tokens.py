@@ -15,7 +15,6 @@ from runners.labs.grading import (
     Case,
     Requirement,
     holds_at_most,
-    last_rank_is_late,
     same_as_one_process,
     sends,
 )
@@ -25,7 +24,7 @@ COUNT_BYTES = 8
 PADDING = -100
 WIDTH = 16
 NUM_SEQUENCES = 3  # of a microbatch
-OUTPUTS_IN_BACKWARD = 4  # logits, log-probabilities, and the gradients of both
+OUTPUTS_IN_BACKWARD = 5  # logits, log-probabilities, the gradients of both, one freed late
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
@@ -78,7 +77,6 @@ def _model(case: Case, dtype: torch.dtype) -> nn.Module:
 def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
     """The reader's `accumulate` leaves gradients in the parameters."""
     model, microbatches = _model(case, torch.float32), _microbatches(case, rank.rank)
-    last_rank_is_late(rank)
     with rank.metered({"microbatches": microbatches, "model": model}):
         program.accumulate(model, microbatches, rank.world_size)
     return _gradients(model)
@@ -113,5 +111,5 @@ def requirements(case: Case) -> Sequence[Requirement]:
     return [
         same_as_one_process(one, case),
         sends({"all_reduce": num_bytes + COUNT_BYTES}),
-        holds_at_most(2 * num_bytes + OUTPUTS_IN_BACKWARD * outputs, slack=outputs),
+        holds_at_most(2 * num_bytes + OUTPUTS_IN_BACKWARD * outputs),
     ]
