@@ -10,12 +10,13 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterable, Iterator
-from typing import Any, get_args, get_origin
+from typing import Any
 
 import yaml
 
 from generator.content.documents import Document
 from generator.content.draws import as_written
+from generator.content.parts import is_list, limits, outermost, properties, said
 from generator.content.words import MAX_LINE, MAX_PROSE, Written
 
 _OPENING = f"""\
@@ -46,12 +47,9 @@ def page(models: Iterable[type[Written]], documents: Iterable[Document[Any]]) ->
         found = parts.get(model, [])
         file = found[0][0] if found else ""
         where = f" For example in `{file}`." if file not in about else ""
-        whole = model.model_json_schema()
-        if "properties" not in whole:  # it holds itself
-            whole = whole["$defs"][model.__name__]
         rows = (
             _row(key, schema, model, [part for _, part in found])
-            for key, schema in whole["properties"].items()
+            for key, schema in properties(model).items()
         )
         yield "\n".join([f"\n## {model.__name__}\n\n{line(about)}{where}\n\n{_HEAD}", *rows])
 
@@ -64,23 +62,12 @@ def about(word: str, sections: Iterable[str]) -> list[str]:
 
 def _models(annotation: object, found: dict[type[Written], None]) -> dict[type[Written], None]:
     """The parts of a file that a type leads to, each before those within it."""
-    for model in _outermost(annotation):
+    for model in outermost(annotation):
         if model not in found:
             found[model] = None
             for field in model.model_fields.values():
                 _models(field.annotation, found)
     return found
-
-
-def _outermost(annotation: object) -> Iterator[type[Written]]:
-    if isinstance(annotation, type) and issubclass(annotation, Written):
-        yield annotation
-    for one in get_args(annotation):
-        yield from _outermost(one)
-
-
-def _is_list(annotation: object) -> bool:
-    return get_origin(annotation) in (list, dict) or any(map(_is_list, get_args(annotation)))
 
 
 def _row(key: str, schema: dict[str, Any], model: type[Written], parts: list[Written]) -> str:
@@ -89,31 +76,9 @@ def _row(key: str, schema: dict[str, Any], model: type[Written], parts: list[Wri
     required = "yes" if fields[name].is_required() else ""
     given = [getattr(part, name) for part in parts if name in part.model_fields_set]
     example = _example(key, fields[name].annotation, given)
-    said, limits = _said(schema), ", ".join(_limits(schema))
-    said = f"{said.removesuffix('.')}; {limits}" if said and limits else said or limits
-    return f"| `{key}` | {required} | {line(said)} | {example} |"
-
-
-def _limits(schema: dict[str, Any]) -> Iterator[str]:
-    """How many parts a list or a mapping has."""
-    for one in (schema, *schema.get("anyOf", ())):
-        least = one.get("minItems", one.get("minProperties"))
-        most = one.get("maxItems", one.get("maxProperties"))
-        if least == most and least:
-            yield f"exactly {least}"
-            continue
-        yield from (f"at least {least}",) if least else ()
-        yield from (f"at most {most}",) if most else ()
-
-
-def _said(schema: dict[str, Any]) -> str:
-    """What a schema says of a key, else the words that the key takes."""
-    if "description" in schema:
-        return str(schema["description"])
-    if words := schema.get("enum", [schema["const"]] if "const" in schema else []):
-        return " · ".join(f"`{one}`" for one in words)
-    within = [*schema.get("anyOf", ()), schema.get("items")]
-    return next(filter(None, map(_said, filter(None, within))), "")
+    words, most = said(schema), ", ".join(limits(schema))
+    words = f"{words.removesuffix('.')}; {most}" if words and most else words or most
+    return f"| `{key}` | {required} | {line(words)} | {example} |"
 
 
 def _parts(thing: object) -> Iterator[Written]:
@@ -134,8 +99,8 @@ def _within(thing: object) -> list[object]:
 
 def _example(key: str, annotation: object, values: list[object]) -> str:
     """A key with the shortest of its values, as an author writes it; of parts, what they are."""
-    if inner := [f"[{one.__name__}](#{one.__name__.lower()})" for one in _outermost(annotation)]:
-        return "a list of " * _is_list(annotation) + " or ".join(inner)
+    if inner := [f"[{one.__name__}](#{one.__name__.lower()})" for one in outermost(annotation)]:
+        return "a list of " * is_list(annotation) + " or ".join(inner)
     if not values:
         return ""
     plain = ({key: as_written(one.strip()) if isinstance(one, str) else one} for one in values)

@@ -332,11 +332,28 @@ def broken_laws(book: Book, outcomes: Mapping[str, Judged]) -> list[ContentError
     """The laws that do not hold, each where it is written, with its two values."""
     return [
         book.claim_index.error(
-            name, f"law {name}: {WORDS[one.verdict]} ({one.explanation}){values(one)}"
+            name,
+            f"law {name}: {WORDS[one.verdict]} ({one.explanation}){values(one)}"
+            f"{changed(book, one.runs)}",
         )
         for name, one in outcomes.items()
         if one.is_broken_law and not one.error  # which is told where it is written
     ]
+
+
+def changed(book: Book, runs: Iterable[str]) -> str:
+    """The settings of runs that are not those of the reference machine, as the end of a line."""
+    told = []
+    for name in runs:
+        run, shown = book.run(name), book.holder(name)
+        of_reference = shown.reference.runs if shown and shown.reference else {}
+        if run and (there := of_reference.get(name.partition(".")[2])):
+            told += [
+                f"; {name} has {key} {run.settings.get(key)}, the reference machine {was}"
+                for key, was in there.settings.items()
+                if run.settings.get(key) != was
+            ]
+    return "".join(told)
 
 
 def values(outcome: Judged) -> str:
