@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache, reduce
+from functools import cached_property, lru_cache, reduce
 from itertools import chain
 from operator import getitem
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -15,7 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from generator.content import parts
+from generator.content import keys
 from generator.content.draws import CALL, as_written
 from generator.content.errors import ContentError, ContentErrors, nearest, place_of
 from generator.content.prose import faults
@@ -149,16 +149,16 @@ def _of_keys(
 ) -> Iterator[ContentError]:
     """The keys of a part that nobody knows, each in a line, and in one line all that it lacks."""
     ends = None if details[0]["type"] == LACKS else -1
-    models = parts.at(model, details[0]["loc"][:ends])
+    models = keys.part_at(model, details[0]["loc"][:ends])
     written = {*reduce(getitem, path, source.document)}
     lacking: list[tuple[str, ...]]
     lacking = [(str(one["loc"][-1]),) for one in details if one["type"] == "missing"]
     groups = dict.fromkeys(group for one in models for group in one.ONE_OF)
     lacking += [group for group in groups if written.isdisjoint(group)]
     for key in (str(one["loc"][-1]) for one in details if one["type"] == "extra_forbidden"):
-        ours = {name for one in models for name in parts.properties(one)} - written
-        meant = near(key, chain(*lacking)) or near(key, ours)
-        known = [meant] if meant else _keys(model)
+        ours = chain(*map(keys.properties, models))
+        meant = near(key, chain(*lacking)) or near(key, {*ours} - written)
+        known = [meant] if meant else keys.of_file(model)
         hint = "; it belongs to another part" if key in known else nearest(key, known)
         if ": " in key:
             meant = key.partition(":")[0]
@@ -166,9 +166,8 @@ def _of_keys(
         lacking = [group for group in lacking if meant not in group]
         yield source.error((*path, key), f"unknown key {key!r}{hint}", at_key=True)
     if lacking:
-        said = (parts.explained(*keys, models) if len(keys) == 1 else parts.either(keys)
-                for keys in lacking)  # fmt: skip
-        yield source.error(path, f"missing key{'s' * (len(lacking) > 1)} {', '.join(said)}")
+        told = ", ".join(keys.explained(one, models) for one in lacking)
+        yield source.error(path, f"missing key{'s' * (len(lacking) > 1)} {told}")
 
 
 def _other_form(detail: ErrorDetails) -> str:
@@ -192,14 +191,6 @@ def _path(written: Any, detail: ErrorDetails) -> Path:  # noqa: ANN401
     if detail["type"] == "missing":
         path.append(detail["loc"][-1])
     return tuple(path)
-
-
-@cache
-def _keys(model: type[BaseModel]) -> frozenset[str]:
-    """The keys that may stand anywhere in a file."""
-    schema = model.model_json_schema()
-    parts = (schema, *schema.get("$defs", {}).values())
-    return frozenset(key for part in parts for key in part.get("properties", ()))
 
 
 def fields_of(model: BaseModel, path: Path = ()) -> Iterator[Field]:

@@ -1,4 +1,4 @@
-"""`python -m generator keys`: every key that authors write, as a page of Markdown.
+"""The keys that authors write: for `python -m generator keys`, and for messages of what is missing.
 
 In: what the files of a book may hold, and what authors wrote. Out: a section for each part, also
 for one that the book does not use yet, and in it a row for each key: what the docstring of the
@@ -6,18 +6,22 @@ part's model says of it, or the words that it takes, and as an example the short
 book.
 """
 
+from __future__ import annotations
+
 import inspect
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import yaml
 
-from generator.content.documents import Document
 from generator.content.draws import as_written
-from generator.content.parts import is_list, limits, outermost, properties, said
 from generator.content.words import MAX_LINE, MAX_PROSE, Written
+
+if TYPE_CHECKING:
+    from generator.content.documents import Document
 
 _OPENING = f"""\
 # Keys of the YAML files
@@ -60,14 +64,72 @@ def about(word: str, sections: Iterable[str]) -> list[str]:
     return [*filter(called.search, sections)]
 
 
+@cache
+def properties(model: type[Written]) -> dict[str, Any]:
+    """The schema of each key of a part."""
+    whole = model.model_json_schema()
+    if "properties" not in whole:  # it holds itself
+        whole = whole["$defs"][model.__name__]
+    return dict(whole["properties"])
+
+
+@cache
+def of_file(model: type[Written]) -> frozenset[str]:
+    """The keys that may stand anywhere in a file."""
+    return frozenset(key for part in _models(model, {}) for key in properties(part))
+
+
+def part_at(model: type[Written], place: Iterable[str | int]) -> list[type[Written]]:
+    """The models that a place of a file may have, which is named as pydantic does: with kinds."""
+    found = [model]
+    for step in place:
+        fields = [(one, field) for one in found for field in one.model_fields.items()]
+        kinds = [one for one, (name, field) in fields
+                 if name == "kind" and step in get_args(field.annotation)]  # fmt: skip
+        held = [part for _, (name, field) in fields if step in (name, field.alias)
+                for part in _outermost(field.annotation)]  # fmt: skip
+        found = kinds if len(found) > 1 and kinds else held or found
+    return found
+
+
+def explained(keys: Sequence[str], models: Iterable[type[Written]]) -> str:
+    """Keys of which a part needs one; of a single one, what it is."""
+    names = " or ".join(map(repr, keys))
+    model = next((one for one in models if keys[0] in properties(one)), None)
+    if model is None or len(keys) > 1:
+        return names
+    schema = properties(model)[keys[0]]
+    (annotation,) = (one.annotation for name, one in model.model_fields.items()
+                     if keys[0] in (name, one.alias))  # fmt: skip
+    words = ", ".join(schema.get("enum", ())) or re.split("[.;:]", _said(schema))[0]
+    if inner := [*_outermost(annotation)]:
+        several = ["several", *_limits(schema), "each"] if _is_list(annotation) else ["a part"]
+        fields = inner[0].model_fields.items()
+        needs = [(one.alias or name,) for name, one in fields if one.is_required()]
+        told = ", ".join(explained(one, ()) for one in (*needs, *inner[0].ONE_OF))
+        words = f"{', '.join(several)} with {told or 'keys of its own'}"
+    return f"{names} ({words})" if words else names
+
+
 def _models(annotation: object, found: dict[type[Written], None]) -> dict[type[Written], None]:
     """The parts of a file that a type leads to, each before those within it."""
-    for model in outermost(annotation):
+    for model in _outermost(annotation):
         if model not in found:
             found[model] = None
             for field in model.model_fields.values():
                 _models(field.annotation, found)
     return found
+
+
+def _outermost(annotation: object) -> Iterator[type[Written]]:
+    if isinstance(annotation, type) and issubclass(annotation, Written):
+        yield annotation
+    for one in get_args(annotation):
+        yield from _outermost(one)
+
+
+def _is_list(annotation: object) -> bool:
+    return get_origin(annotation) in (list, dict) or any(map(_is_list, get_args(annotation)))
 
 
 def _row(key: str, schema: dict[str, Any], model: type[Written], parts: list[Written]) -> str:
@@ -76,9 +138,31 @@ def _row(key: str, schema: dict[str, Any], model: type[Written], parts: list[Wri
     required = "yes" if fields[name].is_required() else ""
     given = [getattr(part, name) for part in parts if name in part.model_fields_set]
     example = _example(key, fields[name].annotation, given)
-    words, most = said(schema), ", ".join(limits(schema))
-    words = f"{words.removesuffix('.')}; {most}" if words and most else words or most
-    return f"| `{key}` | {required} | {line(words)} | {example} |"
+    said, limits = _said(schema), ", ".join(_limits(schema))
+    said = f"{said.removesuffix('.')}; {limits}" if said and limits else said or limits
+    return f"| `{key}` | {required} | {line(said)} | {example} |"
+
+
+def _limits(schema: dict[str, Any]) -> Iterator[str]:
+    """How many parts a list or a mapping has."""
+    for one in (schema, *schema.get("anyOf", ())):
+        least = one.get("minItems", one.get("minProperties"))
+        most = one.get("maxItems", one.get("maxProperties"))
+        if least == most and least:
+            yield f"exactly {least}"
+            continue
+        yield from (f"at least {least}",) if least else ()
+        yield from (f"at most {most}",) if most else ()
+
+
+def _said(schema: dict[str, Any]) -> str:
+    """What a schema says of a key, else the words that the key takes."""
+    if "description" in schema:
+        return str(schema["description"])
+    if words := schema.get("enum", [schema["const"]] if "const" in schema else []):
+        return " · ".join(f"`{one}`" for one in words)
+    within = [*schema.get("anyOf", ()), schema.get("items")]
+    return next(filter(None, map(_said, filter(None, within))), "")
 
 
 def _parts(thing: object) -> Iterator[Written]:
@@ -99,8 +183,8 @@ def _within(thing: object) -> list[object]:
 
 def _example(key: str, annotation: object, values: list[object]) -> str:
     """A key with the shortest of its values, as an author writes it; of parts, what they are."""
-    if inner := [f"[{one.__name__}](#{one.__name__.lower()})" for one in outermost(annotation)]:
-        return "a list of " * is_list(annotation) + " or ".join(inner)
+    if inner := [f"[{one.__name__}](#{one.__name__.lower()})" for one in _outermost(annotation)]:
+        return "a list of " * _is_list(annotation) + " or ".join(inner)
     if not values:
         return ""
     plain = ({key: as_written(one.strip()) if isinstance(one, str) else one} for one in values)

@@ -10,13 +10,8 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Annotated, ClassVar, NamedTuple, Self, get_args, get_origin
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    GetJsonSchemaHandler,
-    StringConstraints,
-    model_validator,
-)
+import pydantic
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, StringConstraints
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
@@ -128,7 +123,7 @@ class Written(BaseModel):
     )
     ONE_OF: ClassVar[tuple[tuple[str, ...], ...]] = ()  # of each of these, a part has a key
 
-    @model_validator(mode="after")
+    @pydantic.model_validator(mode="after")
     def _has_one_of_each(self) -> Self:
         if any(self.model_fields_set.isdisjoint(keys) for keys in self.ONE_OF):
             raise PydanticCustomError(LACKS, "a key is missing")

@@ -343,17 +343,16 @@ def broken_laws(book: Book, outcomes: Mapping[str, Judged]) -> list[ContentError
 
 def changed(book: Book, runs: Iterable[str]) -> str:
     """The settings of runs that are not those of the reference machine, as the end of a line."""
-    told = []
+    told = ""
     for name in runs:
         run, shown = book.run(name), book.holder(name)
-        of_reference = shown.reference.runs if shown and shown.reference else {}
-        if run and (there := of_reference.get(name.partition(".")[2])):
-            told += [
-                f"; {name} has {key} {run.settings.get(key)}, the reference machine {was}"
-                for key, was in there.settings.items()
-                if run.settings.get(key) != was
-            ]
-    return "".join(told)
+        if run is None or shown is None or shown.reference is None:
+            continue
+        there = shown.reference.runs.get(name.partition(".")[2], run)
+        for key, was in there.settings.items():
+            if (now := run.settings.get(key)) != was:
+                told += f"; {name} has {key} {now}, the reference machine {was}"
+    return told
 
 
 def values(outcome: Judged) -> str:

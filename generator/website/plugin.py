@@ -113,11 +113,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
 
     @event_priority(-50)  # after the book has released its folder
     def on_build_error(self, *, error: Exception) -> None:
-        """End a build that the disk refuses in one line.
-
-        Raises:
-            ContentAbort: the disk refused.
-        """
+        """Raise a `ContentAbort`, which is one line, where the disk refused."""
         if isinstance(error, OSError):
             site = error.filename2 or error.filename or "the folder of the site"
             raise ContentAbort(f"{site}: {error.strerror}; build again") from None

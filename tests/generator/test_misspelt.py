@@ -3,7 +3,7 @@
 import pytest
 
 import generator.pages.press  # noqa: F401 the kinds of items are what makes files of questions whole
-from generator.content import parts
+from generator.content import keys
 from generator.content.documents import read
 from generator.content.errors import ContentErrors
 from generator.content.quiz import QuizFile
@@ -38,9 +38,9 @@ def _keys():
     for document in documents(FROZEN)[0]:
         model, source = type(document.model), document.source
         for path, place in source.places.items() if model in FILES.values() else ():
-            holding = parts.at(model, path[:-1])
+            holding = keys.part_at(model, path[:-1])
             part = next(
-                (one for one in holding if path[-1:] and path[-1] in parts.properties(one)), None
+                (one for one in holding if path[-1:] and path[-1] in keys.properties(one)), None
             )
             if part and (part, path[-1]) not in known:
                 known.add((part, path[-1]))
@@ -50,7 +50,7 @@ def _keys():
 def test_a_misspelt_key_is_told_with_the_one_that_was_meant_in_every_part():
     for number, (source, key, begin, part, model) in enumerate(_keys()):
         way = WAYS[number % len(WAYS)]
-        wrong = key.upper() if way(key) in parts.properties(part) else way(key)
+        wrong = key.upper() if way(key) in keys.properties(part) else way(key)
         text = source.text[:begin] + wrong + source.text[begin + len(key) :]
         said = f"unknown key {wrong!r}; did you mean {key!r}?"
         assert any(said in line for line in _told(source.file, text, model)), (source.file, said)
