@@ -19,7 +19,7 @@ from generator.content import keys
 from generator.content.draws import CALL, as_written
 from generator.content.errors import ContentError, ContentErrors, nearest, place_of
 from generator.content.prose import faults
-from generator.content.words import LACKS, Written, marks
+from generator.content.words import LACKS, NOTHING, Written, marks
 from generator.content.yaml_source import Path, YamlFile, parse
 from runners.system.errors import near
 
@@ -150,7 +150,8 @@ def _of_keys(
     """The keys of a part that nobody knows, each in a line, and in one line all that it lacks."""
     ends = None if details[0]["type"] == LACKS else -1
     models = keys.part_at(model, details[0]["loc"][:ends])
-    written = {*reduce(getitem, path, source.document)}
+    part = reduce(getitem, path, source.document)
+    written = {key for key, value in part.items() if value not in NOTHING}
     lacking: list[tuple[str, ...]]
     lacking = [(str(one["loc"][-1]),) for one in details if one["type"] == "missing"]
     groups = dict.fromkeys(group for one in models for group in one.ONE_OF)

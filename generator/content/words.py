@@ -113,6 +113,7 @@ GridName = Annotated[Name, Mark("grid", "the committed plans of a model: `plan_l
 
 
 LACKS = "lacks"  # the type of the error of a part without any of several keys
+NOTHING: tuple[object, ...] = (None, "", [])  # what says as little as no key
 
 
 class Written(BaseModel):
@@ -125,7 +126,8 @@ class Written(BaseModel):
 
     @pydantic.model_validator(mode="after")
     def _has_one_of_each(self) -> Self:
-        if any(self.model_fields_set.isdisjoint(keys) for keys in self.ONE_OF):
+        given = {key for key in self.model_fields_set if getattr(self, key) not in NOTHING}
+        if any(given.isdisjoint(keys) for keys in self.ONE_OF):
             raise PydanticCustomError(LACKS, "a key is missing")
         return self
 

@@ -87,7 +87,8 @@ QUIZ = "topics/*/quiz*.yml"
          ["1:10: missing keys 'predicted' (an expression over settings, a formula, or another "
           "run), 'observed' (an expression over what a run measured)",
           "1:20: unknown key 'sasy'; did you mean 'says'?"]),
-        ("topics/*/recall.yml", "title: A\nintroduction: B\nfigures: [{id: b, kind: play}]\n",
+        ("topics/*/recall.yml",
+         "title: A\nintroduction: B\nfigures: [{id: b, kind: play, runs: []}]\n",
          ["1:1: missing key 'afterword' (below it)",
           "3:11: missing keys 'title' (its heading), 'caption' (what to see in it), "
           "'runs' or 'growth'"]),
