@@ -6,22 +6,17 @@ part's model says of it, or the words that it takes, and as an example the short
 book.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 import yaml
 
 from generator.content.draws import as_written
 from generator.content.words import MAX_LINE, MAX_PROSE, Written
-
-if TYPE_CHECKING:
-    from generator.content.documents import Document
 
 _OPENING = f"""\
 # Keys of the YAML files
@@ -36,7 +31,7 @@ _FLOW: dict[str, Any] = {"default_flow_style": True, "width": 10_000, "allow_uni
 _HEAD = "| key | required | is | example |\n|---|---|---|---|"
 
 
-def page(models: Iterable[type[Written]], documents: Iterable[Document[Any]]) -> Iterator[str]:
+def page(models: Iterable[type[Written]], documents: Iterable[Any]) -> Iterator[str]:
     """What `generator keys` prints, part by part: every key, with an example from the book."""
     parts: dict[type[Written], list[tuple[str, Written]]] = {}
     for document in documents:
