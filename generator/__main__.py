@@ -137,7 +137,8 @@ def _check(options: argparse.Namespace) -> int:
     unheld = {name: one for name, one in judged.items() if one.verdict != "holds"}
     for name, outcome in unheld.items():
         words, values = verdicts.WORDS[outcome.verdict], verdicts.values(outcome)
-        print(f"{words:22}{outcome.claim.kind:13}{name}: {outcome.explanation}{values}")
+        changed = verdicts.changed(book, outcome.runs)
+        print(f"{words:22}{outcome.claim.kind:13}{name}: {outcome.explanation}{values}{changed}")
     problems = [*(site_checks.mistakes(book.root) if own_book() else ())]
     problems += verdicts.problems(book, judged)
     for problem in problems:

@@ -10,15 +10,18 @@ The others:
 """
 
 import sys
-from importlib import metadata
 
-from runners import __main__ as runners
 from runners.system import stopping
-from runners.system.errors import nearest
 
 
 def command() -> None:
     """Call the command that the first word names."""
+    stopping.listen("stopped; run the same command again")  # before all else is loaded
+    from importlib import metadata
+
+    from runners import __main__ as runners
+    from runners.system.errors import nearest
+
     name = next(iter(sys.argv[1:]), "")
     if name in ("", "-h", "--help"):
         *_, others = str(runners.__doc__).partition("\n\n")
@@ -33,7 +36,6 @@ def command() -> None:
         # Before the current folder is searched for modules: it may have a `generator` of its own.
         from generator.__main__ import main
 
-        stopping.listen("stopped; run the same command again")
         stopping.leave(main())
     runners.command()
 

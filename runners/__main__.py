@@ -25,6 +25,11 @@ a simulation that failed, a plan that differs, or a run that could not be measur
 machine; 2 a wrong call, or a run that this machine cannot do; 130 Ctrl-C; 143 SIGTERM.
 """
 
+from runners.system import stopping
+
+if __name__ == "__main__":
+    stopping.listen("stopped; nothing was begun")  # before all else is loaded
+
 import argparse
 import importlib
 import importlib.util
@@ -33,7 +38,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from runners.system import stopping
 from runners.system.errors import FixableError, unknown
 from runners.system.scratch import Scratch
 from runners.traces import digest
@@ -62,10 +66,11 @@ def main(words: Sequence[str] | None = None) -> int:
     """Execute the command; what a person can fix is one line and exit code 2."""
     name, *others = [*(sys.argv[1:] if words is None else words)] or [""]
     digest.enter_book(Path.cwd())
-    if name in ("-h", "--help"):
-        sys.stdout.write(str(__doc__))
-        return 0
     try:
+        if name in ("-h", "--help"):
+            sys.stdout.write(str(__doc__))
+            sys.stdout.flush()
+            return 0
         return _executed(name, others)
     except KeyboardInterrupt as stopped:
         return stopping.report(stopped)

@@ -175,10 +175,7 @@ def mkdocs(folder: Path, *arguments: str, **variables: str) -> subprocess.Comple
 def build_with(
     builder: str, folder: Path, *arguments: str, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run MkDocs, or what continues it, on the book in `folder`, as where torch is not installed.
-
-    MkDocs' `--quiet` drops warnings before `--strict` counts them, so never give both.
-    """
+    """Run MkDocs, or what continues it, on the book in `folder`, as where torch is missing."""
     environment = {k: v for k, v in os.environ.items() if "PROOFBOOK" not in k}
     no_torch = folder / ".no-torch" / "torch.py"
     no_torch.parent.mkdir(exist_ok=True)

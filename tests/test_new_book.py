@@ -115,6 +115,8 @@ def test_a_mistake_is_told_with_its_place(book, capsys, file, before, after, tol
          "experiments/sorting.py: run 'shuffled': no function 'insrtion_sort' (did you mean"),
         ("experiments/sorting.py", "RUNS = {", "RUNS = few | {",
          "experiments/sorting.py:53: NameError: name 'few' is not defined; correct this file"),
+        ("experiments/sorting.py", "import random", "import sys\nsys.exit(3)",
+         "experiments/sorting.py:4: SystemExit: 3; correct this file"),
         ("experiments/sorting.py", "import random", "from experiments._shared import some",
          "experiments/sorting.py:3: ModuleNotFoundError: No module named 'experiments._shared'"),
         ("experiments/sorting.py", "num_values=16", "num_values=8", "run `proofbook run sorting`"),
@@ -299,6 +301,9 @@ def test_expressions_call_the_laws_of_the_book_and_none_of_ours(book, capsys):
     laws.write_text("def pairs(values):\n    return values * (values - 1\n")
     assert main(["check"]) == 2
     assert "experiments/_laws.py:2: SyntaxError" in capsys.readouterr().err
+    laws.write_text("import sys\nsys.exit(3)\n")
+    assert main(["check"]) == 2
+    assert "experiments/_laws.py:2: SystemExit: 3" in capsys.readouterr().err
 
 
 def test_a_changed_experiment_is_stale_until_it_is_measured_again(book, call):

@@ -7,21 +7,26 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
+from itertools import chain
+from operator import getitem
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from generator.content import keys
 from generator.content.draws import CALL, as_written
-from generator.content.errors import ContentError, ContentErrors, near, nearest, place_of
+from generator.content.errors import ContentError, ContentErrors, nearest, place_of
 from generator.content.prose import faults
-from generator.content.words import Written, marks
+from generator.content.words import LACKS, NOTHING, Written, marks
 from generator.content.yaml_source import Path, YamlFile, parse
+from runners.system.errors import near
 
 ModelT = TypeVar("ModelT", bound=Written)
 WrittenT = TypeVar("WrittenT", bound=Written, covariant=True)
 NUMBERS = ("bare numeral", "spelled quantity", "quantity")  # faults that a citation excuses
+KEYED = ("missing", "extra_forbidden", LACKS)  # types of errors in the keys of a part
 TEXTS = ("line", "prose", "page")  # the marks of Markdown with expressions
 _PLAIN = (
     ("Input should be a valid string", "must be text; quote it"),
@@ -29,7 +34,9 @@ _PLAIN = (
     ("Input should be ", "must be "),
     ("String should ", "must "),
     ("List should ", "must "),
+    ("Dictionary should ", "must "),
     ("Value error, ", ""),
+    (" after validation", ""),
 )
 # What its quotes have made a text: another text in quotes, a list, or a key with its value.
 _QUOTED = re.compile(r"""'(.*)'|"(.*)"|(\[.*\]|\{.*\}|[\w-]+: .*)""", re.DOTALL)
@@ -115,31 +122,53 @@ def validated(
 
 
 def _located(
-    source: YamlFile, model: type[BaseModel], details: Iterable[ErrorDetails]
+    source: YamlFile, model: type[Written], details: Iterable[ErrorDetails]
 ) -> Iterator[ContentError]:
     """Every mistake at its place; a key that is misspelt is not missing as well."""
-    found = [(_path(source.document, one), one) for one in details]
-    missing = {path for path, one in found if one["type"] == "missing"}
-    for path, one in found:
-        if one["type"] == "extra_forbidden":
-            key = str(path[-1])
-            meant = near(key, [str(other[-1]) for other in missing if other[:-1] == path[:-1]])
-            missing.discard((*path[:-1], meant or ""))
-            known = [meant] if meant else _keys(model)
-            hint = "; it belongs to another part" if key in known else nearest(key, known)
-            if ": " in key:
-                missing.discard((*path[:-1], key.partition(":")[0]))
-                hint = "; in quotes, it is one key without a value: quote the value alone"
-            yield source.error(path, f"unknown key {key!r}{hint}", at_key=True)
-        elif one["type"] != "missing":
+    keyed: dict[Path, list[ErrorDetails]] = {}
+    for one in details:
+        path = _path(source.document, one)
+        if one["type"] in KEYED:
+            keyed.setdefault(path if one["type"] == LACKS else path[:-1], []).append(one)
+        elif one["type"] == "union_tag_invalid":
+            tag, kinds = one["ctx"]["tag"], re.findall("'(.+?)'", one["ctx"]["expected_tags"])
+            yield source.error((*path, "kind"), f"no kind {tag!r}{nearest(tag, kinds)}")
+        else:
             key = next((part for part in reversed(path) if isinstance(part, str)), "file")
             message = re.sub("valid dictionary.*", "part with keys", one["msg"])
             for said, plain in _PLAIN:
                 message = message.replace(said, plain)
             said = f"{key}: {message[:1].lower()}{message[1:]}{_other_form(one)}"
             yield source.error(path, said, at_key="[key]" in one["loc"])
-    for path in missing:
-        yield source.error(path[:-1], f"missing key {str(path[-1])!r}")
+    for path, of_part in keyed.items():
+        yield from _of_keys(source, model, path, of_part)
+
+
+def _of_keys(
+    source: YamlFile, model: type[Written], path: Path, details: list[ErrorDetails]
+) -> Iterator[ContentError]:
+    """The keys of a part that nobody knows, each in a line, and in one line all that it lacks."""
+    ends = None if details[0]["type"] == LACKS else -1
+    models = keys.part_at(model, details[0]["loc"][:ends])
+    part = reduce(getitem, path, source.document)
+    written = {key for key, value in part.items() if value not in NOTHING}
+    lacking: list[tuple[str, ...]]
+    lacking = [(str(one["loc"][-1]),) for one in details if one["type"] == "missing"]
+    groups = dict.fromkeys(group for one in models for group in one.ONE_OF)
+    lacking += [group for group in groups if written.isdisjoint(group)]
+    for key in (str(one["loc"][-1]) for one in details if one["type"] == "extra_forbidden"):
+        ours = chain(*map(keys.properties, models))
+        meant = near(key, chain(*lacking)) or near(key, {*ours} - written)
+        known = [meant] if meant else keys.of_file(model)
+        hint = "; it belongs to another part" if key in known else nearest(key, known)
+        if ": " in key:
+            meant = key.partition(":")[0]
+            hint = "; in quotes, it is one key without a value: quote the value alone"
+        lacking = [group for group in lacking if meant not in group]
+        yield source.error((*path, key), f"unknown key {key!r}{hint}", at_key=True)
+    if lacking:
+        told = ", ".join(keys.explained(one, models) for one in lacking)
+        yield source.error(path, f"missing key{'s' * (len(lacking) > 1)} {told}")
 
 
 def _other_form(detail: ErrorDetails) -> str:
@@ -163,14 +192,6 @@ def _path(written: Any, detail: ErrorDetails) -> Path:  # noqa: ANN401
     if detail["type"] == "missing":
         path.append(detail["loc"][-1])
     return tuple(path)
-
-
-@cache
-def _keys(model: type[BaseModel]) -> frozenset[str]:
-    """The keys that may stand anywhere in a file."""
-    schema = model.model_json_schema()
-    parts = (schema, *schema.get("$defs", {}).values())
-    return frozenset(key for part in parts for key in part.get("properties", ()))
 
 
 def fields_of(model: BaseModel, path: Path = ()) -> Iterator[Field]:

@@ -3,12 +3,12 @@
 Files of content/ are read as authors and editors leave them; their mistakes are kept, not raised.
 """
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from runners.system.errors import near
 from runners.traces.files import TraceError
 
 ReadT = TypeVar("ReadT")
@@ -79,11 +79,6 @@ def sort_errors(errors: Iterable[ContentError]) -> list[ContentError]:
     """The errors by file, line and column, each once."""
     unique = {(one.file, one.line, one.column, one.message): one for one in errors}
     return [unique[key] for key in sorted(unique)]
-
-
-def near(word: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
-    """The known word that another was probably meant to be."""
-    return next(iter(difflib.get_close_matches(word, sorted(known), n=1, cutoff=likeness)), None)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

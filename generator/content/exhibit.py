@@ -117,6 +117,7 @@ class Play(Written):
 class Figure(Written):
     """A chart or diagram drawn from runs."""
 
+    ONE_OF = (("runs", "growth"),)
     id: Id
     kind: Literal["epochs", "placement", "growth", "play"]
     """`epochs`, loss, accuracy and validation; `placement`, which layers each rank holds, and what
@@ -133,8 +134,6 @@ class Figure(Written):
         for kind in ("play", "growth"):
             if (self.kind == kind) != (getattr(self, kind) is not None):
                 raise ValueError(f"{kind}: describes a figure of kind {kind}, and only that")
-        if self.growth is None and not self.runs:
-            raise ValueError("a figure is drawn from runs; name at least one under runs:")
         return self
 
 

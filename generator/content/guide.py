@@ -36,6 +36,7 @@ class LessonSection(Written):
 class Edge(Written):
     """A question about a run, and where a *yes* leads: give one of the last three."""
 
+    ONE_OF = (("use", "edges", "continue_at"),)
     ask: Line
     """what a reader looks up in the run."""
     because: Line

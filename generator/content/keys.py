@@ -1,4 +1,4 @@
-"""`python -m generator keys`: every key that authors write, as a page of Markdown.
+"""The keys that authors write: for `python -m generator keys`, and for messages of what is missing.
 
 In: what the files of a book may hold, and what authors wrote. Out: a section for each part, also
 for one that the book does not use yet, and in it a row for each key: what the docstring of the
@@ -9,12 +9,12 @@ book.
 import inspect
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any, get_args, get_origin
 
 import yaml
 
-from generator.content.documents import Document
 from generator.content.draws import as_written
 from generator.content.words import MAX_LINE, MAX_PROSE, Written
 
@@ -31,7 +31,7 @@ _FLOW: dict[str, Any] = {"default_flow_style": True, "width": 10_000, "allow_uni
 _HEAD = "| key | required | is | example |\n|---|---|---|---|"
 
 
-def page(models: Iterable[type[Written]], documents: Iterable[Document[Any]]) -> Iterator[str]:
+def page(models: Iterable[type[Written]], documents: Iterable[Any]) -> Iterator[str]:
     """What `generator keys` prints, part by part: every key, with an example from the book."""
     parts: dict[type[Written], list[tuple[str, Written]]] = {}
     for document in documents:
@@ -46,12 +46,9 @@ def page(models: Iterable[type[Written]], documents: Iterable[Document[Any]]) ->
         found = parts.get(model, [])
         file = found[0][0] if found else ""
         where = f" For example in `{file}`." if file not in about else ""
-        whole = model.model_json_schema()
-        if "properties" not in whole:  # it holds itself
-            whole = whole["$defs"][model.__name__]
         rows = (
             _row(key, schema, model, [part for _, part in found])
-            for key, schema in whole["properties"].items()
+            for key, schema in properties(model).items()
         )
         yield "\n".join([f"\n## {model.__name__}\n\n{line(about)}{where}\n\n{_HEAD}", *rows])
 
@@ -60,6 +57,53 @@ def about(word: str, sections: Iterable[str]) -> list[str]:
     """The sections of what is called so, and of parts that have such a key."""
     called = re.compile(rf"^(## |\| `){re.escape(word)}", re.IGNORECASE | re.MULTILINE)
     return [*filter(called.search, sections)]
+
+
+@cache
+def properties(model: type[Written]) -> dict[str, Any]:
+    """The schema of each key of a part."""
+    whole = model.model_json_schema()
+    if "properties" not in whole:  # it holds itself
+        whole = whole["$defs"][model.__name__]
+    return dict(whole["properties"])
+
+
+@cache
+def of_file(model: type[Written]) -> frozenset[str]:
+    """The keys that may stand anywhere in a file."""
+    return frozenset(key for part in _models(model, {}) for key in properties(part))
+
+
+def part_at(model: type[Written], place: Iterable[str | int]) -> list[type[Written]]:
+    """The models that a place of a file may have, which is named as pydantic does: with kinds."""
+    found = [model]
+    for step in place:
+        fields = [(one, field) for one in found for field in one.model_fields.items()]
+        kinds = [one for one, (name, field) in fields
+                 if name == "kind" and step in get_args(field.annotation)]  # fmt: skip
+        held = [part for _, (name, field) in fields if step in (name, field.alias)
+                for part in _outermost(field.annotation)]  # fmt: skip
+        found = kinds if len(found) > 1 and kinds else held or found
+    return found
+
+
+def explained(keys: Sequence[str], models: Iterable[type[Written]]) -> str:
+    """Keys of which a part needs one; of a single one, what it is."""
+    names = " or ".join(map(repr, keys))
+    model = next((one for one in models if keys[0] in properties(one)), None)
+    if model is None or len(keys) > 1:
+        return names
+    schema = properties(model)[keys[0]]
+    (annotation,) = (one.annotation for name, one in model.model_fields.items()
+                     if keys[0] in (name, one.alias))  # fmt: skip
+    words = ", ".join(schema.get("enum", ())) or re.split("[.;:]", _said(schema))[0]
+    if inner := [*_outermost(annotation)]:
+        several = ["several", *_limits(schema), "each"] if _is_list(annotation) else ["a part"]
+        fields = inner[0].model_fields.items()
+        needs = [(one.alias or name,) for name, one in fields if one.is_required()]
+        told = ", ".join(explained(one, ()) for one in (*needs, *inner[0].ONE_OF))
+        words = f"{', '.join(several)} with {told or 'keys of its own'}"
+    return f"{names} ({words})" if words else names
 
 
 def _models(annotation: object, found: dict[type[Written], None]) -> dict[type[Written], None]:

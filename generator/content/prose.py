@@ -18,10 +18,10 @@ from mdit_py_plugins.admon import admon_plugin
 from mdit_py_plugins.footnote import footnote_plugin
 
 from generator.content import blocks, formulas
-from generator.content.errors import near
 from generator.content.formulas import VALUE
 from generator.content.numerals import HYPHENED, MEASURED, SPELLED, blank, numerals
 from generator.content.typesetting import parted, plain
+from runners.system.errors import near
 
 _FIRST, _FIRST_FORMULA = 0xE000, 0xF000
 _LINKED = "\uf8ff"  # before the character of an expression or a formula that stands in a link

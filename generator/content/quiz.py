@@ -25,6 +25,7 @@ from generator.content.words import (
     of_runs,
 )
 from generator.content.yaml_source import Path
+from runners.system.errors import near
 
 
 class TableRow(Written):
@@ -152,7 +153,12 @@ def _with_kind(written: object) -> object:
     """Items with their kinds; one right answer where none is named."""
     if not isinstance(written, list):
         return written
-    return [{"kind": "choice", **one} if isinstance(one, dict) else one for one in written]
+    return [{"kind": _kind(one), **one} if isinstance(one, dict) else one for one in written]
+
+
+def _kind(written: dict[str, object]) -> object:
+    """What an item calls its kind, also under a key that is misspelt."""
+    return next((value for key, value in written.items() if near(key, ["kind"], 0.7)), "choice")
 
 
 if TYPE_CHECKING:

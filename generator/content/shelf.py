@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from generator.content import numerals
 from generator.content.claim import Reference
 from generator.content.errors import Files, matching
@@ -223,10 +225,16 @@ class Shelf:
                 continue
             grid = held if isinstance(held, Grid) else None
             trace = held if isinstance(held, Trace) else as_trace(held)
+            try:
+                is_stale = self.is_stale(trace)
+            except ValidationError as error:  # in a list that plans are made from
+                said = f"{error.title}: {error.errors()[0]['msg']}"
+                self.files.refuse(self.files.content / "planner", said)
+                continue
             found[trace.experiment] = TraceOnPage(
                 trace,
                 machine,
-                is_stale=self.is_stale(trace),
+                is_stale=is_stale,
                 grid=grid,
                 file=path.relative_to(self.files.content).as_posix(),
             )

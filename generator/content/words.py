@@ -8,11 +8,12 @@ inputs of a calculator stand for themselves. The marks are read by `checks/`.
 
 from collections.abc import Iterable
 from functools import cache
-from typing import Annotated, NamedTuple, get_args, get_origin
+from typing import Annotated, ClassVar, NamedTuple, Self, get_args, get_origin
 
+import pydantic
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, StringConstraints
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, PydanticCustomError
 
 _EVERYWHERE = {  # what a key is where its part says nothing else of it
     "about": "a sentence on the page, also for search engines and previews.",
@@ -111,12 +112,24 @@ TopicId = Annotated[Id, Mark("topic")]
 GridName = Annotated[Name, Mark("grid", "the committed plans of a model: `plan_llama_8b`")]
 
 
+LACKS = "lacks"  # the type of the error of a part without any of several keys
+NOTHING: tuple[object, ...] = (None, "", [])  # what says as little as no key
+
+
 class Written(BaseModel):
     """Anything an author writes: unknown keys are errors, and so is the number nan."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
+    ONE_OF: ClassVar[tuple[tuple[str, ...], ...]] = ()  # of each of these, a part has a key
+
+    @pydantic.model_validator(mode="after")
+    def _has_one_of_each(self) -> Self:
+        given = {key for key in self.model_fields_set if getattr(self, key) not in NOTHING}
+        if any(given.isdisjoint(keys) for keys in self.ONE_OF):
+            raise PydanticCustomError(LACKS, "a key is missing")
+        return self
 
     @classmethod
     def __get_pydantic_json_schema__(

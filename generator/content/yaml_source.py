@@ -94,6 +94,7 @@ class _Reader:
     """Turns nodes into values, and notes where each stands; it raises the first mistake."""
 
     file: str
+    most: int  # values: as many as the file has characters, unless aliases multiply them
     places: dict[Path, Place] = field(default_factory=dict)
 
     def refused(self, node: yaml.Node, message: str) -> ContentErrors:
@@ -102,6 +103,8 @@ class _Reader:
 
     def value(self, node: yaml.Node, path: Path, key: yaml.Node) -> object:
         self.places[path] = Place(key, node)
+        if len(self.places) > self.most:
+            raise self.refused(key, "aliases (*name) repeat more than the file holds; write it out")
         if node.tag not in _KINDS:
             raise self.refused(node, f"the tag {node.tag!r} is not used here")
         if isinstance(node, yaml.MappingNode):
@@ -139,7 +142,7 @@ def parse(file: str, text: str) -> YamlFile:
     Raises:
         ContentErrors: a mistake in its syntax, or what is not used here; each comes alone.
     """
-    reader = _Reader(file)
+    reader = _Reader(file, len(text))
     try:
         root = yaml.compose(text, Loader=_LOADER)
         if root is None:
@@ -148,7 +151,8 @@ def parse(file: str, text: str) -> YamlFile:
     except yaml.YAMLError as error:
         raise ContentErrors([_syntax_error(file, text, error)]) from None
     except RecursionError:
-        raise ContentErrors([ContentError(file, 1, 1, "brackets are nested too deep")]) from None
+        said = "brackets are nested too deep, or an alias (*name) stands within what it repeats"
+        raise ContentErrors([ContentError(file, 1, 1, said)]) from None
 
 
 def _syntax_error(file: str, text: str, error: yaml.YAMLError) -> ContentError:

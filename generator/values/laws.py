@@ -41,7 +41,7 @@ def _of(path: Path, _: int) -> Mapping[str, Function]:
     """The functions of a file, as it was at some time."""
     try:
         holds = runpy.run_path(str(path), run_name=path.stem)
-    except Exception as error:  # noqa: BLE001 an author has left it unfinished, in whatever way
+    except (Exception, SystemExit) as error:  # noqa: BLE001 an author has left it unfinished
         raise _at_its_line(error, path) from None
     own = (one for one in holds.values() if isinstance(one, FunctionType))
     return {one.__name__: _guarded(one, path) for one in own if one.__module__ == path.stem}
@@ -56,13 +56,13 @@ def _guarded(function: Function, path: Path) -> Function:
             return function(*arguments)
         except (ExpressionError, ZeroDivisionError, OverflowError):
             raise  # of what it is called with
-        except Exception as error:  # noqa: BLE001 whatever an author's function raises
+        except (Exception, SystemExit) as error:  # noqa: BLE001 whatever an author's raises
             raise _at_its_line(error, path, _WAY_OUT) from None
 
     return called
 
 
-def _at_its_line(error: Exception, path: Path, hint: str = "") -> ExpressionError:
+def _at_its_line(error: BaseException, path: Path, hint: str = "") -> ExpressionError:
     """An error that the author's file raises."""
     lines = [one.lineno for one in extract_tb(error.__traceback__) if one.filename == str(path)]
     line = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), "")

@@ -359,11 +359,27 @@ def broken_laws(book: Book, outcomes: Mapping[str, Judged]) -> list[ContentError
     """The laws that do not hold, each where it is written, with its two values."""
     return [
         book.claim_index.error(
-            name, f"law {name}: {WORDS[one.verdict]} ({one.explanation}){values(one)}"
+            name,
+            f"law {name}: {WORDS[one.verdict]} ({one.explanation}){values(one)}"
+            f"{changed(book, one.runs)}",
         )
         for name, one in outcomes.items()
         if one.is_broken_law and not one.error  # which is told where it is written
     ]
+
+
+def changed(book: Book, runs: Iterable[str]) -> str:
+    """The settings of runs that are not those of the reference machine, as the end of a line."""
+    told = ""
+    for name in runs:
+        run, shown = book.run(name), book.holder(name)
+        if run is None or shown is None or shown.reference is None:
+            continue
+        there = shown.reference.runs.get(name.partition(".")[2], run)
+        for key, was in there.settings.items():
+            if (now := run.settings.get(key)) != was:
+                told += f"; {name} has {key} {now}, the reference machine {was}"
+    return told
 
 
 def values(outcome: Judged) -> str:

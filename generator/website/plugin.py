@@ -100,6 +100,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
         """Let MkDocs call the plugin of the book, or that of a guest, from here on."""
         root = Path(config.config_file_path or "mkdocs.yml").resolve().parent
+        if config.strict and not log.isEnabledFor(logging.WARNING):
+            logging.getLogger("mkdocs").setLevel(logging.WARNING)  # --quiet would count no warning
         if self._is_book(root):
             if not isinstance(self.mode, BookPlugin):
                 self.mode = BookPlugin(self.is_serving, self.is_deploying)
@@ -108,6 +110,13 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
             self.mode = GuestPlugin(root, self.config.quizzes, is_serving=self.is_serving)
         config.plugins["proofbook/mode"] = self.mode
         return config
+
+    @event_priority(-50)  # after the book has released its folder
+    def on_build_error(self, *, error: Exception) -> None:
+        """Raise a `ContentAbort`, which is one line, where the disk refused."""
+        if isinstance(error, OSError):
+            site = error.filename2 or error.filename or "the folder of the site"
+            raise ContentAbort(f"{site}: {error.strerror}; build again") from None
 
     def _is_book(self, root: Path) -> bool:
         """Whether a setting says that there is a book, or the folder that one is written in."""
@@ -138,8 +147,6 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         enter_book(root)
         if self.config.pages:
             config.docs_dir = str(self.root / self.config.pages)
-        if config.strict and not log.isEnabledFor(logging.WARNING):
-            logging.getLogger("mkdocs").setLevel(logging.WARNING)  # --quiet would count no warning
         config.markdown_extensions.append(page_html.LikeOurs())
         config.theme.dirs.insert(0 if config.theme.custom_dir is None else 1, str(OVERRIDES))
 
@@ -157,7 +164,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         except ContentErrors as errors:
             self._refuse(str(errors))
         except OSError as error:
-            self._refuse(f"{error.filename}: {error.strerror}")
+            self._refuse(f"{error.filename or config.docs_dir}: {error.strerror}; build again")
 
     def on_build_error(self, *, error: Exception) -> None:
         """After a failed build, release the lock, so that other builds may write."""

@@ -25,6 +25,7 @@ from generator.content.shelf import REFERENCE
 from generator.pages.press import EVERYTHING, TAKEN, Press
 from generator.pages.views.frame import JOINT
 from generator.printing.folio import interface_words
+from runners.traces.files import write_text
 
 ASSETS = Path(__file__).resolve().parent / "assets"
 STYLE = "assets/proofbook.css"
@@ -50,6 +51,7 @@ _SCOPED = re.compile(
 )
 _REM = re.compile(r"(?<![\w.-])(-?[\d.]+)rem\b")
 NOTE = ".written"  # names what the generator wrote; MkDocs leaves out files that begin with a dot
+LOCK = ".lock"
 _SCRIPTS = re.compile(rb"---\n(?:[^\n]+\n)*?scripts: (\[[^\n]*\])\n")  # of a page's front matter
 OCCUPIED = (
     "a page of the book belongs here, and this file was written by hand; move it to "
@@ -179,7 +181,7 @@ def alone(folder: Path) -> Iterator[None]:
     import fcntl  # which Windows lacks, where a site may ask questions
 
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / NOTE).open("a") as held:
+    with (folder / LOCK).open("a") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -208,7 +210,7 @@ def bring_to(folder: Path, files: Mapping[str, bytes]) -> None:
     for name in before - files.keys():
         (folder / name).unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
-    note.write_text("".join(f"{name}\n" for name in sorted(files)), "utf-8")
+    write_text(note, "".join(f"{name}\n" for name in sorted(files)))  # whole, or as it was
     for name, content in files.items():
         path = folder / name
         if not path.is_file() or path.read_bytes() != content:

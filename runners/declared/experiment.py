@@ -238,7 +238,7 @@ def find(name: str) -> Experiment:
         raise SettingsError.of(error) from None
     except FixableError:
         raise
-    except Exception as error:  # noqa: BLE001 an author has left it unfinished, in whatever way
+    except (Exception, SystemExit) as error:  # noqa: BLE001 an author has left it unfinished
         raise _broken(error, path) from None
     for lacking in (one for one in ("QUESTION", "RUNS") if not getattr(module, one, None)):
         raise FixableError(f"{path}: declares no {lacking}; see runners/experiments/_template.py")
@@ -270,7 +270,7 @@ def runs_named(wanted: Iterable[str]) -> dict[str, list[str]]:
     return named
 
 
-def _broken(error: Exception, path: Path) -> FixableError:
+def _broken(error: BaseException, path: Path) -> FixableError:
     """The error of an experiment's file that cannot be executed, at its line."""
     place = [
         f"{path}",

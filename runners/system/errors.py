@@ -21,10 +21,22 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [""])[0][:MOST_CHARACTERS]
 
 
+def near(word: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
+    """The known word that another was probably meant to be, whatever its case and its hyphens."""
+    word, plain = _plain(word), {_plain(one): one for one in sorted(known, reverse=True)}
+    close = [one for one in plain if sorted(one) == sorted(word)]  # letters in another order
+    close = close or difflib.get_close_matches(word, plain, n=1, cutoff=likeness)
+    return plain[close[0]] if close else None
+
+
+def _plain(word: str) -> str:
+    return word.casefold().replace("-", "_")
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """What a mistyped name was probably meant to be, in parentheses; nothing where none is near."""
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
+    close = near(word, known)
+    return f" (did you mean {close}?)" if close else ""
 
 
 def unknown(what: str, word: str, known: Iterable[str]) -> FixableError:

@@ -1,5 +1,10 @@
 """One rank of a watched script: `torchrun --nproc-per-node 4 -m runners.verify train.py`."""
 
+import signal
+
+if __name__ == "__main__":
+    handler = signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while this loads: no traceback
+
 import argparse
 import os
 import sys
@@ -21,4 +26,5 @@ def _main() -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, handler)  # as the script expects
     sys.exit(_main())

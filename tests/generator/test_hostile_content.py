@@ -6,9 +6,12 @@ import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
+from generator.content.errors import ContentErrors
 from tests.generator.conftest import FROZEN, Copy, render
 from tests.recorded import write
 
@@ -56,6 +59,14 @@ def test_what_an_editor_hides_is_left_alone(copy):
         for name in (".#tiny.yml", ".#tiny.json"):
             (copy.content / folder / name).symlink_to("somebody@a.desk:1")
     assert copy.errors() == []
+
+
+def test_a_list_of_the_planner_that_is_refused_is_told_in_one_line(copy):
+    def refused(_):
+        return TypeAdapter(bool).validate_python("twelve heads")
+
+    with pytest.raises(ContentErrors, match=r"\Acontent/planner: bool: Input should .*\Z"):
+        copy.load(is_stale=lambda trace: trace.experiment.startswith("plan_") and refused(trace))
 
 
 def test_what_a_trace_says_is_printed_and_never_evaluated(copy):

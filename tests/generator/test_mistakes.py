@@ -47,6 +47,7 @@ PROGRAM = """\
       output_says: Both ranks apply the same update.
 """
 
+LAUGHS = "".join(f"a{one + 1}: &a{one + 1} [{f'*a{one}, ' * 9}]\n" for one in range(12))
 YAML = [
     (QUIZ, "  - id: is-it-equal\n", "  - id: is-it-equal¦: no\n", "not YAML: mapping values"),
     (QUIZ, "    stem: Do", "    ¦stme: Do", "unknown key 'stme'; did you mean 'stem'?"),
@@ -67,6 +68,8 @@ YAML = [
     (HOME, LAST, f"{LAST}x: ¦!!python/object/apply:os.system [ls]", "is not used here"),
     (HOME, LAST, f"{LAST}¦---\ntitle: x", "keep one document to a file"),
     (HOME, LAST, f"{LAST}? ¦[a]\n: x", "a key must be a word"),
+    (HOME, LAST, f"{LAST}a0: &a0 [¦x, y]\n" + LAUGHS, "repeat more than the file holds"),
+    (HOME, LAST, f"{LAST}a: &a [*a]", "an alias (*name) stands within what it repeats"),
     (HOME, LAST, f"{LAST}x: ti¦\x1bny", "a control character (U+001B); delete it"),
     (HOME, "title: A tiny book", "title: ¦5", "title: must be text; quote it"),
     (MEMORY, "{relative: 0.05}", "{relative: ¦.nan}", "relative: must be"),
@@ -185,8 +188,8 @@ QUESTIONS = [
      f"{WHOLE}\n      - text: the second"),
     (ITEMS, f"by: {HALVES}", "by: ¦tiny_memory.halves.world_size",
      "a piece in count has no place among those in bytes"),
-    (ITEMS, f"        by: {HALVES}\n", "", "each piece needs recorded: where the item has run:",
-     "id: who-needs-most"),
+    (ITEMS, f"        by: {HALVES}\n", "", "missing key 'by' or 'recorded'",
+     "text: the first part of the split"),
     (ITEMS, "\"{{ tiny_training.averaged.settings.num_rows }}\"", "forty",
      "nothing backs this pair", "left: its rows"),
     (ITEMS, 'right: "{{ tiny_training.averaged.settings.num_epochs }}"',
@@ -278,7 +281,7 @@ GUIDES = [
     (GUIDE, "continue_at: copies-differ", "continue_at: ¦copies", "no symptom 'copies'"),
     (GUIDE, "continue_at: copies-differ", "continue_at: ¦copies-differ#ask-2", "no symptom"),
     (GUIDE, "why, section: What came", "wyh, section: What came", "no lesson", "averaging/wyh"),
-    (GUIDE, "            use: split\n", "", "edges: an edge leads on by use, edges or",
+    (GUIDE, "            use: split\n", "", "missing key 'use' or 'edges' or 'continue_at'",
      "ask: Does a part"),
     (GUIDE, "A sum in each step.", "A sum.\n    planned: ¦tiny_memory.hole", "has no run 'hole'"),
 ]  # fmt: skip

@@ -7,6 +7,7 @@ import pytest
 
 from generator.values.evaluation import Evidence
 from generator.values.machines import other_outcomes
+from generator.values.verdicts import broken_laws
 from tests.generator import scenes
 from tests.generator.conftest import render
 from tests.recorded import write
@@ -45,6 +46,21 @@ def test_runs_of_two_machines_are_compared_in_no_verdict(copy):
     spread = [one for one in map(evidence.judged, names) if len(one.runs) > 1]
     assert spread
     assert {one.verdict for one in spread} == {"does_not_apply"}
+
+
+def test_a_law_that_fails_names_the_run_with_another_setting_than_the_references(copy):
+    copy.add_machine("desk", "tiny_memory", "tiny_training")
+    run = copy.recorded("tiny_memory.whole", "desk")
+    ranks, settings = run["ranks"], run["settings"]
+    ranks[0]["memory"]["peak_bytes"] *= 3
+    key = next(iter(settings))
+    changed = {**settings, key: settings[key] + 1}
+    copy.change_run("tiny_memory.whole", "desk", ranks=ranks, settings=changed)
+    book = copy.load()
+    failed = [str(one) for one in broken_laws(book, Evidence(book).judged_claims)]
+    said = f"; tiny_memory.whole has {key} {changed[key]}, the reference machine {settings[key]}"
+    assert failed
+    assert all(line.endswith(said) for line in failed if "tiny_memory.whole." in line)
 
 
 def test_a_stale_trace_of_this_machine_stands_in_for_none(copy):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import subprocess
 import sys
 from contextlib import suppress
@@ -68,6 +69,23 @@ def test_mistakes_are_printed_one_a_line_all_at_once_and_end_with_two(project):
         assert told[0].startswith("content/topics/averaging/topic.yml:1:1: ")
         assert told[1].startswith("content/topics/sharding/quiz.yml:3:5: unknown key 'stme'; did")
         assert "Traceback" not in done.stderr
+
+
+def test_a_disk_that_refuses_ends_a_build_in_one_line_and_the_next_is_whole(project):
+    """No file may grow beyond a size, which fails as a full disk does: without its name."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for kilobytes, folder in ((4, "pages"), (80, "html")):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (kilobytes * 1024, before[1]))
+        try:
+            done = mkdocs(project, "build", "--quiet")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        (line,) = _said(done)
+        assert re.fullmatch(f"{project}/{folder}.*: File too large; build again", line)
+        assert done.returncode == 2
+    Copy(project / "content").edit("site.yml", "title: A tiny book", "title: A small book")
+    done = mkdocs(project, "build", "--quiet")
+    assert (done.returncode, "A small book" in (project / "html/index.html").read_text()) == (0, 1)
 
 
 def test_a_strict_build_refuses_what_a_plain_one_shows_in_red(project):

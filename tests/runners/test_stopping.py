@@ -61,18 +61,21 @@ KEPT = "stopped; what was measured before is kept"
 
 
 @pytest.mark.parametrize(
-    ("command", "line", "how", "code"),
+    ("command", "lines", "how", "code"),
     [
-        (["runners.cluster", "ddp"], KEPT, signal.SIGHUP, 129),
-        (["generator", "schema"], "stopped; run the same command again", signal.SIGTERM, 143),
+        (["runners.cluster", "ddp"], [KEPT], signal.SIGHUP, 129),
+        (["generator", "schema"], ["stopped; run the same command again"], signal.SIGTERM, 143),
+        (["proofbook", "list"], ["stopped; run the same command again"], signal.SIGINT, 130),
+        (["runners", "list"], ["stopped; nothing was begun"], signal.SIGINT, 130),
+        (["runners.verify", "train.py"], [], signal.SIGINT, -signal.SIGINT),  # a rank: no command
     ],
 )
 def test_a_command_that_is_stopped_while_it_loads_says_so_in_one_line(
-    command, line, how, code, place, root
+    command, lines, how, code, place, root
 ):
     flag = str(place / "flag")
     (place / "modules" / "pydantic.py").write_text(STUBBORN.format(flag=flag))
-    assert _stopped(command, how, place, root) == (code, [line])
+    assert _stopped(command, how, place, root) == (code, lines)
 
 
 @pytest.mark.ranks

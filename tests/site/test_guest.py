@@ -186,7 +186,7 @@ def test_a_strict_build_tells_every_mistake_and_ends_as_mkdocs_does(tmp_path):
     ):  # fmt: skip
         file = tmp_path / "site" / path
         file.write_text(file.read_text().replace(old, new, 1))
-    done = mkdocs(tmp_path / "site", "build", "--strict")
+    done = mkdocs(tmp_path / "site", "build", "--strict", "--quiet")
     told = [
         line.split("proofbook: ")[1] for line in done.stderr.splitlines() if "proofbook: " in line
     ]

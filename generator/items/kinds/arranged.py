@@ -24,6 +24,7 @@ _LABEL = re.compile(rf"(?:{'|'.join(LABELS)})\s*\(")  # names something, and sta
 class Piece(Written):
     """One thing to put in its place."""
 
+    ONE_OF = (("by", "recorded"),)
     text: Line
     why: Line
     by: Expression | None = None

@@ -40,6 +40,7 @@ class Option(Written):
     them. Where none of the three stands, the claim decides that refutes the misconception.
     """
 
+    ONE_OF = (("text", "gives"), (*_DECIDE, "misconception", "gives"))
     text: Line | None = None
     """what it says; where it stands not, the value of `gives`."""
     gives: Expression | None = None
@@ -59,10 +60,8 @@ class Option(Written):
     def _decided(cls, written: object, known: ValidationInfo) -> object:
         """What refutes its misconception, by `context`, refutes an option that names no claim."""
         if isinstance(written, dict) and not {*_DECIDE} & {*written}:
-            if "misconception" not in written and "gives" not in written:
-                raise ValueError(f"name what decides it: {':, '.join(_DECIDE)}:")
             claim = (known.context or {}).get(str(written.get("misconception")))
-            return {**written, "refuted_by": claim}
+            return {**written, "refuted_by": claim} if claim else written
         return written
 
     @property
@@ -73,8 +72,6 @@ class Option(Written):
     @model_validator(mode="after")
     def _right_or_believed(self, known: ValidationInfo) -> Self:
         """What refutes a misconception leaves the option that names it wrong."""
-        if not (self.text or self.gives):
-            raise ValueError("missing key 'text'")
         refutes = self.refuted_by or (known.context or {}).get(str(self.misconception))
         right = self.right_if
         if self.misconception and right and (right.claim != refutes or right.verdict == "holds"):
