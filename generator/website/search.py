@@ -59,7 +59,7 @@ _KEPT_OUT = re.compile(
     r"<[^>]*\bdata-(?:search-exclude|after)\b|<td[^>]*\bpb-number\b"
     r'|<[^>]*\bclass="[^"]*\bpb-(?:option|pieces|end|typed|sure|status|waits|listing'
     r"|listing-title|printed|suggestions|claim|sources|meta|eyebrow|level|controls|fields"
-    r'|statement|answer|hint|whole|backing|runs)[" ]'
+    r'|answer|hint|whole|backing|runs)[" ]'
 )
 
 

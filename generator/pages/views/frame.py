@@ -17,16 +17,19 @@ WORDS_PER_MINUTE = 180
 # What of a page's markup asks for a script. Where answers are kept, proofbook.js comes before any.
 SCRIPTS = {
     "sources": ('data-v="', "<table", 'class="pb-term'),
-    "schedule+kinds+question": ('class="pb-item',),
+    "schedule+kinds": ('class="pb-item',),
+    "pieces": ('data-kind="order"', 'data-kind="match"', "data-variants="),
+    "numbers": ('data-kind="number"', 'data-kind="predict"', "data-variants="),
+    "question": ('class="pb-item',),
     "recall": ("data-recall=",),
     "figures": ('class="pb-figure',),
+    "player": ("pb-player",),
     "play": ("data-play=",),
     "calculator": ("data-calculator",),
     "home": ("data-survive",),
     "narrow": ("data-narrows",),
     "formulas": ("<math",),
 }
-APART = ("play", "formulas")  # of few pages, in files of their own
 # The style sheets that few pages need, each with the patterns of what asks for it, any of these.
 STYLES = {
     "assets/asking.css": ('data-kind="(?!choice|several|number)',),
@@ -73,8 +76,7 @@ def scripts(body: str, *, has_ways: bool) -> list[str]:
     found = [name for name, marks in SCRIPTS.items() if any(mark in body for mark in marks)]
     keeps = has_ways or "data-items=" in body or "data-item=" in body
     needed = ["proofbook", *found] if keeps else found
-    shared = JOINT.join(name for name in needed if name not in APART)
-    return [name for name in (shared, *(one for one in APART if one in needed)) if name]
+    return [JOINT.join(["page", *needed])] if needed else []
 
 
 def styles(body: str) -> list[str]:

@@ -80,11 +80,10 @@ class Question extends Waiting {
   }
 
   commit() {
-    const { field, unit, how } = this;
+    const { how } = this;
     const answer = how.read(this);
     if (answer === null) {
-      const unread = unit ? say("no_unit", { unit }) : words[this.key[0].dataset.words ? "no_shape" : "no_number"];
-      this.status.textContent = field?.value ? unread : words.pick;
+      this.status.textContent = how.unread?.(this) || words.pick;
       return;
     }
     const { before, nth } = this.tried();

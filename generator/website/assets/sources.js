@@ -4,17 +4,13 @@
 // Tab key: arrow keys go from link to link in it.
 
 const book = window.proofbook;
+const { all, made } = book;
 const words = book.source;
 const data = JSON.parse(document.getElementById("pb-sources")?.textContent || null);
-const box = document.createElement("div");
+const box = made("div");
 let opener, wasOpen; // what the popover belongs to; whether it was open when the pointer went down on it
 
-function made(name, content, href) {
-  const element = document.createElement(name);
-  if (href) element.href = href;
-  element.append(content);
-  return element;
-}
+const linked = (text, href) => Object.assign(made("a", "", text), { href });
 
 const isRun = Number.isInteger;
 const path = (of, field, by) => [...data.runs[of].slice(1, 3), field].filter(Boolean).join(by);
@@ -41,20 +37,18 @@ function rowsOf(value) {
   add(words.exactly, exact === 1 ? text : exact);
   if (isRun(of)) {
     const [machine, experiment, name, recorded, software] = data.runs[of];
-    add(words.from, made("code", path(of, formula, " · ")));
+    add(words.from, made("code", "", path(of, formula, " · ")));
     add(words.on, experiment ? `${from(of)}, ${recorded}, ${software}` : machine);
-    add(words.run, name && made("a", name, placeOf(of)));
+    add(words.run, name && linked(name, placeOf(of)));
   } else if (kind > 3) { // cited or stated
     add(words.source, formula);
   } else {
     const machines = new Set();
-    add(words.formula, made("code", formula.replace(/\{(\d+)\}/g, (slot, at) => pathOf(of[at]))));
+    add(words.formula, made("code", "", formula.replace(/\{(\d+)\}/g, (slot, at) => pathOf(of[at]))));
     of?.forEach((at) => {
       const [shown, one, field, run] = data.values[at];
-      const name = !isRun(run) ? field : data.runs[run][2] ? made("a", pathOf(at), placeOf(run)) : pathOf(at);
-      const row = made("span", made("code", name));
-      row.append(` = ${shown} (${words.kinds[one].split(/\W/)[0]})`);
-      add(words.from, row);
+      const name = !isRun(run) ? field : data.runs[run][2] ? linked(pathOf(at), placeOf(run)) : pathOf(at);
+      add(words.from, made("span", "", made("code", "", name), ` = ${shown} (${words.kinds[one].split(/\W/)[0]})`));
       if (isRun(run)) machines.add(from(run));
     });
     machines.forEach((machine) => add(words.on, machine));
@@ -66,20 +60,20 @@ function rowsOf(value) {
   });
   if (again.size) {
     const quoted = [...again].map((one) => (one.includes("[") ? `'${one}'` : one)); // as a shell needs it
-    const name = made("a", isRun(of) ? words.repeat : words.repeat_inputs, `${data.root}evidence.html#repeat`);
-    add(name, made("code", [data.command, ...quoted].join(" ")));
+    const name = linked(isRun(of) ? words.repeat : words.repeat_inputs, `${data.root}evidence.html#repeat`);
+    add(name, made("code", "", [data.command, ...quoted].join(" ")));
   }
-  Object.entries(traces).forEach(([place, name]) => add(words.trace, made("a", name, data.root + place)));
+  Object.entries(traces).forEach(([place, name]) => add(words.trace, linked(name, data.root + place)));
   return rows;
 }
 
 function fill(number, shown) {
   const value = data.values[number];
-  const list = document.createElement("dl");
+  const list = made("dl");
   // In the unit that was pressed: a slider's ends may have another one than the value has elsewhere.
-  const head = made("p", made("b", /\d\s\D/.test(shown) ? shown : value[0] || shown));
-  head.append(`: ${words.kinds[value[1]]}`);
-  rowsOf(value).forEach(([name, said]) => list.append(made("dt", name), made("dd", said)));
+  const bold = made("b", "", /\d\s\D/.test(shown) ? shown : value[0] || shown);
+  const head = made("p", "", bold, `: ${words.kinds[value[1]]}`);
+  rowsOf(value).forEach(([name, said]) => list.append(made("dt", "", name), made("dd", "", said)));
   box.replaceChildren(head, list);
   box.ariaLabel = head.textContent;
 }
@@ -98,17 +92,16 @@ function put(at) {
 // The first term that is opened loads all definitions; without them its link leads to the glossary.
 function define(link) {
   const [term, definition] = book.terms[link.hash.replace("#term-", "")];
-  box.replaceChildren(made("p", made("b", term)));
+  box.replaceChildren(made("p", "", made("b", "", term)));
   box.insertAdjacentHTML("beforeend", definition);
-  box.append(made("a", words.glossary, link.href));
+  box.append(linked(words.glossary, link.href));
   box.ariaLabel = term;
   show(link);
 }
 
 function openTerm(link) {
   if (book.terms) return define(link);
-  const [src, onload, onerror] = [new URL("assets/terms.js", link.href), () => define(link), () => (location = link.href)];
-  document.head.append(Object.assign(document.createElement("script"), { src, onload, onerror }));
+  book.load(new URL("assets/terms.js", link.href), () => define(link), () => (location = link.href));
 }
 
 function show(at) {
@@ -148,7 +141,7 @@ if (box.showPopover) {
 // The links of a table, of which one at a time is a stop of the Tab key.
 function stop(table) {
   if (table.parentElement.closest("table")) return;
-  const links = [...table.querySelectorAll("a[href]:not(.pb-one-state :is(.pb-choice, .pb-other) a)")];
+  const links = all(table, "a[href]:not(.pb-one-state :is(.pb-choice, .pb-other) a)");
   if (links.length) (table.closest(".pb-scroll") || table).removeAttribute("tabindex");
   links.forEach((link, at) => (link.tabIndex = at && -1));
   table.onkeydown = (event) => book.rove(event, links);
@@ -165,5 +158,5 @@ book.rove = (event, links) => {
   next.tabIndex = 0;
   next.focus();
 };
-document.querySelectorAll(".md-content table, .pb-facts, .pb-terms, .pb-stop").forEach(stop);
+all(document, ".md-content table, .pb-facts, .pb-terms, .pb-stop").forEach(stop);
 book.stop = stop;
