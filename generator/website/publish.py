@@ -43,7 +43,9 @@ PICTURE = "assets/picture.png"  # what a shared link shows: content/picture.png
 SOURCES = "proofbook-sources.zip"  # what a published book offers for download: its commit
 GUEST = "assets/proofbook"  # what pages of another site load
 GUEST_STYLE = ASSETS / "guest.css"
-SCRIPTS_OF_ITEMS = ("page", "proofbook", "schedule", "kinds", "pieces", "numbers", "question")
+SCRIPTS_OF_ITEMS = (
+    "page", "proofbook", "schedule", "kinds", "question", "pieces", "numbers", "asked",
+)  # fmt: skip
 _SCOPED = re.compile(
     r"(?:\[dir\] )?(?:\.md-content__inner)?\.md-typeset|:root|\.js\b|body\[data-md-color-scheme\]|"
     r"\.md-content__inner"

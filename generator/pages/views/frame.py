@@ -17,10 +17,10 @@ WORDS_PER_MINUTE = 180
 # What of a page's markup asks for a script. Where answers are kept, proofbook.js comes before any.
 SCRIPTS = {
     "sources": ('data-v="', "<table", 'class="pb-term'),
-    "schedule+kinds": ('class="pb-item',),
+    "schedule+kinds+question": ('class="pb-item',),
     "pieces": ('data-kind="order"', 'data-kind="match"', "data-variants="),
     "numbers": ('data-kind="number"', 'data-kind="predict"', "data-variants="),
-    "question": ('class="pb-item',),
+    "asked": ('class="pb-item',),
     "recall": ("data-recall=",),
     "figures": ('class="pb-figure',),
     "player": ("pb-player",),
@@ -30,6 +30,7 @@ SCRIPTS = {
     "narrow": ("data-narrows",),
     "formulas": ("<math",),
 }
+SHARED = ("page", "proofbook", "sources", "schedule+kinds+question")  # by most pages
 # The style sheets that few pages need, each with the patterns of what asks for it, any of these.
 STYLES = {
     "assets/asking.css": ('data-kind="(?!choice|several|number)',),
@@ -72,11 +73,13 @@ def minutes(body: str, num_items: int) -> int:
 
 
 def scripts(body: str, *, has_ways: bool) -> list[str]:
-    """The scripts that a page loads: those whose markup it holds, in their order, as one file."""
+    """The scripts that a page loads, in their order: a file that most pages share, one of its own."""
     found = [name for name, marks in SCRIPTS.items() if any(mark in body for mark in marks)]
     keeps = has_ways or "data-items=" in body or "data-item=" in body
-    needed = ["proofbook", *found] if keeps else found
-    return [JOINT.join(["page", *needed])] if needed else []
+    needed = [*(["page"] if keeps or found else []), *(["proofbook"] if keeps else []), *found]
+    shared = [name for name in needed if name in SHARED]
+    own = [name for name in needed if name not in SHARED]
+    return [JOINT.join(names) for names in (shared, own) if names]
 
 
 def styles(body: str) -> list[str]:
