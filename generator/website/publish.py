@@ -37,7 +37,8 @@ COMPONENTS = (
 # Scripts that begin with the words that they say, and the key of these in ui.yml.
 SPOKEN = {
     "proofbook": "words", "kinds": "asking", "pieces": "pieces", "numbers": "numbers",
-    "recall": "recall", "calculator": "calculator", "play": "playing", "sources": "term", "values": "source",
+    "recall": "recall", "calculator": "calculator", "play": "playing", "sources": "term",
+    "values": "source",
 }  # fmt: skip
 PICTURE = "assets/picture.png"  # what a shared link shows: content/picture.png
 SOURCES = "proofbook-sources.zip"  # what a published book offers for download: its commit

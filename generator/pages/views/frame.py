@@ -18,8 +18,8 @@ WORDS_PER_MINUTE = 180
 SCRIPTS = {
     "sources": ('data-v="', "<table", 'class="pb-term'),
     "schedule+kinds+question": ('class="pb-item',),
-    "pieces": ('data-kind="order"', 'data-kind="match"', "data-variants="),
-    "numbers": ('data-kind="number"', 'data-kind="predict"', "data-variants="),
+    "pieces": ('class="pb-pieces"', "pb-match", "data-variants="),
+    "numbers": ('class="pb-typed"', "data-variants="),
     "asked": ('class="pb-item',),
     "recall": ("data-recall=",),
     "figures": ('class="pb-figure',),
@@ -73,13 +73,12 @@ def minutes(body: str, num_items: int) -> int:
 
 
 def scripts(body: str, *, has_ways: bool) -> list[str]:
-    """The scripts that a page loads, in their order: a file that most pages share, one of its own."""
+    """The scripts that a page loads, in order: a file that most pages share, and one of its own."""
     found = [name for name, marks in SCRIPTS.items() if any(mark in body for mark in marks)]
     keeps = has_ways or "data-items=" in body or "data-item=" in body
-    needed = [*(["page"] if keeps or found else []), *(["proofbook"] if keeps else []), *found]
-    shared = [name for name in needed if name in SHARED]
-    own = [name for name in needed if name not in SHARED]
-    return [JOINT.join(names) for names in (shared, own) if names]
+    needed = ["page", *(["proofbook"] if keeps else []), *found]
+    parts = ([one for one in needed if (one in SHARED) is shared] for shared in (True, False))
+    return [JOINT.join(names) for names in parts if names]
 
 
 def styles(body: str) -> list[str]:

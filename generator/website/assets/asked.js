@@ -56,15 +56,14 @@ all(document, "[data-show-all]").forEach((box) => {
 // ——— Paper ———
 
 // On paper nothing is answered. The answers follow at the end, or not at all.
-const onPaper = made("input");
+const onPaper = Object.assign(made("input"), { type: "checkbox", checked: !store.chosen("paper-without-answers") });
 let keys; // what paper has at its end
 
 window.addEventListener("beforeprint", () => {
   book.live.forEach(({ box, pristine }) => box.replaceWith(pristine));
   if (!onPaper.checked || keys) return;
   const list = made("ol");
-  keys = made("section", "pb-keys");
-  keys.append(made("h2", "", words.answers), list);
+  keys = made("section", "pb-keys", made("h2", "", words.answers), list);
   all(document, ".pb-question").forEach((box) => {
     const line = made("li");
     const { item } = box.querySelector("form").dataset;
@@ -82,12 +81,8 @@ window.addEventListener("afterprint", () => {
   keys = null;
 });
 
-onPaper.type = "checkbox";
-onPaper.checked = !store.chosen("paper-without-answers");
 onPaper.addEventListener("change", () => store.set("paper-without-answers", !onPaper.checked));
-const choice = made("p", "pb-aside pb-live");
-choice.append(made("label"));
-choice.firstChild.append(onPaper, ` ${words.on_paper}`);
+const choice = made("p", "pb-aside pb-live", made("label", "", onPaper, ` ${words.on_paper}`));
 document.getElementById("pb-sure")?.after(choice);
 
 const waiting = all(document, "[data-after]");

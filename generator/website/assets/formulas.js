@@ -1,13 +1,11 @@
 // Formulas: each is copied whole, as its LaTeX, which stands before it while the browser copies.
 // Without this file, their letters are copied, each on a line.
 
-const { all } = window.proofbook;
-
 document.addEventListener("copy", () => {
   const selection = getSelection();
   if (selection.isCollapsed) return;
   const range = selection.getRangeAt(0);
-  const copied = all(document, "math").filter((math) => range.intersectsNode(math));
+  const copied = [...document.querySelectorAll("math")].filter((math) => range.intersectsNode(math));
   copied.forEach((math) => {
     const mark = math.matches("[display]") ? "$$" : "$";
     if (math.contains(range.startContainer)) range.setStartBefore(math);

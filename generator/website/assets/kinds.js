@@ -52,5 +52,4 @@ const several = {
   read: (q) => (ticked(q).length ? ticked(q) : null),
 };
 
-const KINDS = { choice: chosen, several, faulty_line: chosen };
-Object.assign(book, { place, plain, KINDS });
+Object.assign(book, { place, plain, KINDS: { choice: chosen, several, faulty_line: chosen } });

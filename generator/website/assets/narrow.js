@@ -1,12 +1,11 @@
 // Lists that narrow to the entries with a word that begins as one types: the terms of the glossary,
 // statements. Without this file, all of them are shown.
 
-const { all } = window.proofbook;
 const form = document.querySelector("[data-narrows]");
 const field = form.querySelector("input");
-const entries = all(document, form.dataset.narrows).map((entry) => {
+const entries = [...document.querySelectorAll(form.dataset.narrows)].map((entry) => {
   const copy = entry.cloneNode(true);
-  all(copy, "details, [data-search-exclude]").forEach((one) => one.remove());
+  copy.querySelectorAll("details, [data-search-exclude]").forEach((one) => one.remove());
   return [entry, ` ${copy.textContent}`.replace(/\s+/g, " ").toLowerCase()];
 });
 

@@ -59,10 +59,9 @@ function slides(q, { dataset, firstElementChild: range }) {
   range.addEventListener("click", slide); // where it stands already
   // Once the question is answered, the truth is marked below the slider.
   q.mark = () => {
-    const truth = made("p", "pb-truth pb-live");
+    const truth = made("p", "pb-truth pb-live", made("span", "pb-label", q.key[0].querySelector(".pb-said").textContent));
     const share = (q.key[0].dataset.number - low) / (high - low);
     truth.style.setProperty("--at", Math.max(0, Math.min(1, share)));
-    truth.append(made("span", "pb-label", q.key[0].querySelector(".pb-said").textContent));
     range.after(truth);
   };
 }

@@ -47,13 +47,13 @@ class Question extends Waiting {
 
   // What only a script can work stands in no page without it.
   prepare() {
-    const actions = made("div", "pb-actions");
     this.check = this.form.querySelector(".pb-check");
     this.check.hidden = this.check.disabled = false;
     this.showHint = button(words.show_hint, () => this.hint());
     this.giveUp = button(words.give_up, () => this.end(null));
     this.retry = button(words.retry, () => this.renew().form.querySelector("input, select, button").focus());
-    actions.append(this.check, ...(this.hints.length ? [this.showHint] : []), this.giveUp, this.retry);
+    const hint = this.hints.length ? [this.showHint] : [];
+    const actions = made("div", "pb-actions", this.check, ...hint, this.giveUp, this.retry);
     [this.retry, this.answers].concat(this.hints).forEach((one) => (one.hidden = true));
     if (this.form.matches("[data-sure]")) this.status.before(document.getElementById("pb-sure").content.cloneNode(true));
     this.status.before(actions);
@@ -164,8 +164,7 @@ class Question extends Waiting {
       if (option.querySelector(".pb-why")) return;
       const key = this.key.find((one) => place(one) === place(option));
       const { note, verdict } = this.how.stands(this, answer, option, key.dataset, position);
-      const told = made("div", "pb-why");
-      if (note) told.append(made("strong", "pb-chosen", note), " ");
+      const told = made("div", "pb-why", ...(note ? [made("strong", "pb-chosen", note), " "] : []));
       all(key, ".pb-beside").forEach((one) => told.append(one.cloneNode(true), /\.$/.test(plain(one)) ? " " : ". "));
       told.append(...copies(why(key)));
       option.dataset.verdict = verdict;
@@ -189,10 +188,9 @@ class Question extends Waiting {
     if (hint) this.status.append(made("span", this.field || !this.isDone ? "" : "pb-hidden", hint), " ");
     about.forEach((one) => {
       const isSeen = this.field ? this.isDone : this.box.querySelector(".pb-option .pb-why");
-      const told = made("span", isSeen ? "pb-hidden" : "");
       // What is only spoken has no links: they would be stops of the Tab key that nobody sees.
-      told.append(...(isSeen ? [plain(why(one))] : copies(why(one))), " ");
-      this.status.append(told);
+      const told = isSeen ? [plain(why(one))] : copies(why(one));
+      this.status.append(made("span", isSeen ? "pb-hidden" : "", ...told, " "));
     });
     const isTold = this.isDone && !isRight && (this.isGraded || answer === null);
     if (isTold) this.status.append(answer === null ? "" : `${words.the_answer} `, `${this.rightAnswer()}. `);

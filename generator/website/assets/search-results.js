@@ -40,9 +40,8 @@ const bare = (text) => plain(text).replace(/ mean$/, "");
 
 const learn = ({ config, docs }) => {
   between = new RegExp(config.separator);
-  for (const { title_synonyms } of docs) {
-    for (const name of title_synonyms?.toLowerCase().match(/\b[a-z]{3,}\d\b/g) || []) numbered.add(name);
-  }
+  const synonyms = docs.map((entry) => entry.title_synonyms || "").join(", ").toLowerCase();
+  for (const name of synonyms.match(/\b[a-z]{3,}\d\b/g) || []) numbered.add(name);
   for (const entry of docs) {
     entries.set(entry.location, { ...entry });
     for (const lead of entry.leads || []) leads.push([stems(lead), entry.location]);

@@ -6,7 +6,7 @@
 const book = window.proofbook;
 const { all, made } = book;
 const ASSETS = document.currentScript.src;
-const box = made("div");
+const box = made("div", "pb-source");
 let opener, wasOpen; // what the popover belongs to; whether it was open when the pointer went down on it
 
 // Below its number where the window allows.
@@ -49,7 +49,6 @@ function show(at) {
 const OPENS = "a[data-v], a.pb-term";
 
 if (box.showPopover) {
-  box.className = "pb-source";
   box.popover = "auto";
   box.tabIndex = -1;
   box.role = "dialog";
