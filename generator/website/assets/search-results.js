@@ -28,8 +28,8 @@ const stem = (word) => {
 };
 // A name with a number is one word: `zero3`, `zero-3` and `ZeRO stage 3`, or `fsdp v2`.
 const joined = (text) =>
-  text.replace(/\b([a-z]{3,})[\s_-]*(?:stage|version|v)?[\s_-]*(\d)\b/gi, (said, name, number) =>
-    numbered.has(name.toLowerCase() + number) ? name + number : said
+  text.replace(/\b([a-z]{3,})[\s_-]*(?:stage|version|v)?[\s_-]*(\d)\b/gi, (spelled, name, number) =>
+    numbered.has(name.toLowerCase() + number) ? name + number : spelled
   );
 const stems = (text) => (joined(text).toLowerCase().match(/\w+/g) || []).map(stem);
 const words = (text) => joined(text.replace(/<[^>]*>|_/g, " ")).split(between).filter(Boolean);
