@@ -1,16 +1,25 @@
-"""The HTML of a page: what MkDocs makes of Markdown looks like ours, mistakes stand on top."""
+"""The HTML of a page: Markdown looks like ours, rows get anchors, mistakes stand on top."""
 
 import re
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
 import markdown  # type: ignore[import-untyped]
-from markupsafe import escape
+from markdown.extensions.toc import slugify, unique  # type: ignore[import-untyped]
+from markupsafe import Markup, escape
 
 from generator.content.prose import ALIGNED
 from generator.printing.folio import interface_words
 
 _ID = re.compile(r'id="(?<=\sid=")([^"]+)"')  # begins with letters, which `re` finds fast
+# A row of cells, and the cells that say something; what is a head stays as it is.
+_ROW = re.compile(
+    r'<thead>.*?</thead>|<tr(?P<css>(?: class="[^"]*")?)>(?P<cells>.*?)</tr>', re.DOTALL
+)
+_CELL = re.compile(r"<(t[hd])\b(?![^>]*\bpb-number\b)[^>]*>(.*?)</\1>", re.DOTALL)
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_NO_WORDS = re.compile(r"<code>.*?</code>|<[^>]+>")
+SENTENCE, IN_ANCHOR = 5, 8  # words of a cell, and of the first one those in an anchor
 _HTML = markdown.util.HTML_PLACEHOLDER_RE
 _MISTAKES = re.compile(r'(<article\b[^>]*>)(?:<pre class="pb-mistakes".*?</pre>)?', re.DOTALL)
 
@@ -18,6 +27,21 @@ _MISTAKES = re.compile(r'(<article\b[^>]*>)(?:<pre class="pb-mistakes".*?</pre>)
 def ids(html: str) -> set[str]:
     """The ids of a page's elements."""
     return set(_ID.findall(html))
+
+
+def with_anchors(html: str) -> str:
+    """A page whose rows that say something in words can be linked to, by their first cell."""
+    taken: set[str] = set()
+
+    def anchored(row: re.Match[str]) -> str:
+        says = [cell[2].replace("<br>", " ") for cell in _CELL.finditer(row["cells"] or "")]
+        num_words = [len(_WORD.findall(_NO_WORDS.sub(" ", one))) for one in says]
+        if len(says) < 2 or max(num_words) < SENTENCE:
+            return row[0]
+        name = slugify(" ".join(Markup(says[0]).striptags().split()[:IN_ANCHOR]), "-")
+        return f'<tr id="{unique(f"row-{name}", taken)}"{row["css"]}>{row["cells"]}</tr>'
+
+    return _ROW.sub(anchored, html)
 
 
 class LikeOurs(markdown.Extension):  # type: ignore[misc]

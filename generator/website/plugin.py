@@ -295,8 +295,9 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         if sheet is None:
             return html
         if sheet.text:
-            return f"{html}\n{self.html}"
+            return page_html.with_anchors(f"{html}\n{self.html}")
         page.toc = _contents(self.press.pages[page.file.src_uri].headings)
+        self.html = page_html.with_anchors(self.html)
         if self.book.handwritten and page.present_anchor_ids is not None:
             page.present_anchor_ids |= page_html.ids(self.html)
         return self.html
@@ -306,10 +307,10 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         self, context: TemplateContext, /, *, page: Page, config: MkDocsConfig, nav: Navigation
     ) -> None:
         """Show the search no more of a page of the book than it may show."""
-        if sheet := self.press.sheets.get(page.file.src_uri):
+        if page.file.src_uri in self.press.sheets:
             self.html = page.content or ""
             headings = self.press.pages[page.file.src_uri].headings
-            page.content = search.part_of(self.html, headings, by_hand=bool(sheet.by_hand))
+            page.content = search.part_of(self.html, headings)
 
     @event_priority(-50)
     def _after_the_search(

@@ -37,14 +37,17 @@ COMPONENTS = (
 )  # fmt: skip
 # Scripts that begin with the words that they say, and the key of these in ui.yml.
 SPOKEN = {
-    "proofbook": "words", "kinds": "asking", "recall": "recall", "calculator": "calculator",
-    "play": "playing", "sources": "source",
+    "proofbook": "words", "kinds": "asking", "pieces": "pieces", "numbers": "numbers",
+    "recall": "recall", "calculator": "calculator", "play": "playing", "sources": "term",
+    "values": "source",
 }  # fmt: skip
 PICTURE = "assets/picture.png"  # what a shared link shows: content/picture.png
 SOURCES = "proofbook-sources.zip"  # what a published book offers for download: its commit
 GUEST = "assets/proofbook"  # what pages of another site load
 GUEST_STYLE = ASSETS / "guest.css"
-SCRIPTS_OF_ITEMS = ("proofbook", "schedule", "kinds", "question")
+SCRIPTS_OF_ITEMS = (
+    "page", "proofbook", "schedule", "kinds", "question", "pieces", "numbers", "asked",
+)  # fmt: skip
 _SCOPED = re.compile(
     r"(?:\[dir\] )?(?:\.md-content__inner)?\.md-typeset|:root|\.js\b|body\[data-md-color-scheme\]|"
     r"\.md-content__inner"

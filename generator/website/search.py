@@ -26,17 +26,24 @@ _Known = Mapping[str, Sequence[tuple[int, str, re.Pattern[str]]]]
 
 _TAG = re.compile(r"<[^>]+>")
 _WORD = re.compile(r"[^\W_]+")
+# Names that people also write in one word, ZeRO-3, or in several, SyncBatchNorm; and where.
+_NAME = re.compile(r"\b[A-Za-z]{3,}-\d\b|\b\w*[a-z]{2}[A-Z][A-Za-z]\w*")
+_WITHIN = re.compile(r"-|(?<=[a-z])(?=[A-Z])")
 _TOKEN = re.compile(r"<(/?)(\w+)[^>]*>|[^<]+")  # templates escape > in attributes
 _VOID = frozenset({"br", "img", "input", "hr", "wbr", "source"})
 _HEADING = re.compile(r'(<h[2-6]) id="([^"]+)"')
 _FOUND = '<h3 class="pb-sentence"'  # a heading that the search shows, whatever is around it
 # What a page holds, and what the search reads instead: nothing of what holds none of its kind; an
-# entry of its own for a term and for a figure to play with.
+# entry of its own for a term, for a row with an anchor and for a figure to play with.
 _REWRITTEN = (
     (re.compile(r"<(svg|annotation|select|noscript|pre|button|script)\b.*?</\1>", re.DOTALL), ""),
-    (re.compile(r"</(?:dt|dd|div)>"), r"\g<0> "),  # where words would touch
+    (re.compile(r"</(?:dt|dd|div|t[hd])>|<br>"), r"\g<0> "),  # where words would touch
     (re.compile(r'(<h\d[^>]*><a[^>]*>)<span class="pb-label">\d+</span>'), r"\1"),
     (re.compile(r'<dt (id="[^"]+").*?>(.*?)</dt>', re.DOTALL), r"<h3 \1>\2</h3>"),
+    (
+        re.compile(r'<tr (id="[^"]+")[^>]*>\s*<(t[hd])\b[^>]*>(.*?)</\2>', re.DOTALL),
+        r"<tr><h3 \1>\3</h3>",
+    ),
     (
         re.compile(
             r'(<figure class="[^"]*\bpb-play\b[^>]*?(id="[^"]+")[^>]*>\s*)'
@@ -46,46 +53,39 @@ _REWRITTEN = (
         rf"\1{_FOUND} \2>\3</h3>",
     ),
 )
-# What is folded, waits for an answer, or is no text of a lesson: of a question, controls, code,
-# evidence in rows.
-_FOLDED = r"<details(?![^>]*\bpb-stage\b)"
+# What gives an answer away or waits for one, or is no text of a page: controls, code, numbers in
+# cells, evidence. What else is folded is found, as readers find it.
 _KEPT_OUT = re.compile(
-    rf"<table\b|{_FOLDED}|<[^>]*\bdata-(?:search-exclude|after)\b"
+    r"<[^>]*\bdata-(?:search-exclude|after)\b|<td[^>]*\bpb-number\b"
     r'|<[^>]*\bclass="[^"]*\bpb-(?:option|pieces|end|typed|sure|status|waits|listing'
     r"|listing-title|printed|suggestions|claim|sources|meta|eyebrow|level|controls|fields"
-    r'|statement)[" ]'
-)
-# In a page by hand, its author folds what readers look up, which the search finds.
-_KEPT_OUT_BY_HAND = re.compile(
-    _KEPT_OUT.pattern.replace(_FOLDED, r"<details[^>]*\bpb-(?:hint|answer|whole)\b")
+    r'|answer|hint|whole|backing|runs)[" ]'
 )
 
 
-def part_of(html: str, headings: Iterable[Heading], *, by_hand: bool = False) -> str:
+def part_of(html: str, headings: Iterable[Heading]) -> str:
     """The part of a page that the search may find and show.
 
-    Retracted sentences, terms and titles of figures that readers play with become headings here,
-    so that each is an entry of its own. Such a title names quantities and answers nothing, so it
-    stays where its figure waits for an answer.
+    Terms, rows with an anchor and titles of figures that readers play with become headings here, so
+    that each is an entry of its own. Such a title names quantities and answers nothing, so it stays
+    where its figure waits for an answer.
 
     Args:
         html: the page's content.
         headings: of the page; one that no list shows is text of the one above.
-        by_hand: whether it was written as Markdown.
     """
     html = html[max(html.find("<h1"), 0) :]
     texts = {one.anchor for one in headings if not one.is_listed}
     html = _HEADING.sub(lambda one: one[1] if one[2] in texts else one[0], html)
     for pattern, instead in _REWRITTEN:
         html = pattern.sub(instead, html)
-    kept_out = _KEPT_OUT_BY_HAND if by_hand else _KEPT_OUT
     parts, is_kept = [], [True]  # of each element that is open
     for token in _TOKEN.finditer(html):
         is_end, tag = token.groups()
         if tag in _VOID:
             continue
         if tag and not is_end:
-            is_read = is_kept[-1] and not kept_out.match(token[0])
+            is_read = is_kept[-1] and not _KEPT_OUT.match(token[0])
             is_kept.append(is_read or token[0].startswith(_FOUND))
         if is_kept[-1] or tag == "figure":  # which ends the part of its heading
             parts.append(token[0])
@@ -129,6 +129,8 @@ def _known(groups: Iterable[Sequence[str]]) -> _Known:
 
 def _others(text: str, groups: Sequence[Sequence[str]], known: _Known) -> Iterator[str]:
     """The words that mean the same as those of a text, but do not stand in it."""
+    for name in dict.fromkeys(_NAME.findall(text)):
+        yield _WITHIN.sub("" if "-" in name else " ", name)
     text = text.lower()
     words = set(_WORD.findall(text))
     words |= {word.removesuffix("s") for word in words}

@@ -113,8 +113,9 @@ def test_a_link_carries_the_items_of_the_page_it_leads_to_with_the_digests_they_
 
 def test_every_kind_has_a_form_and_a_script_that_reads_it():
     forms = (ROOT / "generator/pages/templates/macros/forms.j2").read_text()
-    script = (ROOT / "generator/website/assets/kinds.js").read_text()
-    _, _, script = script.partition("const KINDS = {")
+    assets = ROOT / "generator/website/assets"
+    scripts = [(assets / f"{name}.js").read_text() for name in ("kinds", "pieces", "numbers")]
+    script = "".join(text.partition("KINDS")[2] for text in scripts)
     assert Kind.BY_MODEL
     for model, kind in Kind.BY_MODEL.items():
         (name,) = get_args(model.model_fields["kind"].annotation)

@@ -29,6 +29,11 @@ def test_a_word_within_another_word_is_none_and_a_plural_is_one():
     assert with_words(("rank", "worker"), text="<p>Four ranks.</p>")["text_synonyms"] == "worker"
 
 
+def test_a_name_is_found_in_one_word_and_by_its_parts():
+    found = with_words(title="ZeRO-3, SyncBatchNorm, AdamW, GiB, <code>no_sync</code>")
+    assert found["title_synonyms"] == "ZeRO3, Sync Batch Norm"
+
+
 def test_a_section_is_found_by_the_titles_of_its_page_and_topic_and_their_synonyms():
     entries = [
         {"location": "topics/ddp/index.html", "title": "DistributedDataParallel", "text": ""},
@@ -39,8 +44,8 @@ def test_a_section_is_found_by_the_titles_of_its_page_and_topic_and_their_synony
     search.add_words(entries, [("DDP", "DistributedDataParallel")])
     assert [entry.get("above") for entry in entries] == [
         None,
-        "DistributedDataParallel DDP",
-        "Step by step DistributedDataParallel DDP",
+        "DistributedDataParallel Distributed Data Parallel DDP",
+        "Step by step DistributedDataParallel Distributed Data Parallel DDP",
         None,
     ]
 

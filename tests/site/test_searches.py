@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from tests.conftest import BROWSER_SECONDS, ROOT, listen, slowness, wait_until
-from tests.site.html_reading import pages, read
+from tests.site.html_reading import Reading, pages, read
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -33,6 +33,13 @@ TERMS = [
     for typed in (term["term"], *term.get("also", []))
 ]
 HIDING = frozenset({"pb-answer", "pb-hint", "pb-option", "pb-reveal"})
+# What no entry has: answers, evidence, listings, runs, and numbers in cells.
+CLOSED = frozenset(
+    [
+        *("data-search-exclude", "data-after", "annotation", "pb-answer", "pb-hint", "pb-whole"),
+        *("pb-backing", "pb-claim", "pb-runs", "pb-number"),
+    ]
+)
 LONG = 30  # letters of a sentence that says something
 FORGET = """() => {
   for (const name of ["__list", "__meta"])
@@ -176,6 +183,36 @@ def test_sentences_of_lessons_are_found(entries, built_site):
         page = path.relative_to(built_site).as_posix()
         said = " ".join(_plain(one["text"]) for one in entries[page])
         assert longest in said.replace(" ", ""), page
+
+
+def _rows(reading: Reading) -> dict[str, str]:
+    """The words of each row with an anchor that no page closes, numbers in cells left out."""
+    said: dict[str, str] = {}
+    for text, above in reading.texts:
+        rows = [tag for tag in above if tag.name == "tr" and "id" in tag.attributes]
+        marks = {mark for tag in above for mark in (tag.name, *tag.classes, *tag.attributes)}
+        if rows and not CLOSED & marks:
+            anchor = rows[-1].attributes["id"]
+            said[anchor] = f"{said.get(anchor, '')} {text}"
+    return {anchor: "".join(words.split()) for anchor, words in said.items()}
+
+
+def test_each_row_of_a_table_that_says_something_is_an_entry_with_its_words(entries, built_site):
+    num_rows = 0
+    for path in pages(built_site):
+        page = path.relative_to(built_site).as_posix()
+        found = {one["location"]: one for one in entries.get(page, [])}
+        for anchor, said in _rows(read(path)).items():
+            one = found[f"{page}#{anchor}"]
+            assert said == "".join(_plain(one["title"] + one["text"]).split()), anchor
+            num_rows += 1
+    assert num_rows > 200
+
+
+def test_a_hit_in_a_folded_table_leads_to_its_row(built_site, open_page):
+    page = open_page(built_site / "first-run.html")
+    page.evaluate("location.hash = document.querySelector('details tr[id*=WorkNCCL i]').id")
+    wait_until(lambda: page.locator("tr:target:visible").count() == 1)
 
 
 def test_a_figure_that_readers_play_with_is_an_entry_also_where_it_waits(entries):

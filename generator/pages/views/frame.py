@@ -18,15 +18,19 @@ WORDS_PER_MINUTE = 180
 SCRIPTS = {
     "sources": ('data-v="', "<table", 'class="pb-term'),
     "schedule+kinds+question": ('class="pb-item',),
+    "pieces": ('class="pb-pieces"', "pb-match", "data-variants="),
+    "numbers": ('class="pb-typed"', "data-variants="),
+    "asked": ('class="pb-item',),
     "recall": ("data-recall=",),
     "figures": ('class="pb-figure',),
+    "player": ("pb-player",),
     "play": ("data-play=",),
     "calculator": ("data-calculator",),
     "home": ("data-survive",),
     "narrow": ("data-narrows",),
     "formulas": ("<math",),
 }
-APART = ("play", "formulas")  # of few pages, in files of their own
+SHARED = ("page", "proofbook", "sources", "schedule+kinds+question")  # by most pages
 # The style sheets that few pages need, each with the patterns of what asks for it, any of these.
 STYLES = {
     "assets/asking.css": ('data-kind="(?!choice|several|number)',),
@@ -69,12 +73,12 @@ def minutes(body: str, num_items: int) -> int:
 
 
 def scripts(body: str, *, has_ways: bool) -> list[str]:
-    """The scripts that a page loads: those whose markup it holds, in their order, as one file."""
+    """The scripts that a page loads, in order: a file that most pages share, and one of its own."""
     found = [name for name, marks in SCRIPTS.items() if any(mark in body for mark in marks)]
     keeps = has_ways or "data-items=" in body or "data-item=" in body
-    needed = ["proofbook", *found] if keeps else found
-    shared = JOINT.join(name for name in needed if name not in APART)
-    return [name for name in (shared, *(one for one in APART if one in needed)) if name]
+    needed = ["page", *(["proofbook"] if keeps else []), *found]
+    parts = ([one for one in needed if (one in SHARED) is shared] for shared in (True, False))
+    return [JOINT.join(names) for names in parts if names]
 
 
 def styles(body: str) -> list[str]:

@@ -1,6 +1,6 @@
 // Calculators. Without this file a page shows what they come to at the start.
 
-const said = window.proofbook.calculator;
+const { all, calculator: said } = window.proofbook;
 
 const SIGNS = {
   "+": (a, b) => a + b,
@@ -56,7 +56,7 @@ function faultOf({ min, dataset, validity }, number, most) {
 }
 
 function operate(form) {
-  const fields = form.querySelectorAll("[type=number]");
+  const fields = all(form, "[type=number]");
 
   function calculate() {
     const inputs = {};
@@ -78,7 +78,7 @@ function operate(form) {
     });
     const outside = beyond.length ? said.beyond.replace("{names}", beyond.join(", ")) : "";
     form.querySelector("[data-beyond]").textContent = outside;
-    form.querySelectorAll("output").forEach((output) => {
+    all(form, "output").forEach((output) => {
       output.dataset.number = worked(output.dataset.formula, inputs);
       output.value = shown(Number(output.dataset.number), output.dataset.quantity);
     });
@@ -112,7 +112,7 @@ function operate(form) {
   }
 
   // A known model fills all fields, until one of them is changed.
-  const known = form.querySelectorAll("[data-numbers]");
+  const known = all(form, "[data-numbers]");
   const press = (pressed) => known.forEach((one) => one.setAttribute("aria-pressed", one === pressed));
   known.forEach((one) =>
     one.addEventListener("click", () => {
@@ -130,4 +130,4 @@ function operate(form) {
   form.hidden = false;
 }
 
-document.querySelectorAll("[data-calculator] form").forEach(operate);
+all(document, "[data-calculator] form").forEach(operate);

@@ -2,11 +2,11 @@
 // same values stand in a table.
 
 const book = window.proofbook;
+const { all, made } = book;
 const NEAR = 32; // pixels from the pointer to a mark that it means
 // One tooltip for all charts. It stays while the pointer is on it, and Escape puts it away.
-const tip = document.createElement("div");
+const tip = made("div", "pb-tip");
 let told; // the mark that it tells
-tip.className = "pb-tip";
 tip.setAttribute("role", "tooltip");
 tip.addEventListener("pointerleave", hide);
 
@@ -39,7 +39,7 @@ function distance(mark, { clientX, clientY }) {
 
 // A chart is one stop of the Tab key; arrow keys go from mark to mark.
 book.chart = (svg) => {
-  const marks = [...svg.querySelectorAll("[data-say]")];
+  const marks = all(svg, "[data-say]");
   if (!marks.length) return;
   svg.setAttribute("role", "group");
   svg.tabIndex = -1; // or Chromium makes a stop of it, because it listens to the focus
@@ -59,5 +59,5 @@ book.chart = (svg) => {
   svg.addEventListener("keydown", (event) => book.rove(event, marks));
 };
 
-document.querySelectorAll(".pb-figure svg").forEach(book.chart);
+all(document, ".pb-figure svg").forEach(book.chart);
 document.addEventListener("keydown", ({ key }) => key === "Escape" && hide());

@@ -3,7 +3,7 @@
 // side of the line it lies.
 
 const { store, say, all, counted } = window.proofbook;
-const models = [...document.querySelectorAll("[data-survive]")];
+const models = all(document, "[data-survive]");
 
 function operate(root) {
   const [task, line, show, moved, measured] = [
@@ -11,7 +11,7 @@ function operate(root) {
   ].map((selector) => root.querySelector(selector));
   const rows = all(root, "[data-need]").map((row) => {
     const end = row.querySelector(".pb-end");
-    const bars = [...row.querySelectorAll("rect")].map((rect) => [rect, parseFloat(rect.parentNode.getAttribute("width"))]);
+    const bars = all(row, "rect").map((rect) => [rect, parseFloat(rect.parentNode.getAttribute("width"))]);
     return { row, end, bars, tick: row.querySelector("input"), words: end.textContent, need: row.dataset.need, fits: !row.matches(".pb-over") };
   });
   const { unit, top, score, drag, right, wrong, below, above } = root.dataset;
@@ -58,7 +58,7 @@ function operate(root) {
   all(root, "[data-model]").forEach((button, at) => {
     button.onclick = () => {
       models.forEach((other, n) => (other.hidden = n !== at));
-      models[at].querySelectorAll("[data-model]")[at].focus();
+      all(models[at], "[data-model]")[at].focus();
     };
   });
   move();

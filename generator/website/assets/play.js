@@ -2,10 +2,9 @@
 // others come compressed in a script of the figure's own, which is loaded when the figure comes near.
 
 const book = window.proofbook;
+const { all, made } = book;
 const words = book.playing;
-const all = (root, selector) => Array.from(root.querySelectorAll(selector));
 const figures = {};
-const [MOMENT, LONGEST] = [900, 12000]; // milliseconds, of a step and of a play, at speed 1
 
 // What a figure's own script calls.
 book.play = async (name, packed) => {
@@ -13,89 +12,6 @@ book.play = async (name, packed) => {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
   figures[name].filled(await new Response(stream).json());
 };
-
-// A play of the drawings: it opens at its beginning, and moves only where readers ask for it.
-class Player {
-  constructor(root, bar) {
-    this.root = root;
-    const [back, button, next, range, speed, said] = all(bar, "button, input, select, p");
-    Object.assign(this, { button, range, speed, words: said });
-    this.isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    back.addEventListener("click", () => this.step(-1));
-    button.addEventListener("click", () => this.run());
-    next.addEventListener("click", () => this.step(1));
-    range.addEventListener("input", () => this.halt(range.value / 1000));
-    bar.addEventListener("keydown", (event) => this.pressed(event));
-    window.addEventListener("beforeprint", () => {
-      this.stood = this.at;
-      this.halt(1);
-    });
-    window.addEventListener("afterprint", () => this.seek(this.stood));
-    this.halt(range.value / 1000);
-  }
-
-  pressed(event) {
-    const to = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, Home: -Infinity, End: Infinity }[event.key];
-    if (event.altKey || event.ctrlKey || event.metaKey || event.target === this.speed) return;
-    if (to) this.step(to);
-    else if (event.key === " " && event.target === this.range) this.run();
-    else return;
-    event.preventDefault();
-  }
-
-  // To a moment so many further on, or to the first or the last.
-  step(by) {
-    const last = this.moments.length - 1;
-    this.halt(this.moments[Math.max(0, Math.min(last, this.told + by))][0]);
-  }
-
-  halt(at) {
-    this.pause();
-    this.seek(at);
-  }
-
-  pause() {
-    cancelAnimationFrame(this.frame);
-    this.frame = 0;
-    this.button.textContent = words.play;
-  }
-
-  run() {
-    if (this.frame) return this.pause();
-    if (this.isStill) return this.step(1);
-    this.button.textContent = words.pause;
-    let before = performance.now();
-    if (this.at >= 1) this.seek(0);
-    const move = (now) => {
-      const whole = Math.min(MOMENT * this.moments.length, LONGEST) / parseFloat(this.speed.value);
-      this.seek(this.at + Math.max(0, now - before) / whole);
-      before = now;
-      if (this.at < 1) this.frame = requestAnimationFrame(move);
-      else this.pause();
-    };
-    this.frame = requestAnimationFrame(move);
-  }
-
-  seek(at) {
-    const drawn = this.root.querySelector("[data-moments]");
-    this.at = Math.min(1, at);
-    this.moments = JSON.parse(drawn.dataset.moments);
-    this.told = this.moments.findLastIndex(([from]) => from <= this.at);
-    all(drawn, "[data-during]").forEach((one) => {
-      const [from, until] = one.dataset.during.split(" ").map(Number);
-      one.classList.toggle("pb-past", this.at < from || this.at >= until);
-    });
-    all(drawn, "[data-now]").forEach((line) => {
-      const [start, end] = line.dataset.now.split(" ").map(Number);
-      line.setAttribute("transform", `translate(${start + this.at * (end - start)})`);
-      line.classList.toggle("pb-past", this.at === 1);
-    });
-    this.range.value = this.at * 1000;
-    const said = this.moments[this.told][1];
-    this.words.textContent = said.split("\n")[0]; // what follows is drawn
-    this.range.setAttribute("aria-valuetext", said);
-  }
-}
 
 // A setting in words, as "Optimizer: SGD".
 const setting = (group) => all(group, "legend, :checked + span").map((one) => one.textContent).join(": ");
@@ -109,7 +25,7 @@ class Figure {
     this.budget = root.querySelector(".pb-budget-set input");
     this.status = root.querySelector("[role=status]");
     const player = root.querySelector(".pb-player");
-    if (player) this.player = new Player(root, player);
+    if (player) this.player = new book.Player(root, player);
     const form = root.querySelector("form");
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("change", ({ target }) => {
@@ -173,9 +89,7 @@ class Figure {
   say(changed) {
     const advice = all(this.root, ".pb-advice > :first-child > *").map((one) => one.textContent).join(": ");
     const drawn = advice || this.root.querySelector("desc").textContent;
-    const heard = document.createElement("span");
-    heard.className = "pb-hidden";
-    heard.textContent = [...this.groups.map(setting), drawn].join("; ");
+    const heard = made("span", "pb-hidden", [...this.groups.map(setting), drawn].join("; "));
     this.status.replaceChildren(changed ? `${words.no_such_state} ${changed}. ` : "", heard);
     this.status.classList.toggle("pb-hidden", !changed);
   }
@@ -231,7 +145,7 @@ class Figure {
 function load(root) {
   if (root.isLoading) return;
   root.isLoading = true;
-  document.head.append(Object.assign(document.createElement("script"), { src: root.dataset.play }));
+  book.load(root.dataset.play);
 }
 
 const near = new IntersectionObserver(

@@ -1,11 +1,10 @@
 // What all pages share: the answers that this browser keeps, and the marks beside links; nothing is
-// ever sent. Before a script stand the words that it says, `window.proofbook.words = {…}`, and pages
-// load each script as a function of its own, in strict mode (`publish.py`).
+// ever sent.
 
 const book = window.proofbook;
+const { all, made } = book;
 const ITEM = "proofbook:item:";
 const A_SITTING = 4 * 36e5; // milliseconds
-const all = (within, selector) => [...within.querySelectorAll(selector)];
 const unkept = new Map(); // what storage refused, for the life of this page
 
 // Storage may be forbidden, full, or hold what others wrote.
@@ -57,20 +56,6 @@ const store = {
   chosen: (name) => read(`proofbook:${name}`),
   set: (name, value) => write(`proofbook:${name}`, value),
 };
-
-function made(name, css, text) {
-  const element = document.createElement(name);
-  if (css) element.className = css;
-  if (text) element.textContent = text;
-  return element;
-}
-
-function button(text, act) {
-  const element = made("button", "pb-button", text);
-  element.type = "button";
-  element.addEventListener("click", act);
-  return element;
-}
 
 // Interface words with their {slots} filled.
 const say = (name, values) => book.words[name].replace(/\{(\w+)\}/g, (slot, key) => values[key]);
@@ -147,7 +132,7 @@ const isDueNow = (record) =>
 // The last answer; a try that another one has to follow is none yet.
 const last = ({ attempts }) => attempts.filter((one) => !one.unfinished).pop() || attempts[0];
 
-Object.assign(book, { A_SITTING, store, say, counted, mark, made, button, all, isDueNow });
+Object.assign(book, { A_SITTING, store, say, counted, mark, isDueNow });
 window.addEventListener("storage", mark);
 window.addEventListener("pageshow", mark);
 see(1);

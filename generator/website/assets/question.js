@@ -1,10 +1,9 @@
-// Questions. Each form of a page becomes one that answers: nothing is given away before a reader
-// commits, and then every answer explains itself. The key is read from the details below the form,
-// which readers without this script open instead.
+// A question. Its form becomes one that answers: nothing is given away before a reader commits, and then
+// every answer explains itself. The key is read from the details below the form, which readers without
+// this script open instead. `asked.js` makes the questions of a page.
 
 const book = window.proofbook;
-const { words, store, say, made, button, all, place, plain, KINDS, memoryOf, schedule } = book;
-const { A_SITTING } = book;
+const { A_SITTING, words, store, say, made, button, all, place, plain, KINDS, memoryOf, schedule } = book;
 
 const copies = (element) => Array.from(element.cloneNode(true).childNodes);
 const why = (answer) => answer.querySelector(".pb-why");
@@ -48,13 +47,13 @@ class Question extends Waiting {
 
   // What only a script can work stands in no page without it.
   prepare() {
-    const actions = made("div", "pb-actions");
     this.check = this.form.querySelector(".pb-check");
     this.check.hidden = this.check.disabled = false;
     this.showHint = button(words.show_hint, () => this.hint());
     this.giveUp = button(words.give_up, () => this.end(null));
     this.retry = button(words.retry, () => this.renew().form.querySelector("input, select, button").focus());
-    actions.append(this.check, ...(this.hints.length ? [this.showHint] : []), this.giveUp, this.retry);
+    const hint = this.hints.length ? [this.showHint] : [];
+    const actions = made("div", "pb-actions", this.check, ...hint, this.giveUp, this.retry);
     [this.retry, this.answers].concat(this.hints).forEach((one) => (one.hidden = true));
     if (this.form.matches("[data-sure]")) this.status.before(document.getElementById("pb-sure").content.cloneNode(true));
     this.status.before(actions);
@@ -80,11 +79,10 @@ class Question extends Waiting {
   }
 
   commit() {
-    const { field, unit, how } = this;
+    const { how } = this;
     const answer = how.read(this);
     if (answer === null) {
-      const unread = unit ? say("no_unit", { unit }) : words[this.key[0].dataset.words ? "no_shape" : "no_number"];
-      this.status.textContent = field?.value ? unread : words.pick;
+      this.status.textContent = how.unread?.(this) || words.pick;
       return;
     }
     const { before, nth } = this.tried();
@@ -156,7 +154,7 @@ class Question extends Waiting {
     this.check.setAttribute("aria-disabled", "true");
     this.giveUp.hidden = this.showHint.hidden = true;
     this.hints.forEach((one) => (one.hidden = false));
-    open();
+    book.open();
   }
 
   // Explanations in their places, with values that open from now on.
@@ -166,8 +164,7 @@ class Question extends Waiting {
       if (option.querySelector(".pb-why")) return;
       const key = this.key.find((one) => place(one) === place(option));
       const { note, verdict } = this.how.stands(this, answer, option, key.dataset, position);
-      const told = made("div", "pb-why");
-      if (note) told.append(made("strong", "pb-chosen", note), " ");
+      const told = made("div", "pb-why", ...(note ? [made("strong", "pb-chosen", note), " "] : []));
       all(key, ".pb-beside").forEach((one) => told.append(one.cloneNode(true), /\.$/.test(plain(one)) ? " " : ". "));
       told.append(...copies(why(key)));
       option.dataset.verdict = verdict;
@@ -191,10 +188,9 @@ class Question extends Waiting {
     if (hint) this.status.append(made("span", this.field || !this.isDone ? "" : "pb-hidden", hint), " ");
     about.forEach((one) => {
       const isSeen = this.field ? this.isDone : this.box.querySelector(".pb-option .pb-why");
-      const told = made("span", isSeen ? "pb-hidden" : "");
       // What is only spoken has no links: they would be stops of the Tab key that nobody sees.
-      told.append(...(isSeen ? [plain(why(one))] : copies(why(one))), " ");
-      this.status.append(told);
+      const told = isSeen ? [plain(why(one))] : copies(why(one));
+      this.status.append(made("span", isSeen ? "pb-hidden" : "", ...told, " "));
     });
     const isTold = this.isDone && !isRight && (this.isGraded || answer === null);
     if (isTold) this.status.append(answer === null ? "" : `${words.the_answer} `, `${this.rightAnswer()}. `);
@@ -259,105 +255,9 @@ class Question extends Waiting {
     const form = this.pristine.querySelector("form");
     form.reset(); // of what was entered before this script was there
     const again = new Question(form);
-    open();
+    book.open();
     return again;
   }
 }
 
-// Shows what waits for an answer: once it is there, where the reader wants to see everything, or
-// where a link leads into it or to its heading. One line stands for all parts side by side that
-// wait, all of them for one answer; it says what they are, and its button shows them.
-function open() {
-  const aim = document.getElementById(location.hash.slice(1));
-  let parts, shown, before;
-  waiting.forEach((one) => {
-    const line = one.nextElementSibling;
-    const above = one.previousElementSibling || one;
-    if (aim && (one.contains(aim) || above === aim)) one.dataset.meant = ""; // wherever the next link leads
-    const isAsked = document.querySelector(`:not([data-done]) > form[data-item="${one.dataset.after}"]:not([data-open])`);
-    const waits = Boolean(isAsked) && !store.chosen("show-all") && !("meant" in one.dataset);
-    if (waits !== one.hidden) one.open = !waits;
-    one.hidden = waits;
-    if (!line || !line.dataset.what) return;
-    line.hidden = !waits || above === before || above.previousElementSibling === before;
-    if (!waits) return;
-    if (!line.hidden) {
-      const own = (parts = []);
-      shown = line.querySelector("span");
-      shown.textContent = "";
-      line.lastElementChild.onclick = () => {
-        own.forEach((part) => (part.dataset.meant = ""));
-        open();
-        one.tabIndex = -1;
-        one.focus({ preventScroll: true }); // its heading may stand above
-      };
-    }
-    parts.push(one, ...all(one, "[data-after]"));
-    shown.append(shown.textContent && "\u00a0· ", line.dataset.what);
-    before = line;
-  });
-  // A heading that waits is not listed among the page's contents either.
-  const lists = waiting.length ? all(document, ".md-nav--secondary li, .pb-contents li") : [];
-  lists.forEach((one) => {
-    const heading = document.getElementById(decodeURI(one.firstElementChild.hash).slice(1));
-    one.hidden = Boolean(heading) && !heading.offsetHeight && !heading.closest("details");
-  });
-}
-
-all(document, "[data-show-all]").forEach((box) => {
-  box.closest("[hidden]").hidden = false;
-  box.checked = Boolean(store.chosen("show-all"));
-  box.addEventListener("change", () => {
-    store.set("show-all", box.checked);
-    open();
-  });
-});
-
-// ——— Paper ———
-
-// On paper nothing is answered. The answers follow at the end, or not at all.
-const onPaper = made("input");
-let keys; // what paper has at its end
-
-window.addEventListener("beforeprint", () => {
-  live.forEach(({ box, pristine }) => box.replaceWith(pristine));
-  if (!onPaper.checked || keys) return;
-  const list = made("ol");
-  keys = made("section", "pb-keys");
-  keys.append(made("h2", "", words.answers), list);
-  all(document, ".pb-question").forEach((box) => {
-    const line = made("li");
-    const { item } = box.querySelector("form").dataset;
-    all(document, `#${box.id} .pb-answer > .pb-inside, details[data-after="${item}"]:not(.pb-seen) > .pb-inside`).forEach((one) =>
-      line.append(one.cloneNode(true))
-    );
-    list.append(line);
-  });
-  onPaper.closest("p").after(keys);
-});
-
-window.addEventListener("afterprint", () => {
-  live.forEach(({ box, pristine }) => pristine.replaceWith(box));
-  keys?.remove();
-  keys = null;
-});
-
-onPaper.type = "checkbox";
-onPaper.checked = !store.chosen("paper-without-answers");
-onPaper.addEventListener("change", () => store.set("paper-without-answers", !onPaper.checked));
-const choice = made("p", "pb-aside pb-live");
-choice.append(made("label"));
-choice.firstChild.append(onPaper, ` ${words.on_paper}`);
-document.getElementById("pb-sure")?.after(choice);
-
-const waiting = all(document, "[data-after]");
-waiting.forEach((one) => (one.hidden = true));
-const forms = (within) => all(within, "form.pb-item:not([data-open])");
-book.waiting = (within) => forms(within).map((form) => new Waiting(form));
-book.open = open;
-forms(document).forEach((form) => form.closest("[data-recall]") || new Question(form).restore());
-open();
-window.addEventListener("hashchange", () => {
-  open();
-  document.getElementById(location.hash.slice(1))?.scrollIntoView(); // it may have been hidden until now
-});
+Object.assign(book, { live, Waiting, Question });

@@ -127,7 +127,7 @@ function sit(queue) {
     ask(queue, 0);
   };
   if (!variants) begin();
-  else if (!isComing) document.head.append(Object.assign(made("script"), { src: variants, onload: begin, onerror: begin }));
+  else if (!isComing) book.load(variants, begin, begin);
   isComing = true;
 }
 

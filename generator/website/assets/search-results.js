@@ -9,6 +9,7 @@ const RESULT = 3;
 const SIDE_BY_SIDE = 3; // what a score grows by where every typed word stands so
 const SECTION = 2.5; // what it grows by in a section, which is nearer to an answer than a page
 const STATEMENT = 0.4; // what remains of it where a title is a statement that the book tests
+const UNNAMED = 0.1; // what remains of it where an identifier that is typed does not stand
 const DEFINES = /^\s*(what|define|explain)\b|\b(definition|meaning|mean)\b/i;
 const ENDING =
   /(?<=ch|sh|ss|x)es$|(?<=\w\w[^\Ws])s$|(?<=\w{5})(ing|ed|ers?|ations?|isms?)$|(?<=\w{4})i[sz](e[drs]?|ers|ing|ations?)$/;
@@ -16,6 +17,7 @@ const entries = new Map();
 const terms = [];
 const leads = [];
 const alone = new Map();
+const numbered = new Set(); // names that end in a number, in one word
 let between;
 let typed = "";
 
@@ -24,15 +26,22 @@ const stem = (word) => {
   const cut = word.replace(ENDING, "");
   return (cut === word ? word : cut.replace(/([bdgmnprt])\1$/, "$1")).replace(/(?<=\w{5})e$/, "");
 };
-const stems = (text) => (text.toLowerCase().match(/\w+/g) || []).map(stem);
-const words = (text) => text.replace(/<[^>]*>/g, " ").split(between).filter(Boolean);
+// A name with a number is one word: `zero3`, `zero-3` and `ZeRO stage 3`, or `fsdp v2`.
+const joined = (text) =>
+  text.replace(/\b([a-z]{3,})[\s_-]*(?:stage|version|v)?[\s_-]*(\d)\b/gi, (spelled, name, number) =>
+    numbered.has(name.toLowerCase() + number) ? name + number : spelled
+  );
+const stems = (text) => (joined(text).toLowerCase().match(/\w+/g) || []).map(stem);
+const words = (text) => joined(text.replace(/<[^>]*>|_/g, " ")).split(between).filter(Boolean);
 const plain = (text) => words(text).map((word) => stem(word.toLowerCase())).join(" ");
 
 // As names of terms are compared: `what does all_reduce mean` asks for the all-reduce.
-const bare = (text) => plain(text.replaceAll("_", " ")).replace(/ mean$/, "");
+const bare = (text) => plain(text).replace(/ mean$/, "");
 
 const learn = ({ config, docs }) => {
   between = new RegExp(config.separator);
+  const synonyms = docs.map((entry) => entry.title_synonyms || "").join(", ").toLowerCase();
+  for (const name of synonyms.match(/\b[a-z]{3,}\d\b/g) || []) numbered.add(name);
   for (const entry of docs) {
     entries.set(entry.location, { ...entry });
     for (const lead of entry.leads || []) leads.push([stems(lead), entry.location]);
@@ -61,12 +70,17 @@ const together = (location) => {
   return pairs.length && pairs.filter((pair) => said(location).includes(pair)).length / pairs.length;
 };
 
+// Whether an entry has each typed identifier, or the part of one: its words side by side.
+const isNamed = (location) =>
+  (typed.match(/\w+_\w+/g) || []).every((name) => said(location).includes(` ${plain(name)}`));
+
 const score = (found) => {
   const has = Object.values(found.terms);
   const share = has.filter(Boolean).length / (has.length || 1);
   const near = found.location.includes("#") ? SECTION : 1;
   const kind = found.title.startsWith("\u201c") ? STATEMENT : 1;
-  return found.score * near * kind * share ** 2 * (1 + SIDE_BY_SIDE * together(found.location));
+  const named = isNamed(found.location) ? 1 : UNNAMED;
+  return found.score * near * kind * named * share ** 2 * (1 + SIDE_BY_SIDE * together(found.location));
 };
 
 const byScore = (one, other) => other.score - one.score;
@@ -140,7 +154,7 @@ window.proofbookSearch = (Native, url, tell) => {
   });
   return (message) => {
     if (message.type === SETUP) learn(message.data);
-    if (message.type === QUERY) typed = message.data;
+    if (message.type === QUERY) typed = message.data.replace(/\b(?:\w+\.){3,}(?=[a-z])/gi, ""); // modules of a name
     worker.postMessage(message.type === QUERY ? { ...message, data: sought() } : message);
   };
 };

@@ -1,88 +1,13 @@
 // Where a number comes from, and what a term means. Each value is a link to its run, each term one to the
-// glossary; with this file they open in the one popover of the page, filled from the data at the page's
-// end and from a file of all definitions. And a table, or a line of links in the guide, is one stop of the
-// Tab key: arrow keys go from link to link in it.
+// glossary; with this file they open in the one popover of the page, which `values.js` or a file of all
+// definitions fills. And a table, or a line of links in the guide, is one stop of the Tab key: arrow keys
+// go from link to link in it.
 
 const book = window.proofbook;
-const words = book.source;
-const data = JSON.parse(document.getElementById("pb-sources")?.textContent || null);
-const box = document.createElement("div");
+const { all, made } = book;
+const ASSETS = document.currentScript.src;
+const box = made("div", "pb-source");
 let opener, wasOpen; // what the popover belongs to; whether it was open when the pointer went down on it
-
-function made(name, content, href) {
-  const element = document.createElement(name);
-  if (href) element.href = href;
-  element.append(content);
-  return element;
-}
-
-const isRun = Number.isInteger;
-const path = (of, field, by) => [...data.runs[of].slice(1, 3), field].filter(Boolean).join(by);
-
-const pathOf = (at) => path(data.values[at][3], data.values[at][2], ".");
-const placeOf = (of) => {
-  const [machine, experiment, name, , , suffix] = data.runs[of];
-  return `${data.root}${machine ? `evidence/${experiment}` : experiment.replace("_", "/")}.html#${name}${suffix || ""}`;
-};
-
-// The rows of a value: a name and what it says. Columns as generator/printing/sources.py has them.
-function rowsOf(value) {
-  const [text, kind, formula, of, exact, absent, marks] = value;
-  const rows = [];
-  const traces = {};
-  const add = (name, said) => said && rows.push([name, said]);
-  const from = (one) => {
-    const [machine, experiment] = data.runs[one];
-    if (machine && experiment) traces[`traces/${machine}/${experiment}.json`] = `${experiment}.json`;
-    return machine || words.no_machine;
-  };
-  add(words.why, absent);
-  marks?.split(" ").forEach((mark) => add(words.nature, data.natures[mark]));
-  add(words.exactly, exact === 1 ? text : exact);
-  if (isRun(of)) {
-    const [machine, experiment, name, recorded, software] = data.runs[of];
-    add(words.from, made("code", path(of, formula, " · ")));
-    add(words.on, experiment ? `${from(of)}, ${recorded}, ${software}` : machine);
-    add(words.run, name && made("a", name, placeOf(of)));
-  } else if (kind > 3) { // cited or stated
-    add(words.source, formula);
-  } else {
-    const machines = new Set();
-    add(words.formula, made("code", formula.replace(/\{(\d+)\}/g, (slot, at) => pathOf(of[at]))));
-    of?.forEach((at) => {
-      const [shown, one, field, run] = data.values[at];
-      const name = !isRun(run) ? field : data.runs[run][2] ? made("a", pathOf(at), placeOf(run)) : pathOf(at);
-      const row = made("span", made("code", name));
-      row.append(` = ${shown} (${words.kinds[one].split(/\W/)[0]})`);
-      add(words.from, row);
-      if (isRun(run)) machines.add(from(run));
-    });
-    machines.forEach((machine) => add(words.on, machine));
-  }
-  // What a run measured or simulated is measured again by its field; what is computed of such, by their runs.
-  const again = new Set();
-  (isRun(of) ? [value] : of?.map((at) => data.values[at]))?.forEach(([, how, field, run]) => {
-    if (how % 2 && data.runs[run]?.[2]) again.add(path(run, isRun(of) && field, "."));
-  });
-  if (again.size) {
-    const quoted = [...again].map((one) => (one.includes("[") ? `'${one}'` : one)); // as a shell needs it
-    const name = made("a", isRun(of) ? words.repeat : words.repeat_inputs, `${data.root}evidence.html#repeat`);
-    add(name, made("code", [data.command, ...quoted].join(" ")));
-  }
-  Object.entries(traces).forEach(([place, name]) => add(words.trace, made("a", name, data.root + place)));
-  return rows;
-}
-
-function fill(number, shown) {
-  const value = data.values[number];
-  const list = document.createElement("dl");
-  // In the unit that was pressed: a slider's ends may have another one than the value has elsewhere.
-  const head = made("p", made("b", /\d\s\D/.test(shown) ? shown : value[0] || shown));
-  head.append(`: ${words.kinds[value[1]]}`);
-  rowsOf(value).forEach(([name, said]) => list.append(made("dt", name), made("dd", said)));
-  box.replaceChildren(head, list);
-  box.ariaLabel = head.textContent;
-}
 
 // Below its number where the window allows.
 function put(at) {
@@ -95,20 +20,20 @@ function put(at) {
   box.style.setProperty("--pb-left", `${left + scrollX}px`);
 }
 
-// The first term that is opened loads all definitions; without them its link leads to the glossary.
 function define(link) {
   const [term, definition] = book.terms[link.hash.replace("#term-", "")];
-  box.replaceChildren(made("p", made("b", term)));
+  box.replaceChildren(made("p", "", made("b", "", term)));
   box.insertAdjacentHTML("beforeend", definition);
-  box.append(made("a", words.glossary, link.href));
+  box.append(Object.assign(made("a", "", book.term.glossary), { href: link.href }));
   box.ariaLabel = term;
-  show(link);
 }
 
-function openTerm(link) {
-  if (book.terms) return define(link);
-  const [src, onload, onerror] = [new URL("assets/terms.js", link.href), () => define(link), () => (location = link.href)];
-  document.head.append(Object.assign(document.createElement("script"), { src, onload, onerror }));
+// The first value and the first term that are opened load what fills the box; without it, their links lead on.
+function open(link) {
+  const [name, fill] = link.dataset.v ? ["values", book.fill] : ["terms", book.terms && define];
+  if (!fill) return book.load(new URL(`${name}.js`, ASSETS), () => open(link), () => (location = link.href));
+  fill(link, box);
+  show(link);
 }
 
 function show(at) {
@@ -124,7 +49,6 @@ function show(at) {
 const OPENS = "a[data-v], a.pb-term";
 
 if (box.showPopover) {
-  box.className = "pb-source";
   box.popover = "auto";
   box.tabIndex = -1;
   box.role = "dialog";
@@ -135,12 +59,7 @@ if (box.showPopover) {
     const link = event.target.closest(OPENS);
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    if (!wasOpen && link.dataset.v) {
-      fill(link.dataset.v, link.firstChild?.textContent.trim());
-      show(link);
-    } else if (!wasOpen) {
-      openTerm(link);
-    }
+    if (!wasOpen) open(link);
     wasOpen = false;
   });
 }
@@ -148,7 +67,7 @@ if (box.showPopover) {
 // The links of a table, of which one at a time is a stop of the Tab key.
 function stop(table) {
   if (table.parentElement.closest("table")) return;
-  const links = [...table.querySelectorAll("a[href]:not(.pb-one-state :is(.pb-choice, .pb-other) a)")];
+  const links = all(table, "a[href]:not(.pb-one-state :is(.pb-choice, .pb-other) a)");
   if (links.length) (table.closest(".pb-scroll") || table).removeAttribute("tabindex");
   links.forEach((link, at) => (link.tabIndex = at && -1));
   table.onkeydown = (event) => book.rove(event, links);
@@ -165,5 +84,5 @@ book.rove = (event, links) => {
   next.tabIndex = 0;
   next.focus();
 };
-document.querySelectorAll(".md-content table, .pb-facts, .pb-terms, .pb-stop").forEach(stop);
+all(document, ".md-content table, .pb-facts, .pb-terms, .pb-stop").forEach(stop);
 book.stop = stop;
