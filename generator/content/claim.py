@@ -27,6 +27,9 @@ EPSILONS: dict[str, float] = {
 }  # fmt: skip
 Verdict = Literal["holds", "does_not_hold", "not_distinguishable", "does_not_apply", "no_evidence"]
 SentenceVerdict = Literal["false", "too_general", "true", "depends"]
+CitedUnit = Literal[
+    "bytes", "seconds", "FLOP", "bytes/s", "FLOP/s", "bits/byte", "count", "share", "plain"
+]
 Relation = Literal["equals", "at_least", "at_most", "above", "below", "differs", "faster", "slower"]
 
 
@@ -249,7 +252,7 @@ class Reference(Written):
     says: str
     """what it says, in our words; numbers may stand in it."""
     value: float | int | None = None
-    unit: Literal["bytes", "count", "share", "plain"] | None = None
+    unit: CitedUnit | None = None
 
 
 class ReferenceFile(Written):

@@ -11,9 +11,12 @@ const SIGNS = {
   max: Math.max,
 };
 const BYTES = ["B", "KiB", "MiB", "GiB", "TiB"].map((name, power) => [1024 ** power, name]);
+const thousands = (name) => ["", "k", "M", "G", "T"].map((prefix, power) => [1000 ** power, prefix + name]);
 const SCALES = {
   bytes: BYTES,
-  bytes_per_second: BYTES.map(([size, name]) => [size, `${name}/s`]),
+  "bytes/s": thousands("B/s"),
+  "FLOP": thousands("FLOP"),
+  "FLOP/s": thousands("FLOP/s"),
   seconds: [[1e-6, "µs"], [1e-3, "ms"], [1, "s"]],
   share: [[0.01, "%"]],
 };
