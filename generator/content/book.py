@@ -87,7 +87,7 @@ class Book:
     statements: dict[str, Statement]
     misconceptions: dict[str, Misconception]
     references: dict[str, Reference]
-    given: dict[str, float]
+    given: dict[str, Constant]
     traces: dict[str, TraceOnPage]
     machine: Machine
     reference: Machine

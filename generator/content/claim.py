@@ -255,9 +255,20 @@ class Reference(Written):
     unit: CitedUnit | None = None
 
 
+class Constant(Written):
+    """A number that expressions calculate with by its name, `given['id']`."""
+
+    value: float | int
+    unit: CitedUnit | Literal["ratio"] = "ratio"
+    means: str
+    """what it is; numbers may stand in it."""
+    source: str
+    """why it is so large: what defines it, or who chose it, and for what."""
+
+
 class ReferenceFile(Written):
     """content/references.yml."""
 
     references: list[Reference]
-    given: dict[Id, float | int] = {}
-    """numbers that stand for themselves, such as the end of a scale: `given['id']`."""
+    given: dict[Id, Constant] = {}
+    """numbers that no run measured and nobody published, such as the end of a scale."""
