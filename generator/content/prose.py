@@ -120,7 +120,8 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
         at = found.start("block" if found["block"] else "inline")
         for offset, message in formulas.faults(found["block"] or found["inline"]):
             yield Fault(at + offset, message)
-    yield from starmap(Fault, blocks.faults(kept, mark))
+    coded = _FORMULA.sub(lambda one: blank(one) if _is_formula(one) else one[0], even)
+    yield from starmap(Fault, blocks.faults(kept, coded, mark))
     prints = blocks.NOTE.sub(blank, re.sub("\ue000~*", blank, kept))
     bare = _LINK.sub(blank, prints if mark == "line" else _LISTED.sub(blank, prints))
     yield from _fences(text, mark)

@@ -101,8 +101,6 @@ def _unit(value: Thing, label: object) -> Value:
         raise ExpressionError("|unit wants a unit in quotes, without a digit")
     if not value.unit.is_number:
         raise ExpressionError(f"|unit wants a plain number, not {value.unit}")
-    if label == "s":  # which prints as every time does, in ms where it is short
-        return replace(value, unit=units.SECONDS)
     return replace(value, form=replace(value.form, label=label))
 
 
