@@ -27,17 +27,39 @@ SPELLED = re.compile(
     re.IGNORECASE,
 )
 
-QUANTITY = (  # a number with its unit
-    r"[<>=~≈≤≥±+−-]?\s*\d[\d.,]*(?:e[+-]?\d+)?\s*(?:%|(?:[KMGT]i?)?(?:B|bits?|"
-    r"bytes)(?:/s)?|(?:[x×]|times|-?fold)(?:\s+[a-z]+)?|[mµun]?s|min|h|(?:hour|minute|second|day)s?|"
+_LONG_UNIT = (
+    r"(?:%|per\s?cent|[mµun]s|min|(?:nano|micro|milli)?sec(?:ond)?s?|(?:minute|hour|day|week)s?|"
+    r"(?:[KMGTP]i?|kilo|mega|giga|tera)(?:B|b|bits?|bytes?)(?:/s)?|(?:bytes?|bits?|B)/s|"
     r"[kMGT]?Hz|[KMGTPE]?FLOPs?(?:/s)?|(?:steps|samples|tokens)/s)"
 )
-MEASURED = re.compile(rf"(?<![`\\])(`+)\s*{QUANTITY}\s*\1(?!`)", re.IGNORECASE)  # as a code span
+UNIT = rf"(?:{_LONG_UNIT}|[Bbsh]|bits?|bytes?)"  # of time, bytes, operations and shares
+_NUMBER = r"\d[\d.,]*(?:e[+-]?\d+)?"
+QUANTITY = (  # a number with its unit
+    rf"[<>=~≈≤≥±+−-]?\s*{_NUMBER}\s*(?:{UNIT}|(?:[x×]|times|-?fold)(?:\s+[a-z]+)?)"
+)
+_SIDE = re.compile(rf"{QUANTITY}|[+−-]?(?![01]$){_NUMBER}", re.IGNORECASE)
+_RELATION = re.compile(r"[<>!:~]?=+|[<>≤≥≈≠~]|:\s|\b(?:is|was|of|to|by|at|took|takes)\b")
+_COMMAND = re.compile(r"(?:(?:\.venv/bin/)?(?:python|torchrun) .*|--\w\S*.*)")
+_WITHIN = re.compile(rf"(?<![\w.])(?:\d+\.\d+|{_NUMBER}\s*{_LONG_UNIT})(?![\w.])", re.IGNORECASE)
+AFTER_VALUE = re.compile(  # of a text with a private-use character for each expression
+    r"\ue000~*(?:[\s*_`{[(~-]|\\(?:[,;:! ]|[a-z]+(?=\{)))*((?:(?:per|an?|each|every|full|whole|GPU)\s+)?"
+    rf"{UNIT})(?![\w'’])(?!\s+time)", re.IGNORECASE
+)  # fmt: skip
 
 
 def blank(match: re.Match[str]) -> str:
     """As much white space."""
     return re.sub(r"\S", " ", match[0])
+
+
+def states(code: str) -> bool:
+    """Whether a code span is a quantity, compares one, or holds a decimal or a number with unit."""
+    parts = re.split(r"[,;&|]|\band\b", re.sub(r"[()\[\]{}]", "", code))
+    sides = [[side.strip() for side in _RELATION.split(part)] for part in parts]
+    is_compared = any(len(part) > 1 and any(map(_SIDE.fullmatch, part)) for part in sides)
+    is_quantity = re.fullmatch(QUANTITY, code.strip(), re.IGNORECASE)
+    is_command = _COMMAND.fullmatch(code) and " =" not in code
+    return bool((is_compared and not is_command) or is_quantity or _WITHIN.search(code))
 
 
 def numerals(plain: str) -> Iterator[tuple[int, str]]:

@@ -20,7 +20,7 @@ from mdit_py_plugins.footnote import footnote_plugin
 from generator.content import blocks, formulas
 from generator.content.errors import near
 from generator.content.formulas import VALUE
-from generator.content.numerals import HYPHENED, MEASURED, SPELLED, blank, numerals
+from generator.content.numerals import AFTER_VALUE, HYPHENED, SPELLED, blank, numerals, states
 from generator.content.typesetting import parted, plain
 
 _FIRST, _FIRST_FORMULA = 0xE000, 0xF000
@@ -69,6 +69,7 @@ _LINK = re.compile(r"\]\((<[^>\n]*>|[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)|<https?:[
 _OTHER_ADDRESS = re.compile(
     r"(?<=\]\()(?:<?(?!https:)[a-z][a-z0-9+.-]*:|<?[/\\]|[^)\s]*\{\{)[^)\s]*", re.IGNORECASE
 )
+_SLOTTED = re.compile("\ue000~*")
 Fill = Callable[[str], str]  # an expression to what it prints
 Formulas = list[tuple[str, bool]]  # the LaTeX of each, and whether it stands in a line of its own
 
@@ -85,6 +86,7 @@ class Fault(NamedTuple):
 
     offset: int
     message: str
+    code: str = ""  # that a program of the page may hold
 
 
 @lru_cache(maxsize=65536)
@@ -114,7 +116,14 @@ def faults(text: str, mark: str) -> tuple[Fault, ...]:
 
 def _faults(text: str, mark: str) -> Iterator[Fault]:
     even, kept = _kept(text)
-    for found in filter(_is_formula, _FORMULA.finditer(even)):
+    for found in _FORMULA.finditer(even):
+        if not _is_formula(found):
+            code = _SLOTTED.sub("_", found[0].strip("`"))
+            if found["ticks"] and states(code):
+                written = text[found.start() : found.end()]
+                said = f"quantity {written!r}; it is no code; print it with {{{{ … }}}}"
+                yield Fault(found.start(), said, code)
+            continue
         if found["block"] and mark == "line":
             yield Fault(found.start(), "a formula in a line stands between single dollars")
         at = found.start("block" if found["block"] else "inline")
@@ -122,19 +131,20 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
             yield Fault(at + offset, message)
     coded = _FORMULA.sub(lambda one: blank(one) if _is_formula(one) else one[0], even)
     yield from starmap(Fault, blocks.faults(kept, coded, mark))
-    prints = blocks.NOTE.sub(blank, re.sub("\ue000~*", blank, kept))
+    prints = blocks.NOTE.sub(blank, _SLOTTED.sub(blank, kept))
     bare = _LINK.sub(blank, prints if mark == "line" else _LISTED.sub(blank, prints))
     yield from _fences(text, mark)
     for within, pattern, wrong, instead in (
         (text, _INVISIBLE, "invisible character", "delete it"),
-        (text, MEASURED, "quantity", "it is no code; print it with {{ … }}"),
+        (even, AFTER_VALUE, "unit", "a value prints its own; calculate it from values that have one"),
         (text, _OTHER_ADDRESS, "link to", "links are relative or https"),
         (bare, _BRACES, "braces", "the other half of the expression is missing"),
         (bare, _DOLLAR, "dollar", "a formula ends where its last $ touches it; else write \\$"),
         (bare, _DUNDER, "name", "put it in `code`; the underscores make it bold"),
         (bare, SPELLED, "spelled quantity", "compute it in {{ … }} or say it without a number"),
     ):
-        matches = ((one.start(), one[0]) for one in pattern.finditer(within))
+        matches = ((one.start(of), one[of]) for one in pattern.finditer(within)
+                   for of in [pattern.groups])  # fmt: skip
         for offset, words in _by_line(within, matches):
             yield Fault(offset, f"{wrong} {words}; {instead}")
     for offset, words in _by_line(bare, numerals(bare)):
