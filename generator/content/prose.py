@@ -57,6 +57,7 @@ _FORMULA = re.compile(  # between two dollars or one that touch it; code, and a 
     re.DOTALL | re.MULTILINE,
 )
 _DOLLAR = re.compile(r"\$")
+_ENTITY = re.compile(r"&#?\w+;")
 _DUNDER = re.compile(r"(?<![\w\\])__\w+__(?!\w)")
 OWN_FENCE = re.compile(  # of a page by hand
     r"^```(listing|quiz|verified)\n(?P<yaml>.*?)^```$", re.DOTALL | re.MULTILINE
@@ -141,6 +142,7 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
         (bare, _BRACES, "braces", "the other half of the expression is missing"),
         (bare, _DOLLAR, "dollar", "a formula ends where its last $ touches it; else write \\$"),
         (bare, _DUNDER, "name", "put it in `code`; the underscores make it bold"),
+        (bare, _ENTITY, "character reference", "write the character itself"),
         (bare, SPELLED, "spelled quantity", "compute it in {{ … }} or say it without a number"),
     ):
         matches = ((one.start(of), one[of]) for one in pattern.finditer(within)
