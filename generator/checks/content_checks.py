@@ -71,7 +71,11 @@ def of_document(evidence: Evidence, document: Document[Any]) -> Iterator[Content
             yield from _text(judged, document, one)
             yield from _reference(judged, document, one)
         yield from _document(judged, document)
-    yield from document.text_faults(_programs(evidence.book, document))
+    listed = (one for one in document.fields if isinstance(one.part, Listing))
+    paths = {evidence.book.root / one.text for one in listed if one.path[-1] == "path"}
+    yield from document.text_faults(
+        "\n".join(one.read_text("utf-8") for one in paths if one.is_file())
+    )
     yield from images.problems(document, evidence.book.root)
 
 
@@ -182,13 +186,6 @@ def _each_item(
         for number, one in enumerate(item.others, 1):
             for message in item_checks.mistakes_of_case(item, one, evidence)[:1]:
                 yield document.error((*at, position, "for", number), message)
-
-
-def _programs(book: Book, document: Document[Any]) -> str:
-    """The programs that the page or the questions of a file show."""
-    listings = (one for one in document.fields if isinstance(one.part, Listing))
-    paths = {book.root / one.text for one in listings if one.path[-1] == "path"}
-    return "\n".join(one.read_text(encoding="utf-8") for one in paths if one.is_file())
 
 
 def _listings(book: Book, document: Document[Any]) -> Iterator[ContentError]:

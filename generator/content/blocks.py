@@ -71,18 +71,14 @@ def _tables(text: str, coded: str, mark: str) -> Iterator[tuple[int, str]]:
     tokens = _TABLES.parse(text) if found and mark != "line" else []
     tables = [one.map for one in tokens if one.type == "table_open" and one.map]
     lines = (text if mark == "page" else coded).splitlines(keepends=True)
+    cells = [len(_BAR.split(one.strip().removeprefix("|").removesuffix("|"))) for one in lines]
     for line, (head, _) in ((at, span) for span in tables for at in range(*span)):
-        if (num := _cells(lines[line])) > (most := _cells(lines[head])):
-            at = sum(map(len, lines[:line]))
-            yield at, f"a row of {num} cells below a head of {most}; a cell with | in it says \\|"
+        if cells[line] > cells[head]:
+            said = f"{cells[line]} cells below a head of {cells[head]}; a bar in a cell is \\|"
+            yield sum(map(len, lines[:line])), said
     for line, one in {text.count("\n", 0, one.end()): one for one in found}.items():
         if line not in {head + 1 for head, _ in tables}:
             yield one.start(), f"no table: give each column dashes, right below its head; {LINES}"
-
-
-def _cells(row: str) -> int:
-    """How many cells a row of a table has."""
-    return len(_BAR.split(row.strip().removeprefix("|"))) - row.rstrip().endswith("|")
 
 
 def _boxes(text: str) -> Iterator[tuple[int, str]]:

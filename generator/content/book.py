@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from generator.content.cases import ClaimIndex
-from generator.content.claim import Claim, Misconception, Reference, Statement
+from generator.content.claim import Claim, Constant, Misconception, Reference, Statement
 from generator.content.documents import Document
 from generator.content.errors import ContentError
 from generator.content.exhibit import Figure

@@ -28,7 +28,7 @@ EPSILONS: dict[str, float] = {
 Verdict = Literal["holds", "does_not_hold", "not_distinguishable", "does_not_apply", "no_evidence"]
 SentenceVerdict = Literal["false", "too_general", "true", "depends"]
 CitedUnit = Literal[
-    "bytes", "seconds", "FLOP", "bytes/s", "FLOP/s", "bits/byte", "count", "share", "plain"
+    "bytes", "seconds", "FLOP", "bytes/s", "FLOP/s", "bits/byte", "count", "share", "ratio", "plain"
 ]
 Relation = Literal["equals", "at_least", "at_most", "above", "below", "differs", "faster", "slower"]
 
@@ -259,7 +259,7 @@ class Constant(Written):
     """A number that expressions calculate with by its name, `given['id']`."""
 
     value: float | int
-    unit: CitedUnit | Literal["ratio"] = "ratio"
+    unit: CitedUnit = "ratio"
     means: str
     """what it is; numbers may stand in it."""
     source: str

@@ -57,13 +57,14 @@ class Document(Generic[WrittenT]):
         return tuple(fields_of(self.model))
 
     def text_faults(self, shown: str = "") -> Iterator[ContentError]:
-        """What its texts may not hold, whatever the traces say; `shown` are programs beside them."""
+        """What its texts may not hold, whatever the traces say, beside the programs `shown`."""
         for one in self.fields:
             if one.mark in TEXTS:
                 for fault in faults(one.text, one.mark):
                     if fault.message.startswith(NUMBERS) and self._is_cited(one.path):
                         continue
-                    if fault.code and re.search(rf"(?<![\w.]){re.escape(fault.code)}(?![\w.])", shown):
+                    code = re.escape(fault.code)
+                    if code and re.search(rf"(?<![\w.]){code}(?![\w.])", shown):
                         continue
                     yield self.error_in(one, fault.offset, fault.message)
         if CALL in self.source.text:

@@ -26,7 +26,6 @@ _UNITS: dict[str, tuple[str, float]] = {  # a kind of number, and the size of it
     "%": ("share", 0.01), "million": ("plain", 1e6), "billion": ("plain", 1e9),
     **{name: ("bytes", size) for name, size in SIZES},
     **{f"{name}B/s": ("bytes/s", size) for name, size in THOUSANDS},
-    **{f"{name}FLOP/s": ("FLOP/s", size) for name, size in THOUSANDS},
     **{name: ("seconds", size) for name, size in TIMES},
 }  # fmt: skip
 
@@ -68,7 +67,7 @@ class Draws(Written):
 
 
 def parsed(quantity: Quantity) -> tuple[int | float, str]:
-    """A number in base units, and its kind: plain, bytes, seconds, share, bytes/s or FLOP/s.
+    """A number in base units, and its kind: plain, bytes, seconds, share or bytes/s.
 
     Raises:
         ValueError: it is no number, or its unit is not known.

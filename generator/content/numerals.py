@@ -28,8 +28,9 @@ _NAMED = "precision|hashing|buffer(?:s|ing)?|descent|linked"
 SPELLED = re.compile(
     rf"[🔟💯]|\b(?:twice|thrice|hal(?:f|ves?|ved|ving)|quarters?|dozens?|orders?\s+of\s+magnitude|"
     rf"(?:doubl|tripl|trebl|quadrupl|quintupl|sextupl|octupl|decupl)(?:e[sd]?|ing|y)|"
-    rf"(?:couple|handful|tens|a\s+score)\s+of|scores\s+of\s+times|myriads?|umpteen|zillions?|decades?|"
-    rf"(?:single|double|two|three|four)-digit|(?:one|two)[- ]thirds?|a\s+third(?=\s*(?:[.,;:!?)]|$))|"
+    rf"(?:couple|handful|tens|a\s+score)\s+of|scores\s+of\s+times|myriads?|umpteen|zillions?|"
+    rf"(?:single|double|two|three|four)-digit|(?:one|two)[- ]thirds?|decades?|"
+    rf"a\s+third(?=\s*(?:[.,;:!?)]|$))|"
     rf"thirds?\s+(?:of|as|less|more|\w+er)|point\s+(?:zero|one|two|three|four)|"
     rf"(?:fif|six|seven|eigh|nin|ten|eleven|twelf|hundred|thousand|million)ths?|per\s?(?:cent|mille)|"
     rf"percentage\s+points?|factors?\s+of\s+(?:two|three|four)|(?:{_FEW})\s+{_LONG_UNIT}|"
@@ -40,6 +41,7 @@ SPELLED = re.compile(
 )
 
 UNIT = rf"(?:{_LONG_UNIT}|[Bbsh]|bits?|bytes?)"  # of time, bytes, operations and shares
+NAMED_UNIT = re.compile(rf"(?<!\w)(?:{UNIT}|operations?|ops)(?!\w)", re.IGNORECASE)
 _NUMBER = r"\d[\d.,]*(?:e[+-]?\d+)?"
 QUANTITY = (  # a number with its unit
     rf"[<>=~≈≤≥±+−-]?\s*{_NUMBER}\s*(?:{UNIT}|(?:[x×]|times|-?fold)(?:\s+[a-z]+)?)"
@@ -49,8 +51,8 @@ _RELATION = re.compile(r"[<>!:~]?=+|[<>≤≥≈≠~]|:\s|\b(?:is|was|of|to|by|a
 _COMMAND = re.compile(r"(?:(?:\.venv/bin/)?(?:python|torchrun) .*|--\w\S*.*)")
 _WITHIN = re.compile(rf"(?<![\w.])(?:\d+\.\d+|{_NUMBER}\s*{_LONG_UNIT})(?![\w.])", re.IGNORECASE)
 AFTER_VALUE = re.compile(  # of a text with a private-use character for each expression
-    r"\ue000~*(?:[\s*_`{[(~-]|\\(?:[,;:! ]|[a-z]+(?=\{)))*((?:(?:per|an?|each|every|full|whole|GPU)\s+)?"
-    rf"{UNIT})(?![\w'’])(?!\s+time)", re.IGNORECASE
+    r"\ue000~*(?:[\s*_`{[(~-]|\\(?:[,;:! ]|[a-z]+(?=\{)))*"
+    rf"((?:(?:per|an?|each|every|full|whole|GPU)\s+)?{UNIT})(?![\w'’])(?!\s+time)", re.IGNORECASE
 )  # fmt: skip
 
 

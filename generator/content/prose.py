@@ -117,14 +117,8 @@ def faults(text: str, mark: str) -> tuple[Fault, ...]:
 
 def _faults(text: str, mark: str) -> Iterator[Fault]:
     even, kept = _kept(text)
-    for found in _FORMULA.finditer(even):
-        if not _is_formula(found):
-            code = _SLOTTED.sub("_", found[0].strip("`"))
-            if found["ticks"] and states(code):
-                written = text[found.start() : found.end()]
-                said = f"quantity {written!r}; it is no code; print it with {{{{ … }}}}"
-                yield Fault(found.start(), said, code)
-            continue
+    yield from _spans(text, even)
+    for found in filter(_is_formula, _FORMULA.finditer(even)):
         if found["block"] and mark == "line":
             yield Fault(found.start(), "a formula in a line stands between single dollars")
         at = found.start("block" if found["block"] else "inline")
@@ -137,7 +131,7 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
     yield from _fences(text, mark)
     for within, pattern, wrong, instead in (
         (text, _INVISIBLE, "invisible character", "delete it"),
-        (even, AFTER_VALUE, "unit", "a value prints its own; calculate it from values that have one"),
+        (even, AFTER_VALUE, "unit", "a value prints the one that its inputs give it"),
         (text, _OTHER_ADDRESS, "link to", "links are relative or https"),
         (bare, _BRACES, "braces", "the other half of the expression is missing"),
         (bare, _DOLLAR, "dollar", "a formula ends where its last $ touches it; else write \\$"),
@@ -145,14 +139,24 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
         (bare, _ENTITY, "character reference", "write the character itself"),
         (bare, SPELLED, "spelled quantity", "compute it in {{ … }} or say it without a number"),
     ):
-        matches = ((one.start(of), one[of]) for one in pattern.finditer(within)
-                   for of in [pattern.groups])  # fmt: skip
+        of = pattern.groups  # the last, or all of it
+        matches = ((one.start(of), one[of]) for one in pattern.finditer(within))
         for offset, words in _by_line(within, matches):
             yield Fault(offset, f"{wrong} {words}; {instead}")
     for offset, words in _by_line(bare, numerals(bare)):
         instead = "print a value with {{ … }}, or put a name or a sequence in `code`"
         wrong = "bare numerals" if "', '" in words else "bare numeral"
         yield Fault(offset, f"{wrong} {words}; {instead}")
+
+
+def _spans(text: str, even: str) -> Iterator[Fault]:
+    """Code spans that state a quantity."""
+    for found in _FORMULA.finditer(even):
+        code = _SLOTTED.sub("_", found[0].strip("`"))
+        if found["ticks"] and states(code):
+            written = text[found.start() : found.end()]
+            said = f"quantity {written!r}; it is no code; print it with {{{{ … }}}}"
+            yield Fault(found.start(), said, code)
 
 
 def _fences(text: str, mark: str) -> Iterator[Fault]:

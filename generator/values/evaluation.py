@@ -130,10 +130,8 @@ class Evidence:
             return Node(self._cited, (), "cited", reading, Origin(""))
         if name == "given":
             given = self.book.given.items()
-            found = {
-                k: Value(v.value, units.BY_NAME.get(v.unit, units.RATIO), "given", f"given[{k!r}]")
-                for k, v in given
-            }
+            of = units.BY_NAME
+            found = {k: Value(v.value, of[v.unit], "given", f"given[{k!r}]") for k, v in given}
             return Node(found, (), name, reading, Origin(""))
         if command := command_for(name):  # an experiment, which nobody has run
             said = f"no trace of {name!r} on any machine, or only a stale one"

@@ -8,7 +8,6 @@ every platform.
 """
 
 from dataclasses import dataclass
-from itertools import chain
 from typing import Literal, NamedTuple
 
 from runners.traces.fields import (
@@ -44,18 +43,13 @@ class Unit(NamedTuple):
     style: Style = "plain"
 
     @property
-    def powers(self) -> tuple[int, ...]:
-        """Of bytes, seconds, FLOP and bits."""
-        return self[:-1]
-
-    @property
     def is_number(self) -> bool:
         """Whether it has no base unit."""
-        return not any(self.powers) and self.style != "text"
+        return not any(self[:-1]) and self.style != "text"
 
     def __str__(self) -> str:
-        named = (name for name, unit in OF_FIELDS.items() if any(unit.powers) and unit == self)
-        return next(named, "a unit that nobody reads" if any(self.powers) else self.style)
+        named = (name for name, unit in OF_FIELDS.items() if any(unit[:-1]) and unit == self)
+        return next(named, "a unit that nobody reads" if any(self[:-1]) else self.style)
 
 
 BYTES, SECONDS, FLOP = Unit(num_bytes=1), Unit(num_seconds=1), Unit(num_flops=1)
@@ -68,23 +62,19 @@ SHARE, RATIO, LOSS = Unit(style="share"), Unit(style="ratio"), Unit(style="loss"
 BY_NAME: dict[str, Unit] = {
     "bytes": BYTES, "seconds": SECONDS, "FLOP": FLOP, "bytes/s": Unit(1, -1),
     "FLOP/s": Unit(0, -1, 1), "bits/byte": Unit(-1, num_bits=1),
-    "count": COUNT, "share": SHARE, "plain": PLAIN,
+    "count": COUNT, "share": SHARE, "ratio": RATIO, "plain": PLAIN,
 }  # fmt: skip
 OF_FIELDS = BY_NAME | {
     "bits/s": Unit(0, -1, num_bits=1), "seconds/byte": Unit(-1, 1), "FLOP/byte": Unit(-1, 0, 1),
     "per second": Unit(0, -1), "loss": LOSS, "position": ORDINAL, "rank": ORDINAL,
 }  # fmt: skip
 COUNTS: Sizes = (("trillion", 1e12), ("billion", 1e9), ("million", 1e6), ("", 1))
-_BY_THOUSANDS: dict[str, Sizes] = {
-    name: tuple((f"{prefix}{short}", size) for prefix, size in THOUSANDS)
-    for name, short in (
-        ("FLOP", "FLOP"), ("bytes/s", "B/s"), ("bits/s", "bit/s"),
-        ("FLOP/s", "FLOP/s"), ("FLOP/byte", "FLOP/B"),
-    )
+_SHORT = {
+    "FLOP": "FLOP", "bytes/s": "B/s", "bits/s": "bit/s", "FLOP/s": "FLOP/s", "FLOP/byte": "FLOP/B",
 }  # fmt: skip
-RATES: Sizes = tuple(chain(*_BY_THOUSANDS.values()))
-_SCALES: dict[Unit, Sizes] = {BYTES: SIZES, SECONDS: TIMES} | {
-    OF_FIELDS[name]: sizes for name, sizes in _BY_THOUSANDS.items()
+SCALES: dict[Unit, Sizes] = {BYTES: SIZES, SECONDS: TIMES} | {
+    OF_FIELDS[name]: tuple((prefix + short, size) for prefix, size in THOUSANDS)
+    for name, short in _SHORT.items()
 }
 
 
@@ -98,7 +88,7 @@ def of_field(name: str, thing: float | str) -> Unit:
 def of_axis(unit: Unit, largest: float, least: float = 1) -> tuple[str, float]:
     """In what an axis counts, and how much one of it is: the largest value has `least` or more."""
     counts = (("%", 0.01),) if unit == SHARE else COUNTS
-    sizes = _SCALES.get(unit, counts)
+    sizes = SCALES.get(unit, counts)
     return next(((name, size) for name, size in sizes if largest >= least * size), sizes[-1])
 
 
@@ -119,8 +109,9 @@ def of_sum(left: Unit, right: Unit) -> Unit:
     said = f"{left} and {right} cannot be added or compared"
     if left.is_number != right.is_number:
         unit = right if left.is_number else left
-        ends = _ENDS.get(unit)
-        said += f"; a setting is in {unit} if its name ends in `{ends}`" * bool(ends)
+        said += (
+            f"; a setting is in {unit} if its name ends in `{_ENDS[unit]}`" if unit in _ENDS else ""
+        )
     raise UnitError(said)
 
 
@@ -156,7 +147,8 @@ def _powers(left: Unit, right: Unit, sign: int) -> Unit:
     """The powers of base units that a product has, or with -1 a quotient."""
     if "text" in (left.style, right.style):
         raise UnitError(WORDS)
-    return Unit(*(one + sign * other for one, other in zip(left.powers, right.powers, strict=True)))
+    powers = [one + sign * other for one, other in zip(left[:-1], right[:-1], strict=True)]
+    return Unit._make([*powers, "plain"])
 
 
 @dataclass(frozen=True)
@@ -199,9 +191,9 @@ def _unsigned(number: float, unit: Unit, form: Form) -> str:
     digits = form.digits or (4 if unit.style == "loss" else 3)
     if unit == Unit(0, -1):
         return f"{_count(number, digits)}{NBSP}per{NBSP}second"
-    if unit in _SCALES:
-        return scaled(number, _SCALES[unit], digits)
-    if any(unit.powers):
+    if unit in SCALES:
+        return scaled(number, SCALES[unit], digits)
+    if any(unit[:-1]):
         raise UnitError(f"this would print in {unit}")
     return _pure(number, unit, form, digits)
 

@@ -11,12 +11,9 @@ const SIGNS = {
   max: Math.max,
 };
 const BYTES = ["B", "KiB", "MiB", "GiB", "TiB"].map((name, power) => [1024 ** power, name]);
-const thousands = (name) => ["", "k", "M", "G", "T"].map((prefix, power) => [1000 ** power, prefix + name]);
 const SCALES = {
   bytes: BYTES,
-  "bytes/s": thousands("B/s"),
-  "FLOP": thousands("FLOP"),
-  "FLOP/s": thousands("FLOP/s"),
+  "bytes/s": ["", "k", "M", "G", "T"].map((prefix, power) => [1000 ** power, `${prefix}B/s`]),
   seconds: [[1e-6, "µs"], [1e-3, "ms"], [1, "s"]],
   share: [[0.01, "%"]],
 };
