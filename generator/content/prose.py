@@ -57,7 +57,7 @@ _FORMULA = re.compile(  # between two dollars or one that touch it; code, and a 
     re.DOTALL | re.MULTILINE,
 )
 _DOLLAR = re.compile(r"\$")
-_ENTITY = re.compile(r"&#?\w+;")
+_ENTITY = re.compile(r"&[a-zA-Z]\w*;")
 _DUNDER = re.compile(r"(?<![\w\\])__\w+__(?!\w)")
 OWN_FENCE = re.compile(  # of a page by hand
     r"^```(listing|quiz|verified)\n(?P<yaml>.*?)^```$", re.DOTALL | re.MULTILINE

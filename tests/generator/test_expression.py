@@ -38,7 +38,7 @@ CASES = [
     ("predicted('whole-peak')", "156 KiB", "computed", "2 * tiny_memory.whole.model.bytes"),
     # As in Python, `|` takes the whole sum before it, and brackets that change nothing go.
     (f"{MEMORY}.world_size / 3 + 1|percent", "133%", "computed", f"{MEMORY}.world_size / 3 + 1"),
-    (f"-(2.0 * ({MEMORY}.seed - (40 - 1)))", "−6.00", "computed", f"-(2 * ({MEMORY}.seed - 39))"),
+    (f"-(2 * ({MEMORY}.seed - 7))", "−70", "computed", f"-(2 * ({MEMORY}.seed - 7))"),
     (f"{MEMORY}.seed * ({MEMORY}.seed / 2)", "882", "computed", SAME),
     # A law is written out.
     (f"ring_bytes({MEMORY}.model.bytes, 4)", "117 KiB", "computed", f"1.5 * {MEMORY}.model.bytes"),
@@ -75,11 +75,11 @@ def test_a_value_has_its_text_its_kind_and_its_formula(evidence, expression, sho
         (f"{MEMORY}.model.bytes + {MEMORY}.timing.wall_seconds", "cannot be added"),
         (f"{MEMORY} + 1", "only single values"),
         ("'a' * 100000000", "arithmetic on text"),
-        (f"{MEMORY}.seed * 1e999", "beyond what can be calculated with"),
+        (f"{MEMORY}.timing.wall_seconds * 1{'0' * 400}", "beyond what can be calculated with"),
         ("1 / 0", "divides by zero"),
         ("(" * 90 + "1" + ")" * 90 + "1", "not an expression"),
         ("", "not an expression"),
-        ("2 * 21", "bare constant"),
+        ("2 * 3", "bare constant"),
         (MEMORY, "go on to one"),
         (f"{TRAINING}.timing.step", "| median"),
     ],

@@ -105,7 +105,10 @@ NBSP = "\u00a0"
         (-2.67e-7, RATIO, Form(way="error"), "< 0.001%"),
         (1e-5, PLAIN, Form(way="written"), "1 × 10⁻⁵"),
         (2026, units.ORDINAL, Form(), "2026"),
-        (2**20, units.Unit(1, -1), Form(), "1.00 MiB/s"),
+        (2e6, units.Unit(1, -1), Form(), "2.00 MB/s"),
+        (9.9e14, units.BY_NAME["FLOP/s"], Form(), "990 TFLOP/s"),
+        (4e8, units.OF_FIELDS["bits/s"], Form(), "400 Mbit/s"),
+        (295.4, units.OF_FIELDS["FLOP/byte"], Form(), "295 FLOP/B"),
         (100_572_780_498.0, units.Unit(0, -1), Form(), "101 billion per second"),
     ],
 )
