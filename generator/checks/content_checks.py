@@ -24,6 +24,7 @@ from generator.items import draws, item_checks
 from generator.values.evaluation import Evidence
 from generator.values.filters import Label, Showed, calls_of_claims
 from generator.values.moved import stays
+from generator.values.value import Value
 from runners.planner.answers.published import PEAKS
 from runners.traces.plain import is_plain
 
@@ -150,7 +151,12 @@ def _topic(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError
 
 
 def _plan(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """Words for rows that published measurements do not have."""
+    """Rates of devices in other units, and words for rows that nobody published."""
+    for at, device in enumerate(document.model.devices):
+        for key, unit in (("compute", "FLOP/s"), ("link", "bytes/s"), ("between", "bytes/s")):
+            found = evidence.evaluate(getattr(device, key)).result
+            if isinstance(found, Value) and str(found.unit) != unit:
+                yield document.error(("devices", at, key), f"in {found.unit}, not in {unit}")
     page, shown = document.model.published, evidence.book.traces.get(PEAKS.experiment)
     rows = [str(run.settings["id"]) for run in shown.runs.values()] if page and shown else []
     for key in ("variants", "notes") if rows else ():

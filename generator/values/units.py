@@ -72,7 +72,7 @@ COUNTS: Sizes = (("trillion", 1e12), ("billion", 1e9), ("million", 1e6), ("", 1)
 _SHORT = {
     "FLOP": "FLOP", "bytes/s": "B/s", "bits/s": "bit/s", "FLOP/s": "FLOP/s", "FLOP/byte": "FLOP/B",
 }  # fmt: skip
-SCALES: dict[Unit, Sizes] = {BYTES: SIZES, SECONDS: TIMES} | {
+SCALES: dict[Unit, Sizes] = {BYTES: SIZES, SECONDS: TIMES, Unit(-1, 1): (("s/B", 1),)} | {
     OF_FIELDS[name]: tuple((prefix + short, size) for prefix, size in THOUSANDS)
     for name, short in _SHORT.items()
 }

@@ -127,3 +127,18 @@ def test_a_value_that_rounding_decides_is_printed_with_two_digits_unless_its_aut
     assert str(loss) == f"{run.epochs[0].loss:.1f}"
     assert str(loss.formatted(digits=4)) == f"{run.epochs[0].loss:.3f}"
     assert str(node.step("validation").step("loss")) == f"{run.validation.loss:.3f}"
+
+
+@pytest.mark.parametrize(
+    ("left", "sign", "right", "unit"),
+    [
+        ("FLOP", -1, "FLOP/s", "seconds"),
+        ("bytes", -1, "bytes/s", "seconds"),
+        ("FLOP/s", -1, "bytes/s", "FLOP/byte"),
+        ("bits/s", -1, "bits/byte", "bytes/s"),
+        ("bytes", 1, "seconds/byte", "seconds"),
+    ],
+)
+def test_units_follow_from_inputs(left, sign, right, unit):
+    combined = units.of_product if sign == 1 else units.of_quotient
+    assert combined(units.OF_FIELDS[left], units.OF_FIELDS[right]) == units.OF_FIELDS[unit]
