@@ -17,7 +17,7 @@ _NUMBERS = (
     "(?:thir|for|fif|six|seven|eigh|nine)ty|hundreds?|thousands?|millions?|billions?|trillions?"
 )
 _LONG_UNIT = (
-    r"(?:%|per\s?cent|[mµun]s|min|(?:nano|micro|milli)?sec(?:ond)?s?|(?:minute|hour|day|week)s?|"
+    r"(?:%|per\s?cent|[mµun]s|mins?|(?:m|nano-?|micro-?|milli-?)?sec(?:ond)?s?|(?:minute|hour|day|week)s?|"
     r"(?:[KMGTP]i?|kilo|mega|giga|tera)(?:B|b|bits?|bytes?)(?:/s)?|(?:bytes?|bits?|B)/s|"
     r"[kMGT]?Hz|[KMGTPE]?FLOPs?(?:/s)?|(?:steps|samples|tokens)/s)"
 )
@@ -47,12 +47,12 @@ QUANTITY = (  # a number with its unit
     rf"[<>=~≈≤≥±+−-]?\s*{_NUMBER}\s*(?:{UNIT}|(?:[x×]|times|-?fold)(?:\s+[a-z]+)?)"
 )
 _SIDE = re.compile(rf"{QUANTITY}|[+−-]?(?![01]$){_NUMBER}", re.IGNORECASE)
-_RELATION = re.compile(r"[<>!:~]?=+|[<>≤≥≈≠~]|:\s|\b(?:is|was|of|to|by|at|took|takes)\b")
+_RELATION = re.compile(r"[<>!:~]?=+|[<>≤≥≈≠~→←∈]|:\s|\b(?:is|was|of|to|by|at|took|takes)\b")
 _COMMAND = re.compile(r"(?:(?:\.venv/bin/)?(?:python|torchrun) .*|--\w\S*.*)")
 _WITHIN = re.compile(rf"(?<![\w.])(?:\d+\.\d+|{_NUMBER}\s*{_LONG_UNIT})(?![\w.])", re.IGNORECASE)
 AFTER_VALUE = re.compile(  # of a text with a private-use character for each expression
     r"\ue000~*(?:[\s*_`{[(~-]|\\(?:[,;:! ]|[a-z]+(?=\{)))*"
-    rf"((?:(?:per|an?|each|every|full|whole|GPU)\s+)?{UNIT})(?![\w'’])(?!\s+time)", re.IGNORECASE
+    rf"((?:(?:per|an?|each|every|full|whole|GPU)\s+)?(?:{UNIT}|k))(?![\w'’])(?!\s+time)", re.IGNORECASE
 )  # fmt: skip
 
 

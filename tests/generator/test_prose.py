@@ -89,10 +89,8 @@ def test_a_spelled_quantity_is_refused(word):
         "double hashing and double-buffering are names of methods.",
         "It has none, and it is zero.",
         "A third pattern follows. Several ranks wait, some days later.",
-        "How many times more? As many times as there are ranks, a few of them twice-checked.".replace(
-            "twice-", ""
-        ),
-        "`r = n − 1`, `x[37] = y`, `n = 1`, `2 × {{ a.b }}`, `16 B × parameters` and `--split x=3`.",
+        "How many times more? As many times as there are ranks.",
+        "`r = n − 1`, `x[37] = y`, `n = 1`, `2 × {{ a.b }}`, `16 B × parameters`, `--split x=3`.",
         "{{ a.b }} as a share, {{ a.b }} hosts, {{ a.b }} times, {{ a.b }} a second time.",
     ],
 )
