@@ -101,7 +101,7 @@ def test_the_page_counts_the_parameters_of_each_size():
             with torch.device("meta"):
                 model = code["Transformer"](num_blocks, width, lengths[size], 0.0)
             count = sum(one.numel() for one in model.parameters())
-            assert count == given[f"{size}-parameters"], size
+            assert count == given[f"{size}-parameters"]["value"], size
 
 
 def test_a_token_weighs_alike_in_any_microbatch_and_both_programs_start_alike(ddp, fsdp):

@@ -24,6 +24,7 @@ from generator.items import draws, item_checks
 from generator.values.evaluation import Evidence
 from generator.values.filters import Label, Showed, calls_of_claims
 from generator.values.moved import stays
+from generator.values.value import Value
 from runners.planner.answers.published import PEAKS
 from runners.traces.plain import is_plain
 
@@ -71,7 +72,11 @@ def of_document(evidence: Evidence, document: Document[Any]) -> Iterator[Content
             yield from _text(judged, document, one)
             yield from _reference(judged, document, one)
         yield from _document(judged, document)
-    yield from document.text_faults()
+    listed = (one for one in document.fields if isinstance(one.part, Listing))
+    paths = {evidence.book.root / one.text for one in listed if one.path[-1] == "path"}
+    yield from document.text_faults(
+        "\n".join(one.read_text("utf-8") for one in paths if one.is_file())
+    )
     yield from images.problems(document, evidence.book.root)
 
 
@@ -146,7 +151,12 @@ def _topic(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError
 
 
 def _plan(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """Words for rows that published measurements do not have."""
+    """Rates of devices in other units, and words for rows that nobody published."""
+    for at, device in enumerate(document.model.devices):
+        for key, unit in (("compute", "FLOP/s"), ("link", "bytes/s"), ("between", "bytes/s")):
+            found = evidence.evaluate(getattr(device, key)).result
+            if isinstance(found, Value) and str(found.unit) != unit:
+                yield document.error(("devices", at, key), f"in {found.unit}, not in {unit}")
     page, shown = document.model.published, evidence.book.traces.get(PEAKS.experiment)
     rows = [str(run.settings["id"]) for run in shown.runs.values()] if page and shown else []
     for key in ("variants", "notes") if rows else ():

@@ -150,7 +150,7 @@ def _other_quantity(evidence: Evidence, one: CalculatorInput) -> Iterator[tuple[
         if isinstance(found, Value):
             is_alike = found.unit.is_number if wanted.is_number else found.unit == wanted
             if not is_alike:
-                yield field, f"{written} is {found.unit}, not {one.quantity.replace('_', ' ')}"
+                yield field, f"{written} is {found.unit}, not {one.quantity}"
 
 
 def _unknown(path: Path, formula: str, known: Collection[str]) -> Iterator[Found]:

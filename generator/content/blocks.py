@@ -20,6 +20,7 @@ _BOX = re.compile(
 )
 _BOX_HEAD = re.compile(r' (?P<kind>\w+)(?: "[^"]*")?[ \t]*')
 _DASHES = re.compile(r"(?:^|\|)[ \t]*:?-{2,}:?[ \t]*\|", re.MULTILINE)  # below the head of a table
+_BAR = re.compile(r"(?<!\\)\|")
 _IMAGE = re.compile(
     r"""!\[(?P<says>[^\]]*)\](?P<at>\((?P<file>[^()\s<>]+)(?:\s+(?:"[^"]*"|'[^']*'))?\))?"""
 )
@@ -31,11 +32,12 @@ def images(text: str) -> Iterator[tuple[int, str]]:
     return ((one.start(), one["file"]) for one in _IMAGE.finditer(text) if one["file"])
 
 
-def faults(text: str, mark: str) -> Iterator[tuple[int, str]]:
-    """What would print raw, with what to do.
+def faults(text: str, coded: str, mark: str) -> Iterator[tuple[int, str]]:
+    """What would print raw or not at all, with what to do.
 
     Args:
         text: as the module says.
+        coded: the same with its code, where a bar ends a cell too.
         mark: a `line` has none of these; of a `page`, MkDocs makes the tables.
     """
     for found in _IMAGE.finditer(text):
@@ -47,7 +49,7 @@ def faults(text: str, mark: str) -> Iterator[tuple[int, str]]:
                 "an image needs its file and words for it: ![what it shows](ring.png)",
             )
     yield from _notes(text, mark)
-    yield from _tables(text, mark) if mark != "page" else ()
+    yield from _tables(text, coded, mark)
     yield from _boxes(text) if mark != "line" else ()
 
 
@@ -63,13 +65,19 @@ def _notes(text: str, mark: str) -> Iterator[tuple[int, str]]:
             yield one.start(), f"no text names the note {one[0]!r}" if is_written else lacks
 
 
-def _tables(text: str, mark: str) -> Iterator[tuple[int, str]]:
-    """Rows of dashes that head no table."""
+def _tables(text: str, coded: str, mark: str) -> Iterator[tuple[int, str]]:
+    """Rows of dashes that head no table, and rows whose last cells would vanish."""
     found = list(_DASHES.finditer(text))
     tokens = _TABLES.parse(text) if found and mark != "line" else []
-    heads = {one.map[0] + 1 for one in tokens if one.type == "table_open" and one.map}
+    tables = [one.map for one in tokens if one.type == "table_open" and one.map]
+    lines = (text if mark == "page" else coded).splitlines(keepends=True)
+    cells = [len(_BAR.split(one.strip().removeprefix("|").removesuffix("|"))) for one in lines]
+    for line, (head, _) in ((at, span) for span in tables for at in range(*span)):
+        if cells[line] > cells[head]:
+            said = f"{cells[line]} cells below a head of {cells[head]}; a bar in a cell is \\|"
+            yield sum(map(len, lines[:line])), said
     for line, one in {text.count("\n", 0, one.end()): one for one in found}.items():
-        if line not in heads:
+        if line not in {head + 1 for head, _ in tables}:
             yield one.start(), f"no table: give each column dashes, right below its head; {LINES}"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from generator.content.cases import ClaimIndex
-from generator.content.claim import Claim, Misconception, Reference, Statement
+from generator.content.claim import Claim, Constant, Misconception, Reference, Statement
 from generator.content.documents import Document
 from generator.content.errors import ContentError
 from generator.content.exhibit import Figure
@@ -87,7 +87,7 @@ class Book:
     statements: dict[str, Statement]
     misconceptions: dict[str, Misconception]
     references: dict[str, Reference]
-    given: dict[str, float]
+    given: dict[str, Constant]
     traces: dict[str, TraceOnPage]
     machine: Machine
     reference: Machine

@@ -17,7 +17,7 @@ from generator.content.words import (
     Written,
 )
 
-Quantity = Literal["count", "bytes", "seconds", "bytes_per_second", "share", "plain"]
+Quantity = Literal["count", "bytes", "seconds", "bytes/s", "FLOP/s", "share", "plain"]
 
 
 class CalculatorInput(Written):

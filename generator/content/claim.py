@@ -27,6 +27,9 @@ EPSILONS: dict[str, float] = {
 }  # fmt: skip
 Verdict = Literal["holds", "does_not_hold", "not_distinguishable", "does_not_apply", "no_evidence"]
 SentenceVerdict = Literal["false", "too_general", "true", "depends"]
+CitedUnit = Literal[
+    "bytes", "seconds", "FLOP", "bytes/s", "FLOP/s", "bits/byte", "count", "share", "ratio", "plain"
+]
 Relation = Literal["equals", "at_least", "at_most", "above", "below", "differs", "faster", "slower"]
 
 
@@ -249,12 +252,23 @@ class Reference(Written):
     says: str
     """what it says, in our words; numbers may stand in it."""
     value: float | int | None = None
-    unit: Literal["bytes", "count", "share", "plain"] | None = None
+    unit: CitedUnit | None = None
+
+
+class Constant(Written):
+    """A number that expressions calculate with by its name, `given['id']`."""
+
+    value: float | int
+    unit: CitedUnit = "ratio"
+    means: str
+    """what it is; numbers may stand in it."""
+    source: str
+    """why it is so large: what defines it, or who chose it, and for what."""
 
 
 class ReferenceFile(Written):
     """content/references.yml."""
 
     references: list[Reference]
-    given: dict[Id, float | int] = {}
-    """numbers that stand for themselves, such as the end of a scale: `given['id']`."""
+    given: dict[Id, Constant] = {}
+    """numbers that no run measured and nobody published, such as the end of a scale."""

@@ -63,12 +63,15 @@ class Document(Generic[WrittenT]):
         """Every text of the file, in the order in which the models declare it."""
         return tuple(fields_of(self.model))
 
-    def text_faults(self) -> Iterator[ContentError]:
-        """What its texts may not hold, whatever the traces say."""
+    def text_faults(self, shown: str = "") -> Iterator[ContentError]:
+        """What its texts may not hold, whatever the traces say, beside the programs `shown`."""
         for one in self.fields:
             if one.mark in TEXTS:
                 for fault in faults(one.text, one.mark):
                     if fault.message.startswith(NUMBERS) and self._is_cited(one.path):
+                        continue
+                    code = re.escape(fault.code)
+                    if code and re.search(rf"(?<![\w.]){code}(?![\w.])", shown):
                         continue
                     yield self.error_in(one, fault.offset, fault.message)
         if CALL in self.source.text:

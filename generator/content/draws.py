@@ -15,7 +15,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from generator.content.claim import SEVERAL
 from generator.content.words import ClaimId, Name, PerRun, Written
-from runners.traces.fields import SIZES, TIMES
+from runners.traces.fields import SIZES, THOUSANDS, TIMES
 
 MOST, MOST_TRIED = 20_000, 500
 NUM_ASKED = 6  # of them a page shows the first, and Recall asks all in turn
@@ -25,7 +25,7 @@ _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)(?: (\S+))?")
 _UNITS: dict[str, tuple[str, float]] = {  # a kind of number, and the size of its unit
     "%": ("share", 0.01), "million": ("plain", 1e6), "billion": ("plain", 1e9),
     **{name: ("bytes", size) for name, size in SIZES},
-    **{f"{name}/s": ("bytes_per_second", size) for name, size in SIZES},
+    **{f"{name}B/s": ("bytes/s", size) for name, size in THOUSANDS},
     **{name: ("seconds", size) for name, size in TIMES},
 }  # fmt: skip
 
@@ -41,7 +41,7 @@ class Draws(Written):
 
     settings: dict[Name, Annotated[list[Quantity], Field(min_length=1)]]
     """the sets, by the names that the texts print and the expressions calculate with. A number, or
-    one with its unit: `64 MiB`, `20 µs`, `12 GiB/s`, `1.5 billion`, `25 %`."""
+    one with its unit: `64 MiB`, `20 µs`, `12 GB/s`, `1.5 billion`, `25 %`."""
     domain: Annotated[list[str], SEVERAL] = []
     """what must be true of every draw, as in `stages <= layers`: where the law holds."""
     law: ClaimId
@@ -67,7 +67,7 @@ class Draws(Written):
 
 
 def parsed(quantity: Quantity) -> tuple[int | float, str]:
-    """A number in base units, and its kind: plain, bytes, bytes_per_second, seconds or share.
+    """A number in base units, and its kind: plain, bytes, seconds, share or bytes/s.
 
     Raises:
         ValueError: it is no number, or its unit is not known.

@@ -9,35 +9,66 @@ from collections.abc import Iterator
 _WORD = re.compile(r"[^\W_](?:[^\W_]|[_.,:/·×^%°'’-](?=[^\W_]))*%?")
 _PIECE = re.compile(r"[^\W_]+%?")
 HYPHENED = re.compile(r"\b(?:ZeRO-[123]|GPT-[234]|[Aa]ll-(?:gather|reduce)|[Rr]educe-scatter)\b")
-_NAME = re.compile(r"(?!x\d)[^\W\d]\w*|\dF\dB|\dD", re.IGNORECASE)  # fp32, 1F1B, 3D
+_NAME = re.compile(  # fp32, 1F1B, 3D, but not took37ms
+    r"(?!x\d|\w*\d(?:[mµun]s|min|[KMGT]i?B)$)[^\W\d]\w*|\dF\dB|\dD", re.IGNORECASE
+)
 _NUMBERS = (
     "five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen|twenty|"
     "(?:thir|for|fif|six|seven|eigh|nine)ty|hundreds?|thousands?|millions?|billions?|trillions?"
 )
+_LONG_UNIT = (
+    r"(?:%|per\s?cent|[mµun]s|mins?|(?:m|nano-?|micro-?|milli-?)?sec(?:ond)?s?|(?:minute|hour|day|week)s?|"
+    r"(?:[KMGTP]i?|kilo|mega|giga|tera)(?:B|b|bits?|bytes?)(?:/s)?|(?:bytes?|bits?|B)/s|"
+    r"[kMGT]?Hz|[KMGTPE]?FLOPs?(?:/s)?|(?:steps|samples|tokens)/s)"
+)
+# Few enough to count, which only with a unit or in a ratio are a quantity.
+_FEW = "two|three|four|several|a few|(?<!as )(?<!how )many"
 # What names of methods hold: double hashing, half precision.
 _NAMED = "precision|hashing|buffer(?:s|ing)?|descent|linked"
 SPELLED = re.compile(
-    rf"\b(?:twice|thrice|hal(?:f|ves?|ved|ving)|(?:doubl|tripl|trebl|quadrupl)(?:e[sd]?|ing)|"
-    rf"quarters?|dozens?|orders?\s+of\s+magnitude|"
-    rf"(?:single|double|two|three|four)-digit|(?:one|two)[- ]thirds?|"
-    rf"thirds?\s+(?:of|as|less|more|\w+er)|"
-    rf"(?:fif|six|seven|eigh|nin|ten|eleven|twelf|hundred|thousand|million)ths?|per\s?cent|"
-    rf"(?:two|three|four)\s+times\s+(?:as|more|less|the|over|\w+er)|"
-    rf"(?:two|three|four|many|several|{_NUMBERS})-?fold|{_NUMBERS})\b(?![- ](?:{_NAMED})\b)",
+    rf"[🔟💯]|\b(?:twice|thrice|hal(?:f|ves?|ved|ving)|quarters?|dozens?|orders?\s+of\s+magnitude|"
+    rf"(?:doubl|tripl|trebl|quadrupl|quintupl|sextupl|octupl|decupl)(?:e[sd]?|ing|y)|"
+    rf"(?:couple|handful|tens|a\s+score)\s+of|scores\s+of\s+times|myriads?|umpteen|zillions?|"
+    rf"(?:single|double|two|three|four)-digit|(?:one|two)[- ]thirds?|decades?|"
+    rf"a\s+third(?=\s*(?:[.,;:!?)]|$))|"
+    rf"thirds?\s+(?:of|as|less|more|\w+er)|point\s+(?:zero|one|two|three|four)|"
+    rf"(?:fif|six|seven|eigh|nin|ten|eleven|twelf|hundred|thousand|million)ths?|per\s?(?:cent|mille)|"
+    rf"percentage\s+points?|factors?\s+of\s+(?:two|three|four)|(?:{_FEW})\s+{_LONG_UNIT}|"
+    rf"(?:{_FEW})\s+times\s+(?:as|more|less|fewer|the|over|\w+er)|"
+    rf"(?-i:[IVX]{{2,}}|[IVX]+(?=[- ](?:times|fold)))|"
+    rf"(?:{_FEW}|multi|{_NUMBERS})-?fold|{_NUMBERS})\b(?![- ](?:{_NAMED})\b)",
     re.IGNORECASE,
 )
 
+UNIT = rf"(?:{_LONG_UNIT}|[Bbsh]|bits?|bytes?)"  # of time, bytes, operations and shares
+NAMED_UNIT = re.compile(rf"(?<!\w)(?:{UNIT}|operations?|ops)(?!\w)", re.IGNORECASE)
+_NUMBER = r"\d[\d.,]*(?:e[+-]?\d+)?"
 QUANTITY = (  # a number with its unit
-    r"[<>=~≈≤≥±+−-]?\s*\d[\d.,]*(?:e[+-]?\d+)?\s*(?:%|(?:[KMGT]i?)?(?:B|bits?|"
-    r"bytes)(?:/s)?|(?:[x×]|times|-?fold)(?:\s+[a-z]+)?|[mµun]?s|min|h|(?:hour|minute|second|day)s?|"
-    r"[kMGT]?Hz|[KMGTPE]?FLOPs?(?:/s)?|(?:steps|samples|tokens)/s)"
+    rf"[<>=~≈≤≥±+−-]?\s*{_NUMBER}\s*(?:{UNIT}|(?:[x×]|times|-?fold)(?:\s+[a-z]+)?)"
 )
-MEASURED = re.compile(rf"(?<![`\\])(`+)\s*{QUANTITY}\s*\1(?!`)", re.IGNORECASE)  # as a code span
+_SIDE = re.compile(rf"{QUANTITY}|[+−-]?(?![01]$){_NUMBER}", re.IGNORECASE)
+_RELATION = re.compile(r"[<>!:~]?=+|[<>≤≥≈≠~→←∈]|:\s|\b(?:is|was|of|to|by|at|took|takes)\b")
+_COMMAND = re.compile(r"(?:(?:\.venv/bin/)?(?:python|torchrun) .*|--\w\S*.*)")
+_WITHIN = re.compile(rf"(?<![\w.])(?:\d+\.\d+|{_NUMBER}\s*{_LONG_UNIT})(?![\w.])", re.IGNORECASE)
+AFTER_VALUE = re.compile(  # of a text with a private-use character for each expression
+    r"\ue000~*(?:[\s*_`{[(~-]|\\(?:[,;:! ]|[a-z]+(?=\{)))*"
+    rf"((?:(?:per|an?|each|every|full|whole|GPU)\s+)?(?:{UNIT}|k))(?![\w'’])(?!\s+time)", re.IGNORECASE
+)  # fmt: skip
 
 
 def blank(match: re.Match[str]) -> str:
     """As much white space."""
     return re.sub(r"\S", " ", match[0])
+
+
+def states(code: str) -> bool:
+    """Whether a code span is a quantity, compares one, or holds a decimal or a number with unit."""
+    parts = re.split(r"[,;&|]|\band\b", re.sub(r"[()\[\]{}]", "", code))
+    sides = [[side.strip() for side in _RELATION.split(part)] for part in parts]
+    is_compared = any(len(part) > 1 and any(map(_SIDE.fullmatch, part)) for part in sides)
+    is_quantity = re.fullmatch(QUANTITY, code.strip(), re.IGNORECASE)
+    is_command = _COMMAND.fullmatch(code) and " =" not in code
+    return bool((is_compared and not is_command) or is_quantity or _WITHIN.search(code))
 
 
 def numerals(plain: str) -> Iterator[tuple[int, str]]:

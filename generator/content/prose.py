@@ -19,7 +19,7 @@ from mdit_py_plugins.footnote import footnote_plugin
 
 from generator.content import blocks, formulas
 from generator.content.formulas import VALUE
-from generator.content.numerals import HYPHENED, MEASURED, SPELLED, blank, numerals
+from generator.content.numerals import AFTER_VALUE, HYPHENED, SPELLED, blank, numerals, states
 from generator.content.typesetting import parted, plain
 from runners.system.errors import near
 
@@ -57,6 +57,7 @@ _FORMULA = re.compile(  # between two dollars or one that touch it; code, and a 
     re.DOTALL | re.MULTILINE,
 )
 _DOLLAR = re.compile(r"\$")
+_ENTITY = re.compile(r"&[a-zA-Z]\w*;")
 _DUNDER = re.compile(r"(?<![\w\\])__\w+__(?!\w)")
 OWN_FENCE = re.compile(  # of a page by hand
     r"^```(listing|quiz|verified)\n(?P<yaml>.*?)^```$", re.DOTALL | re.MULTILINE
@@ -69,6 +70,7 @@ _LINK = re.compile(r"\]\((<[^>\n]*>|[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)|<https?:[
 _OTHER_ADDRESS = re.compile(
     r"(?<=\]\()(?:<?(?!https:)[a-z][a-z0-9+.-]*:|<?[/\\]|[^)\s]*\{\{)[^)\s]*", re.IGNORECASE
 )
+_SLOTTED = re.compile("\ue000~*")
 Fill = Callable[[str], str]  # an expression to what it prints
 Formulas = list[tuple[str, bool]]  # the LaTeX of each, and whether it stands in a line of its own
 
@@ -85,6 +87,7 @@ class Fault(NamedTuple):
 
     offset: int
     message: str
+    code: str = ""  # that a program of the page may hold
 
 
 @lru_cache(maxsize=65536)
@@ -114,32 +117,46 @@ def faults(text: str, mark: str) -> tuple[Fault, ...]:
 
 def _faults(text: str, mark: str) -> Iterator[Fault]:
     even, kept = _kept(text)
+    yield from _spans(text, even)
     for found in filter(_is_formula, _FORMULA.finditer(even)):
         if found["block"] and mark == "line":
             yield Fault(found.start(), "a formula in a line stands between single dollars")
         at = found.start("block" if found["block"] else "inline")
         for offset, message in formulas.faults(found["block"] or found["inline"]):
             yield Fault(at + offset, message)
-    yield from starmap(Fault, blocks.faults(kept, mark))
-    prints = blocks.NOTE.sub(blank, re.sub("\ue000~*", blank, kept))
+    coded = _FORMULA.sub(lambda one: blank(one) if _is_formula(one) else one[0], even)
+    yield from starmap(Fault, blocks.faults(kept, coded, mark))
+    prints = blocks.NOTE.sub(blank, _SLOTTED.sub(blank, kept))
     bare = _LINK.sub(blank, prints if mark == "line" else _LISTED.sub(blank, prints))
     yield from _fences(text, mark)
     for within, pattern, wrong, instead in (
         (text, _INVISIBLE, "invisible character", "delete it"),
-        (text, MEASURED, "quantity", "it is no code; print it with {{ … }}"),
+        (even, AFTER_VALUE, "unit", "a value prints the one that its inputs give it"),
         (text, _OTHER_ADDRESS, "link to", "links are relative or https"),
         (bare, _BRACES, "braces", "the other half of the expression is missing"),
         (bare, _DOLLAR, "dollar", "a formula ends where its last $ touches it; else write \\$"),
         (bare, _DUNDER, "name", "put it in `code`; the underscores make it bold"),
+        (bare, _ENTITY, "character reference", "write the character itself"),
         (bare, SPELLED, "spelled quantity", "compute it in {{ … }} or say it without a number"),
     ):
-        matches = ((one.start(), one[0]) for one in pattern.finditer(within))
+        of = pattern.groups  # the last, or all of it
+        matches = ((one.start(of), one[of]) for one in pattern.finditer(within))
         for offset, words in _by_line(within, matches):
             yield Fault(offset, f"{wrong} {words}; {instead}")
     for offset, words in _by_line(bare, numerals(bare)):
         instead = "print a value with {{ … }}, or put a name or a sequence in `code`"
         wrong = "bare numerals" if "', '" in words else "bare numeral"
         yield Fault(offset, f"{wrong} {words}; {instead}")
+
+
+def _spans(text: str, even: str) -> Iterator[Fault]:
+    """Code spans that state a quantity."""
+    for found in _FORMULA.finditer(even):
+        code = _SLOTTED.sub("_", found[0].strip("`"))
+        if found["ticks"] and states(code):
+            written = text[found.start() : found.end()]
+            said = f"quantity {written!r}; it is no code; print it with {{{{ … }}}}"
+            yield Fault(found.start(), said, code)
 
 
 def _fences(text: str, mark: str) -> Iterator[Fault]:

@@ -97,6 +97,8 @@ class Evidence:
         found = Evaluation(moved=self.moved)
         try:
             checked = compiled(expression)
+            if self.rests_on_runs and checked.unnamed:
+                raise ExpressionError(checked.unnamed)
             names = {name: self._root(name, found) for name in checked.names}
             result = checked.evaluate(names, {**closed_forms(), **self.functions, **self._own})
             if isinstance(result, Value):
@@ -128,7 +130,8 @@ class Evidence:
             return Node(self._cited, (), "cited", reading, Origin(""))
         if name == "given":
             given = self.book.given.items()
-            found = {k: Value(v, units.RATIO, "given", f"given[{k!r}]") for k, v in given}
+            of = units.BY_NAME
+            found = {k: Value(v.value, of[v.unit], "given", f"given[{k!r}]") for k, v in given}
             return Node(found, (), name, reading, Origin(""))
         if command := command_for(name):  # an experiment, which nobody has run
             said = f"no trace of {name!r} on any machine, or only a stale one"

@@ -11,8 +11,9 @@ import ast
 import inspect
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 from generator.content.errors import nearest
@@ -22,6 +23,8 @@ from generator.values.value import ExpressionError
 Function = Callable[..., object]
 BEYOND = "a number beyond what can be calculated with"
 MADE_OF = "expressions are made of + - * / ( ) [ ] |, numbers, names and functions"
+LARGEST_FACTOR, TERMS = 12, {*"1234567"}  # constants without a name
+_NAME_IT = "; give it a name, a meaning and a source under given: in references.yml"
 SINGLE = "only single values can be calculated with; go on to one field of a group or list"
 _SIGNS: dict[type[ast.operator], Callable[[Any, Any], object]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -35,6 +38,7 @@ class Expression:
         tree: its syntax; a filter is the call that it stands for.
         names: what it starts from, in the order in which it stands.
         functions: what it calls.
+        unnamed: why one of its constants has to have a name; or None.
     """
 
     def __init__(self, text: str) -> None:
@@ -49,6 +53,7 @@ class Expression:
         free = [one for one in nodes if isinstance(one, ast.Name) and one not in called]
         free.sort(key=lambda one: one.col_offset)
         self.names = dict.fromkeys(one.id for one in free)
+        self.unnamed = next(_unnamed(self.tree), None)
         self.functions = {one.id for one in called if isinstance(one, ast.Name)}
 
     def evaluate(self, names: Mapping[str, object], functions: Mapping[str, Function]) -> object:
@@ -81,6 +86,39 @@ def compiled(text: str) -> Expression:
         ExpressionError: as `Expression`.
     """
     return Expression(text)
+
+
+def _unnamed(node: ast.AST) -> Iterator[str]:
+    """What is wrong with each constant that calculates and is no small factor or term."""
+    match node:
+        case ast.Call(func=ast.Name(id="drawn" | "rank" | "Rank" | "step" | "layer")):
+            return  # which counts nothing
+        case ast.Call(func=ast.Name(id="digits"), args=[of, *_]) | ast.Subscript(value=of):
+            yield from _unnamed(of)
+        case ast.Constant(value=int() | float() as number):
+            is_small = isinstance(number, int) and number <= LARGEST_FACTOR
+            if not is_small and str(number).strip("0") != "1":
+                said = f"no whole factor up to {LARGEST_FACTOR} and no power of ten"
+                yield f"{number:,} is {said}{_NAME_IT}"
+        case ast.BinOp(op=ast.Add() | ast.Sub()):
+            terms = _terms(node)
+            named = [one for one in terms if any(isinstance(n, ast.Name) for n in ast.walk(one))]
+            fixed = [ast.unparse(one) for one in terms if one not in named]
+            if len(fixed) > 1 or {*fixed} - TERMS:
+                yield f"{', '.join(fixed)}: a sum has one constant at most, from 1 to 7{_NAME_IT}"
+            yield from chain(*map(_unnamed, terms))
+        case _:
+            yield from chain(*map(_unnamed, ast.iter_child_nodes(node)))
+
+
+def _terms(node: ast.expr) -> list[ast.expr]:
+    """What a sum adds and subtracts."""
+    match node:
+        case ast.BinOp(op=ast.Add() | ast.Sub(), left=left, right=right):
+            return [*_terms(left), *_terms(right)]
+        case ast.UnaryOp(operand=operand):
+            return _terms(operand)
+    return [node]
 
 
 class _Walk:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from generator.content.claim import EPSILONS
+from generator.content.numerals import NAMED_UNIT
 from generator.values import units
 from generator.values.formula import Tree
 from generator.values.outcome_words import ended
@@ -101,8 +102,8 @@ def _unit(value: Thing, label: object) -> Value:
         raise ExpressionError("|unit wants a unit in quotes, without a digit")
     if not value.unit.is_number:
         raise ExpressionError(f"|unit wants a plain number, not {value.unit}")
-    if label == "s":  # which prints as every time does, in ms where it is short
-        return replace(value, unit=units.SECONDS)
+    if found := NAMED_UNIT.search(label):
+        raise ExpressionError(f"|unit names {found[0]!r}, which follows from what is read")
     return replace(value, form=replace(value.form, label=label))
 
 

@@ -1,9 +1,10 @@
 """Units: how they combine in arithmetic, and the one rule by which every page prints a number.
 
-Bytes are printed in B, KiB, MiB, GiB; times in µs, ms, s, h, days; shares in %; large counts in
-words. Three significant digits, four for a loss; digits before the point are never rounded away.
-What a reader must not see torn apart is joined by a no-break space. Plain Python formatting of
-floats is correctly rounded, so the text is the same on every platform.
+Bytes are printed in B, KiB, MiB, GiB; times in µs, ms, s, h, days; operations and all rates in
+powers of a thousand; shares in %; large counts in words. Three significant digits, four for a loss;
+digits before the point are never rounded away. What a reader must not see torn apart is joined by a
+no-break space. Plain Python formatting of floats is correctly rounded, so the text is the same on
+every platform.
 """
 
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Literal, NamedTuple
 from runners.traces.fields import (
     NBSP,
     SIZES,
+    THOUSANDS,
     TIMES,
     Sizes,
     as_written,
@@ -32,41 +34,48 @@ class UnitError(ValueError):
 
 
 class Unit(NamedTuple):
-    """Powers of bytes and seconds; for a number without either, what kind of number it is."""
+    """Powers of base units; for a number without any, what kind of number it is."""
 
     num_bytes: int = 0
     num_seconds: int = 0
+    num_flops: int = 0
+    num_bits: int = 0
     style: Style = "plain"
 
     @property
     def is_number(self) -> bool:
-        """Whether it has neither bytes nor seconds."""
-        return not self.num_bytes and not self.num_seconds and self.style != "text"
+        """Whether it has no base unit."""
+        return not any(self[:-1]) and self.style != "text"
 
     def __str__(self) -> str:
-        if self.is_number or self.style == "text":
-            return self.style
-        names = {(1, 0): "bytes", (0, 1): "seconds", (1, -1): "bytes per second"}
-        names[(0, -1)] = "per second"
-        return names.get((self.num_bytes, self.num_seconds), "a unit that nobody reads")
+        named = (name for name, unit in OF_FIELDS.items() if any(unit[:-1]) and unit == self)
+        return next(named, "a unit that nobody reads" if any(self[:-1]) else self.style)
 
 
-BYTES = Unit(num_bytes=1)
-SECONDS = Unit(num_seconds=1)
-_NAMED = (BYTES, SECONDS)  # by the last word of a setting
+BYTES, SECONDS, FLOP = Unit(num_bytes=1), Unit(num_seconds=1), Unit(num_flops=1)
+_ENDS = {BYTES: "_bytes", SECONDS: "_seconds", FLOP: "_flops"}  # of the names of settings
 TEXT = Unit(style="text")
 PLAIN, COUNT, ORDINAL = Unit(style="plain"), Unit(style="count"), Unit(style="ordinal")
 SHARE, RATIO, LOSS = Unit(style="share"), Unit(style="ratio"), Unit(style="loss")
 
 # Of what authors cite and calculate with.
 BY_NAME: dict[str, Unit] = {
-    "bytes": BYTES, "seconds": SECONDS, "bytes_per_second": Unit(num_bytes=1, num_seconds=-1),
-    "count": COUNT, "share": SHARE, "plain": PLAIN,
+    "bytes": BYTES, "seconds": SECONDS, "FLOP": FLOP, "bytes/s": Unit(1, -1),
+    "FLOP/s": Unit(0, -1, 1), "bits/byte": Unit(-1, num_bits=1),
+    "count": COUNT, "share": SHARE, "ratio": RATIO, "plain": PLAIN,
 }  # fmt: skip
-OF_FIELDS = BY_NAME | {"loss": LOSS, "position": ORDINAL, "rank": ORDINAL}
-RATES: Sizes = tuple((f"{name}/s", size) for name, size in SIZES)
+OF_FIELDS = BY_NAME | {
+    "bits/s": Unit(0, -1, num_bits=1), "seconds/byte": Unit(-1, 1), "FLOP/byte": Unit(-1, 0, 1),
+    "per second": Unit(0, -1), "loss": LOSS, "position": ORDINAL, "rank": ORDINAL,
+}  # fmt: skip
 COUNTS: Sizes = (("trillion", 1e12), ("billion", 1e9), ("million", 1e6), ("", 1))
-_SCALES: dict[tuple[int, int], Sizes] = {(1, 0): SIZES, (1, -1): RATES, (0, 1): TIMES}
+_SHORT = {
+    "FLOP": "FLOP", "bytes/s": "B/s", "bits/s": "bit/s", "FLOP/s": "FLOP/s", "FLOP/byte": "FLOP/B",
+}  # fmt: skip
+SCALES: dict[Unit, Sizes] = {BYTES: SIZES, SECONDS: TIMES, Unit(-1, 1): (("s/B", 1),)} | {
+    OF_FIELDS[name]: tuple((prefix + short, size) for prefix, size in THOUSANDS)
+    for name, short in _SHORT.items()
+}
 
 
 def of_field(name: str, thing: float | str) -> Unit:
@@ -79,7 +88,7 @@ def of_field(name: str, thing: float | str) -> Unit:
 def of_axis(unit: Unit, largest: float, least: float = 1) -> tuple[str, float]:
     """In what an axis counts, and how much one of it is: the largest value has `least` or more."""
     counts = (("%", 0.01),) if unit == SHARE else COUNTS
-    sizes = _SCALES.get((unit.num_bytes, unit.num_seconds), counts)
+    sizes = SCALES.get(unit, counts)
     return next(((name, size) for name, size in sizes if largest >= least * size), sizes[-1])
 
 
@@ -100,7 +109,9 @@ def of_sum(left: Unit, right: Unit) -> Unit:
     said = f"{left} and {right} cannot be added or compared"
     if left.is_number != right.is_number:
         unit = right if left.is_number else left
-        said += f"; a setting is in {unit} if its name ends in `_{unit}`" * (unit in _NAMED)
+        said += (
+            f"; a setting is in {unit} if its name ends in `{_ENDS[unit]}`" if unit in _ENDS else ""
+        )
     raise UnitError(said)
 
 
@@ -133,12 +144,11 @@ def of_quotient(left: Unit, right: Unit) -> Unit:
 
 
 def _powers(left: Unit, right: Unit, sign: int) -> Unit:
-    """The powers of bytes and seconds that a product has, or with -1 a quotient."""
+    """The powers of base units that a product has, or with -1 a quotient."""
     if "text" in (left.style, right.style):
         raise UnitError(WORDS)
-    return Unit(
-        left.num_bytes + sign * right.num_bytes, left.num_seconds + sign * right.num_seconds
-    )
+    powers = [one + sign * other for one, other in zip(left[:-1], right[:-1], strict=True)]
+    return Unit._make([*powers, "plain"])
 
 
 @dataclass(frozen=True)
@@ -157,7 +167,7 @@ def printed(number: float | str, unit: Unit, form: Form) -> str:
     """A number with its unit, as every page prints it.
 
     Args:
-        number: in bytes, in seconds, as a share of 1, or plain; text stands for itself.
+        number: in bytes, seconds or FLOP, as a share of 1, or plain; text stands for itself.
         unit: what it counts.
         form: what a filter asked for.
 
@@ -179,12 +189,11 @@ def _unsigned(number: float, unit: Unit, form: Form) -> str:
     if form.way == "exact":
         return exactly(number, str(unit))
     digits = form.digits or (4 if unit.style == "loss" else 3)
-    powers = (unit.num_bytes, unit.num_seconds)
-    if powers == (0, -1):
+    if unit == Unit(0, -1):
         return f"{_count(number, digits)}{NBSP}per{NBSP}second"
-    if powers in _SCALES:
-        return scaled(number, _SCALES[powers], digits)
-    if any(powers):
+    if unit in SCALES:
+        return scaled(number, SCALES[unit], digits)
+    if any(unit[:-1]):
         raise UnitError(f"this would print in {unit}")
     return _pure(number, unit, form, digits)
 

@@ -254,7 +254,8 @@ def constant(number: int | float | str) -> Value:
 
 
 def _is_constant(value: Value) -> bool:
-    return value.origin is None and not value.inputs
+    """Whether it has no name, and so no unit of its own."""
+    return value.origin is None and not value.inputs and value.kind != "given"
 
 
 def quotient(left: float, right: float) -> float:

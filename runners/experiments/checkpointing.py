@@ -56,7 +56,7 @@ def _train(rank: Rank[Settings], forward: Callable[[nn.Sequential, Tensor], Tens
     with FlopCounterMode(display=False) as counter:
         loss = differentiate()
     gradients = [p.grad for p in stack.parameters() if p.grad is not None]
-    rank.measure("num_flops", counter.get_total_flops(), unit="operations")
+    rank.measure("num_flops", counter.get_total_flops(), unit="FLOP")
     rank.measure("gradient_digest", parameter_digest(gradients), repeats="bits")
     rank.epoch(1, loss=loss, num_samples=settings.batch_size)
 

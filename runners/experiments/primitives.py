@@ -32,7 +32,7 @@ def compute(rank: Rank[Layer]) -> None:
         samples = [_sample(rank, step, repeats) for _ in range(rank.settings.num_times)]
     rank.measure_seconds("layer", samples)
     num_flops = 3 * 2 * rank.settings.num_rows * rank.settings.width**2
-    rank.measure("num_flops", num_flops, unit="operations")
+    rank.measure("num_flops", num_flops, unit="FLOP")
 
 
 def communicate(rank: Rank[Sizes]) -> None:

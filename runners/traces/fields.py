@@ -25,7 +25,8 @@ _STEP = re.compile(r"\.?(?:([A-Za-z]\w*)|\[(-?\d+)\]|\['([^']+)'\]|\[\"([^\"]+)\
 Sizes = tuple[tuple[str, float], ...]  # from the largest: a name, and how much one of it is
 SIZES: Sizes = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
 TIMES: Sizes = (("days", 86400), ("h", 3600), ("s", 1), ("ms", 1e-3), ("µs", 1e-6))
-MEASURED_IN = ("bytes", "seconds", "bytes per second", "per second")
+THOUSANDS: Sizes = (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1))
+MEASURED_IN = ("bytes", "seconds", "FLOP", "bytes/s", "bits/s", "FLOP/s", "per second")
 STAGED = ("stages", "prediction")  # what a timing holds the times of, by name
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -91,6 +92,10 @@ _UNITS = {
     **dict.fromkeys(("rank", "epoch", "step", "seed"), "position"),
     **dict.fromkeys(("source", "destination"), "rank"),
 }  # fmt: skip
+_ENDINGS = {
+    "bytes": "bytes", "_bits_per_second": "bits/s", "byte_seconds": "seconds/byte",
+    "_seconds": "seconds", "flops": "FLOP", "_share": "share", "accuracy": "share",
+}  # fmt: skip
 
 
 def quantity(steps: Sequence[Key], measures: Mapping[str, Quantity] = NONE) -> Quantity:
@@ -116,13 +121,12 @@ def quantity(steps: Sequence[Key], measures: Mapping[str, Quantity] = NONE) -> Q
 
 def _unit_of(name: str, above: str, *, is_time: bool) -> str:
     """The unit of a field by its name, and by what holds it."""
-    if name.endswith("bytes") or "_bytes_per_" in name or above == "phases":
+    if "_bytes_per_" in name or above == "phases":
         return "bytes"
-    if name.endswith("_seconds") or name == "samples" or (is_time and above in STAGED):
+    if name == "samples" or (is_time and above in STAGED):
         return "seconds"
-    if name.endswith(("_share", "accuracy")):
-        return "share"
-    return "loss" if "loss" in name else _UNITS.get(name, "")
+    by_ending = (unit for ending, unit in _ENDINGS.items() if name.endswith(ending))
+    return next(by_ending, "") or ("loss" if "loss" in name else _UNITS.get(name, ""))
 
 
 def is_number(thing: object) -> TypeGuard[int | float]:

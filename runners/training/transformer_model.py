@@ -133,9 +133,9 @@ def count_operations(rank: Rank, model: nn.Module, tokens: Tensor, targets: Tens
 
     Torch's counter has no formula for the CPU's fused attention, and passes over it in silence.
     """
-    rank.measure("num_counted_flops", _counted(model, tokens, targets), unit="operations")
+    rank.measure("num_counted_flops", _counted(model, tokens, targets), unit="FLOP")
     with sdpa_kernel(SDPBackend.MATH):
-        rank.measure("num_counted_plain_flops", _counted(model, tokens, targets), unit="operations")
+        rank.measure("num_counted_plain_flops", _counted(model, tokens, targets), unit="FLOP")
 
 
 def _counted(model: nn.Module, tokens: Tensor, targets: Tensor) -> int:

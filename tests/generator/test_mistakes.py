@@ -211,11 +211,11 @@ QUESTIONS = [
 DRAWS = [
     (DRAWN, SHARE, "gives: ¦6 * cited['fp32-width'] * parameters / ranks",
      "ranks = 3: two right answers: "),
-    (DRAWN, SHARE, "gives: ¦2.01 * ranks * (cited['fp32-width'] * parameters)",
+    (DRAWN, SHARE, "gives: ¦(2 * ranks + ranks / 100) * (cited['fp32-width'] * parameters)",
      "two answers alike: "),
     (DRAWN, "        misconception: loss-decides\n        why: No", "        why: No",
      "has 2 right options: \"{{ 2 * cited['fp32-width'] * parameters }}\" and", "draw-the-copy"),
-    (DRAWN, "gives: model", "gives: ¦1.99 * model", ": two right answers: "),
+    (DRAWN, "gives: model", "gives: ¦2 * model - model / 100", ": two right answers: "),
     (DRAWN, "[model >", "[¦3 * model / 2 <", ": outside the domain, 3 * model / 2 <"),
     (DRAWN, "[model >", "[¦model =", "is no condition; write `a <= b`"),
     (DRAWN, "[1000, 5000, 20000]", "[1000.3, 5000, 20000]", "KiB, not a whole number, so the law",
@@ -259,8 +259,8 @@ CLAIMS = [
      f"    relation: above\n    observed: ¦{STEP}\n", "a law reads the measured time"),
 ]  # fmt: skip
 STATED = [
-    (HOME, LAST, "repeat: It took {{ ¦12 | unit('s') }}.\n", "can change 12.0 s; read it"),
-    (HOME, LAST, "repeat: It is {{ ¦0 * tiny_memory.whole.world_size + 37 }}.\n", "can change 37"),
+    (HOME, LAST, "repeat: It took {{ ¦12 | unit('M') }}.\n", "can change 12"),
+    (HOME, LAST, "repeat: It is {{ ¦0 * tiny_memory.whole.world_size + 7 }}.\n", "can change 7"),
     (HOME, LAST, "repeat: It is ¦`3.7x faster`.\n", "it is no code; print it"),
     (HOME, LAST, "repeat: It is ¦an order of magnitude.\n".replace("¦an ", "an ¦"), "spelled"),
     (ITEMS, f"answer: {WHOLE}", "answer: ¦12 | unit('M')", "can change 12"),

@@ -62,7 +62,9 @@ def test_code_shows_braces_after_a_backslash_and_evaluates_others():
         "dozen", "five", "Seven", "twelve", "hundred", "thousands", "million", "percent",
         "a tenth", "twofold", "halve", "three times as fast", "four times the",
         "quadruples", "trebled", "a thousandth", "two hundredths", "eleventh", "a twelfth",
-        "several-fold", "a third as much", "two times over",
+        "several-fold", "a third as much", "two times over", "several times faster", "a few hours",
+        "a couple of", "a score of times", "III times", "a factor of three", "point two",
+        "sextupled", "several GiB", "a third,", "many times more", "percentage points", "🔟",
     ],
 )  # fmt: skip
 def test_a_spelled_quantity_is_refused(word):
@@ -86,7 +88,10 @@ def test_a_spelled_quantity_is_refused(word):
         "half-precision and double precision name formats.",
         "double hashing and double-buffering are names of methods.",
         "It has none, and it is zero.",
-        "A third pattern follows.",
+        "A third pattern follows. Several ranks wait, some days later.",
+        "How many times more? As many times as there are ranks.",
+        "`r = n − 1`, `x[37] = y`, `n = 1`, `2 × {{ a.b }}`, `16 B × parameters`, `--split x=3`.",
+        "{{ a.b }} as a share, {{ a.b }} hosts, {{ a.b }} times, {{ a.b }} a second time.",
     ],
 )
 def test_names_code_expressions_and_small_words_are_not_refused(text):
@@ -106,6 +111,21 @@ def test_names_code_expressions_and_small_words_are_not_refused(text):
         ("[x]({{ a.b }})", "links are relative or https"),
         ("![](x.png)", "an image needs its file and words for it"),
         ("a $ b", "dollar '$'"),
+        ("It took `t = 37 ms`.", "quantity '`t = 37 ms`'"),
+        ("It took `ms=37`.", "quantity"),
+        ("It is `speedup == 3.7`.", "quantity"),
+        ("It is `speedup: 3.7`.", "quantity"),
+        ("It is `f(ms=37)`, or `t = (37)`.", "'`t = (37)`'"),
+        ("It `took 37 ms here`.", "quantity"),
+        ("It took {{ a.seed }} ms.", "unit 'ms'"),
+        ("It took {{ a.seed }}ms.", "unit 'ms'"),
+        ("It took **{{ a.seed }}** seconds.", "unit 'seconds'"),
+        ("It took ${{ a.seed }}\\,\\text{ms}$.", "unit 'ms'"),
+        ("It does {{ a.seed }} per second.", "unit 'per second'"),
+        ("It is &frac12; of it.", "character reference '&frac12;'"),
+        ("It is took37ms.", "bare numeral 'took37ms'"),
+        ("|a|b|\n|---|---|\n|x|{{ a.b | median }}|{{ a.c }}|\n", "3 cells below a head of 2"),
+        ("|a|b|\n|---|---|\n|x|`y|{{ a.c }}`|\n", "3 cells below a head of 2"),
     ],
 )
 def test_what_text_may_not_hold(text, said):

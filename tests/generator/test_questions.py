@@ -27,7 +27,7 @@ MARK = re.compile(r"^!?[a-z0-9-]+(:[0-9a-f]{12}){1,2}$")  # as proofbook.js read
     [
         (434 * MIB, BYTES, Form(), "MiB", MIB),
         (209715200, BYTES, Form(way="exact"), "bytes", 1),
-        (3 * MIB, Unit(num_bytes=1, num_seconds=-1), Form(), "MiB/s", MIB),
+        (3e6, Unit(num_bytes=1, num_seconds=-1), Form(), "MB/s", 1e6),
         (0.0022, SECONDS, Form(), "ms", 1e-3),
         (0.28, SHARE, Form(), "%", 0.01),
         (55_000_000, COUNT, Form(), "million", 1e6),

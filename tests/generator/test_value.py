@@ -105,7 +105,10 @@ NBSP = "\u00a0"
         (-2.67e-7, RATIO, Form(way="error"), "< 0.001%"),
         (1e-5, PLAIN, Form(way="written"), "1 × 10⁻⁵"),
         (2026, units.ORDINAL, Form(), "2026"),
-        (2**20, units.Unit(1, -1), Form(), "1.00 MiB/s"),
+        (2e6, units.Unit(1, -1), Form(), "2.00 MB/s"),
+        (9.9e14, units.BY_NAME["FLOP/s"], Form(), "990 TFLOP/s"),
+        (4e8, units.OF_FIELDS["bits/s"], Form(), "400 Mbit/s"),
+        (295.4, units.OF_FIELDS["FLOP/byte"], Form(), "295 FLOP/B"),
         (100_572_780_498.0, units.Unit(0, -1), Form(), "101 billion per second"),
     ],
 )
@@ -124,3 +127,18 @@ def test_a_value_that_rounding_decides_is_printed_with_two_digits_unless_its_aut
     assert str(loss) == f"{run.epochs[0].loss:.1f}"
     assert str(loss.formatted(digits=4)) == f"{run.epochs[0].loss:.3f}"
     assert str(node.step("validation").step("loss")) == f"{run.validation.loss:.3f}"
+
+
+@pytest.mark.parametrize(
+    ("left", "sign", "right", "unit"),
+    [
+        ("FLOP", -1, "FLOP/s", "seconds"),
+        ("bytes", -1, "bytes/s", "seconds"),
+        ("FLOP/s", -1, "bytes/s", "FLOP/byte"),
+        ("bits/s", -1, "bits/byte", "bytes/s"),
+        ("bytes", 1, "seconds/byte", "seconds"),
+    ],
+)
+def test_units_follow_from_inputs(left, sign, right, unit):
+    combined = units.of_product if sign == 1 else units.of_quotient
+    assert combined(units.OF_FIELDS[left], units.OF_FIELDS[right]) == units.OF_FIELDS[unit]

@@ -4,12 +4,12 @@ import re
 
 from markupsafe import Markup
 
-from generator.values.units import RATES
-from runners.traces.fields import NBSP, SIZES, TIMES
+from generator.values.units import SCALES
+from runners.traces.fields import NBSP
 
 _ROW = re.compile(r"<tr\b.*?</tr>", re.DOTALL)
 _CELL = re.compile(r"<(t[hd])\b[^>]*>.*?</\1>", re.DOTALL)
-_UNITS = "|".join(re.escape(name) for name, _ in (*SIZES, *TIMES, *RATES))
+_UNITS = "|".join(re.escape(name) for sizes in SCALES.values() for name, _ in sizes)
 # The last words of a cell: a digit, its unit, and what closes.
 _UNIT = re.compile(rf"(?<=\d)(?:{NBSP}(?P<size>{_UNITS})|(?P<share>%))(?=(?:</\w+>)+\Z)")
 _TAG = re.compile(r"<[^>]+>")

@@ -323,9 +323,9 @@ def _answer(plans: Plans, chosen: Choices) -> View:
         least=None if made else plans.needs(min(chosen.answers, key=needs)),
         bars=bars(named, memory, plans.folio).svg(ID, TITLE),
         is_cut=needs(max(drawn, key=needs)) > memory * LONGEST,
-        compute=plans.folio.cell(f"({device.compute}) / 1000000000000"),
-        link=plans.folio.cell(f"({device.link}) / 1000000000"),
-        between=plans.folio.cell(f"({device.between}) / 1000000000"),
+        compute=plans.folio.cell(device.compute),
+        link=plans.folio.cell(device.link),
+        between=plans.folio.cell(device.between),
         num_simulated=len(chosen.answers),
         num_fitting=len(made.fitting) if made else 0,
     )

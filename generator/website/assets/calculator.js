@@ -13,7 +13,7 @@ const SIGNS = {
 const BYTES = ["B", "KiB", "MiB", "GiB", "TiB"].map((name, power) => [1024 ** power, name]);
 const SCALES = {
   bytes: BYTES,
-  bytes_per_second: BYTES.map(([size, name]) => [size, `${name}/s`]),
+  "bytes/s": ["", "k", "M", "G", "T"].map((prefix, power) => [1000 ** power, `${prefix}B/s`]),
   seconds: [[1e-6, "µs"], [1e-3, "ms"], [1, "s"]],
   share: [[0.01, "%"]],
 };
