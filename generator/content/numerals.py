@@ -44,7 +44,8 @@ UNIT = rf"(?:{_LONG_UNIT}|[Bbsh]|bits?|bytes?)"  # of time, bytes, operations an
 NAMED_UNIT = re.compile(rf"(?<!\w)(?:{UNIT}|operations?|ops)(?!\w)", re.IGNORECASE)
 _NUMBER = r"\d[\d.,]*(?:e[+-]?\d+)?"
 QUANTITY = (  # a number with its unit
-    rf"[<>=~≈≤≥±+−-]?\s*{_NUMBER}\s*(?:{UNIT}|(?:[x×]|times|-?fold)(?:\s+[a-z]+)?)"
+    rf"[<>=~≈≤≥±+−-]?\s*{_NUMBER}\s*(?:{UNIT}|[x×](?:\s+(?:\w+er|more|less))?|"
+    r"(?:times|-?fold)(?:\s+[a-z]+)?)"  # but a factor before a name is a formula: 4 × layers
 )
 _SIDE = re.compile(rf"{QUANTITY}|[+−-]?(?![01]$){_NUMBER}", re.IGNORECASE)
 _RELATION = re.compile(r"[<>!:~]?=+|[<>≤≥≈≠~→←∈]|:\s|\b(?:is|was|of|to|by|at|took|takes)\b")
