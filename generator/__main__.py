@@ -136,9 +136,8 @@ def _check(options: argparse.Namespace) -> int:
     judged = evidence.judged_claims
     unheld = {name: one for name, one in judged.items() if one.verdict != "holds"}
     for name, outcome in unheld.items():
-        words, values = verdicts.WORDS[outcome.verdict], verdicts.values(outcome)
-        changed = verdicts.changed(book, outcome.runs)
-        print(f"{words:22}{outcome.claim.kind:13}{name}: {outcome.explanation}{values}{changed}")
+        words, values = verdicts.WORDS[outcome.verdict], verdicts.values(book, outcome)
+        print(f"{words:22}{outcome.claim.kind:13}{name}: {outcome.explanation}{values}")
     problems = [*(site_checks.mistakes(book.root) if own_book() else ())]
     problems += verdicts.problems(book, judged)
     for problem in problems:

@@ -36,6 +36,7 @@ Relation = Literal["equals", "at_least", "at_most", "above", "below", "differs",
 class Tolerance(Written):
     """How far a number may lie from another one; give one of the first three."""
 
+    ONE_OF = (("relative", "absolute", "epsilons"),)
     relative: Annotated[float, Field(ge=0)] | None = None
     """a share of the other number."""
     absolute: Annotated[float, Field(ge=0)] | None = None
@@ -48,10 +49,7 @@ class Tolerance(Written):
     """why a law is as far off as that; wanted above a tenth."""
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        given = (self.relative, self.absolute, self.epsilons)
-        if sum(one is not None for one in given) != 1:
-            raise ValueError("give relative, absolute or epsilons, one of the three")
+    def _epsilons_of_a_dtype(self) -> Self:
         if (self.epsilons is None) != (self.dtype is None):
             raise ValueError("epsilons are those of a dtype; give both")
         return self

@@ -177,6 +177,7 @@ class ExplainedProgram(Executed):
 class Exhibit(Written):
     """What a question shows below its stem, from runs, and what opens nothing: one of these."""
 
+    ONE_OF = (("figure", "drawing", "program", "log"),)
     figure: LessonFigure | None = None
     """a figure of a lesson of the topic, as `deep#ring`. Its first state is drawn, without
     controls, numbers and caption, which may tell the answer."""
@@ -186,9 +187,3 @@ class Exhibit(Written):
     """code that a run executed; with `run:` also what it printed."""
     log: RunPath | None = None
     """the run whose printed output is shown."""
-
-    @model_validator(mode="after")
-    def _is_one(self) -> Self:
-        if len(self.model_fields_set) != 1:
-            raise ValueError("give one of figure, drawing, program and log; a table: this_table")
-        return self

@@ -8,9 +8,9 @@ lesson explains it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from generator.content.words import (
     ClaimId,
@@ -51,12 +51,6 @@ class Edge(Written):
     """further questions."""
     continue_at: SymptomId | None = None
     """another symptom, or a question of it, which goes on from here."""
-
-    @model_validator(mode="after")
-    def _leads_somewhere(self) -> Self:
-        if sum(map(bool, (self.use, self.edges, self.continue_at))) != 1:
-            raise ValueError("an edge leads on by use, edges or continue_at, one of the three")
-        return self
 
 
 class Symptom(Written):

@@ -225,19 +225,14 @@ class Shelf:
                 continue
             grid = held if isinstance(held, Grid) else None
             trace = held if isinstance(held, Trace) else as_trace(held)
+            file = path.relative_to(self.files.content).as_posix()
             try:
-                is_stale = self.is_stale(trace)
+                found[trace.experiment] = TraceOnPage(
+                    trace, machine, is_stale=self.is_stale(trace), grid=grid, file=file
+                )
             except ValidationError as error:  # in a list that plans are made from
                 said = f"{error.title}: {error.errors()[0]['msg']}"
                 self.files.refuse(self.files.content / "planner", said)
-                continue
-            found[trace.experiment] = TraceOnPage(
-                trace,
-                machine,
-                is_stale=is_stale,
-                grid=grid,
-                file=path.relative_to(self.files.content).as_posix(),
-            )
         return found
 
     @property

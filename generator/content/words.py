@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Annotated, ClassVar, NamedTuple, Self, get_args, get_origin
 
-import pydantic
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, StringConstraints
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, StringConstraints, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
@@ -122,13 +121,17 @@ class Written(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
-    ONE_OF: ClassVar[tuple[tuple[str, ...], ...]] = ()  # of each of these, a part has a key
+    ONE_OF: ClassVar[tuple[tuple[str, ...], ...]] = ()  # of each of these, a part has one key,
+    OR_MORE: ClassVar[bool] = False  # or several
 
-    @pydantic.model_validator(mode="after")
+    @model_validator(mode="after")
     def _has_one_of_each(self) -> Self:
-        given = {key for key in self.model_fields_set if getattr(self, key) not in NOTHING}
-        if any(given.isdisjoint(keys) for keys in self.ONE_OF):
-            raise PydanticCustomError(LACKS, "a key is missing")
+        for keys in self.ONE_OF:
+            num = sum(getattr(self, key) not in NOTHING for key in keys)
+            if not num:
+                raise PydanticCustomError(LACKS, "a key is missing")
+            if num > 1 and not self.OR_MORE:
+                raise ValueError(f"give one of {', '.join(keys)}, and no other")
         return self
 
     @classmethod

@@ -126,13 +126,8 @@ class Evidence:
         if name == "machine":
             machine = self.book.machine
             return Node(machine, (), "machine", reading, Origin(machine.name))
-        if name == "cited":
-            return Node(self._cited, (), "cited", reading, Origin(""))
-        if name == "given":
-            given = self.book.given.items()
-            of = units.BY_NAME
-            found = {k: Value(v.value, of[v.unit], "given", f"given[{k!r}]") for k, v in given}
-            return Node(found, (), name, reading, Origin(""))
+        if name in self._stated:
+            return Node(self._stated[name], (), name, reading, Origin(""))
         if command := command_for(name):  # an experiment, which nobody has run
             said = f"no trace of {name!r} on any machine, or only a stale one"
             command = command.replace("python -m runners", program())
@@ -141,17 +136,20 @@ class Evidence:
         raise ExpressionError(f"unknown name {name!r}{hint}")
 
     @cached_property
-    def _cited(self) -> dict[str, Value]:
-        """The numbers of references.yml, by id."""
-        found: dict[str, Value] = {}
+    def _stated(self) -> dict[str, dict[str, Value]]:
+        """The numbers of references.yml by id: those that are cited, and those that are given."""
+        given = self.book.given.items()
+        of = units.BY_NAME
+        found = {k: Value(v.value, of[v.unit], "given", f"given[{k!r}]") for k, v in given}
+        cited: dict[str, Value] = {}
         for name, reference in self.book.references.items():
             if reference.value is not None:
-                unit = units.BY_NAME[reference.unit or "plain"]
+                unit = of[reference.unit or "plain"]
                 is_written = unit.is_number and unit != units.SHARE
                 form = units.Form(way="written") if is_written else units.AS_RULED
                 origin, formula = Origin("", reference=name), f"cited[{name!r}]"
-                found[name] = Value(reference.value, unit, "cited", formula, (), origin, form)
-        return found
+                cited[name] = Value(reference.value, unit, "cited", formula, (), origin, form)
+        return {"cited": cited, "given": found}
 
     def _of_claim(self, name: str, claim: object) -> Printable:
         """What an expression asks of a claim, by its id: a function of `OF_CLAIMS`."""

@@ -359,34 +359,24 @@ def broken_laws(book: Book, outcomes: Mapping[str, Judged]) -> list[ContentError
     """The laws that do not hold, each where it is written, with its two values."""
     return [
         book.claim_index.error(
-            name,
-            f"law {name}: {WORDS[one.verdict]} ({one.explanation}){values(one)}"
-            f"{changed(book, one.runs)}",
+            name, f"law {name}: {WORDS[one.verdict]} ({one.explanation}){values(book, one)}"
         )
         for name, one in outcomes.items()
         if one.is_broken_law and not one.error  # which is told where it is written
     ]
 
 
-def changed(book: Book, runs: Iterable[str]) -> str:
-    """The settings of runs that are not those of the reference machine, as the end of a line."""
-    told = ""
-    for name in runs:
+def values(book: Book, outcome: Judged) -> str:
+    """The two values that a law compares, and settings that the reference machine has otherwise."""
+    told, predicted, observed = "", outcome.predicted, outcome.observed
+    if predicted and observed:
+        is_alike = str(predicted) == str(observed)  # rounded, as pages print them
+        left, right = (str(one.number if is_alike else one) for one in (predicted, observed))
+        told = f": predicted {left} = {predicted.formula}, observed {right} = {observed.formula}"
+    for name in outcome.runs:
         run, shown = book.run(name), book.holder(name)
-        if run is None or shown is None or shown.reference is None:
-            continue
-        there = shown.reference.runs.get(name.partition(".")[2], run)
-        for key, was in there.settings.items():
+        there = shown and shown.reference and shown.reference.runs.get(name.partition(".")[2])
+        for key, was in there.settings.items() if run and there else ():
             if (now := run.settings.get(key)) != was:
                 told += f"; {name} has {key} {now}, the reference machine {was}"
     return told
-
-
-def values(outcome: Judged) -> str:
-    """The two values that a law compares."""
-    predicted, observed = outcome.predicted, outcome.observed
-    if predicted is None or observed is None:
-        return ""
-    is_alike = str(predicted) == str(observed)  # rounded, as pages print them
-    left, right = (str(one.number if is_alike else one) for one in (predicted, observed))
-    return f": predicted {left} = {predicted.formula}, observed {right} = {observed.formula}"

@@ -74,7 +74,7 @@ YAML = [
     (HOME, "title: A tiny book", "title: ¦5", "title: must be text; quote it"),
     (MEMORY, "{relative: 0.05}", "{relative: ¦.nan}", "relative: must be"),
     (MEMORY, "{relative: 0.05}", "{relative: ¦-0.1}", "relative: must be"),
-    (MEMORY, "{relative: 0.05}", "¦{}", "give relative, absolute"),
+    (MEMORY, "{relative: 0.05}", "¦{}", "missing key 'relative' or 'absolute'"),
 ]  # fmt: skip
 TEXTS = [
     (EXPERIMENT, "cut in two.", "cut into ¦2.", "bare numeral '2'"),

@@ -40,7 +40,7 @@ class Option(Written):
     them. Where none of the three stands, the claim decides that refutes the misconception.
     """
 
-    ONE_OF = (("text", "gives"), (*_DECIDE, "misconception", "gives"))
+    ONE_OF, OR_MORE = (("text", "gives"), (*_DECIDE, "misconception", "gives")), True
     text: Line | None = None
     """what it says; where it stands not, the value of `gives`."""
     gives: Expression | None = None
