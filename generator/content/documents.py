@@ -26,7 +26,7 @@ from runners.system.errors import near
 ModelT = TypeVar("ModelT", bound=Written)
 WrittenT = TypeVar("WrittenT", bound=Written, covariant=True)
 NUMBERS = ("bare numeral", "spelled quantity", "quantity")  # faults that a citation excuses
-KEYED = ("missing", "extra_forbidden", LACKS)  # types of errors in the keys of a part
+KEYED = {"missing": -1, "extra_forbidden": -1, LACKS: None}  # ends of their places
 TEXTS = ("line", "prose", "page")  # the marks of Markdown with expressions
 _PLAIN = (
     ("Input should be a valid string", "must be text; quote it"),
@@ -130,9 +130,9 @@ def _located(
     """Every mistake at its place; a key that is misspelt is not missing as well."""
     keyed: dict[Path, list[ErrorDetails]] = {}
     for one in details:
-        path = _path(source.document, one)
+        path = _path(source.document, one["loc"][: KEYED.get(one["type"])])
         if one["type"] in KEYED:
-            keyed.setdefault(path if one["type"] == LACKS else path[:-1], []).append(one)
+            keyed.setdefault(path, []).append(one)
         elif one["type"] == "union_tag_invalid":
             tag, kinds = one["ctx"]["tag"], re.findall("'(.+?)'", one["ctx"]["expected_tags"])
             yield source.error((*path, "kind"), f"no kind {tag!r}{nearest(tag, kinds)}")
@@ -151,8 +151,7 @@ def _of_keys(
     source: YamlFile, model: type[Written], path: Path, details: list[ErrorDetails]
 ) -> Iterator[ContentError]:
     """The keys of a part that nobody knows, each in a line, and in one line all that it lacks."""
-    ends = None if details[0]["type"] == LACKS else -1
-    models = keys.part_at(model, details[0]["loc"][:ends])
+    models = keys.part_at(model, details[0]["loc"][: KEYED[details[0]["type"]]])
     part = reduce(getitem, path, source.document)
     written = {key for key, value in part.items() if value not in NOTHING}
     lacking: list[tuple[str, ...]]
@@ -185,15 +184,13 @@ def _other_form(detail: ErrorDetails) -> str:
     return f"; write [{written}]" if is_list else ""
 
 
-def _path(written: Any, detail: ErrorDetails) -> Path:  # noqa: ANN401
+def _path(written: Any, place: Path) -> Path:  # noqa: ANN401
     """Where an error stands in the file: pydantic names kinds of items and marks as well."""
     path: list[str | int] = []
-    for part in detail["loc"]:
+    for part in place:
         with suppress(KeyError, IndexError, TypeError):
             written = written[part]
             path.append(part)
-    if detail["type"] == "missing":
-        path.append(detail["loc"][-1])
     return tuple(path)
 
 
