@@ -10,9 +10,8 @@ const SIGNS = {
   min: Math.min,
   max: Math.max,
 };
-const BYTES = ["B", "KiB", "MiB", "GiB", "TiB"].map((name, power) => [1024 ** power, name]);
 const SCALES = {
-  bytes: BYTES,
+  bytes: ["B", "KiB", "MiB", "GiB", "TiB"].map((name, power) => [1024 ** power, name]),
   "bytes/s": ["", "k", "M", "G", "T"].map((prefix, power) => [1000 ** power, `${prefix}B/s`]),
   seconds: [[1e-6, "µs"], [1e-3, "ms"], [1, "s"]],
   share: [[0.01, "%"]],

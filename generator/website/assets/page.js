@@ -19,7 +19,9 @@ book.button = (text, act) => {
   return element;
 };
 
-// Load a script when a reader comes to need it.
+// Load a script when a reader comes to need it; a path is loaded once.
+const loaded = new Set();
 book.load = (src, onload, onerror) => {
-  document.head.append(Object.assign(book.made("script"), { src, onload, onerror }));
+  if (!loaded.has(src)) document.head.append(Object.assign(book.made("script"), { src, onload, onerror }));
+  loaded.add(src);
 };

@@ -55,7 +55,7 @@ class Figure {
   // The state of the options, or the nearest: it keeps what was chosen last, then the most others.
   chosen() {
     this.isAwaited = !this.states;
-    if (!this.states) return load(this.root);
+    if (!this.states) return book.load(this.root.dataset.play);
     const asked = this.asked();
     const score = ([at]) => at.reduce((sum, one, n) => sum + (one === asked[n]) * (n === this.last ? 9 : 1), 0);
     const best = this.states.reduce((a, b) => (score(b) > score(a) ? b : a));
@@ -142,14 +142,8 @@ class Figure {
   }
 }
 
-function load(root) {
-  if (root.isLoading) return;
-  root.isLoading = true;
-  book.load(root.dataset.play);
-}
-
 const near = new IntersectionObserver(
-  (seen) => seen.filter((one) => one.isIntersecting).forEach((one) => load(one.target)),
+  (seen) => seen.filter((one) => one.isIntersecting).forEach((one) => book.load(one.target.dataset.play)),
   { rootMargin: "600px" }
 );
 all(document, "[data-play]").forEach((root) => {

@@ -119,16 +119,14 @@ function ask(queue, at) {
 // ——— A sitting; the variants stand in a file of their own, which the first one loads ———
 
 let { variants } = section.dataset;
-let isComing;
 
 function sit(queue) {
   const begin = () => {
     variants = "";
     ask(queue, 0);
   };
-  if (!variants) begin();
-  else if (!isComing) book.load(variants, begin, begin);
-  isComing = true;
+  if (variants) book.load(variants, begin, begin);
+  else begin();
 }
 
 book.variants = (html) => {
