@@ -185,6 +185,7 @@ def _new(options: argparse.Namespace) -> int:
         return _new_book(Path(options.name), options.title)
     if options.title is not None:
         raise scaffold.CannotScaffoldError("--title is for a book")
+    check = f"{program(f'{scaffold.PYTHON} -m generator')} check"
     if options.what == "experiment":
         if options.experiment:
             raise scaffold.CannotScaffoldError(
@@ -197,7 +198,6 @@ def _new(options: argparse.Namespace) -> int:
             raise scaffold.CannotScaffoldError(said)
         for path in scaffold.new_experiment(root, options.content, options.name):
             print(from_home(path))
-        check = f"{program(f'{scaffold.PYTHON} -m generator')} check"
         print(f"then: {program(f'{scaffold.PYTHON} -m runners')} run {options.name}; {check}")
         return 0
     book = load(options.content, options.machine)
@@ -209,7 +209,6 @@ def _new(options: argparse.Namespace) -> int:
     }
     for path in scaffold.new_lesson(book, options.content, options.name, laws, options.experiment):
         print(path)
-    check = f"{program(f'{scaffold.PYTHON} -m generator')} check"
     print(f"write over its texts, bind its questions to claims, then: {check}")
     return 0
 

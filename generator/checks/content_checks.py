@@ -240,20 +240,21 @@ def _other_code(book: Book, listing: Listing) -> str | None:
 
 
 def missing_sections(
-    guide: Document[GuideFile], sections: Callable[[str], Collection[str]]
+    book: Book, sections: Callable[[str], Collection[str]]
 ) -> Iterator[ContentError]:
     """Sections that the guide names and a printed lesson lacks.
 
     Args:
-        guide: content/guide.yml.
+        book: with the guide.
         sections: the headings of a lesson, `topic/mode`; none where it is not printed.
     """
-    for at, edge in guide.model.edges:
-        page, section = edge.lesson.page, edge.lesson.section
-        known = sections(page)
-        if known and section not in known:
-            message = f"{page} has no section {section!r}{nearest(section, known)}"
-            yield guide.error((*at, "lesson", "section"), message)
+    for guide in (one for one in book.documents if isinstance(one.model, GuideFile)):
+        for at, edge in guide.model.edges:
+            page, section = edge.lesson.page, edge.lesson.section
+            known = sections(page)
+            if known and section not in known:
+                message = f"{page} has no section {section!r}{nearest(section, known)}"
+                yield guide.error((*at, "lesson", "section"), message)
 
 
 _Check = Callable[[Evidence, Document[Any]], Iterator[ContentError]]

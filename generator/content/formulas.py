@@ -28,7 +28,6 @@ _LAYOUT = re.compile(
     r"\\(?:[dt]?frac|sqrt|left|right|[cl]?dots?|times|pm|q?quad|text|math[a-z]+|operatorname|"
     r"begin\{[a-z]+\}|end\{[a-z]+\})(?![a-zA-Z])|\\[,;:! ]|[\\{}()\[\]|~\s]"
 )
-_A_QUANTITY = re.compile(QUANTITY, re.IGNORECASE)
 LARGEST = 2  # digits of a number
 PRINT = "a formula says a law, so print a number with {{ … }}"
 
@@ -88,7 +87,7 @@ def _stated(latex: str) -> Iterator[tuple[int, str]]:
         has_digit = any(map(str.isnumeric, bare))
         is_number = has_digit and not re.search(r"[^\W\d_]|[\ue000-\uefff]", bare)
         # 2 s may be twice a variable; 2 and an upright s, or 42 s, is a time.
-        has_unit = _A_QUANTITY.fullmatch(bare) and (_WORDS.search(side) or bare[1:2].isdigit())
+        has_unit = QUANTITY.fullmatch(bare) and (_WORDS.search(side) or bare[1:2].isdigit())
         if has_unit or (is_number and bare not in ("0", "1", "-1")):
             yield begins + len(side) - len(side.lstrip()), f"quantity '{side.strip()}'; {PRINT}"
         begins = ends[1]

@@ -43,11 +43,12 @@ SPELLED = re.compile(
 UNIT = rf"(?:{_LONG_UNIT}|[Bbsh]|bits?|bytes?)"  # of time, bytes, operations and shares
 NAMED_UNIT = re.compile(rf"(?<!\w)(?:{UNIT}|operations?|ops)(?!\w)", re.IGNORECASE)
 _NUMBER = r"\d[\d.,]*(?:e[+-]?\d+)?"
-QUANTITY = (  # a number with its unit
+QUANTITY = re.compile(  # a number with its unit
     rf"[<>=~≈≤≥±+−-]?\s*{_NUMBER}\s*(?:{UNIT}|[x×](?:\s+(?:\w+er|more|less))?|"
-    r"(?:times|-?fold)(?:\s+[a-z]+)?)"  # but a factor before a name is a formula: 4 × layers
+    r"(?:times|-?fold)(?:\s+[a-z]+)?)",  # but a factor before a name is a formula: 4 × layers
+    re.IGNORECASE,
 )
-_SIDE = re.compile(rf"{QUANTITY}|[+−-]?(?![01]$){_NUMBER}", re.IGNORECASE)
+_SIDE = re.compile(rf"{QUANTITY.pattern}|[+−-]?(?![01]$){_NUMBER}", re.IGNORECASE)
 _RELATION = re.compile(r"[<>!:~]?=+|[<>≤≥≈≠~→←∈]|:\s|\b(?:is|was|of|to|by|at|took|takes)\b")
 _COMMAND = re.compile(r"(?:(?:\.venv/bin/)?(?:python|torchrun) .*|--\w\S*.*)")
 _WITHIN = re.compile(rf"(?<![\w.])(?:\d+\.\d+|{_NUMBER}\s*{_LONG_UNIT})(?![\w.])", re.IGNORECASE)
@@ -68,9 +69,9 @@ def states(code: str) -> bool:
     parts = re.split(r"[,;&|]|\band\b", re.sub(r"[()\[\]{}]", "", code))
     sides = [[side.strip() for side in _RELATION.split(part)] for part in parts]
     is_compared = any(len(part) > 1 and any(map(_SIDE.fullmatch, part)) for part in sides)
-    is_quantity = re.fullmatch(QUANTITY, code.strip(), re.IGNORECASE)
+    is_stated = QUANTITY.fullmatch(code.strip()) or _WITHIN.search(code)
     is_command = _COMMAND.fullmatch(code) and " =" not in code
-    return bool((is_compared and not is_command) or is_quantity or _WITHIN.search(code))
+    return bool((is_compared and not is_command) or is_stated)
 
 
 def numerals(plain: str) -> Iterator[tuple[int, str]]:

@@ -23,7 +23,6 @@ from generator.content import prose
 from generator.content.book import Book
 from generator.content.documents import Document
 from generator.content.errors import ContentError, ContentErrors
-from generator.content.guide import GuideFile
 from generator.content.lesson import CHAINED, MODES
 from generator.pages.page import Gathered, Printed, Sheet, environment, printed
 from generator.pages.sheets import EVIDENCE, HOME, sheets
@@ -149,7 +148,7 @@ class Press:
                         pages[sheet.path] = page
                     case found:
                         errors += found
-        _raise_any([*errors, *_missing_sections(book, gathered)])
+        _raise_any([*errors, *content_checks.missing_sections(book, gathered.sections)])
         self.sheets, self.pages = {one.path: one for one in planned}, pages
         self.shared = _shared(book)
         return {path: page.content for path, page in pages.items()}
@@ -292,10 +291,3 @@ def _raise_any(errors: Iterable[ContentError], evidence: Evidence | None = None)
     if found:
         broken = verdicts.broken_laws(evidence.book, evidence.judged_claims) if evidence else []
         raise ContentErrors([*broken, *found])
-
-
-def _missing_sections(book: Book, gathered: Gathered) -> Iterator[ContentError]:
-    """Sections that the guide names and their lessons lack."""
-    for document in book.documents:
-        if isinstance(document.model, GuideFile):
-            yield from content_checks.missing_sections(document, gathered.sections)

@@ -241,8 +241,7 @@ def unit_of(value: Value) -> FieldUnit:
         return FieldUnit("", 1)
     mantissa, label = _parts(value)
     ratio = abs(value.number) / mantissa if mantissa else 1
-    size = dict(SIZES).get(label.removesuffix("/s"))
-    return FieldUnit(label, size or 10.0 ** round(math.log10(ratio)))
+    return FieldUnit(label, dict(SIZES).get(label) or 10.0 ** round(math.log10(ratio)))
 
 
 def in_unit(value: Value, unit: FieldUnit) -> str:
