@@ -71,7 +71,9 @@ def of_document(evidence: Evidence, document: Document[Any]) -> Iterator[Content
         for one in document.fields:
             yield from _text(judged, document, one)
             yield from _reference(judged, document, one)
-        yield from _document(judged, document)
+        yield from _listings(judged.book, document)
+        for check_file in (one for kind, one in _BY_FILE if isinstance(document.model, kind)):
+            yield from check_file(judged, document)
     listed = (one for one in document.fields if isinstance(one.part, Listing))
     paths = {evidence.book.root / one.text for one in listed if one.path[-1] == "path"}
     yield from document.text_faults(
@@ -130,15 +132,6 @@ def _reference(evidence: Evidence, document: Document[Any], one: Field) -> Itera
         problem = f"no {one.mark} {one.text!r}{nearest(one.text, ids)}"
     if problem:
         yield document.error(one.path, problem)
-
-
-def _document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """What is particular to one kind of file."""
-    model = document.model
-    yield from _listings(evidence.book, document)
-    for kind, check in _BY_FILE:
-        if isinstance(model, kind):
-            yield from check(evidence, document)
 
 
 def _topic(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:

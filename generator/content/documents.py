@@ -66,13 +66,11 @@ class Document(Generic[WrittenT]):
     def text_faults(self, shown: str = "") -> Iterator[ContentError]:
         """What its texts may not hold, whatever the traces say, beside the programs `shown`."""
         for one in self.fields:
-            if one.mark in TEXTS:
-                for fault in faults(one.text, one.mark):
-                    if fault.message.startswith(NUMBERS) and self._is_cited(one.path):
-                        continue
-                    code = re.escape(fault.code)
-                    if code and re.search(rf"(?<![\w.]){code}(?![\w.])", shown):
-                        continue
+            for fault in faults(one.text, one.mark) if one.mark in TEXTS else ():
+                code = re.escape(fault.code)
+                is_shown = code and re.search(rf"(?<![\w.]){code}(?![\w.])", shown)
+                is_cited = fault.message.startswith(NUMBERS) and self._is_cited(one.path)
+                if not (is_shown or is_cited):
                     yield self.error_in(one, fault.offset, fault.message)
         if CALL in self.source.text:
             place = place_of(self.source.text, self.source.text.index(CALL))

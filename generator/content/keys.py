@@ -68,7 +68,6 @@ def properties(model: type[Written]) -> dict[str, Any]:
     return dict(whole["properties"])
 
 
-@cache
 def of_file(model: type[Written]) -> frozenset[str]:
     """The keys that may stand anywhere in a file."""
     return frozenset(key for part in _models(model, {}) for key in properties(part))
@@ -165,15 +164,9 @@ def _parts(thing: object) -> Iterator[Written]:
     if isinstance(thing, Written):
         yield thing
         thing = [value for _, value in thing]
-    for one in _within(thing):
+    held = [*thing.values()] if isinstance(thing, dict) else thing
+    for one in held if isinstance(held, list) else ():
         yield from _parts(one)
-
-
-def _within(thing: object) -> list[object]:
-    """What a list holds, or a mapping."""
-    return (
-        [*thing.values()] if isinstance(thing, dict) else thing if isinstance(thing, list) else []
-    )
 
 
 def _example(key: str, annotation: object, values: list[object]) -> str:
