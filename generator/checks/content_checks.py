@@ -76,9 +76,8 @@ def of_document(evidence: Evidence, document: Document[Any]) -> Iterator[Content
             yield from check_file(judged, document)
     listed = (one for one in document.fields if isinstance(one.part, Listing))
     paths = {evidence.book.root / one.text for one in listed if one.path[-1] == "path"}
-    yield from document.text_faults(
-        "\n".join(one.read_text("utf-8") for one in paths if one.is_file())
-    )
+    shown = "\n".join(one.read_text("utf-8") for one in paths if one.is_file())
+    yield from document.text_faults(shown)
     yield from images.problems(document, evidence.book.root)
 
 

@@ -40,14 +40,12 @@ def faults(text: str, coded: str, mark: str) -> Iterator[tuple[int, str]]:
         coded: the same with its code, where a bar ends a cell too.
         mark: a `line` has none of these; of a `page`, MkDocs makes the tables.
     """
+    lacks = "an image needs its file and words for it: ![what it shows](ring.png)"
     for found in _IMAGE.finditer(text):
         if mark == "line":
             yield found.start(), "an image in a line; put it into a text"
         elif not found["at"] or not found["says"].strip():
-            yield (
-                found.start(),
-                "an image needs its file and words for it: ![what it shows](ring.png)",
-            )
+            yield found.start(), lacks
     yield from _notes(text, mark)
     yield from _tables(text, coded, mark)
     yield from _boxes(text) if mark != "line" else ()

@@ -28,15 +28,12 @@ WrittenT = TypeVar("WrittenT", bound=Written, covariant=True)
 NUMBERS = ("bare numeral", "spelled quantity", "quantity")  # faults that a citation excuses
 KEYED = {"missing": -1, "extra_forbidden": -1, LACKS: None}  # ends of their places
 TEXTS = ("line", "prose", "page")  # the marks of Markdown with expressions
-_PLAIN = (
-    ("Input should be a valid string", "must be text; quote it"),
-    ("Input should be a valid list", "must be a list"),
-    ("Input should be ", "must be "),
-    ("String should ", "must "),
-    ("List should ", "must "),
-    ("Dictionary should ", "must "),
-    ("Value error, ", ""),
-    (" after validation", ""),
+_PLAIN = (  # what pydantic says, and what is said instead
+    (r"\w+ should ", "must "),
+    ("a valid string", "text; quote it"),
+    ("a valid list", "a list"),
+    ("a valid dictionary.*", "a part with keys"),
+    ("Value error, | after validation", ""),
 )
 # What its quotes have made a text: another text in quotes, a list, or a key with its value.
 _QUOTED = re.compile(r"""'(.*)'|"(.*)"|(\[.*\]|\{.*\}|[\w-]+: .*)""", re.DOTALL)
@@ -136,9 +133,9 @@ def _located(
             yield source.error((*path, "kind"), f"no kind {tag!r}{nearest(tag, kinds)}")
         else:
             key = next((part for part in reversed(path) if isinstance(part, str)), "file")
-            message = re.sub("valid dictionary.*", "part with keys", one["msg"])
+            message = one["msg"]
             for said, plain in _PLAIN:
-                message = message.replace(said, plain)
+                message = re.sub(said, plain, message)
             said = f"{key}: {message[:1].lower()}{message[1:]}{_other_form(one)}"
             yield source.error(path, said, at_key="[key]" in one["loc"])
     for path, of_part in keyed.items():

@@ -107,11 +107,9 @@ def of_sum(left: Unit, right: Unit) -> Unit:
         if styles == {"share", "ratio"}:
             return SHARE
     said = f"{left} and {right} cannot be added or compared"
-    if left.is_number != right.is_number:
-        unit = right if left.is_number else left
-        said += (
-            f"; a setting is in {unit} if its name ends in `{_ENDS[unit]}`" if unit in _ENDS else ""
-        )
+    unit = right if left.is_number else left
+    if unit in _ENDS and left.is_number != right.is_number:
+        said += f"; a setting is in {unit} if its name ends in `{_ENDS[unit]}`"
     raise UnitError(said)
 
 
