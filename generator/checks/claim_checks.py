@@ -30,9 +30,8 @@ def mistakes(evidence: Evidence, document: Document[ClaimFile]) -> Iterator[Cont
     """Claims that cannot be judged, or that rest on what they may not rest on."""
     book = evidence.book
     for position, written in enumerate(document.model.claims):
-        judged = [
-            book.claims[name] for name in book.claim_index.of_claim[written.id]
-        ]  # one for each run
+        names = book.claim_index.of_claim[written.id]  # one for each run
+        judged = [book.claims[name] for name in names]
         reported = set()
         outcomes = [evidence.judged(claim.id) for claim in judged]
         found = [(one.at, one.error) for one in outcomes if one.error]

@@ -150,20 +150,21 @@ def _written_out(item: ItemT) -> ItemT:
 
 
 def _with_kind(written: object) -> object:
-    """Items with their kinds; one right answer where none is named."""
-    if not isinstance(written, list):
+    """An item with its kind, also under a key that is misspelt; without one, a choice."""
+    if not isinstance(written, dict) or "kind" in written:
         return written
-    return [{"kind": _kind(one), **one} if isinstance(one, dict) else one for one in written]
-
-
-def _kind(written: dict[str, object]) -> object:
-    """What an item calls its kind, also under a key that is misspelt."""
-    return next((value for key, value in written.items() if near(key, ["kind"], 0.7)), "choice")
+    kinds = (value for key, value in written.items() if near(key, ["kind"], 0.7))
+    return {"kind": next(kinds, "choice"), **written}
 
 
 if TYPE_CHECKING:
     AnyItem = Item  # of any of the kinds that there are
-WholeItem = Annotated["AnyItem", Field(discriminator="kind"), AfterValidator(_written_out)]
+WholeItem = Annotated[
+    "AnyItem",
+    Field(discriminator="kind"),
+    AfterValidator(_written_out),
+    BeforeValidator(_with_kind, json_schema_input_type="AnyItem"),
+]
 
 
 class QuizFile(Written):
@@ -172,13 +173,11 @@ class QuizFile(Written):
     The kinds of items complete it (`items/kinds`).
     """
 
-    items: Annotated[
-        list[WholeItem], BeforeValidator(_with_kind, json_schema_input_type=list["AnyItem"])
-    ]
+    items: list[WholeItem]
 
 
 class QuizFence(QuizFile):
     """A fence `quiz` in a page: the id of an item, a list of ids, or an item, whole."""
 
-    items: Annotated[list[WholeItem], BeforeValidator(_with_kind)] = []
+    items: list[WholeItem] = []
     names: list[ItemId] = []

@@ -114,8 +114,5 @@ def _broken(condition: str, names: Mapping[str, str], evidence: Evidence) -> str
     if not isinstance(found.result, Value):
         return f"{condition}: {found.error}"
     is_true = _RELATIONS[parts[2]](numeric(found.result), 0)
-    return (
-        None
-        if is_true
-        else f"outside the domain, {condition}; change the sets, all draws of which must be inside"
-    )
+    said = f"outside the domain, {condition}; change the sets, all draws of which must be inside"
+    return None if is_true else said
