@@ -33,7 +33,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from generator.checks import site_checks
+from generator.checks import content_checks, site_checks
 from generator.content import keys, scaffold
 from generator.content.book import Book, Topic
 from generator.content.errors import ContentErrors, nearest
@@ -129,10 +129,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from generator.pages import press
-
     book = load(options.content, options.machine)
-    evidence = press.checked(book)
+    evidence = content_checks.checked(book)
     judged = evidence.judged_claims
     unheld = {name: one for name, one in judged.items() if one.verdict != "holds"}
     for name, outcome in unheld.items():
@@ -262,9 +260,7 @@ def _refuse_existing(*paths: Path) -> None:
 
 def _topics(options: argparse.Namespace, names: Sequence[str]) -> tuple[Evidence, list[Topic]]:
     """The evidence of a checked book, and the topics that are named, or all of them."""
-    from generator.pages import press
-
-    evidence = press.checked(load(options.content, options.machine))
+    evidence = content_checks.checked(load(options.content, options.machine))
     if options.machine is None and evidence.reference:
         evidence = evidence.reference  # beside whose numbers the questions were written
     topics = {one.id: one for one in evidence.book.topics}

@@ -3,7 +3,7 @@
 In: an `Evidence`. Out: located errors, for texts, expressions, ids, runs, figures, claims and keys.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from generator.checks import claim_checks, layout_checks, lesson_checks, statement_checks
@@ -11,7 +11,7 @@ from generator.content import images, listed_code, prose
 from generator.content.book import Book
 from generator.content.claim import ClaimFile, StatementFile
 from generator.content.documents import TEXTS, Document, Field
-from generator.content.errors import ContentError, nearest, sort_errors
+from generator.content.errors import ContentError, ContentErrors, nearest, sort_errors
 from generator.content.exhibit import ExplainedProgram, Listing, Verified
 from generator.content.guide import GuideFile
 from generator.content.handwritten import HandWritten
@@ -21,6 +21,7 @@ from generator.content.quiz import Item, QuizFile
 from generator.content.topic import TopicFile
 from generator.content.yaml_source import Path
 from generator.items import draws, item_checks
+from generator.values import verdicts
 from generator.values.evaluation import Evidence
 from generator.values.filters import Label, Showed, calls_of_claims
 from generator.values.moved import stays
@@ -63,6 +64,25 @@ def check(evidence: Evidence) -> list[ContentError]:
     """Every mistake in any text of a book, in its claims' verdicts and in its references."""
     files = evidence.book.documents
     return sort_errors(error for one in files for error in of_document(evidence, one))
+
+
+def checked(book: Book) -> Evidence:
+    """The evidence of a book without mistakes.
+
+    Raises:
+        ContentErrors: whatever authors wrote that cannot be printed, all at once.
+    """
+    evidence = Evidence(book)
+    raise_any(check(evidence), evidence)
+    return evidence
+
+
+def raise_any(errors: Iterable[ContentError], evidence: Evidence | None = None) -> None:
+    """Raise the mistakes, if any; with the evidence, also the broken laws that cause some."""
+    found = list(errors)
+    if found:
+        broken = verdicts.broken_laws(evidence.book, evidence.judged_claims) if evidence else []
+        raise ContentErrors([*broken, *found])
 
 
 def of_document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:

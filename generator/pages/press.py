@@ -26,7 +26,6 @@ from generator.content.errors import ContentError, ContentErrors
 from generator.content.lesson import CHAINED, MODES
 from generator.pages.page import Gathered, Printed, Sheet, environment, printed
 from generator.pages.sheets import EVIDENCE, HOME, sheets
-from generator.values import verdicts
 from generator.values.evaluation import Evidence
 from generator.values.machines import OtherOutcomes, lacking, other_outcomes
 from runners.system.processes import end_with
@@ -133,7 +132,7 @@ class Press:
         else:
             self.evidence, under, kept = Evidence(book), EVERYTHING, {}
             self.others = other_outcomes(book, self.evidence.judged_claims)
-        _raise_any(_mistakes(self.evidence, under), self.evidence)
+        content_checks.raise_any(_mistakes(self.evidence, under), self.evidence)
         pages: dict[str, Printed] = {}
         gathered = Gathered(self.evidence, self.others, pages)
         planned = list(_on_machines(sheets(book), self.evidence))
@@ -148,7 +147,8 @@ class Press:
                         pages[sheet.path] = page
                     case found:
                         errors += found
-        _raise_any([*errors, *content_checks.missing_sections(book, gathered.sections)])
+        errors += content_checks.missing_sections(book, gathered.sections)
+        content_checks.raise_any(errors)
         self.sheets, self.pages = {one.path: one for one in planned}, pages
         self.shared = _shared(book)
         return {path: page.content for path, page in pages.items()}
@@ -250,17 +250,6 @@ def _files(of: str, book: Book) -> Iterator[Document[Any]]:
     return (one for one in book.documents if one.source.file.startswith(starts))
 
 
-def checked(book: Book) -> Evidence:
-    """The evidence of a book without mistakes.
-
-    Raises:
-        ContentErrors: whatever authors wrote that cannot be printed, all at once.
-    """
-    evidence = Evidence(book)
-    _raise_any(content_checks.check(evidence), evidence)
-    return evidence
-
-
 def _shared(book: Book) -> dict[str, _Texts]:
     """What the files of `SHARED` hold."""
     found = {one.source.file: one.source.document for one in book.documents}
@@ -283,11 +272,3 @@ def _mistakes(evidence: Evidence, under: tuple[str, ...]) -> Iterator[ContentErr
         file = document.source.file.removeprefix("content/").removeprefix("pages/")
         if file.replace(".yml", ".md").startswith(under):
             yield from content_checks.of_document(evidence, document)
-
-
-def _raise_any(errors: Iterable[ContentError], evidence: Evidence | None = None) -> None:
-    """Raise the mistakes, if any; with the evidence, also the broken laws that cause some."""
-    found = list(errors)
-    if found:
-        broken = verdicts.broken_laws(evidence.book, evidence.judged_claims) if evidence else []
-        raise ContentErrors([*broken, *found])
