@@ -206,7 +206,7 @@ class Node:
     def _spread(self, steps: tuple[Key, ...]) -> float:
         """How far rounding turns a field of this run; 0 where that was not measured."""
         run = self._run_of_page
-        return (run.spread or {}).get(field_of(run, steps), 0) if run else 0
+        return run.spread.get(field_of(run, steps), 0) if run and run.spread else 0
 
     def refuse_if_skipped(self) -> None:
         """Refuse to read anything into the emptiness of a run that was skipped.

@@ -111,9 +111,10 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         config.plugins["proofbook/mode"] = self.mode
         return config
 
-    @event_priority(-50)  # after the book has released its folder
     def on_build_error(self, *, error: Exception) -> None:
-        """Raise a `ContentAbort`, which is one line, where the disk refused."""
+        """Let other builds write; where the disk refused, raise a `ContentAbort`: one line."""
+        if isinstance(self.mode, BookPlugin):
+            self.mode.held.close()
         if isinstance(error, OSError):
             site = error.filename2 or error.filename or "the folder of the site"
             raise ContentAbort(f"{site}: {error.strerror}; build again") from None
@@ -165,10 +166,6 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
             self._refuse(str(errors))
         except OSError as error:
             self._refuse(f"{error.filename or config.docs_dir}: {error.strerror}; build again")
-
-    def on_build_error(self, *, error: Exception) -> None:
-        """After a failed build, release the lock, so that other builds may write."""
-        self.held.close()
 
     def _refuse(self, mistakes: str) -> None:
         """End a build; while serving, go on with the last good pages of this process, if any."""

@@ -63,11 +63,10 @@ function rowsOf(value) {
 book.fill = (link, box) => {
   const shown = link.firstChild?.textContent.trim();
   const value = data.values[link.dataset.v];
-  const list = made("dl");
   // In the unit that was pressed: a slider's ends may have another one than the value has elsewhere.
   const bold = made("b", "", /\d\s\D/.test(shown) ? shown : value[0] || shown);
   const head = made("p", "", bold, `: ${words.kinds[value[1]]}`);
-  rowsOf(value).forEach(([name, said]) => list.append(made("dt", "", name), made("dd", "", said)));
-  box.replaceChildren(head, list);
+  const rows = rowsOf(value).flatMap(([name, said]) => [made("dt", "", name), made("dd", "", said)]);
+  box.replaceChildren(head, made("dl", "", ...rows));
   box.ariaLabel = head.textContent;
 };
