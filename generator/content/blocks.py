@@ -68,7 +68,7 @@ def _tables(text: str, coded: str, mark: str) -> Iterator[tuple[int, str]]:
     found = list(_DASHES.finditer(text))
     tokens = _TABLES.parse(text) if found and mark != "line" else []
     tables = [one.map for one in tokens if one.type == "table_open" and one.map]
-    lines = (text if mark == "page" else coded).splitlines(keepends=True)
+    lines = (text if mark == "page" else coded).splitlines(keepends=True) if tables else []
     cells = [len(_BAR.split(one.strip().removeprefix("|").removesuffix("|"))) for one in lines]
     for line, (head, _) in ((at, span) for span in tables for at in range(*span)):
         if cells[line] > cells[head]:

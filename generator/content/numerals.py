@@ -26,7 +26,7 @@ _FEW = "two|three|four|several|a few|(?<!as )(?<!how )many"
 # What names of methods hold: double hashing, half precision.
 _NAMED = "precision|hashing|buffer(?:s|ing)?|descent|linked"
 SPELLED = re.compile(
-    rf"\b(?:twice|thrice|hal(?:f|ves?|ved|ving)|quarters?|dozens?|orders?\s+of\s+magnitude|"
+    rf"\b(?=\w)(?:twice|thrice|hal(?:f|ves?|ved|ving)|quarters?|dozens?|orders?\s+of\s+magnitude|"
     rf"(?:doubl|tripl|trebl|quadrupl|quintupl|sextupl|octupl|decupl)(?:e[sd]?|ing|y)|"
     rf"(?:couple|handful|tens|a\s+score)\s+of|scores\s+of\s+times|myriads?|umpteen|zillions?|"
     rf"(?:single|double|two|three|four)-digit|(?:one|two)[- ]thirds?|decades?|"

@@ -44,21 +44,23 @@ SHORT = 26  # letters of a span that a line holds with words beside it
 _ENDS = re.compile(r"[ /-]")  # where a line of a browser may end
 LINE = 32  # letters of a name that a line of a phone holds
 WHOLE = 20  # letters of a part of a name that stays whole
-_EXPRESSION = re.compile(r"(?<!\\)\{\{(?!\{)(.*?)\}\}", re.DOTALL)
-_BRACES = re.compile(r"(?<!\\)\{\{|\}\}")
+# Here and below, `re` finds fast what begins with letters, or with one of few.
+_EXPRESSION = re.compile(r"\{\{(?<!\\\{\{)(?!\{)(.*?)\}\}", re.DOTALL)
+_BRACES = re.compile(r"\{\{(?<!\\\{\{)|\}\}")
 _LITERAL = r"\{{"  # braces of code that begin no expression
 _CODE = re.compile(r"(?<![`\\])(?P<ticks>`+)(?!`)(.*?)(?<!`)(?P=ticks)(?!`)", re.DOTALL)
 _FENCE = re.compile(
     r"^ {0,3}(?P<fence>```+|~~~+).*?^ {0,3}(?P=fence)[`~]*[ \t]*$", re.DOTALL | re.MULTILINE
 )
 _FORMULA = re.compile(  # between two dollars or one that touch it; code, and a dollar itself
-    rf"{_FENCE.pattern}|{_CODE.pattern}|\\\$|(?<!\$)\$\$(?P<block>(?:\\.|[^$\\])+)\$\$"
-    r"|(?<!\$)\$(?P<inline>(?![\s$])(?:\\.|(?!\n\s*\n)[^$\\])+(?<!\s))\$(?![\d$])",
+    rf"(?=[ `~$\\])(?:{_FENCE.pattern}|{_CODE.pattern}|\\\$|"
+    r"(?<!\$)\$\$(?P<block>(?:\\.|[^$\\])+)\$\$"
+    r"|(?<!\$)\$(?P<inline>(?![\s$])(?:\\.|(?!\n\s*\n)[^$\\])+(?<!\s))\$(?![\d$]))",
     re.DOTALL | re.MULTILINE,
 )
 _DOLLAR = re.compile(r"\$")
 _ENTITY = re.compile(r"&[a-zA-Z]\w*;")
-_DUNDER = re.compile(r"(?<![\w\\])__\w+__(?!\w)")
+_DUNDER = re.compile(r"__(?<![\w\\]__)\w+__(?!\w)")
 OWN_FENCE = re.compile(  # of a page by hand
     r"^```(listing|quiz|verified)\n(?P<yaml>.*?)^```$", re.DOTALL | re.MULTILINE
 )
