@@ -49,6 +49,7 @@ def _by_law(written: object) -> object:
 class FormulaCheck(Written):
     """A run that a formula is compared with, and what was measured there."""
 
+    ONE_OF = (("law", "run"), ("law", "measured"))
     law: ClaimId | None = None
     """the claim whose run and observation these are; its name may stand alone."""
     run: RunPath | None = None
@@ -58,13 +59,6 @@ class FormulaCheck(Written):
     given: dict[Name, int | float | Expression] = {}
     """inputs on this run that are not what `on_run` says. One that the trace does not hold, such as
     the bytes of a number, may be a plain number."""
-
-    @model_validator(mode="after")
-    def _by_law_or_alone(self) -> Self:
-        own = [one for one in (self.run, self.measured) if one]
-        if len(own) != (0 if self.law else 2):
-            raise ValueError("give law, or else run and measured")
-        return self
 
 
 class CalculatorOutput(Written):

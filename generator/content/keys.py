@@ -46,10 +46,8 @@ def page(models: Iterable[type[Written]], documents: Iterable[Any]) -> Iterator[
         found = parts.get(model, [])
         file = found[0][0] if found else ""
         where = f" For example in `{file}`." if file not in about else ""
-        rows = (
-            _row(key, schema, model, [part for _, part in found])
-            for key, schema in properties(model).items()
-        )
+        own = [part for _, part in found]
+        rows = (_row(key, schema, model, own) for key, schema in properties(model).items())
         yield "\n".join([f"\n## {model.__name__}\n\n{line(about)}{where}\n\n{_HEAD}", *rows])
 
 

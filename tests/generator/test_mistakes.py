@@ -159,7 +159,7 @@ CALCULATORS = [
     (COST, "within: {relative: 0.05}", "within: {relative: 0.01}",
      "off by −2.44% on tiny_memory.halves", HALVES.replace("[0]", "[1]")),  # 80 over 82
     (COST, "- run: tiny_memory.whole", "- law: whole-peak\n          run: tiny_memory.whole",
-     "give law, or else run and measured"),
+     "give one of law, run, and no other"),
     (COST, "- run: tiny_memory.whole", "- ¦whole-peaks\n        - run: tiny_memory.whole",
      "no claim"),
 ]  # fmt: skip
