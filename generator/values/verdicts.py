@@ -376,7 +376,7 @@ def values(book: Book, outcome: Judged) -> str:
     for name in outcome.runs:
         run, shown = book.run(name), book.holder(name)
         there = shown and shown.reference and shown.reference.runs.get(name.partition(".")[2])
-        for key, was in there.settings.items() if run and there else ():
-            if (now := run.settings.get(key)) != was:
+        for key, was in there.settings.items() if there else ():
+            if run and (now := run.settings.get(key)) != was:
                 told += f"; {name} has {key} {now}, the reference machine {was}"
     return told
