@@ -53,7 +53,7 @@ _RELATION = re.compile(r"[<>!:~]?=+|[<>≤≥≈≠~→←∈]|:\s|\b(?:is|was|o
 _COMMAND = re.compile(r"(?:(?:\.venv/bin/)?(?:python|torchrun) .*|--\w\S*.*)")
 _WITHIN = re.compile(rf"(?<![\w.])(?:\d+\.\d+|{_NUMBER}\s*{_LONG_UNIT})(?![\w.])", re.IGNORECASE)
 AFTER_VALUE = re.compile(  # of a text with a private-use character for each expression
-    r"\ue000~*(?:[\s*_`{[(~-]|\\(?:[,;:! ]|[a-z]+(?=\{)))*"
+    r"\ue000~*(?![~])(?:[\s*_`{[(-]|\\(?:[,;:! ]|[a-z]+(?=\{)))*"
     rf"((?:(?:per|an?|each|every|full|whole|GPU)\s+)?(?:{UNIT}|k))(?![\w'’])(?!\s+time)",
     re.IGNORECASE,
 )  # fmt: skip
