@@ -44,8 +44,7 @@ SHORT = 26  # letters of a span that a line holds with words beside it
 _ENDS = re.compile(r"[ /-]")  # where a line of a browser may end
 LINE = 32  # letters of a name that a line of a phone holds
 WHOLE = 20  # letters of a part of a name that stays whole
-# Here and below, `re` finds fast what begins with letters, or with one of few.
-_EXPRESSION = re.compile(r"\{\{(?<!\\\{\{)(?!\{)(.*?)\}\}", re.DOTALL)
+_EXPRESSION = re.compile(r"\{\{(?<!\\\{\{)(?!\{)(.*?)\}\}", re.DOTALL)  # as `re` finds it fast
 _BRACES = re.compile(r"\{\{(?<!\\\{\{)|\}\}")
 _LITERAL = r"\{{"  # braces of code that begin no expression
 _CODE = re.compile(r"(?<![`\\])(?P<ticks>`+)(?!`)(.*?)(?<!`)(?P=ticks)(?!`)", re.DOTALL)

@@ -11,6 +11,7 @@ import ast
 import inspect
 import math
 import operator
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from itertools import chain
@@ -24,6 +25,7 @@ Function = Callable[..., object]
 BEYOND = "a number beyond what can be calculated with"
 MADE_OF = "expressions are made of + - * / ( ) [ ] |, numbers, names and functions"
 LARGEST_FACTOR, TERMS = 12, {*"1234567"}  # constants without a name
+_CONSTANT = re.compile(r"(?<![\w\[])\d")  # perhaps: of most expressions, no tree need be searched
 _NAME_IT = "; give it a name, a meaning and a source under given: in references.yml"
 SINGLE = "only single values can be calculated with; go on to one field of a group or list"
 _SIGNS: dict[type[ast.operator], Callable[[Any, Any], object]] = {
@@ -53,7 +55,7 @@ class Expression:
         free = [one for one in nodes if isinstance(one, ast.Name) and one not in called]
         free.sort(key=lambda one: one.col_offset)
         self.names = dict.fromkeys(one.id for one in free)
-        self.unnamed = next(_unnamed(self.tree), None)
+        self.unnamed = next(_unnamed(self.tree), None) if _CONSTANT.search(text) else None
         self.functions = {one.id for one in called if isinstance(one, ast.Name)}
 
     def evaluate(self, names: Mapping[str, object], functions: Mapping[str, Function]) -> object:
