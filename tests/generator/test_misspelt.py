@@ -96,7 +96,8 @@ QUIZ = "topics/*/quiz*.yml"
          ["1:1: missing keys 'order' (its place among all labs), 'task' (at most 150 words), "
           "'hints' (given one at a time)", "2:15: requirements: must have at least 1 item, not 0"]),
         ("guide.yml", f"title: A\nabout: B\nintroduction: C\ngroups: {EDGES}\n",
-         ["1:1: missing keys 'techniques_say', 'techniques' (several, at least 1, each with 'id', "
+         ["1:1: missing keys 'otherwise' (what to collect, and where to ask, if no question of a "
+          "symptom leads on), 'techniques_say', 'techniques' (several, at least 1, each with 'id', "
           "'name', 'costs')",
           "4:67: missing keys 'because' (why a *yes* leads there), 'claims' (what backs it), "
           "'lesson' (a part with 'page', 'section'), 'use' or 'edges' or 'continue_at'"]),
