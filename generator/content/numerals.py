@@ -17,8 +17,8 @@ _NUMBERS = (
     "(?:thir|for|fif|six|seven|eigh|nine)ty|hundreds?|thousands?|millions?|billions?|trillions?"
 )
 _LONG_UNIT = (
-    r"(?:%|per\s?cent|[mµun]s|mins?|(?:m|nano-?|micro-?|milli-?)?sec(?:ond)?s?|(?:minute|hour|day|week)s?|"
-    r"(?:[KMGTP]i?|kilo|mega|giga|tera)(?:B|b|bits?|bytes?)(?:/s)?|(?:bytes?|bits?|B)/s|"
+    r"(?:%|per\s?cent|[mµun]s|mins?|(?:m|nano-?|micro-?|milli-?)?sec(?:ond)?s?|(?:minute|hour|day|week|month|year)s?|"
+    r"(?:[KMGTP]i?|kilo|mega|giga|tera|kibi|mebi|gibi|tebi)(?:B|b|bits?|bytes?)(?:/s)?|(?:bytes?|bits?|B)/s|"
     r"[kMGT]?Hz|[KMGTPE]?FLOPs?(?:/s)?|(?:steps|samples|tokens)/s)"
 )
 # Few enough to count, which only with a unit or in a ratio are a quantity.
@@ -32,7 +32,7 @@ SPELLED = re.compile(
     rf"(?:single|double|two|three|four)-digit|(?:one|two)[- ]thirds?|decades?|"
     rf"a\s+third(?=\s*(?:[.,;:!?)]|$))|"
     rf"thirds?\s+(?:of|as|less|more|\w+er)|point\s+(?:zero|one|two|three|four)|"
-    rf"(?:fif|six|seven|eigh|nin|ten|eleven|twelf|hundred|thousand|million)ths?|per\s?(?:cent|mille)|"
+    rf"(?:fif|six|seven|eigh|nin|ten|eleven|twelf|[a-z]+teen|twentie|hundred|thousand|million)ths?|per\s?(?:cent|mille)|"
     rf"percentage\s+points?|factors?\s+of\s+(?:two|three|four)|(?:{_FEW})\s+{_LONG_UNIT}|"
     rf"(?:{_FEW})\s+times\s+(?:as|more|less|fewer|the|over|\w+er)|"
     rf"(?-i:[IVX]{{2,}}|[IVX]+(?=[- ](?:times|fold)))|"

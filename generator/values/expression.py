@@ -26,7 +26,7 @@ BEYOND = "a number beyond what can be calculated with"
 MADE_OF = "expressions are made of + - * / ( ) [ ] |, numbers, names and functions"
 LARGEST_FACTOR, TERMS = 12, {*"1234567"}  # constants without a name
 _CONSTANT = re.compile(r"(?<![\w\[])\d")  # perhaps: of most expressions, no tree need be searched
-_NAME_IT = "; give it a name, a meaning and a source under given: in references.yml"
+_NAME_IT = "; give it a name, a meaning and a source under `given:` in references.yml"
 SINGLE = "only single values can be calculated with; go on to one field of a group or list"
 _SIGNS: dict[type[ast.operator], Callable[[Any, Any], object]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,

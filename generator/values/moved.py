@@ -15,7 +15,7 @@ from generator.values import units
 from generator.values.evaluation import Evidence, Printable
 from generator.values.value import Value
 
-INSTEAD = "read it off a run, or name it under given: in references.yml"
+INSTEAD = "read it off a run, or name it under `given:` in references.yml"
 Move = Callable[[int, float], float]  # of the digits of a path and the number read there
 
 
