@@ -47,7 +47,7 @@ FENCED = """
 ```quiz
 id: minutes
 kind: number
-stem: How many minutes do {{ 2 }} hours have?
+stem: A lecture takes {{ 2 }} of the hours of a day. How many minutes is that?
 answer: 2 * 60
 why: An hour has {{ 30 + 30 }}.
 ```
