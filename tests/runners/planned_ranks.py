@@ -59,6 +59,7 @@ class ScheduledStep(Step):
 def needed(rank, question, step=Step):
     """The bytes that a rank gives each collective in the second of two steps."""
     rank.meter._sees = is_memory
+    rank.meter._look_around = lambda: None  # a simulation counts what operations show
     strategy, sends = question.strategy, Sends()
     one_rank.Step = step
     one_rank.repeats = lambda one: Repeats(one.num_microbatches, one.num_microbatches)

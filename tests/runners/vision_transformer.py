@@ -4,7 +4,6 @@ The loops are written here with torch alone; nothing of `runners/planner` runs i
 timm's: a convolution that embeds patches, a class token, and attention and an MLP behind norms.
 """
 
-import gc
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
@@ -173,5 +172,4 @@ LOOPS = {"ddp": ddp, "zero1": zero1, "fsdp": fsdp, "tp": tp}
 def trained(rank, strategy):
     """Train by a strategy."""
     rank.meter._sees = is_memory
-    gc.unfreeze()  # the judge froze what it found, and cycles of a schedule would stay longer
     LOOPS[strategy]()
