@@ -77,11 +77,11 @@ def clone(tmp_path_factory):
 
 
 def _state(clone):
-    """Everything in the clone's content, but the lock that a run holds."""
+    """Everything in the clone's content, but the lock that a run holds and compiled programs."""
     return {
         str(path): path.stat().st_mtime_ns
         for path in (clone / "content").rglob("*")
-        if path.is_file() and path.name != ".running"
+        if path.is_file() and path.name != ".running" and path.suffix != ".pyc"
     }
 
 
