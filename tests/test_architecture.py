@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import ROOT
 
 FOR_THE_GENERATOR = (
-    "traces", "declared", "planner.answers", "system", "labs.shelf", "verify.causes", "verify.trace"
+    "traces", "declared", "planner.answers", "system", "labs.shelf", "verify.report"
 )  # fmt: skip
 NEED_TORCH = (
     *(

@@ -25,7 +25,7 @@ from generator.content.quiz import Item
 from generator.content.shelf import MachineFolder, TraceOnPage, on_page
 from generator.content.topic import HomeFile, TopicFile
 from runners.traces.records import Machine, Run, Trace
-from runners.verify.trace import Watched
+from runners.verify.report import Watched
 
 
 @dataclass(frozen=True)

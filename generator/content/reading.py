@@ -30,8 +30,8 @@ from runners.planner.answers.published import is_stale
 from runners.traces import files as traces
 from runners.traces.records import Machine, Trace
 from runners.traces.schema import digest_of
-from runners.verify.trace import SUFFIX, Watched
-from runners.verify.trace import read as read_watched
+from runners.verify.report import SUFFIX, Watched
+from runners.verify.report import read as read_watched
 
 ModelT = TypeVar("ModelT", bound=Written)
 FILES: dict[str, type[Written]] = {  # of a book, in the order in which they are read

@@ -30,7 +30,7 @@ from generator.values.evaluation import Evidence
 from generator.values.machines import OtherOutcomes, lacking, other_outcomes
 from runners.system.processes import end_with
 from runners.traces.machine import num_cores
-from runners.verify.trace import SUFFIX
+from runners.verify.report import SUFFIX
 
 TAKEN = "the book has a page of this name already"
 EVERYTHING = ("",)

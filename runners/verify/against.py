@@ -19,13 +19,21 @@ import torch
 from torch import Tensor, nn
 
 from runners.system.errors import FixableError, first_line
-from runners.verify.clone import unsharded
-from runners.verify.layout import Layout, layouts
-from runners.verify.records import Forward, Part, RootRecord, Seen, Spec, Update, mapped
-from runners.verify.replay import Replayed, replay_pass, replayed
+from runners.verify.fit import are_apart
+from runners.verify.intercept import INSIDE
+from runners.verify.records import (
+    Forward,
+    Layout,
+    Part,
+    RootRecord,
+    Seen,
+    Spec,
+    Update,
+    layouts,
+    mapped,
+)
+from runners.verify.replay import Replayed, replay_pass, replayed, unsharded
 from runners.verify.roots import digest
-from runners.verify.sends import INSIDE
-from runners.verify.sums import are_apart
 
 _STATED = re.compile(r"([^=\s]+)=(\d+)(?:/([1-9]\d*))?")
 _FUSED = re.compile(r"qkv|query_key_value|in_proj|c_attn|kv_|_kv|gate_up|w13|fused", re.IGNORECASE)

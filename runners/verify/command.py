@@ -21,7 +21,7 @@ from runners.system.errors import FixableError
 from runners.system.patience import say
 from runners.verify import report, rerun
 from runners.verify.against import Against
-from runners.verify.exchange import environment, free_port, sweep
+from runners.verify.board import environment, free_port, sweep
 from runners.verify.rank import POLL_SECONDS, Rank
 
 MOST_RANKS = 64

@@ -1,20 +1,115 @@
 """Compares what ranks start an update from: batches, parameters of replicas, and outputs.
 
-In: what ranks recorded, and replays of their forward passes. Out: findings of a `Case`.
+In: what ranks recorded, and replays of their forward passes. Out: findings of a `Case`, which is
+one module of the script. A `Tie` is a pair of matrices that start equal, as an embedding and a head
+on two stages do: exactly one pair in a module, or in all stages; more of them are copies.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from runners.verify.case import ROUNDINGS, Case
-from runners.verify.layout import Layout
-from runners.verify.records import Forward, Part, Quiet, Seen
+import torch
+from torch import Tensor
+
+from runners.verify.fit import are_apart, relative
+from runners.verify.records import Forward, Layout, Part, Quiet, Seen
 from runners.verify.replay import Replayed
+from runners.verify.report import Finding, Verdict
 from runners.verify.roots import digest
-from runners.verify.sums import are_apart, relative
-from runners.verify.verdict import Finding, Verdict
+
+ROUNDINGS = 4  # by how many roundings a tensor may differ; drawn programs differ by at most 1.5
+
+
+@dataclass
+class Case:
+    """What is compared."""
+
+    layout: Layout
+    layouts: Sequence[Layout]  # of all modules
+    verdict: Verdict
+    unpreserved: str = ""  # the line of a checkpoint that draws anew
+    scaled: dict[int, dict[int, float]] = field(default_factory=dict)  # by update and rank: factors
+    # by which stages of a pipeline clip gradients themselves
+    ties: Sequence[Tie] = ()  # of weights in all layouts
+
+    @property
+    def eps(self) -> float:
+        """The step of the coarsest dtype of the module."""
+        return max(one.eps for one in self.layout.records.values())
+
+    @property
+    def sum_eps(self) -> float:
+        """The step of the coarsest dtype in which gradients are kept and added up."""
+        return max(one.sum_eps for one in self.layout.records.values())
+
+    def eps_of(self, rank: int, number: int) -> float:
+        """The same, of the precision in which a rank's forward passes computed."""
+        is_cast = any(one.autocast[0] for one in self.layout.update(rank, number).forwards)
+        return max(self.eps, torch.finfo(torch.bfloat16).eps) if is_cast else self.eps
+
+    def skip(self, why: str, *, is_lasting: bool = False) -> None:
+        """Say what of this module was not compared, once; see `Verdict.skip`."""
+        self.verdict.skip(f"{self.layout.key}: {why}", is_lasting=is_lasting)
+
+    def note(self, what: str) -> None:
+        """Say what is no finding, once."""
+        said = f"{self.layout.key}: {what}"
+        if said not in self.verdict.notes:
+            self.verdict.notes.append(said)
+
+    def find(
+        self, cause: str, says: str, place: str, names: Sequence[str], rank: int | None,
+        step: int | None, detail: str = "",
+    ) -> None:  # fmt: skip
+        """Add a `Finding`; of `names` the first is shown, and `step` counts updates from 0."""
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        shown = f"{self.layout.key}: {names[0]}{more}" if names else self.layout.key
+        at = None if step is None else step + 1
+        self.verdict.find(Finding(cause, says, place, shown, rank, at, detail))
+
+
+@dataclass
+class Tie:
+    """Two parameters, and whether they stay equal in all updates."""
+
+    layouts: tuple[Layout, Layout]
+    names: tuple[str, str]
+    is_kept: bool
+
+    def partners(self, key: str) -> Iterator[tuple[str, Layout, str]]:
+        """Parameters of a module, each with the layout and the name of what it is tied to."""
+        for end in (0, 1):
+            if self.layouts[end].key == key:
+                yield self.names[end], self.layouts[1 - end], self.names[1 - end]
+
+
+def ties(layouts: Sequence[Layout]) -> Iterator[Tie]:
+    """All ties."""
+    known = [one for one in layouts if one.num_updates]
+    stages = [one for one in known if one.first.stage is not None]
+    for scope in [*([one] for one in known if one.first.stage is None), stages]:
+        same: dict[str, list[tuple[Layout, str]]] = {}
+        for layout in scope:
+            for name, one in _matrices(layout, 0).items():
+                same.setdefault(digest(one), []).append((layout, name))
+        groups = [ends for ends in same.values() if len(ends) > 1]
+        if len(groups) == 1 and len(groups[0]) == 2:
+            (first, a), (second, b) = groups[0]
+            numbers = range(1, min(first.num_updates, second.num_updates))
+            held = [(_matrices(first, n).get(a), _matrices(second, n).get(b)) for n in numbers]
+            yield Tie((first, second), (a, b), not any(are_apart(*one) for one in held))
+
+
+def _matrices(layout: Layout, number: int) -> dict[str, Tensor]:
+    whole = layout.whole(number, layout.view, "parameters")
+    return {
+        name: one for name, one in whole.items()
+        if one is not None and one.dim() > 1 and bool((one != one.flatten()[0]).any())
+    }  # fmt: skip
+
 
 _OUTPUT_ERROR = 1e-5  # relative, in fp32; scaled with eps
 _SAME_OUTPUTS = 1e-3  # of two replays, relative, in fp32: more is no rounding

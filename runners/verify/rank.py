@@ -22,16 +22,13 @@ from runners.system import processes
 from runners.system.errors import FixableError, first_line
 from runners.system.patience import say
 from runners.traces import machine
-from runners.verify import compare, keep, report, rerun, script
+from runners.verify import compare, report, rerun
 from runners.verify.against import Against
-from runners.verify.exchange import Board, GoneError, sweep
-from runners.verify.hangs import RECORDED, Lookout
-from runners.verify.layout import Layout, layouts
-from runners.verify.records import Seen
+from runners.verify.board import RECORDED, Board, GoneError, Lookout, sweep
+from runners.verify.records import Layout, Seen, layouts
 from runners.verify.replay import Replayed, replayed
-from runners.verify.trace import SUFFIX
-from runners.verify.verdict import Finding, Verdict
-from runners.verify.watch import Watch
+from runners.verify.report import SUFFIX, Finding, Verdict
+from runners.verify.watch import Watch, flush, run_script
 
 MEMORY_SHARE = 0.8  # of what the host has left
 BYTES_PER_ELEMENT = 8 * 3 + 4 * 2  # float64 parameter, gradient and sum, and both in fp32
@@ -83,7 +80,7 @@ class Rank:
         lookout, code = Lookout(self.board, self.arguments.patience, self._hung), 1
         lookout.start()
         try:
-            self.seen = script.run(
+            self.seen = run_script(
                 self.arguments.script, self.arguments.arguments, self.watch, self._has_code
             )
             lookout.stop()
@@ -197,14 +194,14 @@ class Rank:
     def _said(self, verdict: Verdict) -> int:
         """Print the report, and keep it; the exit code."""
         name = self.script.name
-        if before := keep.seen_before(self.layouts, self.script):
+        if before := report.seen_before(self.layouts, self.script):
             verdict.notes.append(before)
         document = report.document(verdict, name, self.world_size)
         text = "\n".join(report.lines(verdict, name, self.world_size))
         self.output.write((report.as_json(document) if self.arguments.json else text) + "\n")
         self.output.flush()
         try:
-            path = keep.kept(verdict, self.layouts, self.script, self.words, document, text)
+            path = report.kept(verdict, self.layouts, self.script, self.words, document, text)
         except Exception as error:  # noqa: BLE001 what is kept changes nothing of what was said
             say(f"verify: this run is not kept ({first_line(error)})")
         else:
@@ -219,7 +216,7 @@ class Rank:
         place = first.partition("waits: ")[2].partition(" in ")[0]
         verdict = Verdict([Finding("hang", "\n".join(table), place)])
         verdict.skip("updates: the script never ended")
-        script.flush()
+        flush()
         self._leave(self._said(verdict))
 
     def _has_code(self) -> bool:

@@ -25,16 +25,14 @@ from torch.utils import _pytree
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from runners.system import processes
-from runners.verify.case import ROUNDINGS, Case
-from runners.verify.exchange import environment, free_port
-from runners.verify.layout import Layout
-from runners.verify.records import Seen, mapped, tensors_of
+from runners.verify.board import environment, free_port
+from runners.verify.fit import are_apart, distance, ratio, scales_of
+from runners.verify.inputs import ROUNDINGS, Case
+from runners.verify.losses import factors
+from runners.verify.records import Layout, Seen, mapped, tensors_of
+from runners.verify.report import Verdict
 from runners.verify.roots import Root
-from runners.verify.script import run as run_script
-from runners.verify.sums import are_apart, distance, ratio, scales_of
-from runners.verify.verdict import Verdict
-from runners.verify.watch import Watch
-from runners.verify.weights import factors
+from runners.verify.watch import Watch, run_script
 
 SECONDS = 120.0
 _MOST_BATCHES = 512

@@ -20,7 +20,7 @@ from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 from torch.distributed.tensor import DTensor, Placement
 from torch.optim import Optimizer
 
-from runners.verify.frames import variables
+from runners.verify.internals import variables
 from runners.verify.records import Forward, Part, RootRecord, Update, part
 
 _MOST_SAMPLES = 4096

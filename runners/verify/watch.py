@@ -7,11 +7,17 @@ ends; before unscaling, clipping and the optimizer's step; after the step.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import gc
+import io
+import runpy
 import sys
+import threading
+import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +28,24 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from runners.system.errors import first_line
 from runners.verify import records
 from runners.verify import roots as of
-from runners.verify.frames import Stage, calling_stage, place, redirected
-from runners.verify.graph import Edge, leaves_before, reached
-from runners.verify.intercept import Interceptor
+from runners.verify.intercept import Interceptor, Sends
+from runners.verify.internals import (
+    Edge,
+    Stage,
+    calling_stage,
+    is_script,
+    leaves_before,
+    place,
+    place_of,
+    reached,
+    redirected,
+)
 from runners.verify.losses import LossWatch
 from runners.verify.records import Clip, Forward, Part, Seen, Update, mapped, part, tensors_of
 from runners.verify.roots import Root
-from runners.verify.sends import Sends
 
 _GUARDED = (
     "begins", "wraps", "looks", "ends", "_arrived", "backward_begins", "backward_ends",
@@ -481,3 +496,53 @@ class Watch:
         for name, modules in (("DeepSpeed", "deepspeed"), ("Megatron", "megatron.core")):
             if modules in sys.modules:
                 self.refuse(name)
+
+
+# The script
+
+
+def run_script(
+    script: str, arguments: Sequence[str], watch: Watch,
+    is_reported: Callable[[], bool] = lambda: False,
+) -> Seen:  # fmt: skip
+    """Run a script to its end, or until the watch has seen enough.
+
+    Args:
+        script: its path.
+        arguments: that it is given.
+        watch: which is installed first.
+        is_reported: whether another rank has reported, so that an error here says nothing more.
+    """
+    sys.argv = [script, *arguments]
+    sys.path[0] = str(Path(script).resolve().parent)
+    watch.install()
+    ended = at = ""
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except Enough:
+        pass
+    except SystemExit as left:
+        ended = "" if left.code in (None, 0) else f"it left with exit code {left.code}"
+    except BaseException as error:  # noqa: BLE001 whatever ends the script is reported
+        if not is_reported():
+            traceback.print_exc()
+        ended = f"{type(error).__name__}: {first_line(error)}"
+        frames = [one for one in traceback.walk_tb(error.__traceback__) if is_script(one[0])]
+        at = place_of(*frames[-1]) if frames else ""
+    seen = watch.seen
+    seen.ended, seen.ended_at, seen.ended_seconds = ended, at, time.monotonic()
+    # This process ends without Python's own end, since threads of gloo may wait for ranks that are
+    # gone: join the script's threads, and run what it left for the exit.
+    with suppress(Exception):  # as Python, which goes on where an exit function fails
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+    flush()
+    return watch.end()
+
+
+def flush() -> None:
+    """Write what the script has buffered in any file."""
+    for one in gc.get_objects():
+        if issubclass(type(one), io.IOBase):
+            with suppress(Exception):
+                one.flush()

@@ -7,17 +7,15 @@ import torch
 from torch.nn import functional
 
 from runners.verify import compare, inputs, rerun
-from runners.verify.case import Case
-from runners.verify.graph import multiplies
-from runners.verify.layout import Layout
-from runners.verify.losses import LossWatch
+from runners.verify.fit import Expected, fitted
+from runners.verify.inputs import Case
+from runners.verify.internals import multiplies
+from runners.verify.losses import TOLERANCE, LossWatch, judged_weights
 from runners.verify.rank import Rank
-from runners.verify.records import Forward, Part, Quiet, RootRecord, Seen, Update
+from runners.verify.records import Forward, Layout, Part, Quiet, RootRecord, Seen, Update
+from runners.verify.report import Verdict
 from runners.verify.roots import digest
-from runners.verify.stepping import Steps
-from runners.verify.sums import Expected, fitted
-from runners.verify.verdict import Verdict
-from runners.verify.weights import TOLERANCE, judged
+from runners.verify.update import Steps
 
 EPS = torch.finfo(torch.float32).eps
 
@@ -84,7 +82,7 @@ def _weights(reduction, divisors, is_masked=True, class_weights=None, counts=(8,
         (2 * loss / divisors[rank]).backward()
         one = Forward("", (), shapes=[(count, 4)])
         updates[rank] = Update(0, {}, {}, forwards=[one], losses=watch.ended(1))
-    return judged(updates, {(0, 1): 0.5, (1, 1): 0.5}, TOLERANCE)
+    return judged_weights(updates, {(0, 1): 0.5, (1, 1): 0.5}, TOLERANCE)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ from generator.printing.folio import breakable
 from generator.printing.sources import PYTHON
 from runners.traces.digest import program
 from runners.traces.schema import Shape
-from runners.verify.causes import GROUPS, table
-from runners.verify.trace import Flow, Off, Parameter, Report, Watched
+from runners.verify.report import GROUPS, Off, Parameter, Report, Watched, table
 
 MOST = 1e9  # times that a bar shows
 Sections = Callable[[str], Mapping[str, str]]
@@ -89,27 +88,6 @@ def tensors(watched: Watched) -> list[Row]:
         ]
         for one in watched.tensors
     ]  # fmt: skip
-
-
-def flow(watched: Watched) -> list[Row]:
-    """What each rank passed through each module, by update."""
-    several = len({one.module for one in watched.flow}) > 1
-    return [
-        [
-            label(f"rank {one.rank}, update {one.update}" + (f", {one.module}" if several else "")),
-            label(", ".join(map(_shape, one.inputs)) or "–"), label(str(one.num_forwards)),
-            label(_weights(one)),
-            *(label("–" if held is None else _number(held)) for held in (
-                one.sum_of_weights, one.gradient_norm, one.clipped_norm, one.update_norm)),
-        ]
-        for one in watched.flow
-    ]  # fmt: skip
-
-
-def _weights(one: Flow) -> str:
-    """How many tokens or samples have which weight."""
-    ends = [held for held in (one.lowest_weight, one.highest_weight) if held is not None]
-    return " to ".join(dict.fromkeys(map(_number, ends))) + f" × {one.num_weights}" if ends else "–"
 
 
 def _times(one: Parameter) -> float | None:

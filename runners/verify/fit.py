@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from runners.verify.verdict import Error, Term
+from runners.verify.report import Error, Term
 
 REPLICAS = 1e-5  # relative difference of parameters between replicas
 Held = Mapping[str, Tensor | None]  # gradients by parameter

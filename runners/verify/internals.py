@@ -1,0 +1,147 @@
+"""What the tool reads of torch's inside: frames of its functions, and nodes of its graph.
+
+In: frames of a running script, or the edges that a backward pass starts from. Out: a line of the
+script as reports name it, the stage that calls, and nodes of the graph, each once.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import sys
+import traceback
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from types import FrameType, FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx
+
+TORCH = str(Path(torch.__file__).parent)
+_OWN = str(Path(__file__).parent)
+Stage = tuple[Any, int | None]  # of a pipeline, and the number of the microbatch that it computes
+
+
+def place(frame: FrameType | None = None) -> str:
+    """The innermost line that is neither torch's, nor ours, nor an installed package's."""
+    frames = traceback.walk_stack(frame or sys._getframe(1))
+    return next((place_of(one, line) for one, line in frames if is_script(one)), "")
+
+
+def place_of(frame: FrameType, line: int) -> str:
+    """A line of a frame, as reports name it."""
+    return f"{Path(frame.f_code.co_filename).name}:{line}"
+
+
+def is_script(frame: FrameType) -> bool:
+    """Whether a frame is of the script or of a module beside it."""
+    file = frame.f_code.co_filename
+    is_own = not file.startswith((TORCH, _OWN, "<"))
+    return is_own and "site-packages" not in file and "/lib/python3" not in file
+
+
+def calling_stage() -> Stage | None:
+    """The stage of a pipeline that calls."""
+    for frame, _ in itertools.islice(traceback.walk_stack(sys._getframe(1)), 16):
+        if frame.f_code.co_filename.endswith("distributed/pipelining/stage.py"):
+            own = frame.f_locals.get("self")
+            if frame.f_code.co_name == "forward_one_chunk":
+                return own, frame.f_locals["fwd_chunk_id"]
+            if frame.f_code.co_name != "forward_maybe_with_nosync":
+                return own, None
+    return None
+
+
+def in_function(frame: FrameType) -> bool:
+    """Whether an autograd function of the script's own is running."""
+    inner = (one for one, _ in itertools.islice(traceback.walk_stack(frame), 8))
+    return any(
+        isinstance(one.f_locals.get(one.f_code.co_varnames[0]), FunctionCtx)
+        for one in inner
+        if one.f_code.co_name in ("forward", "backward") and one.f_code.co_argcount
+    )
+
+
+def redirected(module: nn.Module) -> str:
+    """The method that Lightning calls where its wrapper calls `forward`."""
+    forward = module.__dict__.get("forward")
+    if not isinstance(forward, FunctionType):
+        return ""
+    return str(inspect.getclosurevars(forward).nonlocals.get("method_name", ""))
+
+
+def variables() -> dict[str, nn.Module]:
+    """The modules that variables of the script hold, those of the outermost function first."""
+    found: dict[str, Any] = {}
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        found = {**frame.f_locals, **found} if is_script(frame) else found
+        frame = frame.f_back
+    return {name: one for name, one in found.items() if isinstance(one, nn.Module)}
+
+
+# Names of the factors that nodes keep, in the order of their gradients.
+_PRODUCT = ("_saved_self", "_saved_mat2")
+_FACTORS = {"MmBackward0": _PRODUCT, "BmmBackward0": _PRODUCT}
+Edge = tuple[Any, int]  # a node, and the number of its output
+
+
+def walked(start: Sequence[Edge], is_end: Callable[[Any], bool]) -> Iterator[tuple[Any, bool]]:
+    """Nodes, and whether a product lies before each; nothing behind the ends."""
+    seen: set[Any] = set()
+    queue = [(edge, False) for edge in start]
+    while queue:
+        edge, is_product = queue.pop()
+        node = edge[0]
+        key = edge if _is_sink(node) else id(node)
+        if node is None or key in seen:
+            continue
+        seen.add(key)
+        yield node, is_product
+        if not is_end(node):
+            is_product = is_product or node.name() == "MulBackward0"
+            queue += [(other, is_product) for other in _next(edge)]
+
+
+def reached(start: Sequence[Edge], ends: Collection[int] = ()) -> Iterator[Any]:
+    """The nodes that a backward pass reaches; nothing behind those with the ids of `ends`."""
+    return (node for node, _ in walked(start, lambda node: id(node) in ends))
+
+
+def leaves_before(start: Sequence[Edge], outputs: Collection[int]) -> list[Tensor]:
+    """The leaves that a backward pass reaches past all of these nodes."""
+    return [node.variable for node in reached(start, outputs) if hasattr(node, "variable")]
+
+
+def multiplies(start: Sequence[Edge], outputs: Collection[int], parts: Sequence[Tensor]) -> bool:
+    """Whether a backward pass multiplies, before `outputs`, by all values of these parts.
+
+    They may be in any order and shape, and get no gradient.
+    """
+    if not parts or any(one.requires_grad for one in parts):
+        return False
+    values = torch.cat([one.flatten() for one in parts]).sort().values
+    for node in reached(start, outputs):
+        for index, name in enumerate(_FACTORS.get(node.name(), ())):
+            saved = getattr(node, name) if node.next_functions[index][0] is None else None
+            own = None if saved is None else saved.detach().flatten()
+            if own is not None and torch.equal(own.sort().values, values):
+                return True
+    return False
+
+
+def _is_sink(node: Any) -> bool:
+    return bool(node is not None and node.name() == "_DDPSinkBackward")
+
+
+def _next(edge: Edge) -> Sequence[Edge]:
+    """What a gradient flows to; DDP has one node for all its outputs, of which one is meant."""
+    node, number = edge
+    edges: Sequence[Edge] = node.next_functions
+    if not _is_sink(node):
+        return edges
+    needed = node.needs_input_grad[1:]  # the first is DDP itself, and the rest are the outputs
+    own = [one for one in edges if one[0] is not None]
+    return [own[sum(needed[:number])]] if needed[number] else []
