@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from runners.verify.fit import are_apart, relative
-from runners.verify.records import Forward, Layout, Part, Quiet, Seen
+from runners.verify.fit import are_apart, distance, relative
+from runners.verify.records import Forward, Layout, Part, Seen
 from runners.verify.replay import Replayed
 from runners.verify.report import Finding, Verdict
 from runners.verify.roots import digest
@@ -34,6 +34,7 @@ class Case:
     scaled: dict[int, dict[int, float]] = field(default_factory=dict)  # by update and rank: factors
     # by which stages of a pipeline clip gradients themselves
     ties: Sequence[Tie] = ()  # of weights in all layouts
+    is_replayed: bool = False  # the module of one process computes what this one does, in shape
 
     @property
     def eps(self) -> float:
@@ -112,6 +113,7 @@ def _matrices(layout: Layout, number: int) -> dict[str, Tensor]:
 
 
 _OUTPUT_ERROR = 1e-5  # relative, in fp32; scaled with eps
+_GRADIENTS = 1e-2  # of the largest gradient: what equal ones on two ranks may differ by
 _SAME_OUTPUTS = 1e-3  # of two replays, relative, in fp32: more is no rounding
 
 
@@ -185,8 +187,21 @@ def _in_turn(forwards: Sequence[Forward]) -> dict[tuple[int | None, int], Forwar
     return found
 
 
+def note_pairs(case: Case) -> None:
+    """Workers that read one stream bring each batch once each: two of them, twice in a row."""
+    for rank in case.layout.leaders:
+        updates = [case.layout.update(rank, n).forwards for n in range(case.layout.num_updates)]
+        batches = [str(one.digests) for passes in updates for one in passes if one.digests]
+        first, second = batches[::2], batches[1::2]
+        is_paired = second == first[: len(second)] and len({*first}) == len(first) > 1
+        if is_paired and any(len(passes) != 2 for passes in updates):  # two passes may be meant
+            case.note(f"rank {rank} is given each batch twice in a row (by workers of one stream?)")
+            return
+
+
 def compare_samples(case: Case) -> None:
     """Ranks that draw samples for themselves may take one that another has."""
+    note_pairs(case)
     layout = case.layout
     counts: dict[tuple[int, int], list[int]] = {}
     for number in range(layout.num_updates):
@@ -230,31 +245,84 @@ def compare_replicas(case: Case, number: int, held: str = "parameters") -> None:
             place = layout.update(rank, stepped).step_place
             case.find(cause, says, place, apart, rank, number)
             return
+    if found := _peers_apart(case, number, held):
+        peer, rank, names = found
+        says = f"ranks {peer} and {rank} hold different values of one parameter"
+        case.find(cause, says, layout.update(rank, stepped).step_place, names, rank, number)
+
+
+def compare_shared(case: Case, number: int) -> None:
+    """Optimizers of ranks that share a batch use the same gradients of what each rank holds."""
+    if found := _peers_apart(case, number, "used"):
+        peer, rank, names = found
+        says = f"ranks {peer} and {rank} share a batch and this parameter, and not its gradient"
+        place = case.layout.update(rank, number).step_place
+        case.find("part of the sum", says, place, names, rank, number)
+
+
+def _peers_apart(case: Case, number: int, held: str) -> tuple[int, int, list[str]] | None:
+    """Two ranks that hold the same part of a module, and the parameters in which they differ."""
+    layout = case.layout
     parts = {rank: getattr(layout.update(rank, number), held) for rank in layout.records}
-    for rank, own in parts.items():
-        for name, part in own.items():
-            peer = _replica_of(part, rank)
-            replica = parts.get(peer, {}).get(name)
-            if peer != rank and replica is not None and are_apart(part.local, replica.local):
-                says = f"ranks {peer} and {rank} hold different values of one parameter"
-                place = layout.update(rank, stepped).step_place
-                case.find(cause, says, place, [name], rank, number)
-                return
+    for leader, rank in ((group[0], rank) for group in layout.groups for rank in group):
+        peers = {n: _replica_of(one, rank, leader) for n, one in parts[rank].items() if one}
+        pairs = {
+            name: (parts[rank][name].local, other.local) for name, peer in peers.items()
+            if peer != rank and (other := parts.get(peer, {}).get(name))
+        }  # fmt: skip
+        apart = [name for name, pair in pairs.items() if are_apart(*pair)]
+        if held == "used":  # a gradient that is zero in exact arithmetic has no scale of its own
+            least = _GRADIENTS * max((float(one.norm()) for one, _ in pairs.values()), default=0.0)
+            apart = [name for name in apart if not distance(*pairs[name]) <= least]
+        whole = [name for name in apart if _is_whole(case, parts[rank], name, leader)]
+        if whole:
+            return peers[whole[0]], rank, whole
+        if apart:
+            case.skip(
+                f"{apart[0]}: it differs between ranks {leader} and {rank}, which share a batch "
+                "(each holds a part, divided by hand, or the whole)"
+            )
+    return None
+
+
+def _is_whole(case: Case, parts: Mapping[str, Part], name: str, leader: int) -> bool:
+    """Whether ranks hold a parameter as often as its mesh says, or all of it if no mesh is known.
+
+    Where nothing could be replayed, its shape tells: no axis is as long as a part of the others'.
+    """
+    spec = parts[name].spec
+    if case.is_replayed or (spec and leader in spec.ranks):
+        return True
+    held = [one for one in parts.values() if one and one.spec and leader in one.spec.ranks]
+    pairs = {pair for one in held for pair in zip(one.local.shape, one.shape, strict=True)}
+    cut = {part for part, whole in pairs if part != whole}
+    return {*parts[name].shape} <= {whole for _, whole in pairs} - cut
 
 
 def compare_quiet(verdict: Verdict, layouts: Sequence[Layout], seen: Mapping[int, Seen]) -> None:
     """Modules that run without gradients, as targets and teachers do, are replicas, too."""
     for key in dict.fromkeys(key for one in seen.values() for key in one.quiet):
         held = {rank: one.quiet[key] for rank, one in seen.items() if key in one.quiet}
-        first, *others = held
-        other = next((r for r in others if held[r].digests != held[first].digests), None)
-        if other is None:
+        shared = [at for at in held[min(held)] if all(at in one for one in held.values())]
+        pairs = ((at, rank) for at in shared for rank in held)
+        first = min(held)
+        found = next((p for p in pairs if not _equal(held[p[1]][p[0]], held[first][p[0]])), None)
+        if found is None:
             continue
-        if twin := next(_twins(layouts, held), ""):
-            says = f"parameters of {key}, which runs without gradients, differ on ranks {first} and"
-            says += f" {other}: not all are copies of {twin}, whose replicas are equal"
-            place = held[other].place
-            verdict.find(Finding("replicas start apart", says, place, key, other, 1))
+        at, rank = found
+        steps, place = at
+        says = f"parameters of {key}, which runs without gradients, differ on ranks {first} and"
+        says += f" {rank}: "
+        own = [one[at] for one in held.values()]
+        is_divided = any(
+            u.by_hand for one in layouts for r in one.records.values() for u in r.updates
+        )
+        if at != shared[0] and not is_divided:
+            says += f"equal at first, and updated otherwise before step {steps + 1}"
+            verdict.find(Finding("replicas drift apart", says, place, key, rank, steps + 1))
+        elif not steps and (twin := next(_twins(layouts, own), "")):
+            says += f"not all are copies of {twin}, whose replicas are equal"
+            verdict.find(Finding("replicas start apart", says, place, key, rank, 1))
         else:
             verdict.skip(
                 f"what {key} computes without gradients: its parameters differ on ranks, which is "
@@ -262,22 +330,26 @@ def compare_quiet(verdict: Verdict, layouts: Sequence[Layout], seen: Mapping[int
             )
 
 
-def _twins(layouts: Sequence[Layout], held: Mapping[int, Quiet]) -> Iterator[str]:
+def _twins(layouts: Sequence[Layout], held: Sequence[Sequence[Tensor]]) -> Iterator[str]:
     """Trained modules, or parts of them, equal on all ranks, of which a rank's is a copy."""
     for layout in (one for one in layouts if one.num_updates):
         parts = [layout.update(rank, 0).parameters for rank in layout.records]
         for path in sorted({"", *(n[:i] for n in parts[0] for i, c in enumerate(n) if c == ".")}):
             names = [one for one in parts[0] if not path or one.startswith(f"{path}.")]
-            own = [[digest(one[n].local) for n in names if n in one] for one in parts]
-            is_copy = any(one.digests == own[0] and not one.steps for one in held.values())
-            if is_copy and all(one == own[0] for one in own):
+            first, *others = ([one[n].local for n in names if n in one] for one in parts)
+            is_copy = any(_equal(one, first) for one in held)
+            if is_copy and all(_equal(one, first) for one in others):
                 yield f"{layout.key}: {path}" if path else layout.key
 
 
-def _replica_of(part: Part, rank: int) -> int:
-    """The rank that holds the same part of a mesh first."""
-    if part.spec is None:
-        return rank
+def _equal(some: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+    return len(some) == len(others) and not any(map(are_apart, some, others))
+
+
+def _replica_of(part: Part, rank: int, leader: int) -> int:
+    """The rank that holds the same part first: of the mesh, or of those that share a batch."""
+    if part.spec is None or leader not in part.spec.ranks:
+        return leader
     at = (part.spec.mesh == rank).nonzero()[0].tolist()
     for axis, one in enumerate(part.spec.placements):
         if one[0] == "replicate":

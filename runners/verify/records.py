@@ -239,6 +239,7 @@ class Update:
     other_terms: bool = False  # the loss has terms that no known loss function computes
     by_hand: list[str] = field(default_factory=list)  # why the module of one process is not known
     schedulers: int = 0  # their steps since the update before
+    backwards: int = 0  # backward passes of this rank up to the step
     dropped: int = 0  # backward passes whose gradients were reset before any update
     has_step: bool = False
     backward_place: str = ""
@@ -262,6 +263,8 @@ class RootRecord:
     refused: str = ""  # why it cannot be compared
     unowned: list[str] = field(default_factory=list)  # parameters that no optimizer has
     takes_parts: bool = False  # of sequences, as a plan says
+    backwards: int = 0  # of this rank while it was watched
+    left_behind: str = ""  # the line that read an optimizer's state, which its optimizer lacked
     updates: list[Update] = field(default_factory=list)
     later: list[Update] = field(default_factory=list)  # the newest after them, with parameters only
     buffers_from: int | None = None  # the rank that sends its buffers before each pass
@@ -269,12 +272,9 @@ class RootRecord:
     # made, which reduces those of that moment
 
 
-class Quiet(NamedTuple):
-    """A module that ran without gradients, as it was the first time."""
-
-    digests: list[str]  # of its parameters
-    place: str  # the script's line
-    steps: int  # of optimizers before
+# The parameters of a module that ran without gradients, by the number of optimizers' steps before
+# the pass and the script's line.
+Quiet = dict[tuple[int, str], list[Tensor]]
 
 
 @dataclass
