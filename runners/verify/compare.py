@@ -54,6 +54,8 @@ def judged(layouts: Sequence[Layout], seen: Mapping[int, Seen], replays: Replays
     if broken := next((one.broken for one in seen.values() if one.broken), ""):
         verdict.skip(f"anything: an error of the tool's own ({broken})")
         return verdict
+    for waits in (one.waits for one in seen.values() if one.waits):
+        verdict.skip(f"what follows the updates: {waits}, and other ranks were stopped earlier")
     inputs.compare_quiet(verdict, layouts, seen)
     for rank, where in ((rank, where) for rank, one in seen.items() for where in one.lost):
         says = "outputs of all ranks enter the loss without a gradient, its own among them"

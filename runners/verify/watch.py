@@ -554,7 +554,7 @@ def run_script(
     try:
         runpy.run_path(script, run_name="__main__")
     except Enough:
-        pass
+        watch.seen.is_stopped = True
     except SystemExit as left:
         ended = "" if left.code in (None, 0) else f"it left with exit code {left.code}"
     except BaseException as error:  # noqa: BLE001 whatever ends the script is reported
