@@ -111,7 +111,7 @@ class _Judge:
         if not verdict.findings:
             inputs.compare_replicas(case, layout.num_updates - 1, "after")
         inputs.compare_samples(case)
-        self._compare_buffers()
+        self._compare_buffers(is_judged=bool(compared - frozen))
         if layout.has_later and not verdict.findings:
             inputs.compare_replicas(case, layout.num_updates)
 
@@ -151,25 +151,26 @@ class _Judge:
                 place = layout.first.updates[0].step_place
                 self._case.find("tied weights apart", says, place, [a], layout.view, None)
 
-    def _compare_buffers(self) -> None:
+    def _compare_buffers(self, *, is_judged: bool) -> None:
         """Ranks may keep statistics of their own, as batch norm does; other buffers start equal."""
-        last, records = self._layout.num_updates - 1, self._layout.records
-        if any(one.buffers_from is not None for one in records.values()):
+        records = self._layout.records.values()
+        if any(one.buffers_from is not None for one in records):
             return  # one rank sends them before each pass
-        for number in (0, last):
-            first, *others = ({**one.updates[number].buffers} for one in records.values())
-            apart = [
+        apart: dict[int, list[str]] = {}
+        for number in (0, self._layout.num_updates - 1):
+            first, *others = (one.updates[number].buffers for one in records)
+            apart[number] = [
                 name for name, one in first.items() if not ("running_" in name or one.spec)
                 and any(are_apart(one.local, own[name].local) for own in others if name in own)
             ]  # fmt: skip
-            judged = [name for name in apart if first[name].local.is_floating_point()]
-            if judged and number == 0 and self._case.is_replayed:
-                says = "a buffer differs between ranks before the first forward pass"
-                place = self._layout.first.updates[0].forwards[0].place
-                self._case.find("replicas start apart", says, place, judged, None, 0)
-            elif apart:
-                why = f"what its buffers are for: {apart[0]} differs between ranks"
-                self._case.skip(why, is_lasting=True)
+        update = self._layout.first.updates[0]
+        start = [n for n in apart[0] if update.buffers[n].local.is_floating_point()]
+        if start and is_judged:
+            says, place = "a buffer differs before the first forward pass", update.forwards[0].place
+            self._case.find("replicas start apart", says, place, start, None, 0)
+        elif name := next((name for names in apart.values() for name in names), ""):
+            why = f"what its buffers are for: {name} differs between ranks"
+            self._case.skip(why, is_lasting=True)
 
     # One update
 
@@ -189,7 +190,7 @@ class _Judge:
         if failed:
             case.skip(failed)
         if failed or not inputs.compare_outputs(case, number, runs):
-            inputs.compare_shared(case, number)
+            inputs.compare_replicas(case, number, "used")
             return set()
         outside = self._layout.update(self._layout.leaders[0], number).outside
         if outside:
@@ -202,7 +203,7 @@ class _Judge:
             case.skip("gradients: those of one process are not finite either")
             return set()
         agreed = self._gradients(number, names, expected) - set(outside)
-        inputs.compare_shared(case, number)
+        inputs.compare_replicas(case, number, "used")
         return agreed
 
     def _expected(self, number: int, runs: Mapping[int, Replayed]) -> Expected:

@@ -113,7 +113,7 @@ def _matrices(layout: Layout, number: int) -> dict[str, Tensor]:
 
 
 _OUTPUT_ERROR = 1e-5  # relative, in fp32; scaled with eps
-_GRADIENTS = 1e-2  # of the largest gradient: what equal ones on two ranks may differ by
+_SAME_GRADIENTS = 1e-2  # of the largest one: by which equal ones on two ranks may differ
 _SAME_OUTPUTS = 1e-3  # of two replays, relative, in fp32: more is no rounding
 
 
@@ -224,115 +224,116 @@ def compare_samples(case: Case) -> None:
 
 
 def compare_replicas(case: Case, number: int, held: str = "parameters") -> None:
-    """Ranks that hold the same parameters hold the same values.
+    """Ranks that hold the same part of a module hold the same values of it.
 
     Args:
         case: of the module.
         number: of the update.
-        held: "parameters", before it; or "after" it, which of a last update nothing else tells.
+        held: "parameters", before it; "after" it, which of a last update nothing else tells; or
+            "used", the gradients of what ranks that share a batch hold.
     """
     layout, is_start = case.layout, held == "parameters"
     cause = "replicas start apart" if is_start and number == 0 else "replicas drift apart"
+    cause = "part of the sum" if held == "used" else cause
     stepped = max(number - is_start, 0)  # the update that may have set them apart
-    view, *others = layout.views()
-    first = layout.whole(number, view, held)
-    for rank in others:  # which hold the whole module, too
-        other = layout.whole(number, rank, held)
-        apart = [n for n, one in first.items() if n in other and are_apart(one, other[n])]
-        if apart:
-            largest = max(relative(first[n], other[n]) for n in apart)
-            says = f"parameters of ranks {view} and {rank} differ by {largest:.2g} of their maximum"
-            place = layout.update(rank, stepped).step_place
-            case.find(cause, says, place, apart, rank, number)
-            return
-    if found := _peers_apart(case, number, held):
-        peer, rank, names = found
-        says = f"ranks {peer} and {rank} hold different values of one parameter"
-        case.find(cause, says, layout.update(rank, stepped).step_place, names, rank, number)
-
-
-def compare_shared(case: Case, number: int) -> None:
-    """Optimizers of ranks that share a batch use the same gradients of what each rank holds."""
-    if found := _peers_apart(case, number, "used"):
-        peer, rank, names = found
-        says = f"ranks {peer} and {rank} share a batch and this parameter, and not its gradient"
-        place = case.layout.update(rank, number).step_place
-        case.find("part of the sum", says, place, names, rank, number)
-
-
-def _peers_apart(case: Case, number: int, held: str) -> tuple[int, int, list[str]] | None:
-    """Two ranks that hold the same part of a module, and the parameters in which they differ."""
-    layout = case.layout
-    parts = {rank: getattr(layout.update(rank, number), held) for rank in layout.records}
     for leader, rank in ((group[0], rank) for group in layout.groups for rank in group):
-        peers = {n: _replica_of(one, rank, leader) for n, one in parts[rank].items() if one}
-        pairs = {
-            name: (parts[rank][name].local, other.local) for name, peer in peers.items()
-            if peer != rank and (other := parts.get(peer, {}).get(name))
-        }  # fmt: skip
-        apart = [name for name, pair in pairs.items() if are_apart(*pair)]
-        if held == "used":  # a gradient that is zero in exact arithmetic has no scale of its own
-            least = _GRADIENTS * max((float(one.norm()) for one, _ in pairs.values()), default=0.0)
-            apart = [name for name in apart if not distance(*pairs[name]) <= least]
-        whole = [name for name in apart if _is_whole(case, parts[rank], name, leader)]
-        if whole:
-            return peers[whole[0]], rank, whole
-        if apart:
-            case.skip(
-                f"{apart[0]}: it differs between ranks {leader} and {rank}, which share a batch "
-                "(each holds a part, divided by hand, or the whole)"
+        pairs = _pairs(layout, number, rank, leader, held)
+        sizes = (float(one.norm()) for _, one, _ in pairs.values() if held == "used")
+        least = _SAME_GRADIENTS * max(sizes, default=0.0)  # one that is zero has no scale
+        apart = [
+            n for n, (_, a, b) in pairs.items() if are_apart(a, b) and not distance(a, b) <= least
+        ]
+        parts = layout.update(rank, number).parameters
+        known = case.is_replayed or rank == leader
+        if whole := [name for name in apart if known or _is_whole(parts, name, leader)]:
+            largest = max(relative(*pairs[name][1:]) for name in whole)
+            what = "gradients" if held == "used" else "parameters"
+            says = (
+                f"{what} of ranks {pairs[whole[0]][0]} and {rank} differ by {largest:.2g} of their"
             )
-    return None
+            place = layout.update(rank, stepped).step_place
+            case.find(cause, f"{says} maximum", place, whole, rank, number)
+            return
+        if apart:
+            case.skip(f"{apart[0]}: ranks {leader} and {rank} hold other parts, or one is wrong")
 
 
-def _is_whole(case: Case, parts: Mapping[str, Part], name: str, leader: int) -> bool:
-    """Whether ranks hold a parameter as often as its mesh says, or all of it if no mesh is known.
+def _pairs(
+    layout: Layout, number: int, rank: int, leader: int, held: str
+) -> dict[str, tuple[int, Tensor, Tensor]]:
+    """What another rank holds, too: that rank, and the tensors of both.
 
-    Where nothing could be replayed, its shape tells: no axis is as long as a part of the others'.
+    That is the first of all, or where ranks with other batches divide the module, the first of
+    those that share this batch.
+    """
+    parts = {r: getattr(layout.update(r, number), held) for r in layout.records}
+    specs = [one.spec for one in parts[rank].values() if one and one.spec]
+    is_divided = any(len({*layout.leaders} & {*one.ranks}) > 1 for one in specs)
+    first = leader if is_divided or held == "used" else layout.view
+    found = {}
+    for name, one in ((name, one) for name, one in parts[rank].items() if one):
+        peer = _replica_of(one, parts[first].get(name), rank, first)
+        if peer != rank and (other := parts[peer].get(name)):
+            found[name] = peer, other.local, one.local
+    return found
+
+
+def _replica_of(part: Part, other: Part | None, rank: int, first: int) -> int:
+    """The rank that has the same place in the mesh of the part that a first rank holds."""
+    own, spec = part.spec, other and other.spec
+    if own is None or spec is None:
+        return first
+    at = (own.mesh == rank).nonzero()[0].tolist()
+    for axis, one in enumerate(own.placements):
+        if one[0] == "replicate":
+            at[axis] = 0
+    return int((own if first in own.ranks else spec).mesh[tuple(at)])
+
+
+def _is_whole(parts: Mapping[str, Part], name: str, leader: int) -> bool:
+    """Whether the shape tells that no part was made by hand: no axis is as long as another's part.
+
+    Args:
+        parts: of all parameters; those with a mesh of the leader are divided.
+        name: of one that the leader holds, too.
+        leader: the first rank with this batch.
     """
     spec = parts[name].spec
-    if case.is_replayed or (spec and leader in spec.ranks):
-        return True
-    held = [one for one in parts.values() if one and one.spec and leader in one.spec.ranks]
+    held = [one for one in parts.values() if one.spec and leader in one.spec.ranks]
     pairs = {pair for one in held for pair in zip(one.local.shape, one.shape, strict=True)}
     cut = {part for part, whole in pairs if part != whole}
-    return {*parts[name].shape} <= {whole for _, whole in pairs} - cut
+    is_of_mesh = spec is not None and leader in spec.ranks
+    return is_of_mesh or {*parts[name].shape} <= {whole for _, whole in pairs} - cut
 
 
 def compare_quiet(verdict: Verdict, layouts: Sequence[Layout], seen: Mapping[int, Seen]) -> None:
     """Modules that run without gradients, as targets and teachers do, are replicas, too."""
+    reasons = (u.by_hand for one in layouts for r in one.records.values() for u in r.updates)
+    is_divided = any(reasons)
     for key in dict.fromkeys(key for one in seen.values() for key in one.quiet):
         held = {rank: one.quiet[key] for rank, one in seen.items() if key in one.quiet}
-        shared = [at for at in held[min(held)] if all(at in one for one in held.values())]
+        first, (own, *_) = min(held), held.values()
+        shared = [at for at in own if all(at in one for one in held.values())]
         pairs = ((at, rank) for at in shared for rank in held)
-        first = min(held)
-        found = next((p for p in pairs if not _equal(held[p[1]][p[0]], held[first][p[0]])), None)
-        if found is None:
-            continue
-        at, rank = found
-        steps, place = at
-        says = f"parameters of {key}, which runs without gradients, differ on ranks {first} and"
-        says += f" {rank}: "
-        own = [one[at] for one in held.values()]
-        is_divided = any(
-            u.by_hand for one in layouts for r in one.records.values() for u in r.updates
-        )
-        if at != shared[0] and not is_divided:
-            says += f"equal at first, and updated otherwise before step {steps + 1}"
-            verdict.find(Finding("replicas drift apart", says, place, key, rank, steps + 1))
-        elif not steps and (twin := next(_twins(layouts, own), "")):
-            says += f"not all are copies of {twin}, whose replicas are equal"
-            verdict.find(Finding("replicas start apart", says, place, key, rank, 1))
-        else:
-            verdict.skip(
-                f"what {key} computes without gradients: its parameters differ on ranks, which is "
-                "right only where each rank has a teacher of its own"
-            )
+        apart = ((at, rank) for at, rank in pairs if not _equal(held[rank][at], own[at]))
+        for at, rank in itertools.islice(apart, 1):
+            says = f"{key} runs without gradients; its parameters on ranks {first} and {rank} "
+            if at != shared[0] and not is_divided:
+                cause, says = "replicas drift apart", f"{says}are equal at first, and not later"
+            elif twin := next(_twins(layouts, [one[at] for one in held.values()], at[0]), ""):
+                cause = "replicas start apart"
+                says += f"differ: not all are copies of {twin}, whose replicas are equal"
+            else:
+                verdict.skip(f"{says}differ: right only where each rank has a teacher of its own")
+                continue
+            verdict.find(Finding(cause, says, at[1], key, rank, at[0] + 1))
 
 
-def _twins(layouts: Sequence[Layout], held: Sequence[Sequence[Tensor]]) -> Iterator[str]:
-    """Trained modules, or parts of them, equal on all ranks, of which a rank's is a copy."""
-    for layout in (one for one in layouts if one.num_updates):
+def _twins(
+    layouts: Sequence[Layout], held: Sequence[Sequence[Tensor]], steps: int
+) -> Iterator[str]:
+    """Trained modules, or parts of them, equal on all ranks, of which a rank begins with a copy."""
+    for layout in (one for one in layouts if one.num_updates and not steps):
         parts = [layout.update(rank, 0).parameters for rank in layout.records]
         for path in sorted({"", *(n[:i] for n in parts[0] for i, c in enumerate(n) if c == ".")}):
             names = [one for one in parts[0] if not path or one.startswith(f"{path}.")]
@@ -344,17 +345,6 @@ def _twins(layouts: Sequence[Layout], held: Sequence[Sequence[Tensor]]) -> Itera
 
 def _equal(some: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
     return len(some) == len(others) and not any(map(are_apart, some, others))
-
-
-def _replica_of(part: Part, rank: int, leader: int) -> int:
-    """The rank that holds the same part first: of the mesh, or of those that share a batch."""
-    if part.spec is None or leader not in part.spec.ranks:
-        return leader
-    at = (part.spec.mesh == rank).nonzero()[0].tolist()
-    for axis, one in enumerate(part.spec.placements):
-        if one[0] == "replicate":
-            at[axis] = 0
-    return int(part.spec.mesh[tuple(at)])
 
 
 def compare_outputs(case: Case, number: int, runs: Mapping[int, Replayed]) -> bool:

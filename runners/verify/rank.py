@@ -215,12 +215,12 @@ class Rank:
 
         Where this tool has stopped the others, and not their script, the rest stops here.
         """
-        others = [self.board.read("seen", r) for r in range(self.world_size)]
-        if left := [one for one in others if one is not None]:
-            if all(one.is_stopped for one in left):
-                self.seen = self.watch.end()
-                self.seen.waits = table[self.rank]
-                self._leave(self._judged())
+        posted = [self.board.read("seen", r) for r in range(self.world_size)]
+        left = [one.is_stopped for one in posted if one is not None]
+        if left and all(left):
+            self.seen = self.watch.end()
+            self.seen.waits = table[self.rank]
+            self._leave(self._judged())
         first = next((line for line in table if " waits: " in line), table[0])
         place = first.partition("waits: ")[2].partition(" in ")[0]
         verdict = Verdict([Finding("hang", "\n".join(table), place)])
