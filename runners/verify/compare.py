@@ -30,8 +30,8 @@ from runners.verify.update import (
     compare_clipped,
     compare_factors,
     compare_moments,
+    find_left_behind,
     find_skipped,
-    find_state,
     find_still,
     is_clip,
     shrinking_factors,
@@ -95,7 +95,7 @@ class _Judge:
             return
         if find_skipped(case):
             return
-        find_state(case)
+        find_left_behind(case)
         find_still(case)
         self._find_untied()
         compared, frozen = names, names

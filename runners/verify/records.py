@@ -208,6 +208,7 @@ class Clip:
 
 
 Gradients = dict[str, Part | None]  # by parameter
+STATE = "the state"  # among settings, the names of what an optimizer holds before its first step
 
 
 @dataclass

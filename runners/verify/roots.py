@@ -249,6 +249,12 @@ def ids_of(optimizer: Optimizer) -> set[int]:
     return {id(one) for group in optimizer.param_groups for one in group["params"]}
 
 
+def state(optimizer: Optimizer, parameter: Tensor) -> dict[str, Tensor]:
+    """What an optimizer holds for one parameter."""
+    held = optimizer.state.get(parameter, {})
+    return {key: one for key, one in held.items() if isinstance(one, Tensor)}
+
+
 def plain(value: Any) -> Any:
     """A setting of an optimizer, copied."""
     return part(value).local if isinstance(value, Tensor) else value

@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 
 from runners.verify.fit import Expected, are_apart, distance, error_of, ratio, scales_of
 from runners.verify.inputs import ROUNDINGS, Case
-from runners.verify.records import Clip, Layout, RootRecord, Tensors, Update
+from runners.verify.records import STATE, Clip, Layout, RootRecord, Tensors, Update
 from runners.verify.report import Error
 from runners.verify.roots import same
 
@@ -231,21 +231,8 @@ def _is_lost(one: RootRecord, peer: RootRecord, at: int) -> bool:
     )  # fmt: skip
 
 
-def find_state(case: Case) -> None:
-    """Optimizers of all ranks begin with one state: that of the checkpoint, if one was read."""
-    first, *others = sorted(case.layout.records)
-    start = case.layout.update(first, 0)
-    for rank in others:
-        own = case.layout.update(rank, 0)
-        shared = start.settings.keys() & own.settings.keys()
-        apart = {key.rpartition(" ")[0] for key in start.state.keys() ^ own.state.keys()} & shared
-        if apart:
-            says = (
-                f"the optimizer's state of ranks {first} and {rank} differs before the first step"
-            )
-            names = [name for name in start.settings if name in apart]
-            case.find("state differs", says, own.step_place, names, rank, 0)
-            return
+def find_left_behind(case: Case) -> None:
+    """Find a state of the optimizer that the script reads from a checkpoint, and does not use."""
     records = case.layout.records.values()
     place = next((one.left_behind for one in records if one.left_behind), "")
     if place and not any(one.updates[0].state for one in records):
@@ -344,8 +331,8 @@ class Steps:
                 shared = [key for key in one if key in own and key not in _IGNORED]
                 if key := next((key for key in shared if not same(one[key], own[key])), ""):
                     says = f"{key} of {kind} is {one[key]} on rank {first} and {own[key]} on {rank}"
-                    place = update.step_place
-                    self._case.find("settings differ", says, place, [name], rank, number)
+                    cause = "state differs" if key == STATE else "settings differ"
+                    self._case.find(cause, says, update.step_place, [name], rank, number)
                     return
 
     def _skip(self, why: str) -> None:

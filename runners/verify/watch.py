@@ -189,13 +189,10 @@ class Watch:
     def begins(
         self, module: nn.Module, args: Any, kwargs: Any, method: str = ""
     ) -> tuple[Root, Forward] | None:
-        """A module is called outside of any other; None where there is nothing to record.
+        """A module, or a method of it that FSDP knows, is called outside of any other.
 
-        Args:
-            module: that is called.
-            args: positional arguments.
-            kwargs: arguments by name.
-            method: that FSDP runs in the place of `forward`; empty where that one is.
+        Returns:
+            None where there is nothing to record.
         """
         if self.is_replaying or not dist.is_initialized():
             return None
@@ -442,10 +439,9 @@ class Watch:
                 settings = {k: of.plain(v) for k, v in groups[id(one)].items() if k != "params"}
                 update.settings[name] = (of.class_of(optimizer), settings)
                 if update.number == 0:
-                    held = optimizer.state.get(one, {}).items()
-                    update.state |= {
-                        f"{name} {k}": part(v) for k, v in held if isinstance(v, Tensor)
-                    }
+                    held = of.state(optimizer, one)
+                    settings[records.STATE] = ", ".join(held) or "empty"
+                    update.state |= {f"{name} {key}": part(own) for key, own in held.items()}
         self._scheduled = {}
 
     def _stepping(self, optimizer: Optimizer) -> list[tuple[Root, list[str]]]:
@@ -489,8 +485,7 @@ class Watch:
 
     def _left_behind(self, root: Root, names: list[str], optimizer: Optimizer) -> str:
         """The line that read a state of this optimizer, which began its first step without any."""
-        held = [one for n in names for one in optimizer.state.get(root.names[n], {}).values()]
-        if root.update.state or not any(isinstance(one, Tensor) for one in held):
+        if root.update.state or not any(of.state(optimizer, root.names[n]) for n in names):
             return ""
         own = Counter(root.update.after[n].shape for n in names)
         return next((where for where, shapes in self._moments if own <= shapes), "")
