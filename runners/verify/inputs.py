@@ -261,11 +261,7 @@ def compare_replicas(case: Case, number: int, held: str = "parameters") -> None:
 def _pairs(
     layout: Layout, number: int, rank: int, leader: int, held: str
 ) -> dict[str, tuple[int, Tensor, Tensor]]:
-    """What another rank holds, too: that rank, and the tensors of both.
-
-    That is the first of all, or where ranks with other batches divide the module, the first of
-    those that share this batch.
-    """
+    """What the first rank holds, too, or where batches divide a module, the first of this batch."""
     parts = {r: getattr(layout.update(r, number), held) for r in layout.records}
     specs = [one.spec for one in parts[rank].values() if one and one.spec]
     is_divided = any(len({*layout.leaders} & {*one.ranks}) > 1 for one in specs)
@@ -291,13 +287,7 @@ def _replica_of(part: Part, other: Part | None, rank: int, first: int) -> int:
 
 
 def _is_whole(parts: Mapping[str, Part], name: str, leader: int) -> bool:
-    """Whether the shape tells that no part was made by hand: no axis is as long as another's part.
-
-    Args:
-        parts: of all parameters; those with a mesh of the leader are divided.
-        name: of one that the leader holds, too.
-        leader: the first rank with this batch.
-    """
+    """Whether a shape tells of no division by hand: no axis is as long as a part of another's."""
     spec = parts[name].spec
     held = [one for one in parts.values() if one.spec and leader in one.spec.ranks]
     pairs = {pair for one in held for pair in zip(one.local.shape, one.shape, strict=True)}

@@ -241,10 +241,7 @@ def find_left_behind(case: Case) -> None:
 
 
 def find_still(case: Case) -> None:
-    """Find parameters with a gradient that stay as they are: outside the optimizer, or too coarse.
-
-    A gradient below the rounding of its module's largest is none.
-    """
+    """Find what has a gradient and does not move: outside the optimizer, or in too coarse a dtype."""
     layout, view = case.layout, case.layout.view
     held, updates = [set(r.unowned) for r in layout.records.values()], layout.first.updates
     nowhere, last = set.intersection(*held), layout.num_updates - 1
@@ -255,10 +252,8 @@ def find_still(case: Case) -> None:
         name
         for number in range(last + 1)
         for known in [layout.whole(number, view, "after_backward")]
-        for name, scale in scales_of(
-            {n: one for n, one in known.items() if one is not None}
-        ).items()
-        if norm_of([known[name]]) > ROUNDINGS * case.sum_eps * scale
+        for name, scale in scales_of({n: g for n, g in known.items() if g is not None}).items()
+        if norm_of([known[name]]) > ROUNDINGS * case.sum_eps * scale  # less is rounding
     }
     start = layout.whole(0, view, "parameters")
     end: Tensors = layout.whole(last, view, "parameters") | layout.whole(last, view, "after")
