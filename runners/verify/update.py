@@ -241,7 +241,7 @@ def find_left_behind(case: Case) -> None:
 
 
 def find_still(case: Case) -> None:
-    """Find what has a gradient and does not move: outside the optimizer, or in too coarse a dtype."""
+    """Find what has a gradient and does not move: outside the optimizer, or too coarse a dtype."""
     layout, view = case.layout, case.layout.view
     held, updates = [set(r.unowned) for r in layout.records.values()], layout.first.updates
     nowhere, last = set.intersection(*held), layout.num_updates - 1
