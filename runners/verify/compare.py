@@ -20,7 +20,7 @@ from torch import Tensor
 from runners.verify import inputs
 from runners.verify.fit import Expected, Fit, added, are_apart, distance, fitted, ratio, scales_of
 from runners.verify.inputs import ROUNDINGS, Case, ties
-from runners.verify.losses import TOLERANCE, Weights, judged_weights, shown, wrong_identity
+from runners.verify.losses import TOLERANCE, Weights, judged_weights, shown
 from runners.verify.records import Layout, Seen, Update
 from runners.verify.replay import Replayed
 from runners.verify.report import Error, Finding, Strip, Term, Verdict
@@ -62,9 +62,6 @@ def judged(layouts: Sequence[Layout], seen: Mapping[int, Seen], replays: Replays
     if not layouts:  # parameters belong to no module: only the weights of losses are known
         verdict.skip("gradients: no module with trained parameters ran a forward and backward pass")
         verdict.weights = shown({rank: one.loose[:1] for rank, one in seen.items()})
-    if one := wrong_identity({rank: own.passed for rank, own in seen.items()}):
-        says = "backward of log_softmax inside loss_parallel passes its gradient on unchanged"
-        verdict.find(Finding("log_softmax unchanged", says, one.place))
     return verdict
 
 
@@ -299,9 +296,8 @@ class _Judge:
         """Where the gradient at the logits is that of a cross-entropy, there is no other term."""
         if not replay.losses:
             return update
-        is_seen = any(one.is_seen for one in update.losses)
-        losses = update.losses if is_seen else replay.losses
-        return dataclasses.replace(update, losses=losses, other_terms=False)
+        losses = update.losses or replay.losses
+        return dataclasses.replace(update, losses=losses, other_terms=[])
 
     def _judge_weights(self, number: int, weights: Weights) -> None:
         verdict, updates = self._case.verdict, self._layout.first.updates

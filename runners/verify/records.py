@@ -176,7 +176,6 @@ class Loss:
     count: int  # of the elements that count
     weights: Tensor | None = None  # of the elements; one number where all have the same
     backward: int | None = None  # the number of the backward pass
-    is_seen: bool = True  # elements are known, not only guessed from a sum
     half: bool = False  # multiplied by a number, which may be one half by convention
     sizes: Tensor | None = None  # class weights of the elements; None where all are one
 
@@ -236,7 +235,8 @@ class Update:
     frozen: list[str] = field(default_factory=list)  # parameters that require no gradient
     outside: list[str] = field(default_factory=list)  # parameters that the loss reaches without
     # any module's forward pass
-    other_terms: bool = False  # the loss has terms that no known loss function computes
+    other_terms: list[str] = field(default_factory=list)  # of the loss, which no known loss
+    # function computes: node of the graph, and line of the backward pass
     by_hand: list[str] = field(default_factory=list)  # why the module of one process is not known
     schedulers: int = 0  # their steps since the update before
     dropped: int = 0  # backward passes whose gradients were reset before any update
@@ -293,8 +293,6 @@ class Seen:
     quiet: dict[str, Quiet] = field(default_factory=dict)  # modules that ran without gradients, by
     # their names
     broken: str = ""  # an error of the tool's own, which ended the watching
-    passed: list[Any] = field(default_factory=list)  # gradients that went unchanged through
-    # `log_softmax`; see `identity`
 
 
 Tensors = Mapping[str, Tensor | None]  # by name

@@ -93,7 +93,8 @@ class Watch:
         self.sends = Sends(self)
         self._outside: dict[int, list[str]] = {}
         self._scheduled: dict[int, int] = {}
-        self._is_other = False
+        self._others: list[str] = []
+        self._again: dict[int, int] = {}  # backward passes whose outputs got another one
         self._alone: set[int] = set()  # backward passes that reached one module
         self._external: set[int] = set()  # nodes of outputs that the loss uses itself
         self._optimizers: dict[int, Optimizer] = {}
@@ -128,8 +129,8 @@ class Watch:
     def install(self) -> None:
         """Begin to watch."""
         self._guard(self, *_GUARDED)
-        self._guard(self.losses, "_expect", "_reach", "follow", "ended")
-        self._guard(self.sends, "begins", "ended")
+        self._guard(self.losses, "_expect", "_reach", "follow", "ended", "forget")
+        self._guard(self.sends, "begins", "enters", "ended")
         self._interceptor.install()
 
     def _guard(self, owner: Any, *names: str) -> None:
@@ -192,6 +193,7 @@ class Watch:
             return None
         self._begin_update(root)
         tensors = tensors_of((args, kwargs))
+        self.sends.enters(tensors)
         self.present = Forward(
             path,
             mapped((args, kwargs), part),
@@ -253,8 +255,12 @@ class Watch:
         root.refresh()
         if self.on_update is not None:
             self.on_update(root)
+        for one in before.forwards:
+            one.nodes = {}
         now = root.begin_update()
-        self.sends.reasons, self.sends.gathered = [], {}
+        self.losses.forget()
+        if all(one.backward for other in self.roots.values() for one in other.update.forwards):
+            self.sends.reasons, self.sends.gathered = [], {}
         if not was_stepped and not of.has_moved(before, now):
             now.dropped = before.dropped + self._dropped(before)
 
@@ -278,6 +284,8 @@ class Watch:
         is_inside = index in forward.nodes and id(forward.nodes[index]) not in self._external
         if gradient is None or not self.in_backward or is_inside:
             return  # torch.autograd.grad leaves .grad as it is; what is inside is replayed
+        if forward.backward not in (None, self._backwards):  # two losses of one pass
+            self._again[forward.backward] = self._backwards
         forward.backward = self._backwards
         own, before = part(gradient), forward.gradients.get(index)
         forward.gradients[index] = Part(before.local + own.local, own.spec) if before else own
@@ -288,31 +296,35 @@ class Watch:
         """Look at the graph before a backward pass runs."""
         if not self.in_backward:
             self._backwards += 1
-            self._outside, self._is_other, self._external = {}, False, set()
-        outputs: set[int] = set()
+            self._outside, self._others, self._external = {}, [], set()
+        nodes, outputs = set(map(id, reached(start))), set[int]()
         nodes_of = {key: root.nodes() for key, root in self.roots.items()}
-        for ids in (ids for passes in nodes_of.values() for ids in passes):
+        for ids in (ids for passes in nodes_of.values() for ids in passes if ids & nodes):
             outputs |= ids
             first = set(map(id, reached(start, ids))) if len(ids) > 1 else ids
             self._external |= ids & first
-        is_other = self.losses.follow(start)
+        others = self.losses.follow(start)
         if self.in_backward:  # of a checkpoint, or of a schedule
             return
-        self._is_other = self._is_other or is_other
+        self._others = [f"{name} ({place()})" for name in others]
         self.sends.lose(start, outputs)
-        nodes = set(map(id, reached(start)))
         leaves = {id(one) for one in leaves_before(start, outputs)}
         for key, root in self.roots.items():
             if any(nodes & ids for ids in nodes_of[key]) and not root.stepped:
-                self._before_gradients(root)
+                self._before_gradients(root, nodes)
             self._outside[key] = [name for name, one in root.names.items() if id(one) in leaves]
 
-    def _before_gradients(self, root: Root) -> None:
+    def _before_gradients(self, root: Root, nodes: set[int]) -> None:
         """A backward pass adds to gradients, or begins anew."""
         update = root.update
         if not root.done and not root.is_reset:
             update.carried = root.gradients()
         elif root.done and root.is_reset:
+            for ids, one in zip(root.nodes(), update.forwards, strict=True):
+                if ids & nodes:  # its first gradient was only looked at
+                    one.backward, one.gradients = None, {}
+            for loss in update.losses:
+                loss.weights = None
             update.dropped += self._dropped(update)
             update.forwards = [f for f in update.forwards if f.backward is None]
             update.losses, update.carried = [], {}
@@ -333,14 +345,17 @@ class Watch:
             if len(touched) == 1 and root.is_finite:  # what is reset now is lost to all
                 self._alone.add(now)
             update.after_backward, update.before_clipping = root.gradients(), {}
-            update.losses += losses
+            for old, new in self._again.items():
+                for forward in (one for one in update.forwards if one.backward == old):
+                    forward.backward = new
+                for loss in (one for one in update.losses if one.backward == old):
+                    loss.backward = new
+            update.losses += [one for one in losses if not any(one is k for k in update.losses)]
             update.outside += self._outside.get(id(root.module), [])
-            update.other_terms = update.other_terms or self._is_other
-            update.by_hand += self.sends.reasons
+            update.other_terms += self._others
+            update.by_hand += [says.format(at) for at, says in self.sends.reasons]
             update.backward_place = at
-            for one in root.done:
-                one.nodes = {}
-        self.sends.reasons = []
+        self._again, self.sends.reasons = {}, []
         if not touched:
             self.seen.loose = self.seen.loose or losses
 
