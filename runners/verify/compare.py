@@ -75,6 +75,17 @@ class _Judge:
 
     def judge(self) -> None:
         """Compare all updates; the first that differs is reported."""
+        self._judge()
+        if not self._weighed and self._has_parts and not self._case.verdict.findings:
+            self._skip_weights("not known, as the module is not compared")
+
+    @property
+    def _has_parts(self) -> bool:
+        """Whether an update has several microbatches, or the module runs several times."""
+        records = self._layout.records.values()
+        return any(len(update.forwards) > 1 for one in records for update in one.updates)
+
+    def _judge(self) -> None:
         case, layout, verdict = self._case, self._layout, self._case.verdict
         updates, numbers = layout.first.updates, range(layout.num_updates)
         names = set(updates[0].parameters) if updates else set()
@@ -308,10 +319,18 @@ class _Judge:
         if weights.finding:
             weights.finding.step = number + 1
             verdict.find(weights.finding)
-        elif weights.why_not and not any("weights of" in one for one in verdict.not_compared):
-            verdict.skip(f"weights of the loss: {weights.why_not}")
+        elif weights.why_not:
+            self._skip_weights(weights.why_not)
         if weights.note:
             self._case.note(weights.note)
+
+    def _skip_weights(self, why: str) -> None:
+        """The weights are open; one process repeats the script's own accumulation."""
+        verdict, has_parts = self._case.verdict, self._has_parts
+        by_one = "the sum over ranks, but not microbatches with each other" if has_parts else "it"
+        if not any("weights of" in one for one in verdict.not_compared):
+            says = f"weights of the loss: {why} (`--one` compares {by_one})"
+            verdict.skip(says, is_lasting=has_parts)
 
     def _find_short(self, number: int, weights: Weights) -> None:
         """An update of fewer microbatches than one before, divided by as many as that one."""

@@ -314,7 +314,8 @@ class Sends:
             is_inside or has_graph or "send" in name or "recv" in name
         ):
             return
-        if has_graph and is_script(caller) and not in_function(caller):
+        is_cut = is_script(caller) and not in_function(caller) and "autograd" not in name
+        if has_graph and is_cut:
             watch.seen.cuts.append(f"{place()} ({name})")
             self.gathered[watch.seen.cuts[-1]] = [one for one in given if not one.requires_grad]
         is_transfer = "send" in name or "recv" in name

@@ -26,11 +26,11 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from runners.system import processes
 from runners.verify.board import environment, free_port
-from runners.verify.fit import are_apart, distance, ratio, scales_of
+from runners.verify.fit import Expected, are_apart, compared, fitted, scales_of
 from runners.verify.inputs import ROUNDINGS, Case
 from runners.verify.losses import factors
 from runners.verify.records import Layout, Seen, mapped, tensors_of
-from runners.verify.report import Verdict
+from runners.verify.report import Strip, Verdict
 from runners.verify.roots import Root
 from runners.verify.watch import Watch, run_script
 
@@ -61,7 +61,8 @@ class Order:
     """What the process is given."""
 
     batches: Batches  # of all ranks
-    inputs: dict[str, list[Any]]  # of forward passes, by module; empty where there are batches
+    inputs: dict[str, list[Any]]  # of forward passes, by module; empty where there are batches, or
+    # where the script itself has those of all ranks
     parameters: dict[str, list[dict[str, Tensor]]]  # of each update, by module
     steps: int  # the number of updates
 
@@ -143,11 +144,9 @@ def order(
     passes: dict[str, list[Any]] = {}
     for layout in layouts if not given else ():
         held = [inputs[r][layout.key] for r in layout.leaders]
-        if any(one.has_parts or not one.is_loss for one in held):
-            why = "its batches come from no DataLoader, and its loss is no output of a module"
-            raise NotRerunError(why)
-        columns = ([each for some in one.passes for each in some] for one in held)
-        passes[layout.key] = [_joined(one) for one in zip(*columns, strict=False)]
+        if all(one.is_loss and not one.has_parts for one in held):  # else it reads its own batches
+            columns = ([each for some in one.passes for each in some] for one in held)
+            passes[layout.key] = [_joined(one) for one in zip(*columns, strict=False)]
     parameters: dict[str, list[dict[str, Tensor]]] = {}
     for layout in layouts:
         wholes = (layout.whole(n, layout.view, "parameters") for n in range(layout.num_updates))
@@ -274,6 +273,7 @@ def compare(
 ) -> bool:  # fmt: skip
     """Compare the gradients that optimizers were given; whether they agree in all modules."""
     gradients, own = made
+    count = 0
     for layout in layouts:
         case = Case(layout, layouts, verdict)
         updates = gradients.get(layout.key, [])
@@ -287,20 +287,46 @@ def compare(
         if not any(bool(one.any()) for update in updates for one in update.values()):
             case.skip("gradients: those of one process are zero, too", is_lasting=True)
             return False
+        count += len(set[str]().union(*updates[: layout.num_updates]))
+    numbers = max(one.num_updates for one in layouts)
+    verdict.numbers |= {"parameters_compared": count, "updates": numbers}
     return True
 
 
 def _are_same(ranks: Sequence[Inputs], own: Inputs, number: int) -> bool:
-    """Whether the inputs of one process in an update are those of the ranks together."""
+    """Whether inputs of one process in an update hold the values that those of the ranks hold.
+
+    They may be in any order, as samples are that ranks read alternately; rows may be longer by
+    padding, which is one value.
+    """
     if any(each.has_parts for each in (own, *ranks)):
-        return True
-    try:
-        columns = zip(*(each.passes[number] for each in ranks), strict=False)
-        together = tensors_of([_joined(column) for column in columns])
-    except NotRerunError:
         return False
-    found = tensors_of(own.passes[number])
-    return len(found) == len(together) and not any(map(are_apart, found, together))
+    found, *others = (_columns(each.passes[number]) for each in (own, *ranks))
+    if any(len(one) != len(found) for one in others):
+        return False
+    return all(
+        _are_copies(column, each) or _hold_same(column, torch.cat(each))
+        for column, *each in zip(found, *others, strict=True)
+    )
+
+
+def _columns(passes: Sequence[Any]) -> list[Tensor]:
+    """The values of each tensor that a module is given, over several passes."""
+    columns = zip(*map(tensors_of, passes), strict=False)
+    return [torch.cat([one.double().flatten() for one in column]) for column in columns]
+
+
+def _are_copies(one: Tensor, others: Sequence[Tensor]) -> bool:
+    """Whether all hold equal values, as positions do."""
+    return all(one.shape == other.shape and not are_apart(one, other) for other in others)
+
+
+def _hold_same(own: Tensor, ranks: Tensor) -> bool:
+    if own.shape == ranks.shape:
+        return not are_apart(own.sort().values, ranks.sort().values)
+    values, at = torch.cat([own, ranks]).unique(return_inverse=True)
+    counts = [one.bincount(minlength=len(values)) for one in at.split([len(own), len(ranks)])]
+    return int((counts[0] != counts[1]).sum()) == 1
 
 
 def _agrees(
@@ -314,34 +340,38 @@ def _agrees(
     if not all(bool(one.isfinite().all()) for one in exact.values()):
         case.skip("gradients: those of one process are not finite either")
         return False
-    scales, eps = scales_of(exact), ROUNDINGS * case.eps_of(view, number)
-    wrong = []
     for name, one in exact.items():
         if held[name].shape != one.shape:
             case.skip(f"as one process, {name} has another shape")
             return False
-        allowed = max(eps * scales[name], _LEAST_TOLERANCE * one.double().norm().item())
-        if not distance(held[name], one) <= allowed:
-            wrong.append(name)
+    eps, term = ROUNDINGS * case.eps_of(view, number), (view, None)
+    tolerance = {
+        name: max(eps * scale, _LEAST_TOLERANCE * exact[name].double().norm().item())
+        for name, scale in scales_of(exact).items()
+    }
+    expected = Expected({term: exact}, exact, tolerance)
+    fit = compared({view: held}, list(exact), {view: {term: 1.0}}, expected)
+    case.verdict.strips.append(Strip(layout.key, number + 1, fit.errors, None))
+    wrong = fit.wrong.get(view, [])
     if wrong and not _are_same(ranks, own, number):
         case.skip(
             "as one process, its inputs are not those of all ranks together: the script draws "
             "random numbers, or computes them from the samples of one rank"
         )
     elif wrong:
-        ratios = [ratio(held[n], exact[n]) for n in wrong]
+        near = fitted({view: held}, wrong, expected)
+        factor = near.common if near.is_good else 0.0
         says = (
             f"gradient differs from that of one process ({len(wrong)} of {len(exact)} parameters)"
         )
-        cause, place = _cause(layout, number, ratios), layout.update(view, number).backward_place
-        detail = f"best factor of the first {ratios[0]:.4g}"
+        cause, place = _cause(layout, number, factor), layout.update(view, number).backward_place
+        detail = f"best common factor {factor:.4g}" if factor else ""
         case.find(cause, says, place, wrong, view, number, detail)
     return not wrong
 
 
-def _cause(layout: Layout, number: int, ratios: Sequence[float]) -> str:
+def _cause(layout: Layout, number: int, factor: float) -> str:
     passes = {one.backward for one in layout.update(layout.view, number).forwards}
-    for cause, factor in factors(len(layout.groups), max(len(passes), 1)):
-        if all(abs(one / factor - 1) < 1e-2 for one in ratios):
-            return cause
-    return "one process differs"
+    known = factors(len(layout.groups), max(len(passes), 1))
+    near = (cause for cause, one in known if abs(factor / one - 1) < 1e-2)
+    return next(near, "one process differs")
