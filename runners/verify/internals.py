@@ -65,6 +65,11 @@ def in_function(frame: FrameType) -> bool:
     )
 
 
+def fetcher(iterator: Any) -> Any:
+    """What reads and collates the samples of a loader's iterator; None where workers do."""
+    return getattr(iterator, "_dataset_fetcher", None)
+
+
 def redirected(module: nn.Module) -> str:
     """The method that Lightning calls where its wrapper calls `forward`."""
     forward = module.__dict__.get("forward")

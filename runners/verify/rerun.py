@@ -8,6 +8,7 @@ pass that communicates; the script must run with WORLD_SIZE=1, and draw nothing.
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 import subprocess
@@ -28,6 +29,7 @@ from runners.system import processes
 from runners.verify.board import environment, free_port
 from runners.verify.fit import Expected, are_apart, compared, fitted, scales_of
 from runners.verify.inputs import ROUNDINGS, Case
+from runners.verify.internals import fetcher
 from runners.verify.losses import factors
 from runners.verify.records import Layout, Seen, mapped, tensors_of
 from runners.verify.report import Strip, Verdict
@@ -37,8 +39,18 @@ from runners.verify.watch import Watch, run_script
 SECONDS = 120.0
 _MOST_BATCHES = 512
 _LEAST_TOLERANCE = 1e-3  # relative: one process adds in another order
-Batches = dict[tuple[int, int], Any]  # by iterator and position
+Key = tuple[int, int]  # of a batch: iterator and position
 Gradients = Mapping[str, Sequence[Mapping[str, Tensor]]]  # by module, update and parameter
+
+
+class Batch(NamedTuple):
+    """What a loader yields."""
+
+    value: Any
+    samples: list[Any]  # that the script's collator was given; empty where that is not known
+
+
+Batches = dict[Key, Batch]
 
 
 class Inputs(NamedTuple):
@@ -74,18 +86,30 @@ def keep_batches(is_on: Callable[[], bool]) -> Batches:
     """What `DataLoader`s will have yielded while `is_on`."""
     kept: Batches = {}
 
-    def keep(key: tuple[int, int], following: Callable[[], Any]) -> Any:
+    def keep(key: Key, iterator: Any, following: Callable[[], Any]) -> Any:
+        if not is_on() or len(kept) >= _MOST_BATCHES:
+            return following()
+        source, samples = fetcher(iterator), list[Any]()
+        collate = source and source.collate_fn
+
+        def noted(given: Any) -> Any:
+            samples.extend(copy.deepcopy(given) if isinstance(given, list) else [])
+            return collate(given)
+
+        if source:
+            source.collate_fn = noted
         value = following()
-        if is_on() and len(kept) < _MOST_BATCHES:
-            kept[key] = mapped(value, lambda tensor: tensor.detach().clone())
+        if source:
+            source.collate_fn = collate
+        kept[key] = Batch(mapped(value, lambda tensor: tensor.detach().clone()), samples)
         return value
 
     _stand_behind_loaders(keep)
     return kept
 
 
-def _stand_behind_loaders(do: Callable[[tuple[int, int], Callable[[], Any]], Any]) -> None:
-    """Yield what `do` returns, given the iterator's number, the position, and the original."""
+def _stand_behind_loaders(do: Callable[[Key, Any, Callable[[], Any]], Any]) -> None:
+    """Yield what `do` returns, given the key, the iterator, and the original."""
     original = _BaseDataLoaderIter.__next__
     numbers: dict[int, tuple[Any, int]] = {}  # of each iterator, which stays alive
     positions: dict[int, int] = {}
@@ -93,7 +117,7 @@ def _stand_behind_loaders(do: Callable[[tuple[int, int], Callable[[], Any]], Any
     def call(one: Any) -> Any:
         number = numbers.setdefault(id(one), (one, len(numbers)))[1]
         positions[number] = positions.get(number, -1) + 1
-        return do((number, positions[number]), lambda: original(one))
+        return do((number, positions[number]), one, lambda: original(one))
 
     _BaseDataLoaderIter.__next__ = call  # type: ignore[assignment]
 
@@ -138,7 +162,7 @@ def order(
             raise NotRerunError(why)
     ranks = layouts[0].leaders
     given = {
-        key: _joined([posted[r][key] for r in ranks if key in posted[r]])
+        key: _together([posted[r][key] for r in ranks if key in posted[r]])
         for key in posted[ranks[0]]
     }
     passes: dict[str, list[Any]] = {}
@@ -167,6 +191,17 @@ def _hindrance(layout: Layout, module: nn.Module | None) -> str:
     if any(one.training and not isinstance(one, nn.SyncBatchNorm) for one in norms):
         return f"{layout.key} normalizes over the samples of a rank"
     return ""
+
+
+def _together(batches: Sequence[Batch]) -> Batch:
+    """The batch of all ranks, or its samples, which the script's collator pads to one width."""
+    try:
+        return Batch(_joined([one.value for one in batches]), [])
+    except NotRerunError:
+        samples = [one for each in batches for one in each.samples]
+        if not all(one.samples for one in batches):
+            raise
+        return Batch(None, samples)
 
 
 def _joined(trees: Sequence[Any]) -> Any:
@@ -230,10 +265,11 @@ def be(file: Path, script: str, arguments: Sequence[str]) -> NoReturn:
     watch = Watch(given.steps, lambda _, is_finished: is_finished)
     watch.on_update = functools.partial(_begin_update, given, set())
 
-    def give(key: tuple[int, int], _: Callable[[], Any]) -> Any:
+    def give(key: Key, iterator: Any, _: Callable[[], Any]) -> Any:
         if key not in given.batches:
             raise StopIteration
-        return given.batches[key]
+        value, samples = given.batches[key]
+        return fetcher(iterator).collate_fn(samples) if samples else value
 
     if given.batches:
         _stand_behind_loaders(give)
@@ -326,7 +362,7 @@ def _hold_same(own: Tensor, ranks: Tensor) -> bool:
         return not are_apart(own.sort().values, ranks.sort().values)
     values, at = torch.cat([own, ranks]).unique(return_inverse=True)
     counts = [one.bincount(minlength=len(values)) for one in at.split([len(own), len(ranks)])]
-    return int((counts[0] != counts[1]).sum()) == 1
+    return len(own) > len(ranks) and int((counts[0] != counts[1]).sum()) == 1
 
 
 def _agrees(
