@@ -20,7 +20,7 @@ from torch import Tensor
 from runners.verify import inputs
 from runners.verify.fit import Expected, Fit, added, are_apart, distance, fitted, ratio, scales_of
 from runners.verify.inputs import ROUNDINGS, Case, ties
-from runners.verify.losses import TOLERANCE, Weights, judged_weights, shown
+from runners.verify.losses import TOLERANCE, Weights, judged_weights
 from runners.verify.records import Layout, Seen, Update
 from runners.verify.replay import Replayed
 from runners.verify.report import Error, Finding, Strip, Term, Verdict
@@ -59,9 +59,8 @@ def judged(layouts: Sequence[Layout], seen: Mapping[int, Seen], replays: Replays
     tied = list(ties(layouts))
     for layout in layouts:
         _Judge(Case(layout, layouts, verdict, unpreserved, scaled, tied), replays).judge()
-    if not layouts:  # parameters belong to no module: only the weights of losses are known
+    if not layouts:
         verdict.skip("gradients: no module with trained parameters ran a forward and backward pass")
-        verdict.weights = shown({rank: one.loose[:1] for rank, one in seen.items()})
     return verdict
 
 

@@ -214,11 +214,6 @@ def judged_weights(
     return first
 
 
-def shown(losses: Mapping[int, Sequence[Loss]]) -> str:
-    """The line of losses, by rank, of which no reduction is known."""
-    return next((one.line() for one in _calls(losses, None, 0, {})), "")
-
-
 def scaled(loss: Loss, rank: int, factors: Mapping[Term, float], otherwise: float) -> Tensor:
     """The weights of a loss that are not masked, times the factor of its backward pass or rank."""
     assert loss.weights is not None

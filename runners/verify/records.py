@@ -142,7 +142,7 @@ class Forward:
     digests: list[str] = field(default_factory=list)  # of the inputs
     shapes: list[tuple[int, ...]] = field(default_factory=list)  # of the inputs
     samples: list[str] = field(default_factory=list)  # digests, where samples can be told apart
-    draws: bool = False  # random numbers
+    draws: bool = False  # random numbers, in the pass or before its backward pass
     place: str = ""  # the script's line that called it
     backward: int | None = None  # the number of the backward pass that reached it
     chunk: int | None = None  # of a pipeline, the number of the microbatch
@@ -282,7 +282,6 @@ class Seen:
     """What one rank recorded."""
 
     roots: dict[str, RootRecord] = field(default_factory=dict)  # by key
-    loose: list[Loss] = field(default_factory=list)  # of backward passes that reached no root
     ended: str = ""  # how the script failed; empty where it ended well, or was stopped by us
     ended_at: str = ""  # the script's line of that
     ended_seconds: float = 0.0  # when, by the clock that all processes of a host share

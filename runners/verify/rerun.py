@@ -186,7 +186,7 @@ def _hindrance(layout: Layout, module: nn.Module | None) -> str:
     if module is None or not updates:
         return f"{layout.key} has no update on rank 0"
     if any(forward.draws for update in updates for forward in update.forwards):
-        return f"the forward pass of {layout.key} draws random numbers"
+        return f"the forward pass of {layout.key}, or its loss, draws random numbers"
     norms = [one for one in module.modules() if isinstance(one, _BatchNorm)]
     if any(one.training and not isinstance(one, nn.SyncBatchNorm) for one in norms):
         return f"{layout.key} normalizes over the samples of a rank"

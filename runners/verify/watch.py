@@ -94,7 +94,8 @@ class Watch:
         self._outside: dict[int, list[str]] = {}
         self._scheduled: dict[int, int] = {}
         self._others: list[str] = []
-        self._again: dict[int, int] = {}  # backward passes whose outputs got another one
+        self._number = 0  # of the backward pass that added to the present gradients first
+        self._random: tuple[Any, ...] = ()  # states of the generators after the last forward pass
         self._alone: set[int] = set()  # backward passes that reached one module
         self._external: set[int] = set()  # nodes of outputs that the loss uses itself
         self._optimizers: dict[int, Optimizer] = {}
@@ -266,8 +267,8 @@ class Watch:
 
     def ends(self, root: Root, forward: Forward, value: Any) -> None:
         """A module has returned a value."""
-        after = of.random_states()
-        forward.draws = any(not of.same(a, b) for a, b in zip(forward.random, after, strict=True))
+        self._random = of.random_states()
+        forward.draws = of.have_drawn(forward.random)
         outputs = tensors_of(value)
         forward.outputs = [part(one) for one in outputs]
         if root.record.stage is not None:
@@ -284,9 +285,7 @@ class Watch:
         is_inside = index in forward.nodes and id(forward.nodes[index]) not in self._external
         if gradient is None or not self.in_backward or is_inside:
             return  # torch.autograd.grad leaves .grad as it is; what is inside is replayed
-        if forward.backward not in (None, self._backwards):  # two losses of one pass
-            self._again[forward.backward] = self._backwards
-        forward.backward = self._backwards
+        forward.backward = self._number
         own, before = part(gradient), forward.gradients.get(index)
         forward.gradients[index] = Part(before.local + own.local, own.spec) if before else own
 
@@ -296,6 +295,8 @@ class Watch:
         """Look at the graph before a backward pass runs."""
         if not self.in_backward:
             self._backwards += 1
+            if of.have_drawn(self._random):
+                self.present.draws = True
             self._outside, self._others, self._external = {}, [], set()
         nodes, outputs = set(map(id, reached(start))), set[int]()
         nodes_of = {key: root.nodes() for key, root in self.roots.items()}
@@ -313,6 +314,9 @@ class Watch:
             if any(nodes & ids for ids in nodes_of[key]) and not root.stepped:
                 self._before_gradients(root, nodes)
             self._outside[key] = [name for name, one in root.names.items() if id(one) in leaves]
+        done = (one for root in self.roots.values() for one in root.done)
+        again = (f.backward for f in done if nodes & set(map(id, f.nodes.values())))
+        self._number = next(again, None) or self._backwards
 
     def _before_gradients(self, root: Root, nodes: set[int]) -> None:
         """A backward pass adds to gradients, or begins anew."""
@@ -320,11 +324,12 @@ class Watch:
         if not root.done and not root.is_reset:
             update.carried = root.gradients()
         elif root.done and root.is_reset:
-            for ids, one in zip(root.nodes(), update.forwards, strict=True):
-                if ids & nodes:  # its first gradient was only looked at
-                    one.backward, one.gradients = None, {}
+            again = [f for f in root.done if nodes & set(map(id, f.nodes.values()))]
             for loss in update.losses:
-                loss.weights = None
+                if any(loss.backward == one.backward for one in again):
+                    loss.weights = None
+            for one in again:  # whose first gradient was only looked at
+                one.backward, one.gradients = None, {}
             update.dropped += self._dropped(update)
             update.forwards = [f for f in update.forwards if f.backward is None]
             update.losses, update.carried = [], {}
@@ -334,7 +339,7 @@ class Watch:
 
     def backward_ends(self) -> None:
         """Gradients have been reduced."""
-        at, now = place(), self._backwards
+        at, now = place(), self._number
         losses = self.losses.ended(now)
         touched = [
             root for root in self.roots.values()
@@ -345,19 +350,12 @@ class Watch:
             if len(touched) == 1 and root.is_finite:  # what is reset now is lost to all
                 self._alone.add(now)
             update.after_backward, update.before_clipping = root.gradients(), {}
-            for old, new in self._again.items():
-                for forward in (one for one in update.forwards if one.backward == old):
-                    forward.backward = new
-                for loss in (one for one in update.losses if one.backward == old):
-                    loss.backward = new
             update.losses += [one for one in losses if not any(one is k for k in update.losses)]
             update.outside += self._outside.get(id(root.module), [])
             update.other_terms += self._others
             update.by_hand += [says.format(at) for at, says in self.sends.reasons]
             update.backward_place = at
-        self._again, self.sends.reasons = {}, []
-        if not touched:
-            self.seen.loose = self.seen.loose or losses
+        self.sends.reasons = []
 
     def stage_reduced(self) -> None:
         """A stage of a pipeline reduces and scales its gradients after its last backward pass."""
