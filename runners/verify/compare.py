@@ -21,7 +21,7 @@ from torch import Tensor
 from runners.verify import inputs
 from runners.verify.fit import Expected, Fit, added, are_apart, distance, fitted, ratio, scales_of
 from runners.verify.inputs import ROUNDINGS, Case, ties
-from runners.verify.losses import TOLERANCE, Weights, judged_weights, shown, wrong_identity
+from runners.verify.losses import TOLERANCE, Weights, judged_weights
 from runners.verify.records import Layout, Seen, Update
 from runners.verify.replay import Replayed
 from runners.verify.report import Error, Finding, Strip, Term, Verdict
@@ -65,12 +65,8 @@ def judged(layouts: Sequence[Layout], seen: Mapping[int, Seen], replays: Replays
     tied = list(ties(layouts))
     for layout in layouts:
         _Judge(Case(layout, layouts, verdict, unpreserved, scaled, tied), replays).judge()
-    if not layouts:  # parameters belong to no module: only the weights of losses are known
+    if not layouts:
         verdict.skip("gradients: no module with trained parameters ran a forward and backward pass")
-        verdict.weights = shown({rank: one.loose[:1] for rank, one in seen.items()})
-    if one := wrong_identity({rank: own.passed for rank, own in seen.items()}):
-        says = "backward of log_softmax inside loss_parallel passes its gradient on unchanged"
-        verdict.find(Finding("log_softmax unchanged", says, one.place))
     return verdict
 
 
@@ -84,6 +80,17 @@ class _Judge:
 
     def judge(self) -> None:
         """Compare all updates; the first that differs is reported."""
+        self._judge()
+        if not self._weighed and self._has_parts and not self._case.verdict.findings:
+            self._skip_weights("not known, as the module is not compared")
+
+    @property
+    def _has_parts(self) -> bool:
+        """Whether an update has several microbatches, or the module runs several times."""
+        records = self._layout.records.values()
+        return any(len(update.forwards) > 1 for one in records for update in one.updates)
+
+    def _judge(self) -> None:
         case, layout, verdict = self._case, self._layout, self._case.verdict
         updates, numbers = layout.first.updates, range(layout.num_updates)
         names = set(updates[0].parameters) if updates else set()
@@ -304,9 +311,8 @@ class _Judge:
         """Where the gradient at the logits is that of a cross-entropy, there is no other term."""
         if not replay.losses:
             return update
-        is_seen = any(one.is_seen for one in update.losses)
-        losses = update.losses if is_seen else replay.losses
-        return dataclasses.replace(update, losses=losses, other_terms=False)
+        losses = update.losses or replay.losses
+        return dataclasses.replace(update, losses=losses, other_terms=[])
 
     def _judge_weights(self, number: int, weights: Weights) -> None:
         verdict, updates = self._case.verdict, self._layout.first.updates
@@ -317,10 +323,18 @@ class _Judge:
         if weights.finding:
             weights.finding.step = number + 1
             verdict.find(weights.finding)
-        elif weights.why_not and not any("weights of" in one for one in verdict.not_compared):
-            verdict.skip(f"weights of the loss: {weights.why_not}")
+        elif weights.why_not:
+            self._skip_weights(weights.why_not)
         if weights.note:
             self._case.note(weights.note)
+
+    def _skip_weights(self, why: str) -> None:
+        """The weights are open; one process repeats the script's own accumulation."""
+        verdict, has_parts = self._case.verdict, self._has_parts
+        by_one = "the sum over ranks, but not microbatches with each other" if has_parts else "it"
+        if not any("weights of" in one for one in verdict.not_compared):
+            says = f"weights of the loss: {why} (`--one` compares {by_one})"
+            verdict.skip(says, is_lasting=has_parts)
 
     def _find_short(self, number: int, weights: Weights) -> None:
         """An update of fewer microbatches than one before, divided by as many as that one."""

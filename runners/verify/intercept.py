@@ -22,12 +22,13 @@ from torch.distributed import _functional_collectives as functional_collectives
 from torch.distributed import fsdp
 from torch.distributed.algorithms._checkpoint import checkpoint_wrapper
 from torch.distributed.checkpoint.filesystem import FileSystemReader
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer, lr_scheduler
 from torch.optim import optimizer as optimizers
 
-from runners.verify.internals import TORCH, Edge, in_function, is_script, multiplies, place, reached
-from runners.verify.losses import KNOWN, called
+from runners.verify.internals import TORCH, Edge, in_function, is_script, multiplies, place
+from runners.verify.losses import KNOWN
 from runners.verify.records import Clip, tensors_of
 from runners.verify.roots import COMPILE
 
@@ -131,9 +132,8 @@ class Interceptor:
         _replace("__init__", wraps, DistributedDataParallel)
         for name in KNOWN:
             _replace(name, part(watch.losses.called, name), nn.functional)
-        passes = part(called, lambda: watch.is_on, watch.seen.passed.append)
         for owner in (torch, Tensor):  # one does not call the other
-            _replace("log_softmax", passes, owner)
+            _replace("log_softmax", self._log_softmax, owner)
         for name in COLLECTIVES:
             _replace(name, part(self._collective, name), *_holders(name))
         for name in ("is_initialized", "get_rank", "get_world_size"):
@@ -221,6 +221,16 @@ class Interceptor:
             seen.unpreserved = seen.unpreserved or place()
         return original(*args, **kwargs)
 
+    def _log_softmax(self, original: _Function, /, *args: Any, **kwargs: Any) -> Any:
+        """Only inside `loss_parallel` do ranks hold parts of its classes."""
+        value = original(*args, **kwargs)
+        axis = args[1] if len(args) > 1 else kwargs["dim"]
+        has_parts = isinstance(value, DTensor) and value.placements
+        if has_parts and any(one.is_shard(axis % value.dim()) for one in value.placements):
+            at = f"log_softmax ({place()}) inside loss_parallel (pytorch/pytorch#190746)"
+            self._watch.refuse(at)
+        return value
+
     def _clipped(self, name: str, original: _Function, /, *args: Any, **kwargs: Any) -> Any:
         if not self._watch.is_on:
             return original(*args, **kwargs)
@@ -285,7 +295,12 @@ class Interceptor:
         return value
 
 
-INSIDE = " (--against can name it)"  # ends a reason that lies inside the module
+_BY_HAND = (
+    "it is divided among ranks by hand ({} sends activations); the module of one process is not "
+    "known"
+)
+_IN_LOSS = "{} is a part of the loss, so only the whole can be compared (`--one`)"
+INSIDE = " (`--against` can name it; `--one` may do without)"  # ends a reason inside the module
 
 
 class Sends:
@@ -295,13 +310,14 @@ class Sends:
         watch: a `Watch`, which knows what runs.
 
     Attributes:
-        reasons: why the module of one process is not known, since the last update of a root began.
+        reasons: why the module of one process is not known, since the last update of a root began:
+            a place, and what it says.
         gathered: values without a graph, by the call that cut it, since the last backward pass.
     """
 
     def __init__(self, watch: Any) -> None:
         self._watch = watch
-        self.reasons: list[str] = []
+        self.reasons: list[tuple[str, str]] = []
         self.gathered: dict[str, list[Tensor]] = {}
 
     def begins(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> None:
@@ -319,24 +335,18 @@ class Sends:
             is_inside or has_graph or "send" in name or "recv" in name
         ):
             return
-        if has_graph and is_script(caller) and not in_function(caller):
+        is_cut = is_script(caller) and not in_function(caller) and "autograd" not in name
+        if has_graph and is_cut:
             watch.seen.cuts.append(f"{place()} ({name})")
             self.gathered[watch.seen.cuts[-1]] = [one for one in given if not one.requires_grad]
-        if "gather" in name and watch.is_idle and self._are_outputs(given):
-            says = f"{place()} ({name}) gathers outputs, so only the whole can be compared"
-            self.reasons.append(f"{says} (`--one`)")
-            return
-        self.reasons.append(
-            f"it is divided among ranks by hand ({place()} ({name}) sends activations); "
-            "the module of one process is not known" + ("" if watch.is_idle else INSIDE)
-        )
+        is_transfer = "send" in name or "recv" in name
+        says = _IN_LOSS if not is_transfer else _BY_HAND
+        self.reasons.append((f"{place()} ({name})", says if watch.is_idle else _BY_HAND + INSIDE))
 
-    def _are_outputs(self, given: Sequence[Tensor]) -> bool:
-        """Whether a tensor is computed from outputs of a forward pass of this update."""
-        roots = self._watch.roots.values()
-        nodes = set[int]().union(*(ids for root in roots for ids in root.nodes()))
-        start = [(one.grad_fn, one.output_nr) for one in given if one.grad_fn is not None]
-        return any(id(node) in nodes for node in reached(start, nodes))
+    def enters(self, given: Any) -> None:
+        """A module is called: what it is given has been sent before the loss."""
+        if any(one.requires_grad for one in tensors_of(given)):
+            self.reasons = [(at, says.replace(_IN_LOSS, _BY_HAND)) for at, says in self.reasons]
 
     def lose(self, start: Sequence[Edge], outputs: Collection[int]) -> None:
         """A backward pass begins: does the loss multiply by values that were gathered so?"""
@@ -356,10 +366,9 @@ class Sends:
         for root in (one for one in watch.roots.values() if not one.stepped):
             is_between = any(one.backward is None for one in root.update.forwards)
             if is_between and any(one.numel() > 1 for one in given):
-                self.reasons.append(
-                    f"values of other ranks, which no gradient reaches, may enter the loss "
-                    f"({place()}, {name} between forward and backward)"
-                )
+                says = "values of other ranks, which no gradient reaches, may enter the loss ({}, "
+                says += f"{name} between forward and backward; `--one` compares it)"
+                self.reasons.append((place(), says))
             elif root.done and name == "all_reduce":
                 root.update.sums += [
                     (place(), one.detach() if kwargs.get("async_op") else one.detach().clone())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import re
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -64,6 +65,11 @@ def in_function(frame: FrameType) -> bool:
     )
 
 
+def fetcher(iterator: Any) -> Any:
+    """What reads and collates the samples of a loader's iterator; None where workers do."""
+    return getattr(iterator, "_dataset_fetcher", None)
+
+
 def redirected(module: nn.Module) -> str:
     """The method that Lightning calls where its wrapper calls `forward`."""
     forward = module.__dict__.get("forward")
@@ -108,6 +114,22 @@ def walked(start: Sequence[Edge], is_end: Callable[[Any], bool]) -> Iterator[tup
 def reached(start: Sequence[Edge], ends: Collection[int] = ()) -> Iterator[Any]:
     """The nodes that a backward pass reaches; nothing behind those with the ids of `ends`."""
     return (node for node, _ in walked(start, lambda node: id(node) in ends))
+
+
+# Nodes between a backward pass and the terms that its loss adds up.
+_SCALAR = {
+    "AddBackward0", "SubBackward0", "MulBackward0", "DivBackward0", "NegBackward0", "SqrtBackward0",
+    "ToCopyBackward0", "CloneBackward0", "ViewBackward0", "SqueezeBackward0", "AliasBackward0",
+    "_DDPSinkBackward",
+}  # fmt: skip
+
+
+def terms(start: Sequence[Edge], known: Collection[int]) -> list[str]:
+    """The terms of a loss that train something, but for nodes with the ids of `known`."""
+    first = walked(start, lambda node: id(node) in known or node.name() not in _SCALAR)
+    others = [n for n, _ in first if id(n) not in known and n.name() not in _SCALAR]
+    trained = (one for one in others if leaves_before([(one, 0)], known))
+    return [re.sub(r"Backward\d*$", "", one.name()).lower() for one in trained]
 
 
 def leaves_before(start: Sequence[Edge], outputs: Collection[int]) -> list[Tensor]:

@@ -4,11 +4,6 @@ In: calls of torch's loss functions, and the graph that a backward pass starts f
 for each call, with the weight of each element, read from the gradient that arrives at the value of
 the function; and, with the factor of the reduction, the `Weights` of an update. A right program has
 one weight, 1 / the number of elements.
-
-Inside `loss_parallel`, torch's backward of `log_softmax` is the identity. It suits `cross_entropy`,
-whose gradient comes complete; any other term of a loss gets a wrong one: pytorch/pytorch#190746.
-The gradient g of log-probabilities becomes g - softmax(logits) x sum(g) before it, so the identity
-is right where each row of g adds up to zero over the classes of all ranks.
 """
 
 from __future__ import annotations
@@ -18,25 +13,19 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
-from runners.verify.internals import Edge, place, walked
-from runners.verify.records import Loss, Part, Spec, Update, assembled, part
+from runners.verify.internals import Edge, place, terms, walked
+from runners.verify.records import Loss, Update, part
 from runners.verify.report import Finding, Term, table
 
 KNOWN = (
     "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "gaussian_nll_loss",
 )  # fmt: skip
-# Nodes between a backward pass and the mean that it starts from.
-_SCALAR = {
-    "AddBackward0", "SubBackward0", "MulBackward0", "DivBackward0", "NegBackward0", "SqrtBackward0",
-    "ToCopyBackward0", "CloneBackward0", "ViewBackward0", "SqueezeBackward0", "AliasBackward0",
-}  # fmt: skip
 _MOST_PENDING = 4096
 _CERTAIN = 1e-2  # the probability that is left for other classes, below which rounding rules
 _SOLVED = 1e-2  # relative: gradients may be in bf16
@@ -103,41 +92,23 @@ class LossWatch:
         if not any(loss is one for one in self._reached):
             self._reached.append(loss)
 
-    def follow(self, start: Sequence[Edge]) -> bool:
-        """Walk the graph of a backward pass before it runs; whether a term is of no known loss."""
-        is_known = is_other = False
+    def follow(self, start: Sequence[Edge]) -> list[str]:
+        """Walk the graph of a backward pass before it runs; terms that no known loss computes."""
         for node, is_product in walked(start, lambda node: id(node) in self._nodes):
             if id(node) in self._nodes:
-                is_known = True
                 self._nodes[id(node)][1].half = is_product
-            else:
-                is_other = is_other or hasattr(node, "variable")
-        return is_other if is_known else not self._guess(start)
-
-    def _guess(self, start: Sequence[Edge]) -> bool:
-        """Take the means or sums that a backward pass starts from for its loss."""
-        first = [one for one in walked(start, lambda node: node.name() not in _SCALAR)
-                 if one[0].name() not in _SCALAR]  # fmt: skip
-        if any(node.name() not in ("MeanBackward0", "SumBackward0") for node, _ in first):
-            return False
-        for index, (node, is_product) in enumerate(first):
-            is_mean, count = node.name()[0] == "M", torch.Size(node._saved_self_sym_sizes).numel()
-            kind = ("mean" if is_mean else "sum") + f" {index}" * (index > 0)
-            loss = Loss(kind, place(), count, is_seen=is_mean, half=is_product)
-            size = max(count, 1) if is_mean else 1
-            node.register_prehook(
-                lambda found, loss=loss, size=size: self._reach(loss, found[0], lambda w: w / size)
-            )
-        return bool(first)
+        return terms(start, self._nodes)
 
     def ended(self, number: int) -> list[Loss]:
         """The losses of the backward pass that has ended, which gets a number."""
         reached, self._reached = self._reached, []
         for loss in reached:
             loss.backward = number
-        gone = {id(loss) for loss in reached}
-        self._nodes = {k: v for k, v in self._nodes.items() if id(v[1]) not in gone}
         return reached
+
+    def forget(self) -> None:
+        """An update begins: forget the losses of the one before."""
+        self._nodes = {k: v for k, v in self._nodes.items() if v[1].backward is None}
 
 
 def _counted(name: str, given: dict[str, Any]) -> tuple[Tensor, Tensor | None]:
@@ -192,69 +163,6 @@ def solved(logits: Tensor, gradient: Tensor) -> tuple[Tensor, int] | None:
     return known, len(rows)
 
 
-ROUNDINGS = 100  # of sums over classes; a wrong gradient is off by about its size
-
-
-class Passed(NamedTuple):
-    """A gradient that `log_softmax` passed on unchanged.
-
-    Attributes:
-        place: the script's line.
-        sums: of each row over the classes; those of a rank are a part of them.
-        size: the sum of magnitudes of this rank's elements.
-        eps: of the gradient's dtype.
-    """
-
-    place: str
-    sums: Part
-    size: float
-    eps: float
-
-
-def called(
-    is_on: Callable[[], bool], keep: Callable[[Passed], None], original: Callable[..., Tensor], /,
-    *args: Any, **kwargs: Any,
-) -> Tensor:  # fmt: skip
-    """Stands in the place of `log_softmax`."""
-    value = original(*args, **kwargs)
-    if is_on() and isinstance(value, DTensor) and value.grad_fn is not None:
-        line, axis = place(), args[1] if len(args) > 1 else kwargs["dim"]
-
-        def passed(after: Sequence[Any], before: Sequence[Any]) -> None:
-            ends = after[0], before[0]
-            if all(isinstance(one, DTensor) for one in ends):
-                own, given = (part(one, copy=False) for one in ends)
-                if torch.equal(own.local, given.local):
-                    keep(_passed(line, given, axis % value.dim()))
-
-        value.grad_fn.register_hook(passed)
-    return value
-
-
-def _passed(line: str, given: Part, axis: int) -> Passed:
-    assert given.spec is not None
-    local = given.local.double()
-    shape = [*given.spec.shape]
-    shape[axis] = 1
-    placements = tuple(
-        ("partial", "sum") if one == ("shard", axis) else one for one in given.spec.placements
-    )
-    sums = Part(local.sum(axis, keepdim=True), Spec(tuple(shape), given.spec.mesh, placements))
-    return Passed(line, sums, float(local.abs().sum()), torch.finfo(given.local.dtype).eps)
-
-
-def wrong_identity(passed: Mapping[int, Sequence[Passed]]) -> Passed | None:
-    """The first gradient that is wrong behind `log_softmax`; all ranks call it in one order."""
-    for index in range(min(map(len, passed.values()), default=0)):
-        calls = {rank: own[index] for rank, own in passed.items()}
-        for rank, one in calls.items():
-            total = assembled({r: other.sums for r, other in calls.items()}, rank)
-            size = max(other.size for other in calls.values())
-            if float(total.abs().sum()) > ROUNDINGS * one.eps * size:
-                return one
-    return None
-
-
 MOST_SHOWN = 3
 TOLERANCE = 2e-3
 
@@ -289,24 +197,21 @@ def judged_weights(
     samples = sum(_samples(one) for one in updates.values())
     passes = Counter((r, f.backward) for r, one in updates.items() for f in one.forwards)
     calls = _calls({rank: one.losses for rank, one in updates.items()}, factors, samples, passes)
+    others = ", ".join(sorted({name for one in updates.values() for name in one.other_terms}))
     if not calls:
-        return Weights(why_not="the loss calls no function that the tool can see through")
-    is_other = any(one.other_terms for one in updates.values())
+        says = f"{others} is no loss function that is known" if others else "no loss is known"
+        return Weights(why_not=says)
     dropped = max(one.dropped for one in updates.values())
-    is_only = len(calls) == 1 and not is_other
+    is_only = len(calls) == 1 and not others
     found = [one.judged(dropped, tolerance, is_only=is_only) for one in calls]
     first = next((one for one in found if one.finding), None)
     first = first or next((one for one in found if one.why_not and not one.is_zero), None)
     first = first or next((one for one in found if not one.is_zero), found[0])
-    if is_other and (first.agree or first.is_zero):
+    if others and not first.finding:
         first.is_zero = False
-        first.why_not = "the loss has another term, which no known function computes"
+        first.why_not += "; " * bool(first.why_not)
+        first.why_not += f"the loss has another term, which no known function computes: {others}"
     return first
-
-
-def shown(losses: Mapping[int, Sequence[Loss]]) -> str:
-    """The line of losses, by rank, of which no reduction is known."""
-    return next((one.line() for one in _calls(losses, None, 0, {})), "")
 
 
 def scaled(loss: Loss, rank: int, factors: Mapping[Term, float], otherwise: float) -> Tensor:
@@ -337,6 +242,8 @@ class _Group:
 
 def _group(rank: int, loss: Loss, factors: Mapping[Term, float]) -> _Group:
     weights = scaled(loss, rank, factors, 1.0)
+    if not loss.count:  # all labels are padding
+        return _Group(rank, loss, 0, 0.0, 0.0, True)
     mean, spread = float(weights.mean()), float(weights.max() - weights.min())
     is_uniform = spread <= 1e-4 * max(abs(mean), 1e-300)
     return _Group(rank, loss, int(loss.counted.sum()), loss.size, mean, is_uniform)
@@ -356,7 +263,7 @@ def _calls(
     """
     places: dict[tuple[str, str], list[_Group]] = {}
     for rank, loss in ((rank, loss) for rank, some in losses.items() for loss in some):
-        if loss.count and loss.weights is not None:
+        if loss.weights is not None:
             group = _group(rank, loss, factors or {})
             places.setdefault((loss.place, loss.kind), []).append(group)
     return [
@@ -396,8 +303,12 @@ class _Calls:
     """
 
     def __init__(self, groups: list[_Group], samples: int, is_known: bool) -> None:
-        masked = [g for g in groups if g.weight or g.loss.weights.numel() == 1]  # type: ignore[union-attr]
-        self._groups, self._samples, self._is_known = masked or groups, samples, is_known
+        used = [
+            g for g in groups
+            if g.count and (g.weight or g.loss.weights.numel() == 1)  # type: ignore[union-attr]
+        ]  # fmt: skip
+        self._groups, self._samples, self._is_known = used or groups, samples, is_known
+        self._all = groups  # with those of which nothing is left by a mask
         self._count = sum(g.count for g in self._groups)
         self._size = sum(g.size for g in self._groups)
         self._total = sum(g.total for g in self._groups)
@@ -473,11 +384,14 @@ class _Calls:
 
     def _off(self, dropped: int, tolerance: float) -> Finding | None:
         """A sum that is off by ranks or microbatches; half a loss is so by convention."""
-        ranks = len({g.rank for g in self._groups})
-        known = factors(ranks, len(self._groups) // ranks, dropped)
-        causes = [cause for cause, one in known if _is(self._total, one, tolerance)]
+        ranks = len({g.rank for g in self._all})
+        parts = {len(groups) // ranks for groups in (self._all, self._groups)}
+        known = [one for number in sorted(parts) for one in factors(ranks, number, dropped)]
+        causes = list(
+            dict.fromkeys(cause for cause, one in known if _is(self._total, one, tolerance))
+        )
         is_half = _is(self._total, 0.5, 2 * tolerance) and all(g.loss.half for g in self._groups)
-        if not causes or is_half or not self._groups[0].loss.is_seen:
+        if not causes or is_half:
             return None
         says = f"each {self._kind} weighs {self._total:.4g} times what it weighs in one process"
         if others := [f"“{table()[one].title}”" for one in causes[1:]]:
@@ -485,12 +399,15 @@ class _Calls:
         return Finding(causes[0], says, self._place, detail=self.line())
 
     def _unequal(self, tolerance: float) -> Finding:
-        ranks: dict[int, list[float]] = {}
+        ranks: dict[int, list[_Group]] = {}
         for g in self._groups:
-            ranks.setdefault(g.rank, []).append(g.weight)
-        is_inside = any(_spread(weights) > tolerance for weights in ranks.values())
+            ranks.setdefault(g.rank, []).append(g)
+        is_inside = any(_spread([g.weight for g in own]) > tolerance for own in ranks.values())
         among = "microbatches" if is_inside else "ranks"
-        is_means = _spread([g.total for g in self._groups]) <= tolerance
+        totals = [g.total for g in self._groups]
+        if not is_inside:  # each rank divides by what it has in the whole update
+            totals = [sum(g.total for g in own) for own in ranks.values()]
+        is_means = _spread(totals) <= tolerance
         cause = f"{'mean of means' if is_means else 'unequal weights'} over {among}"
         says = f"{self._kind}s of different {among} have different weights"
         return Finding(cause, says, self._place, detail=self.line())

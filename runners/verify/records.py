@@ -142,7 +142,7 @@ class Forward:
     digests: list[str] = field(default_factory=list)  # of the inputs
     shapes: list[tuple[int, ...]] = field(default_factory=list)  # of the inputs
     samples: list[str] = field(default_factory=list)  # digests, where samples can be told apart
-    draws: bool = False  # random numbers
+    draws: bool = False  # random numbers, in the pass or before its backward pass
     place: str = ""  # the script's line that called it
     backward: int | None = None  # the number of the backward pass that reached it
     chunk: int | None = None  # of a pipeline, the number of the microbatch
@@ -176,7 +176,6 @@ class Loss:
     count: int  # of the elements that count
     weights: Tensor | None = None  # of the elements; one number where all have the same
     backward: int | None = None  # the number of the backward pass
-    is_seen: bool = True  # elements are known, not only guessed from a sum
     half: bool = False  # multiplied by a number, which may be one half by convention
     sizes: Tensor | None = None  # class weights of the elements; None where all are one
 
@@ -237,7 +236,8 @@ class Update:
     frozen: list[str] = field(default_factory=list)  # parameters that require no gradient
     outside: list[str] = field(default_factory=list)  # parameters that the loss reaches without
     # any module's forward pass
-    other_terms: bool = False  # the loss has terms that no known loss function computes
+    other_terms: list[str] = field(default_factory=list)  # of the loss, which no known loss
+    # function computes: node of the graph, and line of the backward pass
     by_hand: list[str] = field(default_factory=list)  # why the module of one process is not known
     schedulers: int = 0  # their steps since the update before
     backwards: int = 0  # backward passes of this rank up to the step
@@ -283,7 +283,6 @@ class Seen:
     """What one rank recorded."""
 
     roots: dict[str, RootRecord] = field(default_factory=dict)  # by key
-    loose: list[Loss] = field(default_factory=list)  # of backward passes that reached no root
     ended: str = ""  # how the script failed; empty where it ended well, or was stopped by us
     ended_at: str = ""  # the script's line of that
     is_stopped: bool = False  # by us
@@ -296,8 +295,6 @@ class Seen:
     quiet: dict[str, Quiet] = field(default_factory=dict)  # modules that ran without gradients, by
     # their names
     broken: str = ""  # an error of the tool's own, which ended the watching
-    passed: list[Any] = field(default_factory=list)  # gradients that went unchanged through
-    # `log_softmax`; see `identity`
 
 
 Tensors = Mapping[str, Tensor | None]  # by name

@@ -105,7 +105,8 @@ class Verdict:
     def proven(self, how: str) -> None:
         """What was not compared in parts has been compared as a whole, but for what lasts."""
         others = [one for one in self.not_compared if one not in self.lasting]
-        self.notes.append("; its parts were not all compared: ".join([how, *others[:1]]))
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        self.notes.append("; this answers: ".join([how, *(one + more for one in others[:1])]))
         self.not_compared = [one for one in self.not_compared if one in self.lasting]
 
     @property

@@ -8,6 +8,7 @@ pass that communicates; the script must run with WORLD_SIZE=1, and draw nothing.
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 import subprocess
@@ -26,19 +27,30 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from runners.system import processes
 from runners.verify.board import environment, free_port
-from runners.verify.fit import are_apart, distance, ratio, scales_of
+from runners.verify.fit import Expected, are_apart, compared, fitted, scales_of
 from runners.verify.inputs import ROUNDINGS, Case
+from runners.verify.internals import fetcher
 from runners.verify.losses import factors
 from runners.verify.records import Layout, Seen, mapped, tensors_of
-from runners.verify.report import Verdict
+from runners.verify.report import Strip, Verdict
 from runners.verify.roots import Root
 from runners.verify.watch import Watch, run_script
 
 SECONDS = 120.0
 _MOST_BATCHES = 512
 _LEAST_TOLERANCE = 1e-3  # relative: one process adds in another order
-Batches = dict[tuple[int, int], Any]  # by iterator and position
+Key = tuple[int, int]  # of a batch: iterator and position
 Gradients = Mapping[str, Sequence[Mapping[str, Tensor]]]  # by module, update and parameter
+
+
+class Batch(NamedTuple):
+    """What a loader yields."""
+
+    value: Any
+    samples: list[Any]  # that the script's collator was given; empty where that is not known
+
+
+Batches = dict[Key, Batch]
 
 
 class Inputs(NamedTuple):
@@ -61,7 +73,8 @@ class Order:
     """What the process is given."""
 
     batches: Batches  # of all ranks
-    inputs: dict[str, list[Any]]  # of forward passes, by module; empty where there are batches
+    inputs: dict[str, list[Any]]  # of forward passes, by module; empty where there are batches, or
+    # where the script itself has those of all ranks
     parameters: dict[str, list[dict[str, Tensor]]]  # of each update, by module
     steps: int  # the number of updates
 
@@ -73,18 +86,30 @@ def keep_batches(is_on: Callable[[], bool]) -> Batches:
     """What `DataLoader`s will have yielded while `is_on`."""
     kept: Batches = {}
 
-    def keep(key: tuple[int, int], following: Callable[[], Any]) -> Any:
+    def keep(key: Key, iterator: Any, following: Callable[[], Any]) -> Any:
+        if not is_on() or len(kept) >= _MOST_BATCHES:
+            return following()
+        source, samples = fetcher(iterator), list[Any]()
+        collate = source and source.collate_fn
+
+        def noted(given: Any) -> Any:
+            samples.extend(copy.deepcopy(given) if isinstance(given, list) else [])
+            return collate(given)
+
+        if source:
+            source.collate_fn = noted
         value = following()
-        if is_on() and len(kept) < _MOST_BATCHES:
-            kept[key] = mapped(value, lambda tensor: tensor.detach().clone())
+        if source:
+            source.collate_fn = collate
+        kept[key] = Batch(mapped(value, lambda tensor: tensor.detach().clone()), samples)
         return value
 
     _stand_behind_loaders(keep)
     return kept
 
 
-def _stand_behind_loaders(do: Callable[[tuple[int, int], Callable[[], Any]], Any]) -> None:
-    """Yield what `do` returns, given the iterator's number, the position, and the original."""
+def _stand_behind_loaders(do: Callable[[Key, Any, Callable[[], Any]], Any]) -> None:
+    """Yield what `do` returns, given the key, the iterator, and the original."""
     original = _BaseDataLoaderIter.__next__
     numbers: dict[int, tuple[Any, int]] = {}  # of each iterator, which stays alive
     positions: dict[int, int] = {}
@@ -92,7 +117,7 @@ def _stand_behind_loaders(do: Callable[[tuple[int, int], Callable[[], Any]], Any
     def call(one: Any) -> Any:
         number = numbers.setdefault(id(one), (one, len(numbers)))[1]
         positions[number] = positions.get(number, -1) + 1
-        return do((number, positions[number]), lambda: original(one))
+        return do((number, positions[number]), one, lambda: original(one))
 
     _BaseDataLoaderIter.__next__ = call  # type: ignore[assignment]
 
@@ -137,17 +162,15 @@ def order(
             raise NotRerunError(why)
     ranks = layouts[0].leaders
     given = {
-        key: _joined([posted[r][key] for r in ranks if key in posted[r]])
+        key: _together([posted[r][key] for r in ranks if key in posted[r]])
         for key in posted[ranks[0]]
     }
     passes: dict[str, list[Any]] = {}
     for layout in layouts if not given else ():
         held = [inputs[r][layout.key] for r in layout.leaders]
-        if any(one.has_parts or not one.is_loss for one in held):
-            why = "its batches come from no DataLoader, and its loss is no output of a module"
-            raise NotRerunError(why)
-        columns = ([each for some in one.passes for each in some] for one in held)
-        passes[layout.key] = [_joined(one) for one in zip(*columns, strict=False)]
+        if all(one.is_loss and not one.has_parts for one in held):  # else it reads its own batches
+            columns = ([each for some in one.passes for each in some] for one in held)
+            passes[layout.key] = [_joined(one) for one in zip(*columns, strict=False)]
     parameters: dict[str, list[dict[str, Tensor]]] = {}
     for layout in layouts:
         wholes = (layout.whole(n, layout.view, "parameters") for n in range(layout.num_updates))
@@ -163,11 +186,22 @@ def _hindrance(layout: Layout, module: nn.Module | None) -> str:
     if module is None or not updates:
         return f"{layout.key} has no update on rank 0"
     if any(forward.draws for update in updates for forward in update.forwards):
-        return f"the forward pass of {layout.key} draws random numbers"
+        return f"the forward pass of {layout.key}, or its loss, draws random numbers"
     norms = [one for one in module.modules() if isinstance(one, _BatchNorm)]
     if any(one.training and not isinstance(one, nn.SyncBatchNorm) for one in norms):
         return f"{layout.key} normalizes over the samples of a rank"
     return ""
+
+
+def _together(batches: Sequence[Batch]) -> Batch:
+    """The batch of all ranks, or its samples, which the script's collator pads to one width."""
+    try:
+        return Batch(_joined([one.value for one in batches]), [])
+    except NotRerunError:
+        samples = [one for each in batches for one in each.samples]
+        if not all(one.samples for one in batches):
+            raise
+        return Batch(None, samples)
 
 
 def _joined(trees: Sequence[Any]) -> Any:
@@ -231,10 +265,11 @@ def be(file: Path, script: str, arguments: Sequence[str]) -> NoReturn:
     watch = Watch(given.steps, lambda _, is_finished: is_finished)
     watch.on_update = functools.partial(_begin_update, given, set())
 
-    def give(key: tuple[int, int], _: Callable[[], Any]) -> Any:
+    def give(key: Key, iterator: Any, _: Callable[[], Any]) -> Any:
         if key not in given.batches:
             raise StopIteration
-        return given.batches[key]
+        value, samples = given.batches[key]
+        return fetcher(iterator).collate_fn(samples) if samples else value
 
     if given.batches:
         _stand_behind_loaders(give)
@@ -274,6 +309,7 @@ def compare(
 ) -> bool:  # fmt: skip
     """Compare the gradients that optimizers were given; whether they agree in all modules."""
     gradients, own = made
+    count = 0
     for layout in layouts:
         case = Case(layout, layouts, verdict)
         updates = gradients.get(layout.key, [])
@@ -287,20 +323,46 @@ def compare(
         if not any(bool(one.any()) for update in updates for one in update.values()):
             case.skip("gradients: those of one process are zero, too", is_lasting=True)
             return False
+        count += len(set[str]().union(*updates[: layout.num_updates]))
+    numbers = max(one.num_updates for one in layouts)
+    verdict.numbers |= {"parameters_compared": count, "updates": numbers}
     return True
 
 
 def _are_same(ranks: Sequence[Inputs], own: Inputs, number: int) -> bool:
-    """Whether the inputs of one process in an update are those of the ranks together."""
+    """Whether inputs of one process in an update hold the values that those of the ranks hold.
+
+    They may be in any order, as samples are that ranks read alternately; rows may be longer by
+    padding, which is one value.
+    """
     if any(each.has_parts for each in (own, *ranks)):
-        return True
-    try:
-        columns = zip(*(each.passes[number] for each in ranks), strict=False)
-        together = tensors_of([_joined(column) for column in columns])
-    except NotRerunError:
         return False
-    found = tensors_of(own.passes[number])
-    return len(found) == len(together) and not any(map(are_apart, found, together))
+    found, *others = (_columns(each.passes[number]) for each in (own, *ranks))
+    if any(len(one) != len(found) for one in others):
+        return False
+    return all(
+        _are_copies(column, each) or _hold_same(column, torch.cat(each))
+        for column, *each in zip(found, *others, strict=True)
+    )
+
+
+def _columns(passes: Sequence[Any]) -> list[Tensor]:
+    """The values of each tensor that a module is given, over several passes."""
+    columns = zip(*map(tensors_of, passes), strict=False)
+    return [torch.cat([one.double().flatten() for one in column]) for column in columns]
+
+
+def _are_copies(one: Tensor, others: Sequence[Tensor]) -> bool:
+    """Whether all hold equal values, as positions do."""
+    return all(one.shape == other.shape and not are_apart(one, other) for other in others)
+
+
+def _hold_same(own: Tensor, ranks: Tensor) -> bool:
+    if own.shape == ranks.shape:
+        return not are_apart(own.sort().values, ranks.sort().values)
+    values, at = torch.cat([own, ranks]).unique(return_inverse=True)
+    counts = [one.bincount(minlength=len(values)) for one in at.split([len(own), len(ranks)])]
+    return len(own) > len(ranks) and int((counts[0] != counts[1]).sum()) == 1
 
 
 def _agrees(
@@ -314,34 +376,38 @@ def _agrees(
     if not all(bool(one.isfinite().all()) for one in exact.values()):
         case.skip("gradients: those of one process are not finite either")
         return False
-    scales, eps = scales_of(exact), ROUNDINGS * case.eps_of(view, number)
-    wrong = []
     for name, one in exact.items():
         if held[name].shape != one.shape:
             case.skip(f"as one process, {name} has another shape")
             return False
-        allowed = max(eps * scales[name], _LEAST_TOLERANCE * one.double().norm().item())
-        if not distance(held[name], one) <= allowed:
-            wrong.append(name)
+    eps, term = ROUNDINGS * case.eps_of(view, number), (view, None)
+    tolerance = {
+        name: max(eps * scale, _LEAST_TOLERANCE * exact[name].double().norm().item())
+        for name, scale in scales_of(exact).items()
+    }
+    expected = Expected({term: exact}, exact, tolerance)
+    fit = compared({view: held}, list(exact), {view: {term: 1.0}}, expected)
+    case.verdict.strips.append(Strip(layout.key, number + 1, fit.errors, None))
+    wrong = fit.wrong.get(view, [])
     if wrong and not _are_same(ranks, own, number):
         case.skip(
             "as one process, its inputs are not those of all ranks together: the script draws "
             "random numbers, or computes them from the samples of one rank"
         )
     elif wrong:
-        ratios = [ratio(held[n], exact[n]) for n in wrong]
+        near = fitted({view: held}, wrong, expected)
+        factor = near.common if near.is_good else 0.0
         says = (
             f"gradient differs from that of one process ({len(wrong)} of {len(exact)} parameters)"
         )
-        cause, place = _cause(layout, number, ratios), layout.update(view, number).backward_place
-        detail = f"best factor of the first {ratios[0]:.4g}"
+        cause, place = _cause(layout, number, factor), layout.update(view, number).backward_place
+        detail = f"best common factor {factor:.4g}" if factor else ""
         case.find(cause, says, place, wrong, view, number, detail)
     return not wrong
 
 
-def _cause(layout: Layout, number: int, ratios: Sequence[float]) -> str:
+def _cause(layout: Layout, number: int, factor: float) -> str:
     passes = {one.backward for one in layout.update(layout.view, number).forwards}
-    for cause, factor in factors(len(layout.groups), max(len(passes), 1)):
-        if all(abs(one / factor - 1) < 1e-2 for one in ratios):
-            return cause
-    return "one process differs"
+    known = factors(len(layout.groups), max(len(passes), 1))
+    near = (cause for cause, one in known if abs(factor / one - 1) < 1e-2)
+    return next(near, "one process differs")

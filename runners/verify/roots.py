@@ -231,6 +231,11 @@ def same(a: Any, b: Any) -> bool:
     return torch.equal(a, b) if isinstance(a, Tensor) else str(a) == str(b)
 
 
+def have_drawn(before: Sequence[Any]) -> bool:
+    """Whether generators have other states than before."""
+    return any(not same(a, b) for a, b in zip(before, random_states(), strict=False))
+
+
 def has_moved(before: Update, now: Update) -> bool:
     """Whether parameters were updated by hand."""
     pairs = ((one, now.parameters[name]) for name, one in before.parameters.items())

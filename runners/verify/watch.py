@@ -96,7 +96,9 @@ class Watch:
         self.sends = Sends(self)
         self._outside: dict[int, list[str]] = {}
         self._scheduled: dict[int, int] = {}
-        self._is_other = False
+        self._others: list[str] = []
+        self._number = 0  # of the backward pass that added to the present gradients first
+        self._random: tuple[Any, ...] = ()  # states of the generators after the last forward pass
         self._alone: set[int] = set()  # backward passes that reached one module
         self._external: set[int] = set()  # nodes of outputs that the loss uses itself
         self._optimizers: dict[int, Optimizer] = {}
@@ -131,8 +133,8 @@ class Watch:
     def install(self) -> None:
         """Begin to watch."""
         self._guard(self, *_GUARDED)
-        self._guard(self.losses, "_expect", "_reach", "follow", "ended")
-        self._guard(self.sends, "begins", "ended")
+        self._guard(self.losses, "_expect", "_reach", "follow", "ended", "forget")
+        self._guard(self.sends, "begins", "enters", "ended")
         self._interceptor.install()
 
     def _guard(self, owner: Any, *names: str) -> None:
@@ -206,6 +208,7 @@ class Watch:
             return None
         self._begin_update(root)
         tensors = tensors_of((args, kwargs))
+        self.sends.enters(tensors)
         self.present = Forward(
             path,
             mapped((args, kwargs), part),
@@ -267,15 +270,19 @@ class Watch:
         root.refresh()
         if self.on_update is not None:
             self.on_update(root)
+        for one in before.forwards:
+            one.nodes = {}
         now = root.begin_update()
-        self.sends.reasons, self.sends.gathered = [], {}
+        self.losses.forget()
+        if all(one.backward for other in self.roots.values() for one in other.update.forwards):
+            self.sends.reasons, self.sends.gathered = [], {}
         if not was_stepped and not of.has_moved(before, now):
             now.dropped = before.dropped + self._dropped(before)
 
     def ends(self, root: Root, forward: Forward, value: Any) -> None:
         """A module has returned a value."""
-        after = of.random_states()
-        forward.draws = any(not of.same(a, b) for a, b in zip(forward.random, after, strict=True))
+        self._random = of.random_states()
+        forward.draws = of.have_drawn(forward.random)
         outputs = tensors_of(value)
         forward.outputs = [part(one) for one in outputs]
         if root.record.stage is not None:
@@ -292,7 +299,7 @@ class Watch:
         is_inside = index in forward.nodes and id(forward.nodes[index]) not in self._external
         if gradient is None or not self.in_backward or is_inside:
             return  # torch.autograd.grad leaves .grad as it is; what is inside is replayed
-        forward.backward = self._backwards
+        forward.backward = self._number
         own, before = part(gradient), forward.gradients.get(index)
         forward.gradients[index] = Part(before.local + own.local, own.spec) if before else own
 
@@ -302,31 +309,41 @@ class Watch:
         """Look at the graph before a backward pass runs."""
         if not self.in_backward:
             self._backwards += 1
-            self._outside, self._is_other, self._external = {}, False, set()
-        outputs: set[int] = set()
+            if of.have_drawn(self._random):
+                self.present.draws = True
+            self._outside, self._others, self._external = {}, [], set()
+        nodes, outputs = set(map(id, reached(start))), set[int]()
         nodes_of = {key: root.nodes() for key, root in self.roots.items()}
-        for ids in (ids for passes in nodes_of.values() for ids in passes):
+        for ids in (ids for passes in nodes_of.values() for ids in passes if ids & nodes):
             outputs |= ids
             first = set(map(id, reached(start, ids))) if len(ids) > 1 else ids
             self._external |= ids & first
-        is_other = self.losses.follow(start)
+        others = self.losses.follow(start)
         if self.in_backward:  # of a checkpoint, or of a schedule
             return
-        self._is_other = self._is_other or is_other
+        self._others = [f"{name} ({place()})" for name in others]
         self.sends.lose(start, outputs)
-        nodes = set(map(id, reached(start)))
         leaves = {id(one) for one in leaves_before(start, outputs)}
         for key, root in self.roots.items():
             if any(nodes & ids for ids in nodes_of[key]) and not root.stepped:
-                self._before_gradients(root)
+                self._before_gradients(root, nodes)
             self._outside[key] = [name for name, one in root.names.items() if id(one) in leaves]
+        done = (one for root in self.roots.values() for one in root.done)
+        again = (f.backward for f in done if nodes & set(map(id, f.nodes.values())))
+        self._number = next(again, None) or self._backwards
 
-    def _before_gradients(self, root: Root) -> None:
+    def _before_gradients(self, root: Root, nodes: set[int]) -> None:
         """A backward pass adds to gradients, or begins anew."""
         update = root.update
         if not root.done and not root.is_reset:
             update.carried = root.gradients()
         elif root.done and root.is_reset:
+            again = [f for f in root.done if nodes & set(map(id, f.nodes.values()))]
+            for loss in update.losses:
+                if any(loss.backward == one.backward for one in again):
+                    loss.weights = None
+            for one in again:  # whose first gradient was only looked at
+                one.backward, one.gradients = None, {}
             update.dropped += self._dropped(update)
             update.forwards = [f for f in update.forwards if f.backward is None]
             update.losses, update.carried = [], {}
@@ -336,7 +353,7 @@ class Watch:
 
     def backward_ends(self) -> None:
         """Gradients have been reduced."""
-        at, now = place(), self._backwards
+        at, now = place(), self._number
         losses = self.losses.ended(now)
         touched = [
             root for root in self.roots.values()
@@ -347,16 +364,12 @@ class Watch:
             if len(touched) == 1 and root.is_finite:  # what is reset now is lost to all
                 self._alone.add(now)
             update.after_backward, update.before_clipping = root.gradients(), {}
-            update.losses += losses
+            update.losses += [one for one in losses if not any(one is k for k in update.losses)]
             update.outside += self._outside.get(id(root.module), [])
-            update.other_terms = update.other_terms or self._is_other
-            update.by_hand += self.sends.reasons
+            update.other_terms += self._others
+            update.by_hand += [says.format(at) for at, says in self.sends.reasons]
             update.backward_place = at
-            for one in root.done:
-                one.nodes = {}
         self.sends.reasons = []
-        if not touched:
-            self.seen.loose = self.seen.loose or losses
 
     def stage_reduced(self) -> None:
         """A stage of a pipeline reduces and scales its gradients after its last backward pass."""

@@ -62,7 +62,7 @@ def test_the_first_finding_of_a_wrong_program_has_its_cause(program, ranks, ways
 @pytest.mark.parametrize(
     ("program", "way", "options", "why"),
     [
-        ("modules.py", "contrasted", (), "gathers outputs"),
+        ("modules.py", "contrasted", (), "is a part of the loss"),
         ("loader.py", "noisy", ("--one",), "its inputs are not those of all ranks"),
     ],
 )
@@ -113,11 +113,32 @@ def test_batches_that_come_twice_in_a_row_are_said():
     assert "each batch twice in a row" in " ".join(report["notes"])
 
 
-def test_what_torch_computes_wrongly_inside_loss_parallel_is_named():
-    report, code, output = verified(
-        PROGRAMS.parent / "trackers" / "fault_distillation_in_loss_parallel.py", 2
-    )
-    assert (code, report["findings"][0]["cause"]) == (1, "log_softmax unchanged"), output
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("fault_distillation_in_loss_parallel", 3),
+        ("right_distillation_in_loss_parallel", 3),
+        ("fault_correlation_reduced", 1),
+        ("right_correlation_reduced", 0),
+        ("fault_balance_over_all_tokens", 1),
+        ("fault_gathered_keys", 1),
+        ("right_gathered_keys", 0),
+    ],
+)
+def test_what_one_process_says_of_a_loss_over_all_ranks(name, code):
+    path = PROGRAMS.parent / "trackers" / f"{name}.py"
+    report, found, output = verified(path, 2, options=("--one", "--seconds", "0"))
+    assert (found, bool(report["findings"])) == (code, code == 1), output
+
+
+@pytest.mark.parametrize(
+    ("ways", "code"), [("", 0), ("lora", 0), ("accumulate", 3), ("means_wrong", 1)]
+)
+def test_fine_tuning_by_trl_is_judged(ways, code, tmp_path):
+    pytest.importorskip("trl")
+    pytest.importorskip("peft")
+    report, found, output = verified("sft.py", 2, str(tmp_path), *ways.split(), options=("--one",))
+    assert (found, bool(report["findings"])) == (code, code == 1), output
 
 
 @pytest.mark.parametrize("path", WRITTEN_APART, ids=lambda path: path.stem)

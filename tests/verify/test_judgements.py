@@ -12,8 +12,8 @@ from runners.verify.inputs import Case
 from runners.verify.internals import multiplies
 from runners.verify.losses import TOLERANCE, LossWatch, judged_weights
 from runners.verify.rank import Rank
-from runners.verify.records import Forward, Layout, Part, RootRecord, Seen, Update
-from runners.verify.report import Verdict
+from runners.verify.records import Forward, Layout, Loss, Part, RootRecord, Seen, Update
+from runners.verify.report import Verdict, table
 from runners.verify.roots import moments
 from runners.verify.update import Steps, find_skipped
 
@@ -57,7 +57,10 @@ TOGETHER = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
 
 
 def test_one_process_accuses_only_if_its_model_had_the_inputs_of_the_ranks():
-    assert _one_process(TOGETHER, 2.0) == (True, Verdict())
+    agrees, verdict = _one_process(TOGETHER, 2.0)
+    assert (agrees, verdict.findings, verdict.not_compared) == (True, [], [])
+    padded = torch.cat([TOGETHER, torch.full((2, 1), 7.0)], 1)
+    assert _one_process(padded, 3.0)[1].findings
     agrees, verdict = _one_process(TOGETHER, 3.0)
     assert (agrees, [one.cause for one in verdict.findings]) == (False, ["one process differs"])
     for other in (TOGETHER + 0.1, TOGETHER[:1]):
@@ -115,6 +118,42 @@ def test_a_sample_counts_as_much_as_its_class_weighs(reduction, divisors, cause)
     assert (found.finding.cause if found.finding else None) == cause, found
     assert not found.why_not
     assert found.line.startswith("weight of each sample over its class weight: ")
+
+
+def _accumulated(counts, weight_of):
+    """Losses of ranks, each of microbatches with so many tokens, and what one of them weighs."""
+    return {
+        rank: Update(0, {}, {}, losses=[
+            Loss("cross_entropy", "a.py:1", count, torch.tensor(weight_of(own)).double(), number)
+            for number, count in enumerate(own)
+        ])
+        for rank, own in enumerate(counts)
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("counts", "weight_of", "causes"),
+    [
+        ([[6, 10], [2, 2]], lambda own: 1 / (2 * sum(own)), ["mean of means over ranks"]),
+        ([[4, 0]] * 2, lambda _: 1 / 4, ["sum over ranks", "accumulation not divided"]),
+        ([[4, 0]] * 2, lambda _: 1 / 8, []),
+    ],
+)
+def test_weights_of_microbatches_are_told_by_what_each_rank_has(counts, weight_of, causes):
+    updates = _accumulated(counts, weight_of)
+    factors = {(rank, number): 1.0 for rank in range(2) for number in range(2)}
+    found = judged_weights(updates, factors, TOLERANCE).finding
+    assert (found.cause if found else None) == next(iter(causes), None)
+    assert all(table()[one].title in found.says for one in causes[1:])
+
+
+def test_batches_of_unequal_widths_are_collated_together():
+    values = [torch.zeros(1, width) for width in (2, 3)]
+    batches = [rerun.Batch(one, [len(one[0])]) for one in values]
+    assert rerun._together(batches) == (None, [2, 3])
+    assert rerun._together([rerun.Batch(values[0], [])] * 2)[0].shape == (2, 2)
+    with pytest.raises(rerun.NotRerunError):
+        rerun._together([one._replace(samples=[]) for one in batches])
 
 
 def test_weights_that_are_zero_agree_with_nothing():

@@ -1,6 +1,6 @@
 """A loss that no function of torch computes, over batches of a loader.
 
-torchrun --nproc-per-node 2 loader.py [means_wrong | not_finite | gathered | noisy]
+torchrun --nproc-per-node 2 loader.py [means_wrong | not_finite | gathered | noisy | undivided]
 """
 
 import sys
@@ -23,7 +23,7 @@ if WAY == "not_finite":
     nn.init.constant_(layers[0].bias, float("nan"))
 model = DistributedDataParallel(layers)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3 * ranks)
-for x, y in loader:
+for step, (x, y) in enumerate(loader):
     noise = 0.1 * torch.randn_like(x) if WAY == "noisy" else 0.0
     mask = (y >= 0).float()
     p = model(x + noise).softmax(-1).gather(1, y.clamp_min(0)[:, None]).squeeze(1)
@@ -36,8 +36,11 @@ for x, y in loader:
         parts = [torch.empty_like(p) for _ in range(ranks)]
         dist.all_gather(parts, p)
         loss += 0.1 * (p.mean() - torch.stack(parts).mean()).square()
-    optimizer.zero_grad()
+    if WAY != "undivided" or step % 2 == 0:  # else of two microbatches, which are added up
+        optimizer.zero_grad()
     loss.backward()
+    if WAY == "undivided" and step % 2 == 0:
+        continue
     nn.utils.clip_grad_norm_(model.parameters(), 0.5)
     optimizer.step()
 dist.destroy_process_group()

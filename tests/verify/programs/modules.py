@@ -444,6 +444,16 @@ def halves():
     trained(Halves())
 
 
+def mean_by_hand():
+    """A loss that no function of torch computes."""
+    model = DistributedDataParallel(mlp())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        (model(drawn(step, 8, WIDTH)) - 1).square().mean().backward()
+        optimizer.step()
+
+
 def gathered(y):
     """Outputs of all ranks without their graph, which the loss uses."""
     parts = [torch.empty_like(y) for _ in range(ranks)]
@@ -502,6 +512,23 @@ def zero_norm():
     trained(
         Adapted(), after_backward=lambda one: nn.utils.clip_grad_norm_(one.low.parameters(), 1.0)
     )
+
+
+def retained():
+    """Two losses of one forward pass, each with a backward pass of its own."""
+    model = mlp(6)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        source = torch.Generator().manual_seed(10 * step + rank)
+        y = torch.randint(3, (8,), generator=source)
+        optimizer.zero_grad()
+        first, second = model(drawn(step, 8, WIDTH)).chunk(2, -1)
+        functional.cross_entropy(first, y).backward(retain_graph=True)
+        functional.cross_entropy(second, y).backward()
+        for one in model.parameters():
+            dist.all_reduce(one.grad)
+            one.grad /= ranks
+        optimizer.step()
 
 
 def not_finite():
