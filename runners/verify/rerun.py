@@ -30,7 +30,7 @@ from runners.verify.fit import are_apart, distance, ratio, scales_of
 from runners.verify.inputs import ROUNDINGS, Case
 from runners.verify.losses import factors
 from runners.verify.records import Layout, Seen, mapped, tensors_of
-from runners.verify.report import Verdict
+from runners.verify.report import Verdict, in_words
 from runners.verify.roots import Root
 from runners.verify.watch import Watch, run_script
 
@@ -333,15 +333,20 @@ def _agrees(
         says = (
             f"gradient differs from that of one process ({len(wrong)} of {len(exact)} parameters)"
         )
-        cause, place = _cause(layout, number, ratios), layout.update(view, number).backward_place
-        detail = f"best factor of the first {ratios[0]:.4g}"
-        case.find(cause, says, place, wrong, view, number, detail)
+        cause, *others = _causes(layout, number, ratios)
+        place = layout.update(view, number).backward_place
+        off = in_words(ratios[0], [len(layout.groups)], _parts(layout, number))
+        case.find(cause, says, place, wrong, view, number, off, others)
     return not wrong
 
 
-def _cause(layout: Layout, number: int, ratios: Sequence[float]) -> str:
+def _parts(layout: Layout, number: int) -> int:
+    """The number of microbatches."""
     passes = {one.backward for one in layout.update(layout.view, number).forwards}
-    for cause, factor in factors(len(layout.groups), max(len(passes), 1)):
-        if all(abs(one / factor - 1) < 1e-2 for one in ratios):
-            return cause
-    return "one process differs"
+    return max(len(passes), 1)
+
+
+def _causes(layout: Layout, number: int, ratios: Sequence[float]) -> list[str]:
+    known = factors(len(layout.groups), _parts(layout, number))
+    fit = [cause for cause, one in known if all(abs(r / one - 1) < 1e-2 for r in ratios)]
+    return fit or ["one process differs"]
