@@ -85,7 +85,7 @@ def in_words(factor: float, ranks: Collection[int], parts: int = 1) -> str:
         parts: the number of microbatches.
     """
     known = [("ranks", n) for n in ranks] + [("microbatches", parts)]
-    known += [("ranks × microbatches", n * parts) for n in ranks if parts > 1]
+    known += [("(ranks × microbatches)", n * parts) for n in ranks if parts > 1]
     named = [name for name, n in known if n > 1 and abs(abs(factor) / n - 1) < 0.01]
     named += [f"1 / {name}" for name, n in known if n > 1 and abs(abs(factor) * n - 1) < 0.01]
     return " = ".join([f"{factor:.4g}", *dict.fromkeys(named)])
