@@ -25,11 +25,9 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
-from torch._C import _distributed_c10d as c10d
 
 from runners.system import processes
 from runners.verify.internals import place
@@ -51,8 +49,7 @@ class Call(NamedTuple):
     place: str  # the script's line
 
     def __str__(self) -> str:
-        size = f" of {self.size} element{'s' * (self.size != 1)}" if self.size else ""
-        return f"{self.kind}{size} ({self.place})"
+        return f"{self.kind}{f' of {self.size} elements' * bool(self.size)} ({self.place})"
 
 
 class Failure(NamedTuple):
@@ -180,7 +177,6 @@ def sweep() -> None:
 
 POLL_SECONDS = 0.25
 IDLE_SECONDS, IDLE_SHARE = 0.02, 0.05  # of a processor; threads that wait wake up now and then
-RECORDED = ("TORCH_FR_BUFFER_SIZE", "2000")  # in the environment: torch records collectives
 _WAITS = ("torch/distributed", "torch/nn/parallel", "torch/autograd/graph.py", "torch/_ops.py")
 
 
@@ -230,11 +226,14 @@ class Lookout(threading.Thread):
         board, ranks = self._board, range(self._board.world_size)
         if (code := board.first("code")) is not None:
             self._leaves(code)
-        if gone := board.gone:
-            if board.rank == next(one for one in ranks if board.lives(one)):
+        if is_told:
+            board.post("told", True)
+        is_first = board.rank == next(one for one in ranks if board.lives(one))
+        if (gone := board.gone) or is_told:
+            if is_first:
                 self._says(ended(board, dict.fromkeys(gone, "")))
-        elif is_told:
-            self._leaves(128 + signal.SIGTERM)
+            elif is_told:
+                os._exit(128 + signal.SIGTERM)
         elif self._is_waiting and board.rank == self._first() and self._all_wait():
             self._says(hangs(board))
 
@@ -256,15 +255,12 @@ class Lookout(threading.Thread):
             self._has_told = True
             self._board.post("meanwhile", self._where())
 
-    def _where(self) -> tuple[str, str, bool]:
-        """The script's line, the function, and whether that is a collective."""
+    def _where(self) -> tuple[str, bool]:
+        """The script's line, and whether it is in a collective."""
         frame = sys._current_frames().get(self._main)
         inner = [one for one, _ in traceback.walk_stack(frame)][:8] if frame else []
         files = [one.f_code.co_filename for one in inner]
-        is_in_collective = any(part in file for file in files for part in _WAITS)
-        call = _call(frame) or (inner[0].f_code.co_name if inner else "?")
-        newest = _last_collective() if is_in_collective else ""
-        return place(frame), f"{call}{newest}", is_in_collective
+        return place(frame), any(part in file for file in files for part in _WAITS)
 
     def _all_wait(self) -> bool:
         board, found = self._board, []
@@ -272,7 +268,7 @@ class Lookout(threading.Thread):
             waits = board.read("waits", rank)
             if waits is None:
                 return False
-            found.append(waits[2])
+            found.append(waits[1])
         return any(found)
 
 
@@ -304,8 +300,8 @@ def failed(board: Board) -> Finding | None:
         gave_up = {one: board.calls(one)[-1:] for one in found}
         lines += [f"rank {r} waited in {c}, and gave up" for r, one in gave_up.items() for c in one]
         where = {one: held for one in others if (held := board.read("meanwhile", one))}
-        lines += [f"rank {r} was at {at} then, in {call}" for r, (at, call, _) in where.items()]
-        late = [(at, r) for r, (at, _, is_in_collective) in where.items() if not is_in_collective]
+        lines += [f"rank {r} was at {at} then" for r, (at, _) in where.items()]
+        late = [(at, r) for r, (at, is_in_collective) in where.items() if not is_in_collective]
         place, rank = late[0] if late else (place, rank)
     elif not own:
         lines += [_line(board, one) for one in others]
@@ -318,7 +314,7 @@ def hangs(board: Board) -> Verdict:
     table = [_line(board, one) for one in range(board.world_size)]
     if finding is None:
         waits = (board.read("waits", one) for one in range(board.world_size))
-        place = next((one[0] for one in waits if one and one[2]), "")
+        place = next((one[0] for one in waits if one and one[1]), "")
         finding = Finding("hang", "\n".join(table), place)
     else:
         finding.says += "".join(f"\n{one}" for one in table if " waits: " in one)
@@ -334,7 +330,11 @@ def ended(board: Board, how: Mapping[int, str]) -> Verdict:
         board: of the launch.
         how: each of them ended, by rank; empty where that is not known.
     """
-    verdict, first = Verdict(), min(how)
+    verdict, how = Verdict(), {r: one for r, one in how.items() if not board.has("told", r)}
+    if not how:
+        verdict.skip("updates: the launch was ended by SIGTERM")
+        return verdict
+    first = min(how)
     if any(board.has("seen", one) for one in how):
         verdict.skip(f"anything: rank {first} was killed while it replayed (out of memory?)")
         return verdict
@@ -371,8 +371,9 @@ def _line(board: Board, rank: int) -> str:
         return f"rank {rank} never came: {failure.error}{at}"
     if board.has("seen", rank):
         return f"rank {rank} never came: its script has ended"
-    at, call, is_in_collective = board.read("waits", rank) or ("?", "?", False)
-    return f"rank {rank} {'waits' if is_in_collective else 'is elsewhere'}: {at} in {call}"
+    at, is_in_collective = board.read("waits", rank) or ("?", False)
+    newest = [f" in {one.kind}" for one in board.calls(rank)[-1:] if is_in_collective]
+    return f"rank {rank} {'waits' if is_in_collective else 'is elsewhere'}: {at}{''.join(newest)}"
 
 
 def _ignore(*_: Any) -> None:
@@ -386,35 +387,8 @@ def _forget() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _last_collective() -> str:
-    """The newest entry of torch's flight recorder, which has no point-to-point calls."""
-    recorded = c10d._dump_fr_trace_json()  # type: ignore[attr-defined] # no stub
-    entries = json.loads(recorded).get("entries", [])
-    if not entries:
-        return ""
-    one = entries[-1]
-    sizes = [str(size) for size in one["input_sizes"] if size][:1]
-    name = str(one["profiling_name"]).removeprefix("gloo:")
-    return f" (collective {one['collective_seq_id']} is {name}{' of ' + sizes[0] if sizes else ''})"
-
-
 def _queued_seconds() -> float:
     """How long the main thread has waited for a processor, which on a busy machine is no hang."""
     with suppress(OSError, IndexError):
         return int(Path("/proc/self/schedstat").read_text(encoding="ascii").split()[1]) * 1e-9
     return 0.0
-
-
-def _call(frame: FrameType | None) -> str:
-    """The function of torch.distributed, or the backward pass, in which a rank is."""
-    name = ""
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if "torch/distributed" in file and frame.f_code.co_name not in ("wrapper", "wait"):
-            name = frame.f_code.co_name
-        elif file.endswith("torch/autograd/graph.py"):
-            return "backward"
-        elif name:
-            return name
-        frame = frame.f_back
-    return name

@@ -24,7 +24,7 @@ from runners.system.errors import FixableError, first_line
 from runners.system.patience import say
 from runners.verify import compare, report, rerun
 from runners.verify.against import Against
-from runners.verify.board import RECORDED, Board, Failure, Lookout, failed, sweep
+from runners.verify.board import Board, Failure, Lookout, failed, sweep
 from runners.verify.records import Layout, Seen, layouts
 from runners.verify.replay import Replayed, replayed
 from runners.verify.report import Verdict
@@ -54,7 +54,6 @@ class Rank:
         self.rank, self.world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         if int(os.environ.get("LOCAL_WORLD_SIZE", self.world_size)) != self.world_size:
             raise FixableError("all ranks must run on one host: a script on 2 to 8 ranks shows it")
-        os.environ.setdefault(*RECORDED)
         processes.end_with(os.getppid())
         if self.rank == 0:
             sweep()

@@ -181,13 +181,13 @@ def test_of_a_rank_that_others_did_not_wait_for_the_line_is_named(boards):
     boards[1].begins("barrier", "0", 0, "train.py:9")
     error = "RuntimeError: [/x.cc:7] Timed out waiting 9ms"
     boards[1].post("failed", Failure(error, "train.py:9", 1.0))
-    boards[0].post("meanwhile", ("train.py:5", "prepared", False))
+    boards[0].post("meanwhile", ("train.py:5", False))
     finding = failed(boards[0])
     assert (finding.cause, finding.place, finding.rank) == ("timed out", "train.py:5", 0)
     assert finding.says.splitlines() == [
         "RuntimeError: Timed out waiting 9ms",
         "rank 1 waited in barrier (train.py:9), and gave up",
-        "rank 0 was at train.py:5 then, in prepared",
+        "rank 0 was at train.py:5 then",
     ]
 
 

@@ -154,7 +154,7 @@ def test_a_hang_names_where_each_rank_waits():
     report, code, _ = verified("language.py", 2, "wrong_rank0", options=("--patience", "3"))
     assert (code, report["findings"][0]["cause"]) == (1, "hang")
     assert "rank 0 waits: language.py" in report["findings"][0]["says"]
-    assert re.search(r"in barrier \(collective \d+ is barrier\)", report["findings"][0]["says"])
+    assert "in barrier" in report["findings"][0]["says"]
     assert "in backward" in report["findings"][0]["says"]
 
 
