@@ -1,58 +1,87 @@
 """Files by which the ranks of one launch tell each other what they recorded, and where they wait.
 
 In: objects that torch can save. Out: the same objects on the other ranks, on one host. No process
-group takes part, so a script that hangs, fails or destroys its groups loses nothing. A `Lookout`
-on each rank posts where its main thread waits; where all ranks wait, the script hangs.
+group takes part, so a script that hangs, fails or destroys its groups loses nothing. Each rank
+writes what it calls before the call begins. A `Lookout` on each rank posts where its main thread
+waits; where all ranks wait, the script hangs, and where a rank is gone, the first that is left
+reports it.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
+import select
 import shutil
+import signal
 import socket
 import sys
 import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch._C import _distributed_c10d as c10d
 
 from runners.system import processes
 from runners.verify.internals import place
+from runners.verify.report import Finding, Verdict
 
-POLL_SECONDS = 0.02
+GATHER_SECONDS = 0.02
 PREFIX = "proofbook-verify"
+_SLOTS, _SLOT_BYTES = 16, 512  # of the newest calls
 
 
-class GoneError(RuntimeError):
-    """A rank ended without a word."""
+class Call(NamedTuple):
+    """Of a collective, or of a function that calls some."""
+
+    order: int  # of this rank's calls
+    group: str  # the name of the process group; empty where the call has no partner on each rank
+    number: int  # of the calls in this group
+    kind: str  # the function's name
+    size: int  # elements of the tensor that all ranks have alike
+    place: str  # the script's line
+
+    def __str__(self) -> str:
+        return f"{self.kind}{f' of {self.size} elements' * bool(self.size)} ({self.place})"
+
+
+class Failure(NamedTuple):
+    """How the script ended on a rank."""
+
+    error: str
+    place: str  # the script's line
+    seconds: float  # when, by the clock that all processes of a host share
 
 
 class Board:
     """The folder of this launch, which all its ranks find: named by the process that started them.
 
     Args:
-        rank: of this process.
+        rank: of this process; None for the one that starts the ranks.
         world_size: the number of ranks.
+        port: of the launch.
     """
 
-    def __init__(self, rank: int, world_size: int) -> None:
-        self.rank, self.world_size = rank, world_size
-        launcher, of = os.getppid(), os.environ.get
+    def __init__(self, rank: int | None, world_size: int, port: int | str) -> None:
+        self.rank, self.world_size = rank or 0, world_size
+        launcher = os.getpid() if rank is None else os.getppid()
         start = processes.start_ticks(launcher)
-        launch = f"{of('MASTER_PORT', '0')}-{of('TORCHELASTIC_RESTART_COUNT', '0')}"
+        launch = f"{port}-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
         name = f"{PREFIX}-{os.getuid()}-{launcher}-{start}-{launch}"
         self.folder = Path(tempfile.gettempdir()) / name
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        self.post("process", (os.getpid(), processes.start_ticks(os.getpid())))
+        self._processes: dict[int, tuple[int, int | None]] = {}
+        self._counts, self._numbers = itertools.count(1), dict[str, int]()
+        if rank is not None:
+            self.post("process", (os.getpid(), processes.start_ticks(os.getpid())))
+            self._calls = os.open(self.folder / f"calls.{rank}", os.O_CREAT | os.O_WRONLY)
 
     def post(self, name: str, what: Any) -> None:
         """Write a file, which appears whole."""
@@ -76,22 +105,40 @@ class Board:
         return next((one for one in found if one is not None), None)
 
     def gather(self, name: str) -> dict[int, Any]:
-        """Wait until all ranks have posted.
-
-        Raises:
-            GoneError: a rank has ended without it.
-        """
-        while missing := [r for r in range(self.world_size) if not self.has(name, r)]:
-            for rank in missing:
-                if not self.lives(rank) and not self.has(name, rank):
-                    raise GoneError(f"rank {rank} ended without a word (was it killed?)")
-            time.sleep(POLL_SECONDS)
+        """Wait until all ranks have posted; the `Lookout` ends this where one is gone."""
+        while not all(self.has(name, rank) for rank in range(self.world_size)):
+            time.sleep(GATHER_SECONDS)
         return {rank: self.read(name, rank) for rank in range(self.world_size)}
+
+    def begins(self, kind: str, group: str, size: int, place: str) -> None:
+        """Write that a collective is about to be called, since nothing may come after it."""
+        count, number = next(self._counts), self._numbers.get(group, 0) + 1
+        self._numbers[group] = number
+        text = json.dumps([count, group, number, kind, size, place]).encode()
+        os.pwrite(self._calls, text.ljust(_SLOT_BYTES), count % _SLOTS * _SLOT_BYTES)
+
+    def calls(self, rank: int) -> list[Call]:
+        """The newest calls of a rank, in order."""
+        found = []
+        with suppress(FileNotFoundError):
+            held = (self.folder / f"calls.{rank}").read_bytes()
+            for at in range(0, len(held), _SLOT_BYTES):
+                with suppress(ValueError, TypeError):  # an empty slot
+                    found.append(Call(*json.loads(held[at : at + _SLOT_BYTES].strip(b"\0"))))
+        return sorted(found)
 
     def lives(self, rank: int) -> bool:
         """Whether the process of a rank runs; one that has not begun yet does."""
-        process = self.read("process", rank)
-        return process is None or process[1] is None or processes.lives(*process)
+        if rank not in self._processes and (process := self.read("process", rank)):
+            self._processes[rank] = process
+        pid, start = self._processes.get(rank, (0, None))
+        return start is None or processes.lives(pid, start)
+
+    @property
+    def gone(self) -> list[int]:
+        """The ranks whose processes ended without a word."""
+        ranks = range(self.world_size)
+        return [one for one in ranks if not self.lives(one) and not self.has("gone", one)]
 
     def remove(self) -> None:
         """Remove the folder, when no other rank needs it."""
@@ -130,44 +177,75 @@ def sweep() -> None:
 
 POLL_SECONDS = 0.25
 IDLE_SECONDS, IDLE_SHARE = 0.02, 0.05  # of a processor; threads that wait wake up now and then
-RECORDED = ("TORCH_FR_BUFFER_SIZE", "2000")  # in the environment: torch records collectives
 _WAITS = ("torch/distributed", "torch/nn/parallel", "torch/autograd/graph.py", "torch/_ops.py")
 
 
 class Lookout(threading.Thread):
-    """Posts where this rank waits, and calls `hung` on rank 0 where all ranks wait.
+    """Posts where this rank waits; on one rank, reports that all ranks wait, or that one is gone.
 
     Args:
         board: for the posts.
         patience: seconds without processor time on any rank after which a script hangs.
-        hung: called once, with a line for each rank.
+        says: called once, with what is to be reported.
+        stops: called where this rank waits for ranks that were stopped by us, with where it waits.
+        leaves: ends this process with an exit code.
     """
 
-    def __init__(self, board: Board, patience: float, hung: Callable[[list[str]], None]) -> None:
+    def __init__(
+        self, board: Board, patience: float, says: Callable[[Verdict], None],
+        stops: Callable[[str], None], leaves: Callable[[int], None],
+    ) -> None:  # fmt: skip
         super().__init__(daemon=True)
-        self._board, self._patience, self._hung = board, patience, hung
+        self._board, self._patience, self._says, self._leaves = board, patience, says, leaves
+        self._stops = stops
         self._main = threading.main_thread().ident or 0
         self._quiet_since = time.monotonic()
         self._used = 0.0  # seconds of a processor
-        self._is_waiting = False
-        self._over = threading.Event()
+        self._is_waiting = self._is_over = self._has_told = False
+        # torchrun ends the ranks that are left with SIGTERM, and they have something to say first.
+        # The main thread may wait in a collective, where no handler of Python runs.
+        self._signals, writer = os.pipe()
+        os.set_blocking(writer, False)
+        signal.signal(signal.SIGTERM, _ignore)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        os.register_at_fork(after_in_child=_forget)
 
     def stop(self) -> None:
         """The script has ended on this rank, and waits no longer."""
-        self._over.set()
+        self._is_over = True
 
     def run(self) -> None:
-        """Look until the script has ended."""
-        while not self._over.wait(POLL_SECONDS):
-            self._look()
-            if self._board.rank == self._speaker() and self._is_waiting and self._all_wait():
-                self._hung([self._line(rank) for rank in range(self._board.world_size)])
-                return
+        """Look until this process ends."""
+        while True:
+            told = select.select([self._signals], [], [], POLL_SECONDS)[0]
+            is_told = told and signal.SIGTERM in os.read(self._signals, _SLOT_BYTES)
+            if not self._is_over:
+                self._look()
+            self._speak(bool(is_told) and signal.getsignal(signal.SIGTERM) is _ignore)
 
-    def _speaker(self) -> int:
+    def _speak(self, is_told: bool) -> None:
+        """Report what this rank is the first to know, or end with the rank that has reported."""
+        board, ranks = self._board, range(self._board.world_size)
+        if (code := board.first("code")) is not None:
+            self._leaves(code)
+        if is_told:
+            board.post("told", True)
+        is_first = board.rank == next(one for one in ranks if board.lives(one))
+        if (gone := board.gone) or is_told:
+            if is_first:
+                self._says(ended(board, dict.fromkeys(gone, "")))
+            elif is_told:
+                os._exit(128 + signal.SIGTERM)
+        elif self._is_waiting and board.rank == self._first() and self._all_wait():
+            posted = [one for rank in ranks if (one := board.read("seen", rank)) is not None]
+            if posted and all(one.is_stopped for one in posted):
+                self._stops(_line(board, board.rank))
+            self._says(hangs(board))
+
+    def _first(self) -> int | None:
         """The first rank whose script has not ended."""
         ranks = range(self._board.world_size)
-        return next((r for r in ranks if not self._board.has("seen", r)), 0)
+        return next((one for one in ranks if not self._board.has("seen", one)), None)
 
     def _look(self) -> None:
         now, used = time.monotonic(), time.process_time() + _queued_seconds()
@@ -177,47 +255,141 @@ class Lookout(threading.Thread):
         if is_quiet != self._is_waiting:
             self._is_waiting = is_quiet
             self._board.post("waits", self._where() if is_quiet else None)
+        ranks = range(self._board.world_size)
+        if not self._has_told and any(self._board.has("failed", one) for one in ranks):
+            self._has_told = True
+            self._board.post("meanwhile", self._where())
 
     def _where(self) -> tuple[str, bool]:
+        """The script's line, and whether it is in a collective."""
         frame = sys._current_frames().get(self._main)
         inner = [one for one, _ in traceback.walk_stack(frame)][:8] if frame else []
         files = [one.f_code.co_filename for one in inner]
-        is_in_collective = any(part in file for file in files for part in _WAITS)
-        at, call = place(frame), _call(frame) or (inner[0].f_code.co_name if inner else "?")
-        return f"{at} in {call}{_last_collective()}", is_in_collective
+        return place(frame), any(part in file for file in files for part in _WAITS)
 
     def _all_wait(self) -> bool:
-        found = []
-        for rank in range(self._board.world_size):
-            if self._board.has("seen", rank) or not self._board.lives(rank):
-                continue
-            waits = self._board.read("waits", rank)
+        board, found = self._board, []
+        for rank in (one for one in range(board.world_size) if not board.has("seen", one)):
+            waits = board.read("waits", rank)
             if waits is None:
                 return False
             found.append(waits[1])
         return any(found)
 
-    def _line(self, rank: int) -> str:
-        """Where a rank is, or why it never came."""
-        if (seen := self._board.read("seen", rank)) is not None:
-            at = f" at {seen.ended_at}" if seen.ended_at else ""
-            return f"rank {rank} never came: {seen.ended or 'its script has ended'}{at}"
-        if not self._board.lives(rank):
-            return f"rank {rank} never came: its process was killed"
-        where, is_in_collective = self._board.read("waits", rank) or ("?", False)
-        return f"rank {rank} {'waits' if is_in_collective else 'is elsewhere'}: {where}"
+
+# What is reported where a script cannot go on: of each rank a line, and what is the cause
+
+# What errors of torch say, and the cause.
+_ERRORS = (
+    ("Expected to have finished reduction", "unused parameters"),
+    ("mark a variable ready only once", "ready twice"),
+    ("Timed out waiting", "timed out"),
+    ("monitoredBarrier", "timed out"),
+    ("wait timeout after", "timed out"),
+)
+_CONSEQUENCES = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")
 
 
-def _last_collective() -> str:
-    """The newest entry of torch's flight recorder, which has no point-to-point calls."""
-    recorded = c10d._dump_fr_trace_json()  # type: ignore[attr-defined] # no stub
-    entries = json.loads(recorded).get("entries", [])
-    if not entries:
-        return ""
-    one = entries[-1]
-    sizes = [str(size) for size in one["input_sizes"] if size][:1]
-    name = str(one["profiling_name"]).removeprefix("gloo:")
-    return f" (collective {one['collective_seq_id']} is {name}{' of ' + sizes[0] if sizes else ''})"
+def failed(board: Board) -> Finding | None:
+    """The error that came first and is no consequence of another rank's end; None without one."""
+    every = {rank: board.read("failed", rank) for rank in range(board.world_size)}
+    found = {rank: one for rank, one in every.items() if one}
+    own = {r: one for r, one in found.items() if not any(e in one.error for e in _CONSEQUENCES)}
+    if not found:
+        return None
+    rank, first = min((own or found).items(), key=lambda one: one[1].seconds)
+    cause = next((key for text, key in _ERRORS if text in first.error), "script failed")
+    others = [one for one in every if one not in found]
+    lines, place = [re.sub(r"\[/\S+\] ", "", first.error)], first.place
+    if cause == "timed out":  # it waited for one that is elsewhere
+        gave_up = {one: board.calls(one)[-1:] for one in found}
+        lines += [f"rank {r} waited in {c}, and gave up" for r, one in gave_up.items() for c in one]
+        where = {one: held for one in others if (held := board.read("meanwhile", one))}
+        lines += [f"rank {r} was at {at} then" for r, (at, _) in where.items()]
+        late = [(at, r) for r, (at, is_in_collective) in where.items() if not is_in_collective]
+        place, rank = late[0] if late else (place, rank)
+    elif not own:
+        lines += [_line(board, one) for one in others]
+    return Finding(cause, "\n".join(lines), place, rank=rank)
+
+
+def hangs(board: Board) -> Verdict:
+    """What to report where all ranks wait."""
+    finding = failed(board)
+    table = [_line(board, one) for one in range(board.world_size)]
+    if finding is None:
+        waits = (board.read("waits", one) for one in range(board.world_size))
+        place = next((one[0] for one in waits if one and one[1]), "")
+        finding = Finding("hang", "\n".join(table), place)
+    else:
+        finding.says += "".join(f"\n{one}" for one in table if " waits: " in one)
+    verdict = Verdict([finding])
+    verdict.skip("updates: the script never ended")
+    return verdict
+
+
+def ended(board: Board, how: Mapping[int, str]) -> Verdict:
+    """What to report where processes of ranks are gone.
+
+    Args:
+        board: of the launch.
+        how: each of them ended, by rank; empty where that is not known.
+    """
+    verdict, how = Verdict(), {r: one for r, one in how.items() if not board.has("told", r)}
+    if not how:
+        verdict.skip("updates: the launch was ended by SIGTERM")
+        return verdict
+    first = min(how)
+    if any(board.has("seen", one) for one in how):
+        verdict.skip(f"anything: rank {first} was killed while it replayed (out of memory?)")
+        return verdict
+    calls = {rank: board.calls(rank) for rank in range(board.world_size)}
+    unlike = _unlike(calls)
+    lines = []
+    for rank, newest in calls.items():
+        end = f", and was ended{how[rank] and f' by {how[rank]}'}" if rank in how else ""
+        call = unlike.get(rank) or (newest[-1] if newest else "no collective")
+        lines.append(f"rank {rank} called {call}{end}")
+    place = next((one.place for rank in how for one in calls[rank][-1:]), "")
+    cause = "collectives differ" if unlike else "killed"
+    verdict.find(Finding(cause, "\n".join(lines), place, rank=first))
+    verdict.skip("updates: the script never ended")
+    return verdict
+
+
+def _unlike(calls: Mapping[int, Sequence[Call]]) -> dict[int, Call]:
+    """By rank, the first calls with one number in their group that are not of one collective."""
+    numbered: dict[tuple[int, str], dict[int, Call]] = {}
+    for rank, newest in calls.items():
+        for one in newest:
+            if one.group:
+                numbered.setdefault((one.number, one.group), {})[rank] = one
+    found = (numbered[key] for key in sorted(numbered))
+    unlike = (one for one in found if len({(c.kind, c.size) for c in one.values()}) > 1)
+    return next(unlike, {})
+
+
+def _line(board: Board, rank: int) -> str:
+    """Where a rank is, or why it never came."""
+    if (failure := board.read("failed", rank)) is not None:
+        at = f" at {failure.place}" if failure.place else ""
+        return f"rank {rank} never came: {failure.error}{at}"
+    if board.has("seen", rank):
+        return f"rank {rank} never came: its script has ended"
+    at, is_in_collective = board.read("waits", rank) or ("?", False)
+    newest = [f" in {one.kind}" for one in board.calls(rank)[-1:] if is_in_collective]
+    return f"rank {rank} {'waits' if is_in_collective else 'is elsewhere'}: {at}{''.join(newest)}"
+
+
+def _ignore(*_: Any) -> None:
+    """A `Lookout` reads which signals came."""
+
+
+def _forget() -> None:
+    """A child of this process, such as a worker of a loader, ends by a signal as usual."""
+    signal.set_wakeup_fd(-1)
+    if signal.getsignal(signal.SIGTERM) is _ignore:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _queued_seconds() -> float:
@@ -225,18 +397,3 @@ def _queued_seconds() -> float:
     with suppress(OSError, IndexError):
         return int(Path("/proc/self/schedstat").read_text(encoding="ascii").split()[1]) * 1e-9
     return 0.0
-
-
-def _call(frame: FrameType | None) -> str:
-    """The function of torch.distributed, or the backward pass, in which a rank is."""
-    name = ""
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if "torch/distributed" in file and frame.f_code.co_name not in ("wrapper", "wait"):
-            name = frame.f_code.co_name
-        elif file.endswith("torch/autograd/graph.py"):
-            return "backward"
-        elif name:
-            return name
-        frame = frame.f_back
-    return name

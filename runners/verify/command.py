@@ -10,7 +10,9 @@ call; 3 something was not compared. `torchrun` makes 1 of each: there the last l
 from __future__ import annotations
 
 import argparse
+import math
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -18,10 +20,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runners.system.errors import FixableError
-from runners.system.patience import say
 from runners.verify import report, rerun
 from runners.verify.against import Against
-from runners.verify.board import environment, free_port, sweep
+from runners.verify.board import Board, ended, environment, free_port, sweep
 from runners.verify.rank import POLL_SECONDS, Rank
 
 MOST_RANKS = 64
@@ -69,7 +70,7 @@ def main(arguments: argparse.Namespace) -> int:
             f"--ranks must be from 2 to {MOST_RANKS}, and stands before the script; without it, "
             "start this under torchrun"
         )
-    return _launched([*["--json"] * arguments.json, *words], arguments.ranks)
+    return _launched(arguments, words)
 
 
 def _options(arguments: argparse.Namespace) -> list[str]:
@@ -81,17 +82,24 @@ def _options(arguments: argparse.Namespace) -> list[str]:
     return [*options, *(f"--split={one}" for one in arguments.split), *["--one"] * arguments.one]
 
 
-def _launched(words: Sequence[str], world_size: int) -> int:
-    """Start the ranks on this host, and return rank 0's exit code."""
-    port, common = free_port(), {"OMP_NUM_THREADS": "1", **os.environ}
+def _launched(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """Start the ranks on this host; the exit code of the one that reported."""
+    world_size, port = arguments.ranks, free_port()
+    common, started = {"OMP_NUM_THREADS": "1", **os.environ}, []
     root = str(Path(__file__).parents[2])
     common["PYTHONPATH"] = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))
-    command, started = [sys.executable, "-m", "runners.verify", *words], []
+    command = [sys.executable, "-m", "runners.verify", *["--json"] * arguments.json, *words]
     try:
         for rank in range(world_size):
             own = common | environment(rank, world_size, port)
             started.append(subprocess.Popen(command, env=own))
-        code = _followed(started)
+        codes = _followed(started)
+        code = next((one for one in codes.values() if one >= 0), None)
+        if code is None:  # no rank was left to report
+            board, script = Board(None, world_size, port), Path(arguments.script)
+            how = {rank: signal.Signals(-one).name for rank, one in codes.items()}
+            document = sys.stdout if arguments.json else None
+            code = report.said(ended(board, how), script, words, world_size, (), document)
     finally:
         for one in started:
             one.kill()
@@ -101,14 +109,11 @@ def _launched(words: Sequence[str], world_size: int) -> int:
     return code if code in (*report.WORDS, FixableError.exit_code) else 1
 
 
-def _followed(started: Sequence[subprocess.Popen[bytes]]) -> int:
-    """Rank 0's code; where a rank was killed, the others get a moment to notice and report it."""
-    end: float | None = None
-    while any(one.poll() is None for one in started):
+def _followed(started: Sequence[subprocess.Popen[bytes]]) -> dict[int, int]:
+    """How ranks ended by themselves; where one was killed, the others have a moment to report."""
+    end = math.inf
+    while any(one.poll() is None for one in started) and time.monotonic() < end:
         time.sleep(POLL_SECONDS)
-        killed = [rank for rank, one in enumerate(started) if (one.poll() or 0) < 0]
-        end = end or (time.monotonic() + KILLED_SECONDS if killed else None)
-        if end is not None and time.monotonic() > end:
-            say(f"verify: differs (rank {killed[0]} was killed; all others are ended)")
-            return 1
-    return started[0].wait()
+        if any((one.poll() or 0) < 0 for one in started):
+            end = min(end, time.monotonic() + KILLED_SECONDS)
+    return {rank: one.returncode for rank, one in enumerate(started) if one.returncode is not None}

@@ -24,7 +24,7 @@ from runners.verify.inputs import ROUNDINGS, Case, ties
 from runners.verify.losses import TOLERANCE, Weights, judged_weights
 from runners.verify.records import Layout, Seen, Update
 from runners.verify.replay import Replayed
-from runners.verify.report import Error, Finding, Strip, Term, Verdict
+from runners.verify.report import Error, Finding, Strip, Term, Verdict, in_words
 from runners.verify.update import (
     Steps,
     compare_clipped,
@@ -37,6 +37,7 @@ from runners.verify.update import (
     shrinking_factors,
 )
 
+UNCLIPPED = "clipping: none seen (a limit that was never reached hides a norm of one shard)"
 Replays = Mapping[int, Mapping[str, Sequence[Replayed]]]  # by rank and module, one for each update
 
 
@@ -65,6 +66,8 @@ def judged(layouts: Sequence[Layout], seen: Mapping[int, Seen], replays: Replays
     tied = list(ties(layouts))
     for layout in layouts:
         _Judge(Case(layout, layouts, verdict, unpreserved, scaled, tied), replays).judge()
+    if verdict.numbers["updates"] and not verdict.has_clipped and not verdict.findings:
+        verdict.notes.append(UNCLIPPED)
     if not layouts:
         verdict.skip("gradients: no module with trained parameters ran a forward and backward pass")
     return verdict
@@ -322,6 +325,7 @@ class _Judge:
             return
         if weights.finding:
             weights.finding.step = number + 1
+            verdict.weights = weights.line
             verdict.find(weights.finding)
         elif weights.why_not:
             self._skip_weights(weights.why_not)
@@ -346,7 +350,8 @@ class _Judge:
             if is_off and abs(weights.total * usual / parts - 1) <= TOLERANCE:
                 says = f"{parts} of {usual} microbatches, and each weighs as one of {usual}"
                 place = weights.finding.place if weights.finding else update.backward_place
-                weights.finding = Finding("short update", says, place, detail=weights.line)
+                off = f"{parts / usual:.4g} = {parts} / {usual} microbatches"
+                weights.finding = Finding("short update", says, place, off=off)
                 weights.why_not = ""
                 return
 
@@ -412,9 +417,9 @@ def explain(case: Case, number: int, fit: Fit, expected: Expected) -> None:
         says = f"gradient differs from that of one process ({len(names)} of {total} parameters)"
         if cause == "no gradient" and len(causes) == 1:
             says = f"no gradient reaches the optimizer ({len(names)} of {total} parameters)"
-        detail = _detail(names[0], held.get(names[0]), fit, expected)
+        off, others = _off(case, names[0], held.get(names[0]), fit, expected)
         place = case.unpreserved if cause == "recomputation" else update.backward_place
-        case.find(cause, says, place, names, rank, number, detail)
+        case.find(cause, says, place, names, rank, number, off, [o for o in others if o != cause])
 
 
 def _shares(layout: Layout, apart: Mapping[int, Mapping[Term, float]]) -> tuple[str, str]:
@@ -487,22 +492,35 @@ def _is_multiple(held: Tensor, one: Tensor, tolerance: float) -> bool:
     return distance(held, factor * one) <= tolerance * max(1.0, abs(factor))
 
 
+def _ranks(layout: Layout, expected: Expected) -> set[int]:
+    """Numbers of ranks that may be a factor: of all batches, and of those that share one."""
+    return {expected.num_batches, *map(len, layout.groups)} - {1}
+
+
 def _factor_cause(layout: Layout, name: str, factor: float, expected: Expected) -> str:
-    ranks = {expected.num_batches, *map(len, layout.groups)} - {1}
-    lower = name.lower()
+    ranks, lower = _ranks(layout, expected), name.lower()
     kind = "norm " if "norm" in lower or "ln_" in lower else "expert " if "expert" in lower else ""
     if any(abs(factor / n - 1) < 0.01 for n in ranks):
         return f"{kind}times ranks"
     if any(abs(factor * n - 1) < 0.01 for n in ranks):
         return f"{kind}divided by ranks"
-    if expected.num_parts > 1 and abs(factor / expected.num_parts - 1) < 0.01:
-        return "times microbatches"
-    return "other factor"
+    return "times microbatches" if _is_parts(factor, expected) else "other factor"
 
 
-def _detail(name: str, held: Tensor | None, fit: Fit, expected: Expected) -> str:
+def _is_parts(factor: float, expected: Expected) -> bool:
+    return expected.num_parts > 1 and abs(factor / expected.num_parts - 1) < 0.01
+
+
+def _off(
+    case: Case, name: str, held: Tensor | None, fit: Fit, expected: Expected
+) -> tuple[str, list[str]]:
+    """By how much a gradient is off, and the causes of which this factor is usual, too."""
     if held is None or name not in expected.exact:
-        return ""
+        return "", []
     should = _should(name, fit, expected)
-    error = distance(held, should) / max(should.norm().item(), 1e-300)
-    return f"off by {error:.1%} of its norm; best common factor {ratio(held, should):.4g}"
+    factor = ratio(held, should)
+    if not factor or not _is_multiple(held, should, 4 * expected.tolerance[name]):
+        error = distance(held, should) / max(should.norm().item(), 1e-300)
+        return f"{error:.1%} of its norm", []
+    words = in_words(factor, _ranks(case.layout, expected), expected.num_parts)
+    return words, ["times microbatches"] if _is_parts(factor, expected) else []

@@ -63,13 +63,15 @@ class Case:
 
     def find(
         self, cause: str, says: str, place: str, names: Sequence[str], rank: int | None,
-        step: int | None, detail: str = "",
+        step: int | None, off: str = "", others: Sequence[str] = (),
     ) -> None:  # fmt: skip
         """Add a `Finding`; of `names` the first is shown, and `step` counts updates from 0."""
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        shown = f"{self.layout.key}: {names[0]}{more}" if names else self.layout.key
+        shown = [self.layout.key] * (len(self.layouts) > 1) + [f"{one}{more}" for one in names[:1]]
         at = None if step is None else step + 1
-        self.verdict.find(Finding(cause, says, place, shown, rank, at, detail))
+        self.verdict.find(
+            Finding(cause, says, place, ": ".join(shown), rank, at, off, list(others))
+        )
 
 
 @dataclass

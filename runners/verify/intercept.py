@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import sys
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
@@ -27,7 +29,15 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer, lr_scheduler
 from torch.optim import optimizer as optimizers
 
-from runners.verify.internals import TORCH, Edge, in_function, is_script, multiplies, place
+from runners.verify.internals import (
+    TORCH,
+    Edge,
+    group_name,
+    in_function,
+    is_script,
+    multiplies,
+    place,
+)
 from runners.verify.losses import KNOWN
 from runners.verify.records import Clip, tensors_of
 from runners.verify.roots import COMPILE
@@ -36,11 +46,13 @@ COLLECTIVES = (
     "all_reduce", "all_gather", "all_gather_into_tensor", "reduce_scatter",
     "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "broadcast", "reduce", "gather",
     "scatter", "send", "recv", "isend", "irecv", "batch_isend_irecv", "all_reduce_coalesced",
+    "barrier", "monitored_barrier", "all_gather_single", "reduce_scatter_single",
 )  # fmt: skip
 FUNCTIONAL = (
     "all_reduce", "all_gather_tensor", "all_gather_tensor_autograd", "reduce_scatter_tensor",
     "reduce_scatter_tensor_autograd", "all_to_all_single", "all_to_all_single_autograd",
-    "broadcast", "permute_tensor",
+    "broadcast", "permute_tensor", "all_gather_single", "all_gather_single_autograd",
+    "reduce_scatter_single", "reduce_scatter_single_autograd",
 )  # fmt: skip
 _CHECKPOINT = (
     "use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state",
@@ -77,6 +89,14 @@ def _told(tell: _Function) -> _Function:
     return do
 
 
+def _leaves(pid: int, original: _Function, code: int) -> None:
+    """A script that ends its process at once ends as others do, since it is still compared."""
+    is_main = os.getpid() == pid and threading.current_thread() is threading.main_thread()
+    if is_main and is_script(_caller()):
+        raise SystemExit(code)
+    original(code)
+
+
 def _caller() -> FrameType:
     """The frame that called a replaced function, for one that stands in its place."""
     return sys._getframe(3)
@@ -102,10 +122,21 @@ def _recorded(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None
     Raises:
         CommunicationError: any other collective.
     """
+    if "barrier" in name:
+        return
     answer = next(answers, None) if is_number(name, args, kwargs) else None
     if answer is None:
         raise CommunicationError(name)
     (args[0] if args else kwargs["tensor"]).copy_(answer)
+
+
+def _of_call(name: str, given: Sequence[Any]) -> tuple[str, int]:
+    """The process group of a collective, and the number of elements that ranks have alike."""
+    if "send" in name or "recv" in name:
+        return "", 0
+    first = given[0] if given and "all_to_all" not in name else None
+    first = next(iter(first), None) if isinstance(first, list | tuple) else first
+    return group_name(given), first.numel() if isinstance(first, Tensor) else 0
 
 
 class Registered(functools.partial[Any]):
@@ -134,16 +165,17 @@ class Interceptor:
             _replace(name, part(watch.losses.called, name), nn.functional)
         for owner in (torch, Tensor):  # one does not call the other
             _replace("log_softmax", self._log_softmax, owner)
-        for name in COLLECTIVES:
+        for name in filter(functools.partial(hasattr, dist), COLLECTIVES):
             _replace(name, part(self._collective, name), *_holders(name))
         for name in ("is_initialized", "get_rank", "get_world_size"):
             _replace(name, part(self._answered, name), dist, dist.distributed_c10d)
-        for name in FUNCTIONAL:
+        for name in filter(functools.partial(hasattr, functional_collectives), FUNCTIONAL):
             _replace(name, part(self._collective, name), functional_collectives)
         method = "register_fsdp_forward_method"
         _replace(method, self._registered, *_holders(method, fsdp))
         _replace("load", self._loaded, torch, torch.serialization)
         _replace("read_metadata", self._loaded, FileSystemReader)
+        _replace("_exit", functools.partial(_leaves, os.getpid()), os)
         _replace("compile", self._compiled, torch)
         _replace("compile", self._compiled, nn.Module)
         for name in ("clip_grad_norm_", "clip_grad_value_"):
@@ -199,6 +231,7 @@ class Interceptor:
 
     def _backward(self, original: _Function, /, tensors: Any, *args: Any, **kwargs: Any) -> None:
         watch = self._watch
+        watch.sends.tells("backward")
         if not watch.is_on and not watch.in_backward:
             original(tensors, *args, **kwargs)
             return
@@ -310,30 +343,38 @@ class Sends:
         watch: a `Watch`, which knows what runs.
 
     Attributes:
+        on_call: given what is about to be called, its process group, its size, and the line.
         reasons: why the module of one process is not known, since the last update of a root began:
             a place, and what it says.
         gathered: values without a graph, by the call that cut it, since the last backward pass.
     """
+
+    on_call: Callable[[str, str, int, str], None] | None = None
 
     def __init__(self, watch: Any) -> None:
         self._watch = watch
         self.reasons: list[tuple[str, str]] = []
         self.gathered: dict[str, list[Tensor]] = {}
 
+    def tells(self, name: str, group: str = "", size: int = 0) -> None:
+        """A function that communicates is about to be called; a rank may end in it."""
+        if self.on_call is not None:
+            self.on_call(name, group, size, place())
+
     def begins(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> None:
         """A collective begins: does the script send activations itself?"""
         watch, file = self._watch, caller.f_code.co_filename
-        if not watch.is_on:
+        self.tells(name, *_of_call(name, [*args, *kwargs.values()]))
+        if not watch.is_on or "barrier" in name:
+            return
+        is_norm = file.endswith("modules/_functions.py")  # of SyncBatchNorm
+        if file.startswith(TORCH) and "distributed/nn" not in file and not is_norm:
             return
         given = tensors_of((args, kwargs))
         has_graph = any(one.requires_grad and one.numel() > 1 for one in given)
         is_inside = bool(watch.depth) or name.endswith("_autograd") or in_function(caller)
-        if file.startswith(TORCH) and "distributed/nn" not in file:
-            if not file.endswith("modules/_functions.py"):  # of SyncBatchNorm
-                return
-        elif is_number(name, args, kwargs) or not (
-            is_inside or has_graph or "send" in name or "recv" in name
-        ):
+        sends = is_inside or has_graph or "send" in name or "recv" in name
+        if not is_norm and (is_number(name, args, kwargs) or not sends):
             return
         is_cut = is_script(caller) and not in_function(caller) and "autograd" not in name
         if has_graph and is_cut:
@@ -358,11 +399,11 @@ class Sends:
         watch = self._watch
         if not watch.is_on:
             return
-        given = [one for one in tensors_of((args, kwargs)) if one.is_floating_point()]
         if watch.depth and is_number(name, args, kwargs):
             watch.present.numbers.append(tensors_of((args, kwargs))[0].detach().clone())
         if not watch.is_idle or not is_script(caller):
             return
+        given = [one for one in tensors_of((args, kwargs)) if one.is_floating_point()]
         for root in (one for one in watch.roots.values() if not one.stepped):
             is_between = any(one.backward is None for one in root.update.forwards)
             if is_between and any(one.numel() > 1 for one in given):

@@ -17,8 +17,11 @@ from types import FrameType, FunctionType
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
+from torch.distributed import _functional_collectives as functional_collectives
+from torch.distributed.device_mesh import DeviceMesh
 
 TORCH = str(Path(torch.__file__).parent)
 _OWN = str(Path(__file__).parent)
@@ -86,6 +89,15 @@ def variables() -> dict[str, nn.Module]:
         found = {**frame.f_locals, **found} if is_script(frame) else found
         frame = frame.f_back
     return {name: one for name, one in found.items() if isinstance(one, nn.Module)}
+
+
+def group_name(given: Sequence[Any]) -> str:
+    """The name by which its ranks know the process group that a collective is given."""
+    for one in given:
+        is_axis = isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], DeviceMesh)
+        if is_axis or isinstance(one, dist.ProcessGroup | DeviceMesh):
+            return str(functional_collectives._resolve_group_name(one))
+    return str(getattr(dist.group.WORLD, "group_name", ""))
 
 
 # Names of the factors that nodes keep, in the order of their gradients.

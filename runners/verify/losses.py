@@ -20,7 +20,7 @@ from torch import Tensor
 
 from runners.verify.internals import Edge, place, terms, walked
 from runners.verify.records import Loss, Update, part
-from runners.verify.report import Finding, Term, table
+from runners.verify.report import Finding, Term, in_words
 
 KNOWN = (
     "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",
@@ -394,9 +394,8 @@ class _Calls:
         if not causes or is_half:
             return None
         says = f"each {self._kind} weighs {self._total:.4g} times what it weighs in one process"
-        if others := [f"“{table()[one].title}”" for one in causes[1:]]:
-            says += f" (or {' or '.join(others)}: here ranks and microbatches give the same factor)"
-        return Finding(causes[0], says, self._place, detail=self.line())
+        off = in_words(self._total, [ranks], len(self._groups) // ranks)
+        return Finding(causes[0], says, self._place, off=off, others=causes[1:])
 
     def _unequal(self, tolerance: float) -> Finding:
         ranks: dict[int, list[_Group]] = {}
@@ -410,7 +409,7 @@ class _Calls:
         is_means = _spread(totals) <= tolerance
         cause = f"{'mean of means' if is_means else 'unequal weights'} over {among}"
         says = f"{self._kind}s of different {among} have different weights"
-        return Finding(cause, says, self._place, detail=self.line())
+        return Finding(cause, says, self._place)
 
 
 def _is(number: float, should: float, tolerance: float) -> bool:

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any, NoReturn
 
 import torch
@@ -21,23 +22,17 @@ import torch
 from runners.system import processes
 from runners.system.errors import FixableError, first_line
 from runners.system.patience import say
-from runners.traces import machine
 from runners.verify import compare, report, rerun
 from runners.verify.against import Against
-from runners.verify.board import RECORDED, Board, GoneError, Lookout, sweep
+from runners.verify.board import Board, Failure, Lookout, failed, sweep
 from runners.verify.records import Layout, Seen, layouts
 from runners.verify.replay import Replayed, replayed
-from runners.verify.report import SUFFIX, Finding, Verdict
+from runners.verify.report import Verdict
 from runners.verify.watch import Watch, flush, run_script
 
 MEMORY_SHARE = 0.8  # of what the host has left
 BYTES_PER_ELEMENT = 8 * 3 + 4 * 2  # float64 parameter, gradient and sum, and both in fp32
 POLL_SECONDS = 0.02
-# What errors of torch say, and the cause.
-_ERRORS = (
-    ("Expected to have finished reduction", "unused parameters"),
-    ("mark a variable ready only once", "ready twice"),
-)
 
 
 class Rank:
@@ -59,25 +54,27 @@ class Rank:
         self.rank, self.world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         if int(os.environ.get("LOCAL_WORLD_SIZE", self.world_size)) != self.world_size:
             raise FixableError("all ranks must run on one host: a script on 2 to 8 ranks shows it")
-        os.environ.setdefault(*RECORDED)
         processes.end_with(os.getppid())
         if self.rank == 0:
             sweep()
-        self.board = Board(self.rank, self.world_size)
+        self.board = Board(self.rank, self.world_size, os.environ.get("MASTER_PORT", "0"))
         self.finished_at: float | None = None
-        self.output = sys.stdout
+        self.document = None
         if arguments.json:  # what the script prints must not stand in it
-            self.output = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+            self.document = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
             os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        self._says = Lock()
         self.script = Path(arguments.script).resolve()  # it may change the folder
         self.layouts: Sequence[Layout] = ()  # once all ranks have recorded
         self.watch = Watch(arguments.steps, self._asks_to_stop)
         self.watch.is_shared = against is not None
+        self.watch.sends.on_call = self.board.begins
         self.batches = rerun.keep_batches(lambda: self.watch.is_on) if arguments.one else {}
 
     def run(self) -> NoReturn:
         """Run the script, and end this process with the exit code."""
-        lookout, code = Lookout(self.board, self.arguments.patience, self._hung), 1
+        patience, code = self.arguments.patience, 1
+        lookout = Lookout(self.board, patience, self._ends, self._stops, self._leave)
         lookout.start()
         try:
             self.seen = run_script(
@@ -87,11 +84,11 @@ class Rank:
             code = self._judged()
         except FixableError as error:
             code = report.say_wrong(error) if self.rank == 0 else error.exit_code
-        except GoneError as gone:
-            if self.rank == 0 and not self._has_code():
-                code = self._said(Verdict([Finding("script failed", str(gone))]))
-        except BaseException:  # noqa: BLE001 a fault of ours must not look like an agreement
+        except BaseException as error:  # noqa: BLE001 a fault of ours must not look like agreement
             traceback.print_exc()
+            verdict = Verdict()
+            verdict.skip(f"anything: an error of the tool's own ({first_line(error)})")
+            code = self._said(verdict)
         self._leave(code)
 
     def _asks_to_stop(self, count: int, is_finished: bool) -> bool:
@@ -109,6 +106,9 @@ class Rank:
         if self.arguments.one:
             self.board.post("batches", self.batches)
             self.board.post("inputs", rerun.inputs_of(self.seen))
+        if self.seen.ended:
+            own = self.seen.ended, self.seen.ended_at, self.seen.ended_seconds
+            self.board.post("failed", Failure(*own))
         self.board.post("seen", self.seen)
         everything = self.board.gather("seen") | {self.rank: self.seen}
         is_broken = any(one.broken for one in everything.values())
@@ -119,19 +119,15 @@ class Rank:
         self.board.post("replayed", self._replays(found))
         if self.rank == 0:
             return self._compared(found, everything)
-        while not self._has_code() and self.board.lives(0):
+        while (code := self.board.first("code")) is None:
             time.sleep(POLL_SECONDS)
-        code: int | None = self.board.first("code")
-        return 1 if code is None else code
+        return int(code)
 
     def _compared(self, found: Sequence[Layout], everything: Mapping[int, Seen]) -> int:
         self.layouts = found
         verdict = compare.judged(found, everything, self.board.gather("replayed"))
-        failed = [rank for rank, one in everything.items() if one.ended]
-        for rank in sorted(failed, key=lambda rank: everything[rank].ended_seconds)[:1]:
-            says, place = everything[rank].ended, everything[rank].ended_at
-            cause = next((key for text, key in _ERRORS if text in says), "script failed")
-            verdict.findings.insert(0, Finding(cause, says, place, rank=rank))
+        if finding := failed(self.board):
+            verdict.findings.insert(0, finding)
         if self.against and self.against.says:
             verdict.notes.insert(0, self.against.says)
         if self.arguments.one and found and not verdict.findings:
@@ -193,38 +189,19 @@ class Rank:
 
     def _said(self, verdict: Verdict) -> int:
         """Print the report, and keep it; the exit code."""
-        name = self.script.name
-        if before := report.seen_before(self.layouts, self.script):
-            verdict.notes.append(before)
-        document = report.document(verdict, name, self.world_size)
-        text = "\n".join(report.lines(verdict, name, self.world_size))
-        self.output.write((report.as_json(document) if self.arguments.json else text) + "\n")
-        self.output.flush()
-        try:
-            path = report.kept(verdict, self.layouts, self.script, self.words, document, text)
-        except Exception as error:  # noqa: BLE001 what is kept changes nothing of what was said
-            say(f"verify: this run is not kept ({first_line(error)})")
-        else:
-            if path:
-                page = f"verify/{path.name.removesuffix(SUFFIX)}.html"
-                say(f"verify: kept in {machine.from_home(path)}; `make serve` shows it on {page}")
-        return verdict.exit_code
+        self._says.acquire()  # for good: the `Lookout` may have something to say, too
+        return report.said(
+            verdict, self.script, self.words, self.world_size, self.layouts, self.document
+        )
 
-    def _hung(self, table: list[str]) -> None:
-        """Report a script that hangs, from the thread that noticed; this ends all ranks.
+    def _stops(self, waits: str) -> None:
+        """This rank waits for ranks that were stopped by us: judge what it has recorded."""
+        self.seen = self.watch.end()
+        self.seen.waits = waits
+        self._leave(self._judged())
 
-        Where this tool has stopped the others, and not their script, the rest stops here.
-        """
-        posted = [self.board.read("seen", r) for r in range(self.world_size)]
-        left = [one.is_stopped for one in posted if one is not None]
-        if left and all(left):
-            self.seen = self.watch.end()
-            self.seen.waits = table[self.rank]
-            self._leave(self._judged())
-        first = next((line for line in table if " waits: " in line), table[0])
-        place = first.partition("waits: ")[2].partition(" in ")[0]
-        verdict = Verdict([Finding("hang", "\n".join(table), place)])
-        verdict.skip("updates: the script never ended")
+    def _ends(self, verdict: Verdict) -> None:
+        """Report a script that cannot go on, from the thread that noticed; this ends all ranks."""
         flush()
         self._leave(self._said(verdict))
 

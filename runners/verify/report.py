@@ -1,9 +1,10 @@
 """What the tool says of a script, prints and keeps: findings first, then what was not compared.
 
-A `Verdict` collects findings and gaps. `lines` prints it, on at most a screen; the last line is the
-verdict. `document` is the same for programs. `causes.yml` has the usual cause of each finding, and
-the section that explains it. `keep` writes a `Watched` into `content/tries`, which git ignores and
-`make serve` shows; a report that a page shows lies in `content/verified`. No torch.
+A `Verdict` collects findings and gaps, and makes the `Report`, which `--json` prints. `lines` is
+the same as text, on at most a screen: its first line is the first finding, and its last line is the
+verdict. `causes.yml` has the usual cause of each finding, and the section that explains it. `said`
+writes a `Watched` into `content/tries`, which git ignores and `make serve` shows; a report that a
+page shows lies in `content/verified`. No torch.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TextIO
 
 import yaml
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from runners.system.errors import FixableError
+from runners.system.errors import FixableError, first_line
 from runners.system.patience import say
 from runners.traces import machine
 from runners.traces.files import TraceError, read_record, remedy, write
@@ -64,13 +65,30 @@ class Strip:
 class Finding:
     """Something that one process would do otherwise."""
 
+    __pydantic_config__ = ConfigDict(strict=False)  # JSON has no dataclass
     cause: str  # a key of the table of causes
     says: str  # what was seen
     place: str = ""  # the script's line
     parameter: str = ""  # the first that differs, and how many more
     rank: int | None = None  # the first rank
     step: int | None = None  # the number of the update, from 1; None where it concerns none
-    detail: str = ""  # more, in one line
+    off: str = ""  # by how much it differs: a factor, and what it is (`2 = ranks`)
+    others: list[str] = field(default_factory=list)  # causes that give the same factor here
+
+
+def in_words(factor: float, ranks: Collection[int], parts: int = 1) -> str:
+    """A factor, and what it is.
+
+    Args:
+        factor: by which something is too large.
+        ranks: numbers of ranks that may explain it.
+        parts: the number of microbatches.
+    """
+    known = [("ranks", n) for n in ranks] + [("microbatches", parts)]
+    known += [("(ranks × microbatches)", n * parts) for n in ranks if parts > 1]
+    named = [name for name, n in known if n > 1 and abs(abs(factor) / n - 1) < 0.01]
+    named += [f"1 / {name}" for name, n in known if n > 1 and abs(abs(factor) * n - 1) < 0.01]
+    return " = ".join([f"{factor:.4g}", *dict.fromkeys(named)])
 
 
 @dataclass
@@ -84,6 +102,7 @@ class Verdict:
     weights: str = ""  # the line of the weights
     numbers: dict[str, int] = field(default_factory=dict)  # of parameters and updates, for `--json`
     strips: list[Strip] = field(default_factory=list)  # of each update that was compared
+    has_clipped: bool = False  # a norm was judged, or gradients were clipped by hand
 
     def find(self, finding: Finding) -> None:
         """Add a finding, once for each cause."""
@@ -109,10 +128,14 @@ class Verdict:
         self.notes.append("; this answers: ".join([how, *(one + more for one in others[:1])]))
         self.not_compared = [one for one in self.not_compared if one in self.lasting]
 
-    @property
-    def exit_code(self) -> int:
-        """0 all agrees, 1 findings, 3 something was not compared."""
-        return 1 if self.findings else 3 if self.not_compared else 0
+    def report(self, script: str, world_size: int) -> Report:
+        """All of it but for the strips."""
+        code = 1 if self.findings else 3 if self.not_compared else 0
+        return Report(
+            script=script, world_size=world_size, verdict=WORDS[code], findings=self.findings,
+            weights=self.weights, compared=self.numbers, not_compared=self.not_compared,
+            notes=self.notes,
+        )  # fmt: skip
 
 
 _FILE = Path(__file__).with_name("causes.yml")
@@ -150,43 +173,42 @@ def table() -> dict[str, Cause]:
     }
 
 
-SCHEMA = 1
+SCHEMA = 2
 WIDTH = 84
-MOST_FINDINGS = 4
+MOST_FINDINGS = 3
 MOST_REASONS = 6
 WORDS: dict[int, Word] = {0: "agrees", 1: "differs", 3: "not compared"}
 
 
-def lines(verdict: Verdict, script: str, world_size: int) -> Iterator[str]:
+def lines(report: Report) -> Iterator[str]:
     """The report of a run."""
-    numbers = verdict.numbers
-    yield f"verify {script} on {world_size} ranks"
-    for finding in verdict.findings[:MOST_FINDINGS]:
-        yield from _finding(finding)
-    if len(verdict.findings) > MOST_FINDINGS:
-        yield f"  … and {len(verdict.findings) - MOST_FINDINGS} more; --json lists all"
-    if verdict.weights and all(one.detail != verdict.weights for one in verdict.findings):
-        yield f"  {verdict.weights}"
-    if numbers.get("parameters_compared"):
+    found, numbers = report.findings, report.compared
+    for finding in found[:MOST_FINDINGS]:
+        yield from _finding(finding, report.world_size)
+    if len(found) > MOST_FINDINGS:
+        yield f"  … and {len(found) - MOST_FINDINGS} more findings; --json lists all"
+    if report.weights:
+        yield f"  {report.weights}"
+    if numbers.get("parameters_compared") and not found:
         yield (
             f"  agree: {numbers['parameters_compared']} of {numbers['parameters']} parameters, "
-            f"in {numbers['updates']} update{'s' * (numbers['updates'] != 1)}"
+            f"in {numbers['updates']} update{'s' * (numbers['updates'] != 1)} "
+            f"on {report.world_size} ranks"
         )
-    for note in verdict.notes:
+    for note in report.notes:
         yield from _wrapped(f"note: {note}")
-    for reason in verdict.not_compared[:MOST_REASONS]:
+    for reason in report.not_compared[:MOST_REASONS]:
         yield from _wrapped(f"not compared: {reason}")
-    if len(verdict.not_compared) > MOST_REASONS:
-        yield f"  … and {len(verdict.not_compared) - MOST_REASONS} more; --json lists all"
-    yield f"verify: {WORDS[verdict.exit_code]}{_head(verdict)}"
+    if len(report.not_compared) > MOST_REASONS:
+        yield f"  … and {len(report.not_compared) - MOST_REASONS} more; --json lists all"
+    yield f"verify: {report.verdict}{_head(report)}"
 
 
-def _head(verdict: Verdict) -> str:
-    if verdict.findings:
-        title = table()[verdict.findings[0].cause].title
-        return f" ({_lower(title)})"
-    if verdict.not_compared:
-        is_some = verdict.numbers.get("parameters_compared")
+def _head(report: Report) -> str:
+    if report.findings:
+        return f" ({_lower(table()[report.findings[0].cause].title)})"
+    if report.not_compared:
+        is_some = report.compared.get("parameters_compared")
         return " in all parts; what was compared agrees" if is_some else ""
     return " with one process: forward, weights of the loss, gradients and update"
 
@@ -195,43 +217,40 @@ def _lower(title: str) -> str:
     return title[0].lower() + title[1:]
 
 
-def _finding(one: Finding) -> Iterator[str]:
-    row = table()[one.cause]
-    where = [one.parameter] if one.parameter else []
-    where += [] if one.rank is None else [f"rank {one.rank}"]
-    where += [] if one.step is None else [f"step {one.step}"]
-    yield f"✗ {one.place}: {_lower(row.title)}" if one.place else f"✗ {row.title}"
-    for line in (one.says + (f"; {one.detail}" if one.detail else "")).splitlines():
+def _finding(one: Finding, world_size: int) -> Iterator[str]:
+    row, at = table()[one.cause], []
+    where = [one.place, one.parameter, one.off and f"off by {one.off}"]
+    said = ": ".join(filter(None, where))
+    yield f"{said} ({_lower(row.title)})" if said else row.title
+    at += [] if one.rank is None else [f"rank {one.rank}"]
+    at += [] if one.step is None else [f"step {one.step}"]
+    first, *rest = one.says.splitlines()
+    first = first if rest or not at else f"{', '.join(at)}: {first}"
+    for line in (first, *rest):
         yield from _wrapped(line, 4)
-    if where:
-        yield from _wrapped(", ".join(where), 4)
     yield from _wrapped(row.usually, 4)
+    for other in map(table().__getitem__, one.others):
+        yield from _wrapped(f"Or it is {_lower(other.title)}. {other.usually}", 4)
+    if one.others:
+        apart = 3 if world_size == 2 else 2
+        yield f"    On {apart} ranks these factors differ: a run there tells the causes apart."
     yield f"    The book: {row.page}, “{row.section}”"
 
 
 def _wrapped(text: str, indent: int = 2) -> list[str]:
     return textwrap.wrap(
-        text, WIDTH, initial_indent=" " * indent, subsequent_indent=" " * (indent + 2)
-    )
-
-
-def document(verdict: Verdict, script: str, world_size: int) -> Report:
-    """The same, all of it, for programs."""
-    found = [
-        Found(**asdict(one), title=row.title, usually=row.usually,
-              lesson={"page": row.page, "section": row.section})
-        for one in verdict.findings for row in [table()[one.cause]]
-    ]  # fmt: skip
-    return Report(
-        script=script, world_size=world_size, verdict=WORDS[verdict.exit_code], findings=found,
-        weights=verdict.weights, compared=verdict.numbers, not_compared=verdict.not_compared,
-        notes=verdict.notes,
+        text, WIDTH, initial_indent=" " * indent, subsequent_indent=" " * (indent + 2),
+        break_long_words=False,
     )  # fmt: skip
 
 
 def as_json(report: Report) -> str:
-    """The document as it is printed."""
+    """The report for programs, with the text of each cause."""
     held = {"schema": SCHEMA, **report.model_dump()}
+    for one in held["findings"]:
+        row = table()[one["cause"]]
+        one |= {"title": row.title, "usually": row.usually}
+        one["lesson"] = {"page": row.page, "section": row.section}
     return json.dumps(held, indent=2, sort_keys=True, ensure_ascii=False)
 
 
@@ -249,32 +268,22 @@ Size = Annotated[float, Field(ge=0)]
 Word = Literal["agrees", "differs", "not compared"]
 
 
-class Found(Record):
-    """A finding, as `--json` prints it; `lesson` has a page and a section."""
-
-    cause: str
-    title: str
-    says: str
-    usually: str
-    lesson: dict[str, str]
-    place: str
-    parameter: str
-    rank: int | None
-    step: int | None
-    detail: str
-
-
 class Report(Record):
-    """What `--json` prints, of this schema."""
+    """What is printed."""
 
     script: str
     world_size: Annotated[int, Field(ge=1)]
     verdict: Word
-    findings: list[Found]
+    findings: list[Finding]
     weights: str
     compared: dict[str, int]
     not_compared: list[str]
     notes: list[str]
+
+    @property
+    def code(self) -> int:
+        """The exit code."""
+        return next(code for code, word in WORDS.items() if word == self.verdict)
 
 
 class Off(Record):
@@ -313,7 +322,7 @@ class Parameter(Record):
 class Watched(Guarded):
     """A script that was watched."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     recorded_at: Moment
     machine: str
     circumstances: Circumstances
@@ -349,6 +358,8 @@ def read(path: Path) -> Watched:
 def _violations(one: Watched) -> Iterator[tuple[str, str]]:
     """How a record contradicts itself."""
     report = one.report
+    if unknown := [found.cause for found in report.findings if found.cause not in table()]:
+        yield "report.findings", f"no cause {unknown[0]!r}"
     if (report.verdict == "differs") != bool(report.findings):
         yield "report.verdict", f"{report.verdict!r}, with {len(report.findings)} findings"
     if (report.verdict == "not compared") != (bool(report.not_compared) and not report.findings):
@@ -359,35 +370,60 @@ def _violations(one: Watched) -> Iterator[tuple[str, str]]:
         yield "tensors", f"{len(one.tensors)}, and the report has {report.compared}"
 
 
-def kept(
-    verdict: Verdict, layouts: Sequence[Layout], script: Path, words: Sequence[str],
-    report: Report, printed: str,
-) -> Path | None:  # fmt: skip
-    """Write the trace of a run over that of the same command; its path, None outside a project.
+def said(
+    verdict: Verdict, script: Path, words: Sequence[str], world_size: int,
+    layouts: Sequence[Layout] = (), document: TextIO | None = None,
+) -> int:  # fmt: skip
+    """Keep the report of a run, and print it; the exit code.
 
     Args:
         verdict: of the run.
-        layouts: what the ranks recorded; empty where the script did not come so far.
         script: its path.
         words: options, the script, and its arguments, as typed.
-        report: as `--json` has it.
-        printed: the same as text.
+        world_size: the number of ranks.
+        layouts: what the ranks recorded; empty where the script did not come so far.
+        document: where it is printed as JSON; None prints text.
     """
+    if before := seen_before(layouts, script):
+        verdict.notes.append(before)
+    report = verdict.report(script.name, world_size)
+    *text, last = lines(report)
+    told = _kept(verdict, layouts, script, words, report, "\n".join([*text, last]))
+    if document:
+        text, last = [], as_json(report)
+        sys.stderr.write(told)
+    elif told:
+        text.append(told)
+    output = document or sys.stdout
+    output.write("\n".join([*text, last, ""]))
+    output.flush()
+    return report.code
+
+
+def _kept(
+    verdict: Verdict, layouts: Sequence[Layout], script: Path, words: Sequence[str],
+    report: Report, printed: str,
+) -> str:  # fmt: skip
+    """Write the trace of a run over that of the same command; a line that says where."""
     folder = _folder()
     if folder is None:
-        return None
+        return ""
     command = shlex.join(["verify", "--ranks", str(report.world_size), *words])
-    watched = Watched(
-        schema_version=1, recorded_at=now(), machine=machine.name(),
-        circumstances=machine.circumstances(), command=command,
-        code=_code(script), printed=printed, report=report,
-        tensors=list(_tensors(verdict.strips, layouts)),
-        samples=sorted(_samples(layouts)), is_resumed=_is_resumed(layouts),
-    )  # fmt: skip
-    run = [str(script.resolve()), command, *["resumed"][: watched.is_resumed]]
-    path = folder / f"{_name(script)}-{digest_of(run)[:8]}{SUFFIX}"
-    write(path, watched)
-    return path
+    try:
+        watched = Watched(
+            schema_version=2, recorded_at=now(), machine=machine.name(),
+            circumstances=machine.circumstances(), command=command,
+            code=_code(script), printed=printed, report=report,
+            tensors=list(_tensors(verdict.strips, layouts)),
+            samples=sorted(_samples(layouts)), is_resumed=_is_resumed(layouts),
+        )  # fmt: skip
+        run = [str(script.resolve()), command, *["resumed"][: watched.is_resumed]]
+        name = f"{_name(script)}-{digest_of(run)[:8]}"
+        write(folder / f"{name}{SUFFIX}", watched)
+    except Exception as error:  # noqa: BLE001 what is kept changes nothing of what is said
+        return f"verify: this run is not kept ({first_line(error)})"
+    at = machine.from_home(folder / f"{name}{SUFFIX}")
+    return f"verify: kept in {at}; `make serve` shows it on verify/{name}.html"
 
 
 def seen_before(layouts: Sequence[Layout], script: Path) -> str:

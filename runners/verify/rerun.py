@@ -32,7 +32,7 @@ from runners.verify.inputs import ROUNDINGS, Case
 from runners.verify.internals import fetcher
 from runners.verify.losses import factors
 from runners.verify.records import Layout, Seen, mapped, tensors_of
-from runners.verify.report import Strip, Verdict
+from runners.verify.report import Strip, Verdict, in_words
 from runners.verify.roots import Root
 from runners.verify.watch import Watch, run_script
 
@@ -400,14 +400,21 @@ def _agrees(
         says = (
             f"gradient differs from that of one process ({len(wrong)} of {len(exact)} parameters)"
         )
-        cause, place = _cause(layout, number, factor), layout.update(view, number).backward_place
-        detail = f"best common factor {factor:.4g}" if factor else ""
-        case.find(cause, says, place, wrong, view, number, detail)
+        cause, *others = _causes(layout, number, factor)
+        place = layout.update(view, number).backward_place
+        off = in_words(factor, [len(layout.groups)], _parts(layout, number)) if factor else ""
+        case.find(cause, says, place, wrong, view, number, off, others)
     return not wrong
 
 
-def _cause(layout: Layout, number: int, factor: float) -> str:
+def _parts(layout: Layout, number: int) -> int:
+    """The number of microbatches."""
     passes = {one.backward for one in layout.update(layout.view, number).forwards}
-    known = factors(len(layout.groups), max(len(passes), 1))
-    near = (cause for cause, one in known if abs(factor / one - 1) < 1e-2)
-    return next(near, "one process differs")
+    return max(len(passes), 1)
+
+
+def _causes(layout: Layout, number: int, factor: float) -> list[str]:
+    known = factors(len(layout.groups), _parts(layout, number))
+    return [cause for cause, one in known if abs(factor / one - 1) < 1e-2] or [
+        "one process differs"
+    ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -43,7 +43,8 @@ def compare_moments(case: Case, number: int) -> None:
 
 def _find_part(case: Case, used: float, norm: float, place: str, rank: int, number: int) -> None:
     says = f"clipped by a norm of {used:.4g}; that of the whole gradient is {norm:.4g}"
-    case.find("norm of a part", says, place, [], rank, number)
+    off = f"{used / max(norm, 1e-300):.4g}"
+    case.find("norm of a part", says, place, [], rank, number, off)
 
 
 # Clipped by hand
@@ -71,27 +72,33 @@ def shrinking_factors(case: Case, number: int) -> dict[int, float]:
 
 
 def is_clip(case: Case, number: int, found: Mapping[int, float]) -> bool:
-    """Whether factors by hand are those of clipping: a norm times its factor is one limit."""
+    """Whether factors by hand are those of clipping: a norm times its factor is one limit.
+
+    The norm is the true one, or one that the script sums over ranks, or its square.
+    """
     if not _are_near(*found.values()):
         return True  # and ranks clip by different norms, which is a finding
     layout, rank, numbers = case.layout, min(found), range(case.layout.num_updates)
     factors = [shrinking_factors(case, n).get(rank, 1.0) for n in numbers]
-    own = [_reduced_norm(n, [layout]) for n in numbers]
-    true = [own, [_reduced_norm(n, case.layouts) for n in numbers]]
+    true = [[_reduced_norm(n, some) for n in numbers] for some in ([layout], case.layouts)]
     sums = [layout.update(rank, n).sums for n in numbers]
-    for at, (place, _) in enumerate(sums[number] if len({*map(len, sums)}) == 1 else ()):
-        squares = [float(one[at][1]) for one in sums]
-        for used in (squares, [abs(one) ** 0.5 for one in squares]):
-            if any(_are_near(used[number], norms[number]) for norms in true):
-                return True
-            if _limit(factors, used) and not _are_near(*own):
-                _find_part(case, used[number], own[number], place, rank, number)
-                return True
-    limit = next((one for norms in true if (one := _limit(factors, norms))), None)
-    if limit is None or _are_near(*own):
-        return False
-    case.note(f"the script itself clips gradients to a norm of {limit:.4g}")
-    return True
+    for place, norms in [*(("", one) for one in true), *_norms_of(sums)]:
+        if (limit := _limit(factors, norms)) is None:
+            continue
+        if any(_are_near(norms[number], one[number]) for one in true):
+            case.note(f"the script itself clips gradients to a norm of {limit:.4g}")
+        else:
+            _find_part(case, norms[number], true[0][number], place, rank, number)
+        return True
+    return False
+
+
+def _norms_of(sums: Sequence[Sequence[tuple[str, Tensor]]]) -> Iterator[tuple[str, list[float]]]:
+    """What the numbers that a script sums in each update may be: a norm, or the square of one."""
+    for calls in zip(*sums, strict=True) if len({*map(len, sums)}) == 1 else ():
+        numbers = [float(one) for _, one in calls]
+        yield calls[0][0], numbers
+        yield calls[0][0], [abs(one) ** 0.5 for one in numbers]
 
 
 def _reduced_norm(number: int, layouts: Sequence[Layout]) -> float:
@@ -110,8 +117,8 @@ def _limit(factors: Sequence[float], norms: Sequence[float]) -> float | None:
     """The limit to which these factors clip these norms; None where they do not."""
     limits = [a * b for a, b in zip(factors, norms, strict=True) if a < 1 - 1e-6]
     rest = [b for a, b in zip(factors, norms, strict=True) if a >= 1 - 1e-6]
-    if len(factors) < 2 or not limits or not _are_near(*limits):
-        return None
+    if not limits or not _are_near(*limits) or _are_near(*norms):
+        return None  # norms that are equal make any factor a limit
     return limits[0] if max(rest, default=0.0) <= limits[0] * (1 + 1e-3) else None
 
 
@@ -119,6 +126,7 @@ def compare_factors(case: Case, number: int, factors: Mapping[int, float]) -> No
     """Ranks that clip gradients by hand must use one factor, as must stages."""
     if not factors:
         return
+    case.verdict.has_clipped = True
     same = case.scaled.setdefault(number, {})
     same |= factors if case.layout.first.stage is not None else {}
     listed = same or factors
@@ -140,6 +148,7 @@ def compare_clipped(case: Case, number: int, expected: Expected) -> None:
         update = layout.update(rank, number)
         if not update.at_step:
             continue
+        case.verdict.has_clipped |= bool(update.clips)
         before = layout.whole(number, rank, "before_clipping")
         used = layout.whole(number, rank, "at_step")
         should, norm = _clipped(case, number, rank, before)

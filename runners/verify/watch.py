@@ -134,7 +134,7 @@ class Watch:
         """Begin to watch."""
         self._guard(self, *_GUARDED)
         self._guard(self.losses, "_expect", "_reach", "follow", "ended", "forget")
-        self._guard(self.sends, "begins", "enters", "ended")
+        self._guard(self.sends, "tells", "begins", "enters", "ended")
         self._interceptor.install()
 
     def _guard(self, owner: Any, *names: str) -> None:
@@ -166,6 +166,7 @@ class Watch:
 
     def wraps(self, module: nn.Module) -> None:
         """DDP is about to wrap a module, and will reduce the gradients of what is not frozen."""
+        self.sends.tells("DistributedDataParallel")
         frozen = [name for name, one in module.named_parameters() if not one.requires_grad]
         self._unwrapped[id(module)] = frozen
 

@@ -1,19 +1,17 @@
 """What is concluded from records that no rank had to make."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from torch.nn import functional
 
-from runners.verify import compare, inputs, rerun
+from runners.verify import inputs, rerun
+from runners.verify.board import Board, Failure, ended, failed
 from runners.verify.fit import Expected, fitted
 from runners.verify.inputs import Case
 from runners.verify.internals import multiplies
 from runners.verify.losses import TOLERANCE, LossWatch, judged_weights
-from runners.verify.rank import Rank
 from runners.verify.records import Forward, Layout, Loss, Part, RootRecord, Seen, Update
-from runners.verify.report import Verdict, table
+from runners.verify.report import Finding, Verdict, in_words, lines, table
 from runners.verify.roots import moments
 from runners.verify.update import Steps, find_skipped
 
@@ -240,22 +238,6 @@ def test_the_setting_that_differs_between_ranks_is_named():
     assert finding.says == "weight_decay of SGD is 0.0 on rank 0 and 0.01 on 1"
 
 
-def test_of_several_ranks_that_failed_the_first_one_in_time_is_named(monkeypatch):
-    seen = {
-        0: Seen(ended="RuntimeError: Connection closed by peer", ended_seconds=2.0),
-        1: Seen(ended="ValueError: no such file", ended_at="train.py:7", ended_seconds=1.0),
-    }
-    verdict = Verdict()
-    monkeypatch.setattr(compare, "judged", lambda *_: verdict)
-    one = object.__new__(Rank)
-    one.board, one.against = SimpleNamespace(gather=lambda _: {}), None
-    one.arguments = SimpleNamespace(one=False)
-    one._said = lambda said: len(said.findings)
-    assert one._compared((), seen) == 1
-    [finding] = verdict.findings
-    assert (finding.rank, finding.says) == (1, "ValueError: no such file")
-
-
 @pytest.mark.parametrize("is_used", [True, False])
 def test_a_checkpoint_that_holds_an_optimizer_s_state_is_told_by_the_shapes_of_its_moments(is_used):
     layer = torch.nn.Linear(3, 2)
@@ -265,3 +247,79 @@ def test_a_checkpoint_that_holds_an_optimizer_s_state_is_told_by_the_shapes_of_i
         optimizer.step()
     held = (3, {"model": layer.state_dict(), "optimizer": optimizer.state_dict()})
     assert moments(held) == ({(2, 3): 1, (2,): 1} if is_used else {})
+
+
+@pytest.fixture
+def boards(tmp_path, monkeypatch):
+    """Those of two ranks, which are this process."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return [Board(rank, 2, 1) for rank in range(2)]
+
+
+def test_of_several_ranks_that_failed_the_first_one_is_named_whose_error_is_no_consequence(boards):
+    boards[0].post("failed", Failure("RuntimeError: Connection closed by peer", "train.py:4", 1.0))
+    boards[1].post("failed", Failure("ValueError: no such file", "train.py:7", 2.0))
+    finding = failed(boards[0])
+    assert (finding.cause, finding.rank, finding.place) == ("script failed", 1, "train.py:7")
+
+
+def test_of_a_rank_that_others_did_not_wait_for_the_line_is_named(boards):
+    boards[1].begins("barrier", "0", 0, "train.py:9")
+    error = "RuntimeError: [/x.cc:7] Timed out waiting 9ms"
+    boards[1].post("failed", Failure(error, "train.py:9", 1.0))
+    boards[0].post("meanwhile", ("train.py:5", False))
+    finding = failed(boards[0])
+    assert (finding.cause, finding.place, finding.rank) == ("timed out", "train.py:5", 0)
+    assert finding.says.splitlines() == [
+        "RuntimeError: Timed out waiting 9ms",
+        "rank 1 waited in barrier (train.py:9), and gave up",
+        "rank 0 was at train.py:5 then",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "group", "cause"),
+    [
+        ("all_gather", 8, "0", "collectives differ"),
+        ("all_reduce", 4, "0", "collectives differ"),
+        ("all_reduce", 8, "0", "killed"),
+        ("all_gather", 8, "1", "killed"),  # in another group, of which nothing follows
+    ],
+)
+def test_calls_of_one_number_in_one_group_that_are_not_alike_are_the_cause_of_an_end(
+    boards, kind, size, group, cause
+):
+    for one in boards:
+        one.begins("broadcast", "0", 4, "train.py:1")
+    boards[0].begins("all_reduce", "0", 8, "train.py:2")
+    boards[1].begins(kind, group, size, "train.py:3")
+    boards[1].begins("backward", "", 0, "train.py:4")
+    (finding,) = ended(boards[0], {0: "SIGABRT"}).findings
+    assert (finding.cause, finding.place, finding.rank) == (cause, "train.py:2", 0)
+    is_unlike = cause == "collectives differ"
+    last = f"{kind} of {size} elements (train.py:3)" if is_unlike else "backward (train.py:4)"
+    assert finding.says.splitlines() == [
+        "rank 0 called all_reduce of 8 elements (train.py:2), and was ended by SIGABRT",
+        f"rank 1 called {last}",
+    ]
+
+
+def test_a_rank_that_is_killed_while_it_replays_is_no_fault_of_the_script(boards):
+    boards[1].post("seen", None)
+    verdict = ended(boards[0], {1: ""})
+    assert not verdict.findings
+    assert "rank 1 was killed while it replayed" in verdict.not_compared[0]
+
+
+def test_a_factor_that_ranks_and_microbatches_explain_is_told_with_both():
+    assert in_words(2.0, [2], 2) == "2 = ranks = microbatches"
+    assert in_words(0.25, [2], 2) == "0.25 = 1 / (ranks × microbatches)"
+    assert in_words(1.7, [2], 4) == "1.7"
+    report = Verdict(
+        [Finding("sum over ranks", "seen", "a.py:1", off="2", others=["accumulation not divided"])]
+    ).report("a.py", 2)
+    text = "\n".join(lines(report))
+    assert text.startswith("a.py:1: off by 2 (too large by the number of ranks)\n    seen\n")
+    assert "Or it is too large by the number of microbatches." in text
+    assert "On 3 ranks these factors differ" in text
+    assert text.endswith("\nverify: differs (too large by the number of ranks)")

@@ -15,7 +15,7 @@ COMMITTED = ROOT / "content" / "verified" / "norms_twice.json"
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda one: one.update(schema_version=7), "schema_version: input should be 1"),
+        (lambda one: one.update(schema_version=7), "schema_version: input should be 2"),
         (lambda one: one.update(tensors=one["tensors"][1:]), "tensors: 13, and the report has"),
         (lambda one: one["report"].update(verdict="agrees"), "report.verdict: 'agrees', with 1"),
         (lambda one: one["report"].update(verdict="right"), "report.verdict: input should be"),

@@ -41,14 +41,16 @@ def findings(report: Report, sections: Sections) -> list[View]:
     """What was found, each with its cause and where the book explains it."""
     return [
         View(
-            title=one.title, says=one.says.splitlines(), detail=one.detail, usually=one.usually,
-            section=one.lesson["section"], href=_place(**one.lesson, sections=sections),
+            title=row.title, says=one.says.splitlines(), usually=row.usually,
+            section=row.section, href=_place(row.page, row.section, sections),
+            others=[table()[other] for other in one.others],
             where=", ".join(filter(None, [
-                one.place, one.parameter, "" if one.rank is None else f"rank {one.rank}",
+                one.place, one.parameter, one.off and f"off by {one.off}",
+                "" if one.rank is None else f"rank {one.rank}",
                 "" if one.step is None else f"update {one.step}",
             ])),
         )
-        for one in report.findings
+        for one in report.findings for row in [table()[one.cause]]
     ]  # fmt: skip
 
 

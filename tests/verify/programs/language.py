@@ -12,6 +12,7 @@ import sys
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.nn import functional
@@ -202,6 +203,8 @@ for step in range(4):
         with torch.no_grad():
             for old, new in zip(average.parameters(), model.parameters(), strict=True):
                 old.lerp_(new, 0.1)
+    if "wrong_saved" in WAYS and rank == 0 and step == 1:
+        get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
     if "wrong_rank0" in WAYS and rank == 0 and step == 1:
         dist.barrier()
 if rank == 0:
