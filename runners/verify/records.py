@@ -285,6 +285,7 @@ class Seen:
     loose: list[Loss] = field(default_factory=list)  # of backward passes that reached no root
     ended: str = ""  # how the script failed; empty where it ended well, or was stopped by us
     ended_at: str = ""  # the script's line of that
+    ended_line: str = ""  # its text, after that of the two lines before
     ended_seconds: float = 0.0  # when, by the clock that all processes of a host share
     refused: list[str] = field(default_factory=list)  # names of what is not supported
     unpreserved: str = ""  # the line of a checkpoint that does not preserve the generators

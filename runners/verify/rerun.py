@@ -192,14 +192,13 @@ def _joined(trees: Sequence[Any]) -> Any:
 # The process
 
 
-def run(given: Order, folder: Path, script: str, arguments: Sequence[str]) -> Made:
+def run(given: Order, folder: Path, words: Sequence[str]) -> Made:
     """Run the script as one process.
 
     Args:
         given: to that process.
         folder: for the files that are passed to it and back.
-        script: its path.
-        arguments: of the script.
+        words: `--cpu` if the script needs it, the script, and its arguments.
 
     Raises:
         NotRerunError: it fails, or does not end.
@@ -207,10 +206,10 @@ def run(given: Order, folder: Path, script: str, arguments: Sequence[str]) -> Ma
     file = folder / "order.pt"
     torch.save(given, file)
     kept = {k: v for k, v in os.environ.items() if not k.startswith("TORCHELASTIC")}
-    words = [sys.executable, "-m", "runners.verify", "--as-one", str(file), script, *arguments]
+    command = [sys.executable, "-m", "runners.verify", "--as-one", str(file), *words]
     try:
         done = subprocess.run(
-            words, env=kept | environment(0, 1, free_port()), capture_output=True, text=True,
+            command, env=kept | environment(0, 1, free_port()), capture_output=True, text=True,
             errors="replace", timeout=SECONDS, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:

@@ -11,6 +11,7 @@ import atexit
 import functools
 import gc
 import io
+import linecache
 import runpy
 import sys
 import threading
@@ -521,14 +522,17 @@ def run_script(
         runpy.run_path(script, run_name="__main__")
     except Enough:
         pass
-    except SystemExit as left:
-        ended = "" if left.code in (None, 0) else f"it left with exit code {left.code}"
     except BaseException as error:  # noqa: BLE001 whatever ends the script is reported
-        if not is_reported():
-            traceback.print_exc()
         ended = f"{type(error).__name__}: {first_line(error)}"
+        if isinstance(error, SystemExit):
+            ended = "" if error.code in (None, 0) else f"it left with exit code {error.code}"
+        elif not is_reported():
+            traceback.print_exc()
         frames = [one for one in traceback.walk_tb(error.__traceback__) if is_script(one[0])]
-        at = place_of(*frames[-1]) if frames else ""
+        for frame, line in frames[-1:] if ended else ():
+            at = place_of(frame, line)
+            lines = linecache.getlines(frame.f_code.co_filename)[max(line - 3, 0) : line]
+            watch.seen.ended_line = "".join(lines)
     seen = watch.seen
     seen.ended, seen.ended_at, seen.ended_seconds = ended, at, time.monotonic()
     # This process ends without Python's own end, since threads of gloo may wait for ranks that are

@@ -69,6 +69,26 @@ def test_what_cannot_be_compared_in_a_right_program_is_no_finding(program, way, 
     assert why in " ".join(report["not_compared"])
 
 
+@pytest.mark.parametrize(
+    ("program", "way", "options", "ends", "says"),
+    [
+        ("ddp_amp.py", "", ("--one",), 0, "run again as one process"),
+        ("ddp_amp.py", "wrong", (), 1, "mean of means over ranks"),
+        ("ddp_amp.py", "graph", (), 2, "torch.cuda.CUDAGraph(): it needs a GPU"),
+        ("ddp_amp.py", "asserts", (), 2, "--cpu cannot map ddp_amp.py:54: assert torch.cuda.is_av"),
+        ("fsdp_mesh.py", "", (), 0, ""),
+        ("fsdp_mesh.py", "wrong", (), 1, "norm of a part"),
+        ("gpt.py", "", (), 0, "torch.compile"),
+        ("gpt.py", "wrong", (), 1, "accumulation not divided"),
+    ],
+)
+def test_scripts_for_gpus_are_judged_on_cpus(program, way, options, ends, says):
+    path = PROGRAMS.parent / "gpu" / program
+    options = ("--seconds", "0", "--cpu", *options)
+    _, code, output = verified(path, 2, *way.split(), options=options)
+    assert (code, says in output) == (ends, True), output
+
+
 WRITTEN_APART = [
     path for name in ("held_out", "trackers")
     for path in sorted((PROGRAMS.parent / name).glob("*.py"))

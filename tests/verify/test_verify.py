@@ -150,6 +150,18 @@ def test_a_division_that_cannot_be_read_is_said(against, code, says):
     assert (found, says in output) == (code, True), output
 
 
+@pytest.mark.parametrize(
+    ("options", "ends", "says"),
+    [(("--cpu",), 0, ""), ((), 2, ": it needs a GPU (")],
+)
+def test_a_script_for_gpus_runs_on_cpus_where_the_call_says_so(options, ends, says):
+    report, code, output = verified(
+        PROGRAMS.parent / "gpu" / "ddp_amp.py", 2, options=(*STOP, *options)
+    )
+    assert (code, report.get("verdict", "")) == (ends, "" if ends else "agrees"), output
+    assert says in output
+
+
 def test_a_hang_names_where_each_rank_waits():
     report, code, _ = verified("language.py", 2, "wrong_rank0", options=("--patience", "3"))
     assert (code, report["findings"][0]["cause"]) == (1, "hang")
