@@ -50,6 +50,8 @@ def judged(layouts: Sequence[Layout], seen: Mapping[int, Seen], replays: Replays
     if broken := next((one.broken for one in seen.values() if one.broken), ""):
         verdict.skip(f"anything: an error of the tool's own ({broken})")
         return verdict
+    for where in sorted({one.eager for one in seen.values() if one.eager})[:1]:
+        verdict.notes.append(f"{where}: torch.compile does nothing here; the script ran eagerly")
     inputs.compare_quiet(verdict, layouts, seen)
     for rank, where in ((rank, where) for rank, one in seen.items() for where in one.lost):
         says = "outputs of all ranks enter the loss without a gradient, its own among them"

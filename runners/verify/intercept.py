@@ -27,7 +27,6 @@ from torch.optim import optimizer as optimizers
 from runners.verify.internals import TORCH, Edge, in_function, is_script, multiplies, place, reached
 from runners.verify.losses import KNOWN, called
 from runners.verify.records import Clip, tensors_of
-from runners.verify.roots import COMPILE
 
 COLLECTIVES = (
     "all_reduce", "all_gather", "all_gather_into_tensor", "reduce_scatter",
@@ -238,11 +237,14 @@ class Interceptor:
         return (args[0], followed, *args[2:]), others
 
     def _compiled(self, original: _Function, /, *args: Any, **kwargs: Any) -> Any:
-        """What a script compiles runs as it is, since our functions cannot be traced."""
-        if not is_script(_caller()):
+        """What a script compiles runs eagerly, since our functions cannot be traced."""
+        if _caller().f_code.co_filename.startswith(TORCH):
             return original(*args, **kwargs)
-        self._watch.refuse(COMPILE)
-        return args[0] if args else kwargs.get("model") or (lambda one: one)
+        self._watch.seen.eager = self._watch.seen.eager or place()
+        model = args[0] if args else kwargs.get("model")
+        if isinstance(model, nn.Module):
+            model.__dict__["_orig_mod"] = model  # as scripts call what a compiled one wraps
+        return model or (lambda one: one)
 
     def _answered(self, name: str, original: _Function, /, *args: Any, **kwargs: Any) -> Any:
         """A forward pass gets in the replay the answers that it has had."""

@@ -288,6 +288,7 @@ class Seen:
     ended_line: str = ""  # its text, after that of the two lines before
     ended_seconds: float = 0.0  # when, by the clock that all processes of a host share
     refused: list[str] = field(default_factory=list)  # names of what is not supported
+    eager: str = ""  # the line of the first `torch.compile`, which did nothing
     unpreserved: str = ""  # the line of a checkpoint that does not preserve the generators
     lost: list[str] = field(default_factory=list)  # those of `cuts` that the loss multiplies by
     cuts: list[str] = field(default_factory=list)  # calls that pass no gradient back

@@ -25,7 +25,6 @@ from runners.verify.records import Forward, Part, RootRecord, Update, part
 
 _MOST_SAMPLES = 4096
 _LEAST_BYTES = 16  # of a sample that does not come twice by chance
-COMPILE = "torch.compile (run the script without it)"
 
 
 class Root:
@@ -252,8 +251,6 @@ def _refused(module: nn.Module) -> str:
     for one in module.modules():
         if isinstance(one, FullyShardedDataParallel):
             return "FSDP1 (FullyShardedDataParallel; use fully_shard)"
-        if type(one).__name__ == "OptimizedModule" or one._compiled_call_impl is not None:
-            return COMPILE
         if isinstance(one, nn.SyncBatchNorm):
             return "SyncBatchNorm, which mixes the samples of all ranks"
     return ""

@@ -36,6 +36,7 @@ WRONG = [
     ("modules.py", 2, "halved", "divided by ranks twice"),
     ("modules.py", 2, "twice_counted", "norm of a part"),
     ("modules.py", 2, "target_wrong", "replicas start apart"),
+    ("modules.py", 2, "compiled_wrong", "sum over ranks"),
     ("modules.py", 2, "contrasted_wrong", "gather cuts"),
     ("language.py", 2, "wrong_silent quiet accumulate fsdp", "no gradient"),
     ("language.py", 2, "wrong_root fsdp", "outside fully_shard"),

@@ -34,6 +34,7 @@ RIGHT = [
     ("modules.py", 2, "tokens"),
     ("modules.py", 2, "hooked"),
     ("modules.py", 2, "zero_norm"),
+    ("modules.py", 2, "compiled"),
 ]
 WRONG = [
     ("language.py", 2, "wrong_bypass", "own gradient"),
@@ -69,7 +70,6 @@ BEYOND = [
     ("gathered", "may enter the loss"),
     ("hidden", "an error of the tool's own (RuntimeError in modules.py"),
     ("not_finite", "those of one process are not finite either"),
-    ("compiled", "torch.compile (run the script without it)"),
 ]
 
 
