@@ -7,7 +7,6 @@ on each rank posts where its main thread waits; where all ranks wait, the script
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import socket
@@ -23,10 +22,9 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch._C import _distributed_c10d as c10d
 
 from runners.system import processes
-from runners.verify.internals import place
+from runners.verify.internals import place, recorded_collectives
 
 POLL_SECONDS = 0.02
 PREFIX = "proofbook-verify"
@@ -209,9 +207,8 @@ class Lookout(threading.Thread):
 
 
 def _last_collective() -> str:
-    """The newest entry of torch's flight recorder, which has no point-to-point calls."""
-    recorded = c10d._dump_fr_trace_json()  # type: ignore[attr-defined] # no stub
-    entries = json.loads(recorded).get("entries", [])
+    """The newest entry of torch's flight recorder."""
+    entries = recorded_collectives()
     if not entries:
         return ""
     one = entries[-1]

@@ -18,13 +18,21 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed import _functional_collectives as functional_collectives
-from torch.distributed.algorithms._checkpoint import checkpoint_wrapper
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer, lr_scheduler
 from torch.optim import optimizer as optimizers
 
-from runners.verify.internals import TORCH, Edge, in_function, is_script, multiplies, place, reached
+from runners.verify.internals import (
+    TORCH,
+    Edge,
+    checkpoint_wrapper,
+    functional_collectives,
+    in_function,
+    is_script,
+    multiplies,
+    place,
+    reached,
+)
 from runners.verify.losses import KNOWN, called
 from runners.verify.records import Clip, tensors_of
 
@@ -53,7 +61,9 @@ class CommunicationError(RuntimeError):
 
 def _replace(name: str, do: _Function, *owners: Any) -> None:
     """Let `do` stand in the place of one function, which it is given first, in all owners."""
-    original = getattr(owners[0], name)
+    original = getattr(owners[0], name, None)
+    if original is None:  # `internals.LACKING` says so
+        return
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:

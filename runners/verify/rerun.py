@@ -20,14 +20,12 @@ from typing import Any, NamedTuple, NoReturn
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.utils import _pytree
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from runners.system import processes
 from runners.verify.board import environment, free_port
 from runners.verify.fit import are_apart, distance, ratio, scales_of
 from runners.verify.inputs import ROUNDINGS, Case
+from runners.verify.internals import LoaderIterator, pytree
 from runners.verify.losses import factors
 from runners.verify.records import Layout, Seen, mapped, tensors_of
 from runners.verify.report import Verdict
@@ -85,7 +83,9 @@ def keep_batches(is_on: Callable[[], bool]) -> Batches:
 
 def _stand_behind_loaders(do: Callable[[tuple[int, int], Callable[[], Any]], Any]) -> None:
     """Yield what `do` returns, given the iterator's number, the position, and the original."""
-    original = _BaseDataLoaderIter.__next__
+    if LoaderIterator is None:
+        return
+    original = LoaderIterator.__next__
     numbers: dict[int, tuple[Any, int]] = {}  # of each iterator, which stays alive
     positions: dict[int, int] = {}
 
@@ -94,7 +94,7 @@ def _stand_behind_loaders(do: Callable[[tuple[int, int], Callable[[], Any]], Any
         positions[number] = positions.get(number, -1) + 1
         return do((number, positions[number]), lambda: original(one))
 
-    _BaseDataLoaderIter.__next__ = call  # type: ignore[assignment]
+    LoaderIterator.__next__ = call
 
 
 def inputs_of(seen: Seen) -> dict[str, Inputs]:
@@ -164,8 +164,8 @@ def _hindrance(layout: Layout, module: nn.Module | None) -> str:
         return f"{layout.key} has no update on rank 0"
     if any(forward.draws for update in updates for forward in update.forwards):
         return f"the forward pass of {layout.key} draws random numbers"
-    norms = [one for one in module.modules() if isinstance(one, _BatchNorm)]
-    if any(one.training and not isinstance(one, nn.SyncBatchNorm) for one in norms):
+    kinds = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
+    if any(one.training for one in module.modules() if isinstance(one, kinds)):
         return f"{layout.key} normalizes over the samples of a rank"
     return ""
 
@@ -176,7 +176,7 @@ def _joined(trees: Sequence[Any]) -> Any:
     Raises:
         NotRerunError: they are of different kinds or shapes.
     """
-    flat = [_pytree.tree_flatten(one) for one in trees]
+    flat = [pytree.tree_flatten(one) for one in trees]
     if any(spec != flat[0][1] for _, spec in flat):
         raise NotRerunError("batches of ranks are built differently")
     try:
@@ -186,7 +186,7 @@ def _joined(trees: Sequence[Any]) -> Any:
         ]
     except RuntimeError as error:
         raise NotRerunError("batches of ranks have different widths") from error
-    return _pytree.tree_unflatten(whole, flat[0][1])
+    return pytree.tree_unflatten(whole, flat[0][1])
 
 
 # The process
@@ -254,7 +254,7 @@ def _begin_update(given: Order, hooked: set[str], root: Root) -> None:
         with torch.no_grad():
             for name, whole in given.parameters[key][number].items():
                 own = root.names[name]
-                own = own._local_tensor if isinstance(own, DTensor) else own
+                own = own.to_local() if isinstance(own, DTensor) else own
                 own.copy_(whole)
     if key in given.inputs and key not in hooked:
         hooked.add(key)

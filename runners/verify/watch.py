@@ -34,6 +34,7 @@ from runners.verify import records
 from runners.verify import roots as of
 from runners.verify.intercept import Interceptor, Sends
 from runners.verify.internals import (
+    LACKING,
     Edge,
     Stage,
     calling_stage,
@@ -132,6 +133,8 @@ class Watch:
         self._guard(self.losses, "_expect", "_reach", "follow", "ended")
         self._guard(self.sends, "begins", "ended")
         self._interceptor.install()
+        if LACKING["training"]:
+            self.refuse(LACKING["training"])
 
     def _guard(self, owner: Any, *names: str) -> None:
         """An error of ours ends the watching, and never reaches the script."""
@@ -494,9 +497,14 @@ class Watch:
             ]
             if root.record.updates or not inner:
                 self.seen.roots[root.record.key] = root.record
-        for name, modules in (("DeepSpeed", "deepspeed"), ("Megatron", "megatron.core")):
-            if modules in sys.modules:
-                self.refuse(name)
+        pipelines = "torch.distributed.pipelining"
+        known = {
+            "deepspeed": "DeepSpeed",
+            "megatron.core": "Megatron",
+            pipelines: LACKING[pipelines],
+        }
+        for name in (name for modules, name in known.items() if name and modules in sys.modules):
+            self.refuse(name)
 
 
 # The script
