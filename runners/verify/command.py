@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runners.system.errors import FixableError
-from runners.verify import report, rerun
+from runners.verify import cpu, report, rerun
 from runners.verify.against import Against
 from runners.verify.board import Board, ended, environment, free_port, sweep
 from runners.verify.rank import POLL_SECONDS, Rank
@@ -44,6 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how ranks split a parameter of it, or its inputs")  # fmt: skip
     add("--one", action="store_true",
         help="run the script again as one process that has all batches")  # fmt: skip
+    add("--cpu", action="store_true",
+        help="run a script for GPUs on CPUs and gloo")  # fmt: skip
     add("--as-one", help=argparse.SUPPRESS)
     add("--json", action="store_true", help="print all of the report as JSON")
     add("script", help="a training script")
@@ -60,6 +62,8 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.split and not arguments.against:
         raise FixableError("--split needs --against")
     against = arguments.against and Against(arguments.against, arguments.split, script)
+    if arguments.cpu:
+        cpu.install()
     if arguments.as_one:
         rerun.be(Path(arguments.as_one), arguments.script, arguments.arguments)
     words = [*_options(arguments), arguments.script, *arguments.arguments]
@@ -79,7 +83,8 @@ def _options(arguments: argparse.Namespace) -> list[str]:
     add_arguments(parser)
     given = {name: getattr(arguments, name) for name in ("steps", "seconds", "patience", "against")}
     options = [f"--{name}={one}" for name, one in given.items() if one != parser.get_default(name)]
-    return [*options, *(f"--split={one}" for one in arguments.split), *["--one"] * arguments.one]
+    options += [f"--split={one}" for one in arguments.split]
+    return [*options, *["--one"] * arguments.one, *["--cpu"] * arguments.cpu]
 
 
 def _launched(arguments: argparse.Namespace, words: Sequence[str]) -> int:

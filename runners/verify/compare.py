@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from torch import Tensor
 
@@ -50,13 +50,10 @@ def judged(layouts: Sequence[Layout], seen: Mapping[int, Seen], replays: Replays
         replays: of the ranks that lead a group.
     """
     verdict = Verdict(numbers={"parameters": 0, "parameters_compared": 0, "updates": 0})
-    for name in (name for one in seen.values() for name in one.refused):
-        verdict.skip(f"{name} is not supported")
+    _say_limits(verdict, seen.values())
     if broken := next((one.broken for one in seen.values() if one.broken), ""):
         verdict.skip(f"anything: an error of the tool's own ({broken})")
         return verdict
-    for waits in (one.waits for one in seen.values() if one.waits):
-        verdict.skip(f"what follows the updates: {waits}, and other ranks were stopped earlier")
     inputs.compare_quiet(verdict, layouts, seen)
     for rank, where in ((rank, where) for rank, one in seen.items() for where in one.lost):
         says = "outputs of all ranks enter the loss without a gradient, its own among them"
@@ -71,6 +68,15 @@ def judged(layouts: Sequence[Layout], seen: Mapping[int, Seen], replays: Replays
     if not layouts:
         verdict.skip("gradients: no module with trained parameters ran a forward and backward pass")
     return verdict
+
+
+def _say_limits(verdict: Verdict, seen: Collection[Seen]) -> None:
+    for name in (name for one in seen for name in one.refused):
+        verdict.skip(f"{name} is not supported")
+    for waits in (one.waits for one in seen if one.waits):
+        verdict.skip(f"what follows the updates: {waits}, and other ranks were stopped earlier")
+    for where in sorted({one.eager for one in seen if one.eager})[:1]:
+        verdict.notes.append(f"{where}: torch.compile does nothing here; the script ran eagerly")
 
 
 class _Judge:

@@ -20,9 +20,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed import _functional_collectives as functional_collectives
 from torch.distributed import fsdp
-from torch.distributed.algorithms._checkpoint import checkpoint_wrapper
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
@@ -32,6 +30,8 @@ from torch.optim import optimizer as optimizers
 from runners.verify.internals import (
     TORCH,
     Edge,
+    checkpoint_wrapper,
+    functional_collectives,
     group_name,
     in_function,
     is_script,
@@ -40,7 +40,6 @@ from runners.verify.internals import (
 )
 from runners.verify.losses import KNOWN
 from runners.verify.records import Clip, tensors_of
-from runners.verify.roots import COMPILE
 
 COLLECTIVES = (
     "all_reduce", "all_gather", "all_gather_into_tensor", "reduce_scatter",
@@ -69,7 +68,9 @@ class CommunicationError(RuntimeError):
 
 def _replace(name: str, do: _Function, *owners: Any) -> None:
     """Let `do` stand in the place of one function, which it is given first, in all owners."""
-    original = getattr(owners[0], name)
+    original = getattr(owners[0], name, None)
+    if original is None:  # `internals.LACKING` says so
+        return
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -302,11 +303,14 @@ class Interceptor:
         return (args[0], followed, *args[2:]), others
 
     def _compiled(self, original: _Function, /, *args: Any, **kwargs: Any) -> Any:
-        """What a script compiles runs as it is, since our functions cannot be traced."""
-        if not is_script(_caller()):
+        """What a script compiles runs eagerly, since our functions cannot be traced."""
+        if _caller().f_code.co_filename.startswith(TORCH):
             return original(*args, **kwargs)
-        self._watch.refuse(COMPILE)
-        return args[0] if args else kwargs.get("model") or (lambda one: one)
+        self._watch.seen.eager = self._watch.seen.eager or place()
+        model = args[0] if args else kwargs.get("model")
+        if isinstance(model, nn.Module):
+            model.__dict__["_orig_mod"] = model  # as scripts call what a compiled one wraps
+        return model or (lambda one: one)
 
     def _answered(self, name: str, original: _Function, /, *args: Any, **kwargs: Any) -> Any:
         """A forward pass gets in the replay the answers that it has had."""

@@ -1,7 +1,8 @@
-"""What the tool reads of torch's inside: frames of its functions, and nodes of its graph.
+"""What the tool reads of torch's inside: private names, frames of functions, nodes of the graph.
 
-In: frames of a running script, or the edges that a backward pass starts from. Out: a line of the
-script as reports name it, the stage that calls, and nodes of the graph, each once.
+In: modules and frames of a running script, or the edges that a backward pass starts from. Out: what
+FSDP keeps, a line of the script as reports name it, the stage that calls, and nodes of the graph,
+each once. `LACKING` says which of the private names a release of torch does not have.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import itertools
 import re
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any
@@ -21,10 +22,88 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 from torch.distributed import _functional_collectives as functional_collectives
+from torch.distributed.algorithms._checkpoint import checkpoint_wrapper
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FSDPModule
+from torch.utils import _pytree as pytree
+from torch.utils.data import dataloader
+
+__all__ = ["checkpoint_wrapper", "functional_collectives", "pytree"]  # others take them from here
 
 TORCH = str(Path(torch.__file__).parent)
 _OWN = str(Path(__file__).parent)
+# Names that torch does not document, by what is read through them and by torch's file.
+_NAMES = {
+    "fully_shard": {
+        "distributed/fsdp/_fully_shard/_fully_shard.py": "_get_fsdp_state",
+        "distributed/fsdp/_fully_shard/_fsdp_state.py": "_fsdp_param_groups _mp_policy",
+        "distributed/fsdp/_fully_shard/_fsdp_param_group.py": (
+            "fsdp_params mesh_info _partial_reduce_output"
+        ),
+        "distributed/fsdp/_fully_shard/_fsdp_param.py": (
+            "unsharded_accumulated_grad _unsharded_param"
+        ),
+    },
+    "torch.distributed.pipelining": {
+        "distributed/pipelining/stage.py": (
+            "forward_one_chunk fwd_chunk_id forward_maybe_with_nosync stage_index "
+            "perform_reduce_grad backward_weight_one_chunk"
+        ),
+    },
+    "training": {
+        "distributed/_functional_collectives.py": (
+            "all_reduce all_gather_tensor all_gather_tensor_autograd reduce_scatter_tensor "
+            "reduce_scatter_tensor_autograd all_to_all_single all_to_all_single_autograd "
+            "broadcast permute_tensor"
+        ),
+        "distributed/algorithms/_checkpoint/checkpoint_wrapper.py": "torch_utils_checkpoint",
+        "nn/modules/_functions.py": "SyncBatchNorm",
+        "nn/modules/module.py": "_forward_pre_hooks _call_impl",
+        "nn/parallel/distributed.py": "_DDPSink will_sync_module_buffers",
+        "optim/lr_scheduler.py": "_initial_step",
+        "utils/data/dataloader.py": "_BaseDataLoaderIter",
+    },
+}
+
+
+def _lacking(what: str, files: Mapping[str, str]) -> str:
+    for file, names in files.items():
+        path = Path(TORCH, file)
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        for name in names.split():
+            if not re.search(rf"\b{name}\b", text):
+                return f"{what} of torch {torch.__version__}, whose {file} has no {name},"
+    return ""
+
+
+# What of that cannot be read in this release, and why; empty where it can.
+LACKING = {what: _lacking(what, files) for what, files in _NAMES.items()}
+LoaderIterator: Any = getattr(dataloader, "_BaseDataLoaderIter", None)
+
+
+def fsdp_groups(module: nn.Module) -> list[Any]:
+    """Groups of parameters that FSDP shards together."""
+    units = [one for one in module.modules() if isinstance(one, FSDPModule)]
+    if LACKING["fully_shard"]:
+        return []
+    return [group for one in units for group in one._get_fsdp_state()._fsdp_param_groups]
+
+
+def policy(unit: FSDPModule) -> Any:
+    """The mixed precision of a unit of FSDP."""
+    return unit._get_fsdp_state()._mp_policy
+
+
+def unreduced(module: nn.Module) -> list[Tensor]:
+    """Whole gradients that FSDP keeps until it reduces them."""
+    groups = fsdp_groups(module)
+    held = [one for group in groups for one in group.fsdp_params]
+    found = [one.unsharded_accumulated_grad for one in held]
+    found += [getattr(getattr(one, "_unsharded_param", None), "grad", None) for one in held]
+    found += [one._partial_reduce_output for one in groups]  # of HSDP, before its all-reduce
+    return [one for one in found if one is not None]
+
+
 Stage = tuple[Any, int | None]  # of a pipeline, and the number of the microbatch that it computes
 
 

@@ -22,7 +22,7 @@ import torch
 from runners.system import processes
 from runners.system.errors import FixableError, first_line
 from runners.system.patience import say
-from runners.verify import compare, report, rerun
+from runners.verify import compare, cpu, report, rerun
 from runners.verify.against import Against
 from runners.verify.board import Board, Failure, Lookout, failed, sweep
 from runners.verify.records import Layout, Seen, layouts
@@ -111,6 +111,9 @@ class Rank:
             self.board.post("failed", Failure(*own))
         self.board.post("seen", self.seen)
         everything = self.board.gather("seen") | {self.rank: self.seen}
+        failed = [one for one in everything.values() if one.ended]
+        for one in sorted(failed, key=lambda one: one.ended_seconds)[:1]:
+            cpu.check(one, is_mapped=self.arguments.cpu)
         is_broken = any(one.broken for one in everything.values())
         if self.against and not is_broken:
             self.against.divide(everything)
@@ -171,10 +174,11 @@ class Rank:
     def _run_as_one(self, verdict: Verdict, everything: Mapping[int, Seen]) -> None:
         """Run the script as one process, and compare; what agrees there needs no other proof."""
         batches, inputs = self.board.gather("batches"), self.board.gather("inputs")
-        script, words = self.arguments.script, self.arguments.arguments
+        arguments = self.arguments
+        words = [*["--cpu"] * arguments.cpu, arguments.script, *arguments.arguments]
         try:
             order = rerun.order(self.layouts, self.watch.modules, batches, inputs, everything)
-            found = rerun.run(order, self.board.folder, script, words)
+            found = rerun.run(order, self.board.folder, words)
         except rerun.NotRerunError as why:
             verdict.skip(f"as one process: {why}")
             return

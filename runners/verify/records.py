@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
-from torch.utils import _pytree
+
+from runners.verify.internals import pytree
 
 
 class Spec(NamedTuple):
@@ -59,7 +60,7 @@ def part(tensor: Tensor, *, copy: bool = True) -> Part:
         if isinstance(tensor, DTensor):
             placements = tuple(map(_placement, tensor.placements))
             spec = Spec(tuple(tensor.shape), tensor.device_mesh.mesh.clone(), placements)
-            local = local._local_tensor  # type: ignore[attr-defined] # mypy sees a Tensor
+            local = local.to_local()  # type: ignore[attr-defined] # mypy sees a Tensor
         return Part(local.clone() if copy else local, spec)
 
 
@@ -124,7 +125,7 @@ def mapped(tree: Any, do: Callable[[Any], Any]) -> Any:
                 object.__setattr__(new, name, mapped(getattr(one, name), do))
         return new
 
-    return _pytree.tree_map(leaf, tree, is_leaf=lambda one: isinstance(one, Part))
+    return pytree.tree_map(leaf, tree, is_leaf=lambda one: isinstance(one, Part))
 
 
 @dataclass
@@ -287,8 +288,10 @@ class Seen:
     ended_at: str = ""  # the script's line of that
     is_stopped: bool = False  # by us
     waits: str = ""  # where, for ranks that were stopped
+    ended_line: str = ""  # its text, after that of the two lines before
     ended_seconds: float = 0.0  # when, by the clock that all processes of a host share
     refused: list[str] = field(default_factory=list)  # names of what is not supported
+    eager: str = ""  # the line of the first `torch.compile`, which did nothing
     unpreserved: str = ""  # the line of a checkpoint that does not preserve the generators
     lost: list[str] = field(default_factory=list)  # those of `cuts` that the loss multiplies by
     cuts: list[str] = field(default_factory=list)  # calls that pass no gradient back

@@ -26,6 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from runners.system.errors import first_line
 from runners.verify import intercept
 from runners.verify.intercept import CommunicationError, Registered
+from runners.verify.internals import policy
 from runners.verify.losses import solved
 from runners.verify.records import Forward, Loss, Part, mapped, tensors_of
 
@@ -89,7 +90,7 @@ class _Cloning:
         if hasattr(module, "automatic_optimization"):  # Lightning, whose trainer has ended
             new.__dict__ |= dict.fromkeys(("log", "log_dict"), lambda *_, **__: None)
         if not self._is_exact and isinstance(module, FSDPModule):
-            _cast_as_unit(new, module._get_fsdp_state()._mp_policy)
+            _cast_as_unit(new, policy(module))
         return new
 
     def _copied(self, value: Any) -> Any:
@@ -157,25 +158,25 @@ def _unit_dtypes(module: nn.Module) -> dict[str, torch.dtype]:
     found: dict[str, torch.dtype | None] = {}
     for prefix, one in module.named_modules():  # inner units come later, and win
         if isinstance(one, FSDPModule):
-            dtype = one._get_fsdp_state()._mp_policy.param_dtype
+            dtype = policy(one).param_dtype
             inner = module.get_submodule(prefix).named_parameters(prefix, remove_duplicate=False)
             found |= dict.fromkeys((name for name, _ in inner), dtype)
     return {name: dtype for name, dtype in found.items() if dtype is not None}
 
 
-def _cast_as_unit(module: nn.Module, policy: Any) -> None:
+def _cast_as_unit(module: nn.Module, said: Any) -> None:
     """Cast inputs and outputs as a unit of FSDP does."""
 
     def to(dtype: torch.dtype, tree: Any) -> Any:
         return mapped(tree, lambda one: one.to(dtype) if one.is_floating_point() else one)
 
-    if policy.param_dtype is not None and policy.cast_forward_inputs:
+    if said.param_dtype is not None and said.cast_forward_inputs:
         module.register_forward_pre_hook(
-            lambda _, args, kwargs: (to(policy.param_dtype, args), to(policy.param_dtype, kwargs)),
+            lambda _, args, kwargs: (to(said.param_dtype, args), to(said.param_dtype, kwargs)),
             with_kwargs=True,
         )
-    if policy.output_dtype is not None:
-        module.register_forward_hook(lambda _, __, value: to(policy.output_dtype, value))
+    if said.output_dtype is not None:
+        module.register_forward_hook(lambda _, __, value: to(said.output_dtype, value))
 
 
 MOST_ELEMENTS = 20_000_000  # of gradients that are kept apart for each backward pass

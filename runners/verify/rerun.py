@@ -21,15 +21,12 @@ from typing import Any, NamedTuple, NoReturn
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.utils import _pytree
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from runners.system import processes
 from runners.verify.board import environment, free_port
 from runners.verify.fit import Expected, are_apart, compared, fitted, scales_of
 from runners.verify.inputs import ROUNDINGS, Case
-from runners.verify.internals import fetcher
+from runners.verify.internals import LoaderIterator, fetcher, pytree
 from runners.verify.losses import factors
 from runners.verify.records import Layout, Seen, mapped, tensors_of
 from runners.verify.report import Strip, Verdict, in_words
@@ -110,7 +107,9 @@ def keep_batches(is_on: Callable[[], bool]) -> Batches:
 
 def _stand_behind_loaders(do: Callable[[Key, Any, Callable[[], Any]], Any]) -> None:
     """Yield what `do` returns, given the key, the iterator, and the original."""
-    original = _BaseDataLoaderIter.__next__
+    if LoaderIterator is None:
+        return
+    original = LoaderIterator.__next__
     numbers: dict[int, tuple[Any, int]] = {}  # of each iterator, which stays alive
     positions: dict[int, int] = {}
 
@@ -119,7 +118,7 @@ def _stand_behind_loaders(do: Callable[[Key, Any, Callable[[], Any]], Any]) -> N
         positions[number] = positions.get(number, -1) + 1
         return do((number, positions[number]), one, lambda: original(one))
 
-    _BaseDataLoaderIter.__next__ = call  # type: ignore[assignment]
+    LoaderIterator.__next__ = call
 
 
 def inputs_of(seen: Seen) -> dict[str, Inputs]:
@@ -187,8 +186,8 @@ def _hindrance(layout: Layout, module: nn.Module | None) -> str:
         return f"{layout.key} has no update on rank 0"
     if any(forward.draws for update in updates for forward in update.forwards):
         return f"the forward pass of {layout.key}, or its loss, draws random numbers"
-    norms = [one for one in module.modules() if isinstance(one, _BatchNorm)]
-    if any(one.training and not isinstance(one, nn.SyncBatchNorm) for one in norms):
+    kinds = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
+    if any(one.training for one in module.modules() if isinstance(one, kinds)):
         return f"{layout.key} normalizes over the samples of a rank"
     return ""
 
@@ -210,7 +209,7 @@ def _joined(trees: Sequence[Any]) -> Any:
     Raises:
         NotRerunError: they are of different kinds or shapes.
     """
-    flat = [_pytree.tree_flatten(one) for one in trees]
+    flat = [pytree.tree_flatten(one) for one in trees]
     if any(spec != flat[0][1] for _, spec in flat):
         raise NotRerunError("batches of ranks are built differently")
     try:
@@ -220,20 +219,19 @@ def _joined(trees: Sequence[Any]) -> Any:
         ]
     except RuntimeError as error:
         raise NotRerunError("batches of ranks have different widths") from error
-    return _pytree.tree_unflatten(whole, flat[0][1])
+    return pytree.tree_unflatten(whole, flat[0][1])
 
 
 # The process
 
 
-def run(given: Order, folder: Path, script: str, arguments: Sequence[str]) -> Made:
+def run(given: Order, folder: Path, words: Sequence[str]) -> Made:
     """Run the script as one process.
 
     Args:
         given: to that process.
         folder: for the files that are passed to it and back.
-        script: its path.
-        arguments: of the script.
+        words: `--cpu` if the script needs it, the script, and its arguments.
 
     Raises:
         NotRerunError: it fails, or does not end.
@@ -241,10 +239,10 @@ def run(given: Order, folder: Path, script: str, arguments: Sequence[str]) -> Ma
     file = folder / "order.pt"
     torch.save(given, file)
     kept = {k: v for k, v in os.environ.items() if not k.startswith("TORCHELASTIC")}
-    words = [sys.executable, "-m", "runners.verify", "--as-one", str(file), script, *arguments]
+    command = [sys.executable, "-m", "runners.verify", "--as-one", str(file), *words]
     try:
         done = subprocess.run(
-            words, env=kept | environment(0, 1, free_port()), capture_output=True, text=True,
+            command, env=kept | environment(0, 1, free_port()), capture_output=True, text=True,
             errors="replace", timeout=SECONDS, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
@@ -290,7 +288,7 @@ def _begin_update(given: Order, hooked: set[str], root: Root) -> None:
         with torch.no_grad():
             for name, whole in given.parameters[key][number].items():
                 own = root.names[name]
-                own = own._local_tensor if isinstance(own, DTensor) else own
+                own = own.to_local() if isinstance(own, DTensor) else own
                 own.copy_(whole)
     if key in given.inputs and key not in hooked:
         hooked.add(key)

@@ -22,14 +22,12 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 from torch.distributed.tensor import DTensor, Placement
 from torch.optim import Optimizer
-from torch.utils import _pytree
 
-from runners.verify.internals import variables
+from runners.verify.internals import LACKING, fsdp_groups, policy, pytree, unreduced, variables
 from runners.verify.records import Forward, Part, RootRecord, Update, part
 
 _MOST_SAMPLES = 4096
 _LEAST_BYTES = 16  # of a sample that does not come twice by chance
-COMPILE = "torch.compile (run the script without it)"
 
 
 class Root:
@@ -75,7 +73,7 @@ class Root:
     def is_reset(self) -> bool:
         """Whether no gradient is left."""
         found = [one.grad for _, one in self.trained() if one.grad is not None]
-        found += self._unreduced()
+        found += unreduced(self.module)
         return not any(bool(part(one, copy=False).local.any()) for one in found)
 
     @property
@@ -83,15 +81,6 @@ class Root:
         """Whether all gradients are finite."""
         found = (one.grad for _, one in self.trained() if one.grad is not None)
         return all(bool(part(one, copy=False).local.isfinite().all()) for one in found)
-
-    def _unreduced(self) -> list[Tensor]:
-        """Whole gradients that FSDP keeps until it reduces them."""
-        groups = _fsdp_groups(self.module)
-        held = [one for group in groups for one in group.fsdp_params]
-        found = [one.unsharded_accumulated_grad for one in held]
-        found += [getattr(getattr(one, "_unsharded_param", None), "grad", None) for one in held]
-        found += [one._partial_reduce_output for one in groups]  # of HSDP, before its all-reduce
-        return [one for one in found if one is not None]
 
     @property
     def done(self) -> list[Forward]:
@@ -152,7 +141,7 @@ def record(module: nn.Module, inner: nn.Module, key: str, stage: int | None) -> 
         stage: its number in a pipeline.
     """
     hooks = [hook for one in inner.modules() for hook in one._forward_pre_hooks.values()]
-    groups = _fsdp_groups(inner)
+    groups = fsdp_groups(inner)
     data_ranks = groups[0].mesh_info.mesh.mesh.flatten().tolist() if groups else None
     eps, sum_eps = _eps(inner)
     takes_parts = any(_names_sequence(hook) for hook in hooks)
@@ -161,16 +150,10 @@ def record(module: nn.Module, inner: nn.Module, key: str, stage: int | None) -> 
     )
 
 
-def _fsdp_groups(module: nn.Module) -> list[Any]:
-    """Groups of parameters that FSDP shards together."""
-    units = [one for one in module.modules() if isinstance(one, FSDPModule)]
-    return [group for one in units for group in one._get_fsdp_state()._fsdp_param_groups]
-
-
 def _eps(module: nn.Module) -> tuple[float, float]:
     """The step of the coarsest dtype in which a module computes, and that of its gradients."""
     units = [one for one in module.modules() if isinstance(one, FSDPModule)]
-    policies = [one._get_fsdp_state()._mp_policy for one in units]
+    policies = [policy(one) for one in units if not LACKING["fully_shard"]]
     kept = {one.dtype for one in module.parameters() if one.is_floating_point()}
     kept |= {dtype for one in policies if (dtype := one.reduce_dtype or one.param_dtype)}
     used = kept | {one.param_dtype for one in policies if one.param_dtype}
@@ -275,8 +258,8 @@ def moments(held: Any) -> Counter[tuple[int, ...]]:
         held: what `torch.load` returned, or the metadata of a distributed checkpoint.
     """
     stored = getattr(held, "state_dict_metadata", None)
-    pairs = [] if stored else _pytree.tree_leaves_with_path(held)
-    named = {re.sub(r"[]['.]+", ".", _pytree.keystr(path)).strip("."): one for path, one in pairs}
+    pairs = [] if stored else pytree.tree_leaves_with_path(held)
+    named = {re.sub(r"[]['.]+", ".", pytree.keystr(path)).strip("."): one for path, one in pairs}
     found: dict[str, tuple[int, ...]] = {}
     for key, one in (stored or named).items():
         shape = tuple(getattr(one, "size" if stored else "shape", ()))
@@ -296,8 +279,8 @@ def _refused(module: nn.Module) -> str:
     for one in module.modules():
         if isinstance(one, FullyShardedDataParallel):
             return "FSDP1 (FullyShardedDataParallel; use fully_shard)"
-        if type(one).__name__ == "OptimizedModule" or one._compiled_call_impl is not None:
-            return COMPILE
+        if isinstance(one, FSDPModule) and LACKING["fully_shard"]:
+            return LACKING["fully_shard"]
         if isinstance(one, nn.SyncBatchNorm):
             return "SyncBatchNorm, which mixes the samples of all ranks"
     return ""

@@ -11,6 +11,7 @@ import atexit
 import functools
 import gc
 import io
+import linecache
 import runpy
 import sys
 import threading
@@ -34,6 +35,7 @@ from runners.verify import records
 from runners.verify import roots as of
 from runners.verify.intercept import Interceptor, Sends
 from runners.verify.internals import (
+    LACKING,
     Edge,
     Stage,
     calling_stage,
@@ -136,6 +138,8 @@ class Watch:
         self._guard(self.losses, "_expect", "_reach", "follow", "ended", "forget")
         self._guard(self.sends, "tells", "begins", "enters", "ended")
         self._interceptor.install()
+        if LACKING["training"]:
+            self.refuse(LACKING["training"])
 
     def _guard(self, owner: Any, *names: str) -> None:
         """An error of ours ends the watching, and never reaches the script."""
@@ -536,9 +540,14 @@ class Watch:
             ]
             if root.record.updates or not inner:
                 self.seen.roots[root.record.key] = root.record
-        for name, modules in (("DeepSpeed", "deepspeed"), ("Megatron", "megatron.core")):
-            if modules in sys.modules:
-                self.refuse(name)
+        pipelines = "torch.distributed.pipelining"
+        known = {
+            "deepspeed": "DeepSpeed",
+            "megatron.core": "Megatron",
+            pipelines: LACKING[pipelines],
+        }
+        for name in (name for modules, name in known.items() if name and modules in sys.modules):
+            self.refuse(name)
 
 
 # The script
@@ -564,14 +573,17 @@ def run_script(
         runpy.run_path(script, run_name="__main__")
     except Enough:
         watch.seen.is_stopped = True
-    except SystemExit as left:
-        ended = "" if left.code in (None, 0) else f"it left with exit code {left.code}"
     except BaseException as error:  # noqa: BLE001 whatever ends the script is reported
-        if not is_reported():
-            traceback.print_exc()
         ended = f"{type(error).__name__}: {first_line(error)}"
+        if isinstance(error, SystemExit):
+            ended = "" if error.code in (None, 0) else f"it left with exit code {error.code}"
+        elif not is_reported():
+            traceback.print_exc()
         frames = [one for one in traceback.walk_tb(error.__traceback__) if is_script(one[0])]
-        at = place_of(*frames[-1]) if frames else ""
+        for frame, line in frames[-1:] if ended else ():
+            at = place_of(frame, line)
+            lines = linecache.getlines(frame.f_code.co_filename)[max(line - 3, 0) : line]
+            watch.seen.ended_line = "".join(lines)
     seen = watch.seen
     seen.ended, seen.ended_at, seen.ended_seconds = ended, at, time.monotonic()
     # This process ends without Python's own end, since threads of gloo may wait for ranks that are

@@ -37,6 +37,7 @@ WRONG = [
     ("modules.py", 2, "halved", "divided by ranks twice"),
     ("modules.py", 2, "twice_counted", "norm of a part"),
     ("modules.py", 2, "target_wrong", "replicas start apart"),
+    ("modules.py", 2, "compiled_wrong", "sum over ranks"),
     ("modules.py", 2, "contrasted_wrong", "gather cuts"),
     ("modules.py", 2, "skipped", "skipped step"),
     ("modules.py", 2, "projected", "replicas start apart"),
@@ -70,6 +71,26 @@ def test_what_cannot_be_compared_in_a_right_program_is_no_finding(program, way, 
     report, code, output = verified(program, 2, way, options=("--seconds", "0", *options))
     assert (code, report["findings"]) == (3, []), output
     assert why in " ".join(report["not_compared"])
+
+
+@pytest.mark.parametrize(
+    ("program", "way", "options", "ends", "says"),
+    [
+        ("ddp_amp.py", "", ("--one",), 0, "run again as one process"),
+        ("ddp_amp.py", "wrong", (), 1, "mean of means over ranks"),
+        ("ddp_amp.py", "graph", (), 2, "torch.cuda.CUDAGraph(): it needs a GPU"),
+        ("ddp_amp.py", "asserts", (), 2, "--cpu cannot map ddp_amp.py:54: assert torch.cuda.is_av"),
+        ("fsdp_mesh.py", "", (), 0, ""),
+        ("fsdp_mesh.py", "wrong", (), 1, "norm of a part"),
+        ("gpt.py", "", (), 0, "torch.compile"),
+        ("gpt.py", "wrong", (), 1, "accumulation not divided"),
+    ],
+)
+def test_scripts_for_gpus_are_judged_on_cpus(program, way, options, ends, says):
+    path = PROGRAMS.parent / "gpu" / program
+    options = ("--seconds", "0", "--cpu", *options)
+    _, code, output = verified(path, 2, *way.split(), options=options)
+    assert (code, says in output) == (ends, True), output
 
 
 WRITTEN_APART = [

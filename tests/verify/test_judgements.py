@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from runners.verify import inputs, rerun
+from runners.verify import inputs, internals, rerun
 from runners.verify.board import Board, Failure, ended, failed
 from runners.verify.fit import Expected, fitted
 from runners.verify.inputs import Case
@@ -16,6 +16,13 @@ from runners.verify.roots import moments
 from runners.verify.update import Steps, find_skipped
 
 EPS = torch.finfo(torch.float32).eps
+
+
+def test_a_private_name_that_a_release_lacks_is_said():
+    assert set(internals.LACKING.values()) == {""}
+    for file, name in (("optim/lr_scheduler.py", "_no_such_name"), ("optim/no_such_file.py", "x")):
+        says = internals._lacking("training", {file: f"{name} _initial_step"})
+        assert says.endswith(f"whose {file} has no {name},")
 
 
 def _layout(*updates):

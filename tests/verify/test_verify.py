@@ -36,6 +36,7 @@ RIGHT = [
     ("modules.py", 2, "zero_norm"),
     ("language.py", 2, "fsdp method"),
     ("modules.py", 2, "retained"),
+    ("modules.py", 2, "compiled"),
 ]
 WRONG = [
     ("language.py", 2, "wrong_bypass", "own gradient"),
@@ -74,7 +75,6 @@ BEYOND = [
     ("mean_by_hand", ") is no loss function that is known (`--one`"),
     ("hidden", "an error of the tool's own (RuntimeError in modules.py"),
     ("not_finite", "those of one process are not finite either"),
-    ("compiled", "torch.compile (run the script without it)"),
 ]
 
 
@@ -157,6 +157,18 @@ def test_a_division_that_cannot_be_read_is_said(against, code, says):
     options = (*STOP, "--against", against)
     _, found, output = verified("modules.py", 2, "columns", options=options)
     assert (found, says in output) == (code, True), output
+
+
+@pytest.mark.parametrize(
+    ("options", "ends", "says"),
+    [(("--cpu",), 0, ""), ((), 2, ": it needs a GPU (")],
+)
+def test_a_script_for_gpus_runs_on_cpus_where_the_call_says_so(options, ends, says):
+    report, code, output = verified(
+        PROGRAMS.parent / "gpu" / "ddp_amp.py", 2, options=(*STOP, *options)
+    )
+    assert (code, report.get("verdict", "")) == (ends, "" if ends else "agrees"), output
+    assert says in output
 
 
 def test_a_hang_names_where_each_rank_waits():

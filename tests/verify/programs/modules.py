@@ -539,10 +539,22 @@ def not_finite():
     trained(module)
 
 
-def compiled():
-    """A compiled module."""
-    trained(mlp())
-    torch.compile(mlp())
+def compiled(factor=1):
+    """Modules, a loss and a step of an optimizer that are compiled, in each of the usual ways."""
+    module = torch.compile(mlp(), dynamic=False)
+    module._orig_mod[0].compile()
+    model = torch.compile(model=DistributedDataParallel(module))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    stepped = torch.compile(optimizer.step, fullgraph=False)
+
+    @torch.compile(mode="reduce-overhead")
+    def loss_of(y):
+        return factor * functional.mse_loss(y, torch.ones_like(y))
+
+    for step in range(4):
+        optimizer.zero_grad()
+        loss_of(model(drawn(step, 8, WIDTH))).backward()
+        stepped()
 
 
 WAYS = {
@@ -558,6 +570,7 @@ WAYS = {
     "seeded_beside": lambda: columns_beside(is_seeded=True),
     "beside": lambda: columns_beside(is_seeded=False),
     "averaged_on_one": averaged_copy,
+    "compiled_wrong": lambda: compiled(factor=ranks),
     "late": lambda: trained(mlp(), before_loss=late_change),
 }
 WAYS.get(WAY, globals().get(WAY))()

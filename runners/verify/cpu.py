@@ -1,0 +1,203 @@
+"""Runs a script that is written for GPUs on CPUs: the option `--cpu`.
+
+In: a script that names `cuda` and `nccl`. Out: the same calls on CPU tensors and over gloo. A mode
+of torch replaces devices in calls of tensors and factories; a few functions that read a device or
+a backend themselves are called with another one; streams and events do nothing.
+`torch.cuda.is_available()` stays False. What still asks for a GPU ends the script, and `check`
+says in one line what that was.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.nn.parallel import DistributedDataParallel
+from torch.overrides import TorchFunctionMode
+from torch.utils._device import DeviceContext
+
+from runners.system.errors import FixableError
+from runners.verify.intercept import _replace
+from runners.verify.records import Seen
+
+_ASKS = re.compile(r"cuda|nccl|nvidia|\bgpus?\b|accelerator", re.IGNORECASE)
+_Function = Callable[..., Any]
+
+
+def check(seen: Seen, *, is_mapped: bool) -> None:
+    """Say that a call was wrong where a script ended because it asks for a GPU.
+
+    Raises:
+        FixableError: that it does.
+    """
+    if _ASKS.search(seen.ended) or "is_available" in seen.ended_line:
+        line = (seen.ended_line.strip().splitlines() or [""])[-1].strip()
+        asks = f"{seen.ended_at}: {line}: it needs a GPU ({seen.ended})"
+        raise FixableError(
+            f"--cpu cannot map {asks}" if is_mapped else f"{asks}; try --cpu (CPUs and gloo)"
+        )
+
+
+def _device(one: Any) -> Any:
+    """A device as it is mapped; what is none stays."""
+    is_number = isinstance(one, int) and not isinstance(one, bool)
+    is_cuda = isinstance(one, str | torch.device) and str(one).startswith("cuda")
+    return "cpu" if is_number or is_cuda else one
+
+
+def _all(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    return [*map(_device, args)], {name: _device(one) for name, one in kwargs.items()}
+
+
+def _moved(tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """A tensor that leaves the GPU or pinned memory is a copy, which later writes do not reach."""
+    is_host = any(isinstance(one, str) and one == "cpu" for one in (*args, *kwargs.values()))
+    words, named = _all(args, kwargs)
+    moved: Tensor = tensor.to(*words, **named)
+    return moved.clone() if moved is tensor and (is_host or _is_pinned(tensor)) else moved
+
+
+def _pinned(tensor: Tensor) -> Tensor:
+    tensor.pinned_by_verify = True  # type: ignore[attr-defined]
+    return tensor
+
+
+def _is_pinned(tensor: Tensor, *_: Any) -> bool:
+    return hasattr(tensor, "pinned_by_verify")
+
+
+_METHODS: dict[Any, _Function] = {
+    Tensor.to: _moved,
+    Tensor.cuda: lambda tensor, *_, **__: _moved(tensor, "cuda"),
+    Tensor.cpu: lambda tensor, *_, **__: tensor.clone(),
+    Tensor.pin_memory: lambda tensor, *_: _pinned(tensor.clone()),
+    Tensor.is_pinned: _is_pinned,
+    Tensor.record_stream: lambda *_: None,
+}
+
+
+class _OnCpu(TorchFunctionMode):
+    """Replaces devices in calls of tensors and factories."""
+
+    def __torch_function__(
+        self, func: Any, _: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func in _METHODS:
+            return _METHODS[func](*args, **(kwargs or {}))
+        if not kwargs:
+            return func(*args)
+        given = {name: one for name, one in kwargs.items() if name != "pin_memory"}
+        if "device" in given:
+            given["device"] = _device(given["device"])
+        value = func(*args, **given)
+        return _pinned(value) if kwargs.get("pin_memory") else value
+
+
+class _Stream(nullcontext[None]):
+    """A stream or an event, whose methods do nothing; time is that of the host."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        super().__init__()
+        self.record()
+
+    def __getattr__(self, name: str) -> _Function:
+        return lambda *_, **__: self
+
+    def record(self, *_: Any) -> None:
+        self.seconds = time.perf_counter()
+
+    def elapsed_time(self, end: _Stream) -> float:
+        """Milliseconds from this event to another."""
+        return 1e3 * (end.seconds - self.seconds)
+
+
+_NOTHING = """set_device synchronize empty_cache ipc_collect set_stream init manual_seed seed
+    seed_all manual_seed_all reset_peak_memory_stats reset_max_memory_allocated
+    set_per_process_memory_fraction set_rng_state set_rng_state_all"""
+_ZERO = "memory_allocated max_memory_allocated memory_reserved max_memory_reserved utilization"
+_STREAMS = "Stream Event current_stream default_stream stream device"
+
+
+def _functions() -> dict[str, Any]:
+    """What stands in the place of functions of `torch.cuda`."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    free, total = page * os.sysconf("SC_AVPHYS_PAGES"), page * os.sysconf("SC_PHYS_PAGES")
+    values: dict[str, Any] = {
+        "is_available": False, "is_bf16_supported": True, "memory_stats": Counter[str](),
+        "device_count": int(os.environ.get("LOCAL_WORLD_SIZE", "1")), "memory_summary": "",
+        "current_device": int(os.environ.get("LOCAL_RANK", "0")), "mem_get_info": (free, total),
+        "get_device_name": "CPU", "get_device_capability": (0, 0), "get_rng_state_all": [],
+        "get_device_properties": SimpleNamespace(
+            name="CPU", total_memory=total, major=0, minor=0, multi_processor_count=os.cpu_count()
+        ),
+        **dict.fromkeys(_NOTHING.split()), **dict.fromkeys(_ZERO.split(), 0),
+    }  # fmt: skip
+    functions = {name: lambda *_, one=one, **__: one for name, one in values.items()}
+    functions["get_rng_state"] = lambda *_: torch.get_rng_state()
+    return functions | dict.fromkeys(_STREAMS.split(), _Stream)
+
+
+def _with(**changes: _Function) -> _Function:
+    """Calls the original with some of its arguments changed."""
+
+    def do(original: _Function, /, *args: Any, **kwargs: Any) -> Any:
+        bound = inspect.signature(original).bind(*args, **kwargs)
+        bound.apply_defaults()
+        for name in changes.keys() & bound.arguments.keys():
+            bound.arguments[name] = changes[name](bound.arguments[name])
+        return original(*bound.args, **bound.kwargs)
+
+    return do
+
+
+def _to(original: _Function, own: nn.Module, /, *args: Any, **kwargs: Any) -> nn.Module:
+    words, named = _all(args, kwargs)
+    return original(own, *words, **named)  # type: ignore[no-any-return]
+
+
+class _Kind(type):
+    """Of a class that makes generators on the CPU, and that knows those of torch."""
+
+    def __call__(cls, device: Any = "cpu") -> Any:
+        return _GENERATOR(_device(device))
+
+    def __instancecheck__(cls, one: Any) -> bool:
+        return isinstance(one, _GENERATOR)
+
+
+_GENERATOR = torch.Generator
+
+
+def install() -> None:
+    """Map from now on, in all of this process."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    torch.set_autocast_dtype("cpu", torch.get_autocast_dtype("cuda"))
+    torch.Generator = _Kind("Generator", (), {})  # type: ignore[assignment, misc]
+    for name, one in _functions().items():
+        setattr(torch.cuda, name, one)
+    for name in ("range_push", "range_pop", "mark"):
+        setattr(torch.cuda.nvtx, name, lambda *_: 0)
+    _replace("sdpa_kernel", lambda *_, **__: nullcontext(), nn.attention)
+    none = dict.fromkeys(("device_id", "pg_options", "device_ids", "output_device"), lambda _: None)
+    moved = dict.fromkeys(("device", "device_type"), _device)
+    for name in ("init_process_group", "new_group", "barrier"):
+        _replace(name, _with(**none, backend=lambda _: "gloo"), dist, dist.distributed_c10d)
+    for kind in (DistributedDataParallel, FullyShardedDataParallel):
+        _replace("__init__", _with(**none), kind)
+    for reads in (DeviceMesh, DeviceContext, torch.autocast, torch.amp.GradScaler):
+        _replace("__init__", _with(**moved), reads)
+    _replace("to", _to, nn.Module)
+    _replace("load", _with(map_location=lambda one: one if callable(one) else "cpu"), torch)
+    _OnCpu().__enter__()  # type: ignore[no-untyped-call]
