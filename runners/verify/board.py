@@ -299,17 +299,17 @@ def failed(board: Board) -> Finding | None:
         return None
     rank, first = min((own or found).items(), key=lambda one: one[1].seconds)
     cause = next((key for text, key in _ERRORS if text in first.error), "script failed")
-    others = [one for one in every if one not in found]
     lines, place = [re.sub(r"\[/\S+\] ", "", first.error)], first.place
     if cause == "timed out":  # it waited for one that is elsewhere
-        gave_up = {one: board.calls(one)[-1:] for one in found}
-        lines += [f"rank {r} waited in {c}, and gave up" for r, one in gave_up.items() for c in one]
-        where = {one: held for one in others if (held := board.read("meanwhile", one))}
-        lines += [f"rank {r} was at {at} then" for r, (at, _) in where.items()]
-        late = [(at, r) for r, (at, is_in_collective) in where.items() if not is_in_collective]
+        lines += [f"rank {rank} waited in {one}, and gave up" for one in board.calls(rank)[-1:]]
+        where = {one: board.read("meanwhile", one) or ("", True) for one in every if one != rank}
+        lines += [f"rank {r} was at {at} then" for r, (at, _) in where.items() if at]
+        late = [
+            (at, r) for r, (at, is_in_collective) in where.items() if at and not is_in_collective
+        ]
         place, rank = late[0] if late else (place, rank)
     elif not own:
-        lines += [_line(board, one) for one in others]
+        lines += [_line(board, one) for one in every if one not in found]
     return Finding(cause, "\n".join(lines), place, rank=rank)
 
 

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Any, NoReturn
 
 import torch
@@ -33,6 +33,7 @@ from runners.verify.watch import Watch, flush, run_script
 MEMORY_SHARE = 0.8  # of what the host has left
 BYTES_PER_ELEMENT = 8 * 3 + 4 * 2  # float64 parameter, gradient and sum, and both in fp32
 POLL_SECONDS = 0.02
+SAME_SECONDS = 5.0
 
 
 class Rank:
@@ -63,7 +64,7 @@ class Rank:
         if arguments.json:  # what the script prints must not stand in it
             self.document = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
             os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-        self._says = Lock()
+        self._says = RLock()
         self.script = Path(arguments.script).resolve()  # it may change the folder
         self.layouts: Sequence[Layout] = ()  # once all ranks have recorded
         self.watch = Watch(arguments.steps, self._asks_to_stop)
@@ -73,7 +74,7 @@ class Rank:
 
     def run(self) -> NoReturn:
         """Run the script, and end this process with the exit code."""
-        patience, code = self.arguments.patience, 1
+        patience = self.arguments.patience
         lookout = Lookout(self.board, patience, self._ends, self._stops, self._leave)
         lookout.start()
         try:
@@ -83,7 +84,8 @@ class Rank:
             lookout.stop()
             code = self._judged()
         except FixableError as error:
-            code = report.say_wrong(error) if self.rank == 0 else error.exit_code
+            time.sleep(SAME_SECONDS * (self.rank > 0))  # rank 0 says the same, and ends this one
+            code = report.say_wrong(error)
         except BaseException as error:  # noqa: BLE001 a fault of ours must not look like agreement
             traceback.print_exc()
             verdict = Verdict()

@@ -391,7 +391,8 @@ def said(
     told = _kept(verdict, layouts, script, words, report, "\n".join([*text, last]))
     if document:
         text, last = [], as_json(report)
-        sys.stderr.write(told)
+    if told and document:
+        say(told)
     elif told:
         text.append(told)
     output = document or sys.stdout

@@ -1,9 +1,13 @@
 """Right programs, drawn or written apart: none may raise an alarm. Faults: none may agree."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.verify.drawn import drawn
 from tests.verify.ranks import PROGRAMS, verified
 
@@ -91,6 +95,23 @@ def test_scripts_for_gpus_are_judged_on_cpus(program, way, options, ends, says):
     options = ("--seconds", "0", "--cpu", *options)
     _, code, output = verified(path, 2, *way.split(), options=options)
     assert (code, says in output) == (ends, True), output
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [["runners", "verify", "--ranks", "2"],
+     ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "runners.verify"]],
+)  # fmt: skip
+def test_where_gloo_ends_a_rank_the_last_line_is_a_verdict_under_each_launcher(launcher):
+    words = [str(PROGRAMS / "language.py"), "fsdp", "wrong_saved"]
+    done = subprocess.run(
+        [sys.executable, "-m", *launcher, *words], cwd=ROOT, capture_output=True, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PROOFBOOK_TRACES": "/no project/traces"},
+    )  # fmt: skip
+    assert done.returncode == 1
+    first, *_, last = done.stdout.splitlines()
+    assert first.startswith("language.py:")
+    assert last == "verify: differs (ranks call different collectives)", done.stderr
 
 
 WRITTEN_APART = [
