@@ -13,6 +13,7 @@ module: a gradient that is zero in exact arithmetic has no scale of its own.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 
 from torch import Tensor
@@ -29,6 +30,9 @@ from runners.verify.update import (
     compare_clipped,
     compare_factors,
     compare_moments,
+    find_left_behind,
+    find_skipped,
+    find_still,
     is_clip,
     shrinking_factors,
 )
@@ -50,6 +54,8 @@ def judged(layouts: Sequence[Layout], seen: Mapping[int, Seen], replays: Replays
     if broken := next((one.broken for one in seen.values() if one.broken), ""):
         verdict.skip(f"anything: an error of the tool's own ({broken})")
         return verdict
+    for waits in (one.waits for one in seen.values() if one.waits):
+        verdict.skip(f"what follows the updates: {waits}, and other ranks were stopped earlier")
     inputs.compare_quiet(verdict, layouts, seen)
     for rank, where in ((rank, where) for rank, one in seen.items() for where in one.lost):
         says = "outputs of all ranks enter the loss without a gradient, its own among them"
@@ -94,7 +100,10 @@ class _Judge:
             for number in numbers:  # what `--one` leaves open
                 self._steps.compare(number, None)
             return
-        self._find_unowned()
+        if find_skipped(case):
+            return
+        find_left_behind(case)
+        find_still(case)
         self._find_untied()
         compared, frozen = names, names
         for number in numbers:
@@ -105,16 +114,18 @@ class _Judge:
                 break
         compared = frozen if self._are_zero() else compared
         verdict.numbers["parameters_compared"] += len(compared - frozen)
-        if frozen:
-            listed = ", ".join(sorted(frozen)[:4]) + (" …" if len(frozen) > 4 else "")
-            case.note(f"{len(frozen)} parameters are frozen: {listed}")
+        self._note_frozen(sorted(frozen))
         if not verdict.findings:
             inputs.compare_replicas(case, layout.num_updates - 1, "after")
         inputs.compare_samples(case)
-        self._compare_buffers()
-        self._steps.find_still()
+        self._compare_buffers(is_judged=bool(compared - frozen))
         if layout.has_later and not verdict.findings:
             inputs.compare_replicas(case, layout.num_updates)
+
+    def _note_frozen(self, names: Sequence[str]) -> None:
+        if names:
+            listed = ", ".join(names[:4]) + (" …" if len(names) > 4 else "")
+            self._case.note(f"{len(names)} parameters are frozen: {listed}")
 
     def _are_zero(self) -> bool:
         """Whether all weights of the loss are zero, with which anything agrees."""
@@ -139,23 +150,6 @@ class _Judge:
             return "its parameters have other shapes on other ranks (divided by hand?)"
         return ""
 
-    def _find_unowned(self) -> None:
-        """Find parameters that no optimizer of any rank holds."""
-        records = self._layout.records
-        nowhere = set.intersection(*(set(one.unowned) for one in records.values()))
-        if any(set(one.unowned) - nowhere for one in records.values()):
-            self._case.skip(
-                "the update (the optimizers of ranks hold different parameters)", is_lasting=True
-            )
-        for rank, record in records.items():
-            unowned = [one for one in record.unowned if one in nowhere]
-            if unowned and any(one.has_step for one in record.updates):
-                cause, says = "outside the optimizer", "trained, but no optimizer has it"
-                if len(unowned) == len(record.updates[0].parameters):
-                    cause = "optimizer before sharding"
-                    says = "the optimizer has none of its parameters"
-                self._case.find(cause, says, record.updates[0].step_place, unowned, rank, 0)
-
     def _find_untied(self) -> None:
         for tie in self._case.ties:
             (layout, other), (a, b) = tie.layouts, tie.names
@@ -164,20 +158,26 @@ class _Judge:
                 place = layout.first.updates[0].step_place
                 self._case.find("tied weights apart", says, place, [a], layout.view, None)
 
-    def _compare_buffers(self) -> None:
-        """Ranks may keep buffers of their own, as batch norm does; of others this is said."""
-        last, records = self._layout.num_updates - 1, self._layout.records.values()
+    def _compare_buffers(self, *, is_judged: bool) -> None:
+        """Ranks may keep statistics of their own, as batch norm does; other buffers start equal."""
+        records = self._layout.records.values()
         if any(one.buffers_from is not None for one in records):
             return  # one rank sends them before each pass
-        held = [one.updates[last].buffers for one in records]
-        for name, one in held[0].items():
-            others = (buffers[name].local for buffers in held if name in buffers)
-            is_own = "running_" in name or one.spec
-            if not is_own and any(are_apart(one.local, other) for other in others):
-                self._case.skip(
-                    f"what its buffers are for: {name} differs between ranks", is_lasting=True
-                )
-                return
+        apart: dict[int, list[str]] = {}
+        for number in (0, self._layout.num_updates - 1):
+            first, *others = (one.updates[number].buffers for one in records)
+            apart[number] = [
+                name for name, one in first.items() if not ("running_" in name or one.spec)
+                and any(are_apart(one.local, own[name].local) for own in others if name in own)
+            ]  # fmt: skip
+        update = self._layout.first.updates[0]
+        start = [n for n in apart[0] if update.buffers[n].local.is_floating_point()]
+        if start and is_judged:
+            says, place = "a buffer differs before the first forward pass", update.forwards[0].place
+            self._case.find("replicas start apart", says, place, start, None, 0)
+        elif name := next((name for names in apart.values() for name in names), ""):
+            why = f"what its buffers are for: {name} differs between ranks"
+            self._case.skip(why, is_lasting=True)
 
     # One update
 
@@ -187,14 +187,17 @@ class _Judge:
         if not inputs.compare_batches(case, number):
             return set()
         inputs.compare_received(case, number)
-        inputs.compare_replicas(case, number)
         runs = {
             rank: self._replays[rank][self._layout.key][number] for rank in self._layout.leaders
         }
-        if failed := next((one.failed for one in runs.values() if one.failed), ""):
+        failed = next((one.failed for one in runs.values() if one.failed), "")
+        errors = [error for one in runs.values() for error, _ in one.errors]
+        case.is_replayed = not failed and all(map(math.isfinite, errors))
+        inputs.compare_replicas(case, number)
+        if failed:
             case.skip(failed)
-            return set()
-        if not inputs.compare_outputs(case, number, runs):
+        if failed or not inputs.compare_outputs(case, number, runs):
+            inputs.compare_replicas(case, number, "used")
             return set()
         outside = self._layout.update(self._layout.leaders[0], number).outside
         if outside:
@@ -206,7 +209,9 @@ class _Judge:
         if not all(bool(one.isfinite().all()) for one in expected.exact.values()):
             case.skip("gradients: those of one process are not finite either")
             return set()
-        return self._gradients(number, names, expected) - set(outside)
+        agreed = self._gradients(number, names, expected) - set(outside)
+        inputs.compare_replicas(case, number, "used")
+        return agreed
 
     def _expected(self, number: int, runs: Mapping[int, Replayed]) -> Expected:
         case, key = self._case, self._layout.key

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from runners.verify.fit import are_apart, relative
-from runners.verify.records import Forward, Layout, Part, Quiet, Seen
+from runners.verify.fit import are_apart, distance, relative
+from runners.verify.records import Forward, Layout, Part, Seen
 from runners.verify.replay import Replayed
 from runners.verify.report import Finding, Verdict
 from runners.verify.roots import digest
@@ -34,6 +34,7 @@ class Case:
     scaled: dict[int, dict[int, float]] = field(default_factory=dict)  # by update and rank: factors
     # by which stages of a pipeline clip gradients themselves
     ties: Sequence[Tie] = ()  # of weights in all layouts
+    is_replayed: bool = False  # the module of one process computes what this one does, in shape
 
     @property
     def eps(self) -> float:
@@ -112,6 +113,7 @@ def _matrices(layout: Layout, number: int) -> dict[str, Tensor]:
 
 
 _OUTPUT_ERROR = 1e-5  # relative, in fp32; scaled with eps
+_SAME_GRADIENTS = 1e-2  # of the largest one: by which equal ones on two ranks may differ
 _SAME_OUTPUTS = 1e-3  # of two replays, relative, in fp32: more is no rounding
 
 
@@ -185,8 +187,21 @@ def _in_turn(forwards: Sequence[Forward]) -> dict[tuple[int | None, int], Forwar
     return found
 
 
+def note_pairs(case: Case) -> None:
+    """Workers that read one stream bring each batch once each: two of them, twice in a row."""
+    for rank in case.layout.leaders:
+        updates = [case.layout.update(rank, n).forwards for n in range(case.layout.num_updates)]
+        batches = [str(one.digests) for passes in updates for one in passes if one.digests]
+        first, second = batches[::2], batches[1::2]
+        is_paired = second == first[: len(second)] and len({*first}) == len(first) > 1
+        if is_paired and any(len(passes) != 2 for passes in updates):  # two passes may be meant
+            case.note(f"rank {rank} is given each batch twice in a row (by workers of one stream?)")
+            return
+
+
 def compare_samples(case: Case) -> None:
     """Ranks that draw samples for themselves may take one that another has."""
+    note_pairs(case)
     layout = case.layout
     counts: dict[tuple[int, int], list[int]] = {}
     for number in range(layout.num_updates):
@@ -209,80 +224,117 @@ def compare_samples(case: Case) -> None:
 
 
 def compare_replicas(case: Case, number: int, held: str = "parameters") -> None:
-    """Ranks that hold the same parameters hold the same values.
+    """Ranks that hold the same part of a module hold the same values of it.
 
     Args:
         case: of the module.
         number: of the update.
-        held: "parameters", before it; or "after" it, which of a last update nothing else tells.
+        held: "parameters", before it; "after" it, which of a last update nothing else tells; or
+            "used", the gradients of what ranks that share a batch hold.
     """
     layout, is_start = case.layout, held == "parameters"
     cause = "replicas start apart" if is_start and number == 0 else "replicas drift apart"
+    cause = "part of the sum" if held == "used" else cause
     stepped = max(number - is_start, 0)  # the update that may have set them apart
-    view, *others = layout.views()
-    first = layout.whole(number, view, held)
-    for rank in others:  # which hold the whole module, too
-        other = layout.whole(number, rank, held)
-        apart = [n for n, one in first.items() if n in other and are_apart(one, other[n])]
-        if apart:
-            largest = max(relative(first[n], other[n]) for n in apart)
-            says = f"parameters of ranks {view} and {rank} differ by {largest:.2g} of their maximum"
+    for leader, rank in ((group[0], rank) for group in layout.groups for rank in group):
+        pairs = _pairs(layout, number, rank, leader, held)
+        sizes = (float(one.norm()) for _, one, _ in pairs.values() if held == "used")
+        least = _SAME_GRADIENTS * max(sizes, default=0.0)  # one that is zero has no scale
+        apart = [
+            n for n, (_, a, b) in pairs.items() if are_apart(a, b) and not distance(a, b) <= least
+        ]
+        parts = layout.update(rank, number).parameters
+        known = case.is_replayed or rank == leader
+        if whole := [name for name in apart if known or _is_whole(parts, name, leader)]:
+            largest = max(relative(*pairs[name][1:]) for name in whole)
+            what = "gradients" if held == "used" else "parameters"
+            says = (
+                f"{what} of ranks {pairs[whole[0]][0]} and {rank} differ by {largest:.2g} of their"
+            )
             place = layout.update(rank, stepped).step_place
-            case.find(cause, says, place, apart, rank, number)
+            case.find(cause, f"{says} maximum", place, whole, rank, number)
             return
-    parts = {rank: getattr(layout.update(rank, number), held) for rank in layout.records}
-    for rank, own in parts.items():
-        for name, part in own.items():
-            peer = _replica_of(part, rank)
-            replica = parts.get(peer, {}).get(name)
-            if peer != rank and replica is not None and are_apart(part.local, replica.local):
-                says = f"ranks {peer} and {rank} hold different values of one parameter"
-                place = layout.update(rank, stepped).step_place
-                case.find(cause, says, place, [name], rank, number)
-                return
+        if apart:
+            case.skip(f"{apart[0]}: ranks {leader} and {rank} hold other parts, or one is wrong")
+
+
+def _pairs(
+    layout: Layout, number: int, rank: int, leader: int, held: str
+) -> dict[str, tuple[int, Tensor, Tensor]]:
+    """What the first rank holds, too, or where batches divide a module, the first of this batch."""
+    parts = {r: getattr(layout.update(r, number), held) for r in layout.records}
+    specs = [one.spec for one in parts[rank].values() if one and one.spec]
+    is_divided = any(len({*layout.leaders} & {*one.ranks}) > 1 for one in specs)
+    first = leader if is_divided or held == "used" else layout.view
+    found = {}
+    for name, one in ((name, one) for name, one in parts[rank].items() if one):
+        peer = _replica_of(one, parts[first].get(name), rank, first)
+        if peer != rank and (other := parts[peer].get(name)):
+            found[name] = peer, other.local, one.local
+    return found
+
+
+def _replica_of(part: Part, other: Part | None, rank: int, first: int) -> int:
+    """The rank that has the same place in the mesh of the part that a first rank holds."""
+    own, spec = part.spec, other and other.spec
+    if own is None or spec is None:
+        return first
+    at = (own.mesh == rank).nonzero()[0].tolist()
+    for axis, one in enumerate(own.placements):
+        if one[0] == "replicate":
+            at[axis] = 0
+    return int((own if first in own.ranks else spec).mesh[tuple(at)])
+
+
+def _is_whole(parts: Mapping[str, Part], name: str, leader: int) -> bool:
+    """Whether a shape tells of no division by hand: no axis is as long as a part of another's."""
+    spec = parts[name].spec
+    held = [one for one in parts.values() if one.spec and leader in one.spec.ranks]
+    pairs = {pair for one in held for pair in zip(one.local.shape, one.shape, strict=True)}
+    cut = {part for part, whole in pairs if part != whole}
+    is_of_mesh = spec is not None and leader in spec.ranks
+    return is_of_mesh or {*parts[name].shape} <= {whole for _, whole in pairs} - cut
 
 
 def compare_quiet(verdict: Verdict, layouts: Sequence[Layout], seen: Mapping[int, Seen]) -> None:
     """Modules that run without gradients, as targets and teachers do, are replicas, too."""
+    reasons = (u.by_hand for one in layouts for r in one.records.values() for u in r.updates)
+    is_divided = any(reasons)
     for key in dict.fromkeys(key for one in seen.values() for key in one.quiet):
         held = {rank: one.quiet[key] for rank, one in seen.items() if key in one.quiet}
-        first, *others = held
-        other = next((r for r in others if held[r].digests != held[first].digests), None)
-        if other is None:
-            continue
-        if twin := next(_twins(layouts, held), ""):
-            says = f"parameters of {key}, which runs without gradients, differ on ranks {first} and"
-            says += f" {other}: not all are copies of {twin}, whose replicas are equal"
-            place = held[other].place
-            verdict.find(Finding("replicas start apart", says, place, key, other, 1))
-        else:
-            verdict.skip(
-                f"what {key} computes without gradients: its parameters differ on ranks, which is "
-                "right only where each rank has a teacher of its own"
-            )
+        first, (own, *_) = min(held), held.values()
+        shared = [at for at in own if all(at in one for one in held.values())]
+        pairs = ((at, rank) for at in shared for rank in held)
+        apart = ((at, rank) for at, rank in pairs if not _equal(held[rank][at], own[at]))
+        for at, rank in itertools.islice(apart, 1):
+            says = f"{key} runs without gradients; its parameters on ranks {first} and {rank} "
+            if at != shared[0] and not is_divided:
+                cause, says = "replicas drift apart", f"{says}are equal at first, and not later"
+            elif twin := next(_twins(layouts, [one[at] for one in held.values()], at[0]), ""):
+                cause = "replicas start apart"
+                says += f"differ: not all are copies of {twin}, whose replicas are equal"
+            else:
+                verdict.skip(f"{says}differ: right only where each rank has a teacher of its own")
+                continue
+            verdict.find(Finding(cause, says, at[1], key, rank, at[0] + 1))
 
 
-def _twins(layouts: Sequence[Layout], held: Mapping[int, Quiet]) -> Iterator[str]:
-    """Trained modules, or parts of them, equal on all ranks, of which a rank's is a copy."""
-    for layout in (one for one in layouts if one.num_updates):
+def _twins(
+    layouts: Sequence[Layout], held: Sequence[Sequence[Tensor]], steps: int
+) -> Iterator[str]:
+    """Trained modules, or parts of them, equal on all ranks, of which a rank begins with a copy."""
+    for layout in (one for one in layouts if one.num_updates and not steps):
         parts = [layout.update(rank, 0).parameters for rank in layout.records]
         for path in sorted({"", *(n[:i] for n in parts[0] for i, c in enumerate(n) if c == ".")}):
             names = [one for one in parts[0] if not path or one.startswith(f"{path}.")]
-            own = [[digest(one[n].local) for n in names if n in one] for one in parts]
-            is_copy = any(one.digests == own[0] and not one.steps for one in held.values())
-            if is_copy and all(one == own[0] for one in own):
+            first, *others = ([one[n].local for n in names if n in one] for one in parts)
+            is_copy = any(_equal(one, first) for one in held)
+            if is_copy and all(_equal(one, first) for one in others):
                 yield f"{layout.key}: {path}" if path else layout.key
 
 
-def _replica_of(part: Part, rank: int) -> int:
-    """The rank that holds the same part of a mesh first."""
-    if part.spec is None:
-        return rank
-    at = (part.spec.mesh == rank).nonzero()[0].tolist()
-    for axis, one in enumerate(part.spec.placements):
-        if one[0] == "replicate":
-            at[axis] = 0
-    return int(part.spec.mesh[tuple(at)])
+def _equal(some: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+    return len(some) == len(others) and not any(map(are_apart, some, others))
 
 
 def compare_outputs(case: Case, number: int, runs: Mapping[int, Replayed]) -> bool:

@@ -19,7 +19,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import _functional_collectives as functional_collectives
+from torch.distributed import fsdp
 from torch.distributed.algorithms._checkpoint import checkpoint_wrapper
+from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer, lr_scheduler
@@ -80,9 +82,9 @@ def _caller() -> FrameType:
     return sys._getframe(3)
 
 
-def _holders(name: str) -> list[Any]:
-    """The modules of torch that hold a collective, under its own name."""
-    original = getattr(dist, name)
+def _holders(name: str, home: Any = dist) -> list[Any]:
+    """The modules of torch.distributed that hold one of its functions, under its own name."""
+    original = getattr(home, name)
     known = [one for path, one in [*sys.modules.items()] if path.startswith("torch.distributed")]
     return [one for one in known if vars(one).get(name) is original]
 
@@ -104,6 +106,10 @@ def _recorded(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None
     if answer is None:
         raise CommunicationError(name)
     (args[0] if args else kwargs["tensor"]).copy_(answer)
+
+
+class Registered(functools.partial[Any]):
+    """A method of an FSDP module that runs as a forward pass does, in place of the class's own."""
 
 
 class Interceptor:
@@ -134,6 +140,10 @@ class Interceptor:
             _replace(name, part(self._answered, name), dist, dist.distributed_c10d)
         for name in FUNCTIONAL:
             _replace(name, part(self._collective, name), functional_collectives)
+        method = "register_fsdp_forward_method"
+        _replace(method, self._registered, *_holders(method, fsdp))
+        _replace("load", self._loaded, torch, torch.serialization)
+        _replace("read_metadata", self._loaded, FileSystemReader)
         _replace("compile", self._compiled, torch)
         _replace("compile", self._compiled, nn.Module)
         for name in ("clip_grad_norm_", "clip_grad_value_"):
@@ -163,7 +173,8 @@ class Interceptor:
         watch, begun = self._watch, None
         if not watch.depth:
             if torch.is_grad_enabled():
-                begun = watch.begins(module, args, kwargs)
+                method = original.__name__ if original.__name__ in vars(module) else ""
+                begun = watch.begins(module, args, kwargs, method)
             else:
                 watch.looks(module)
         if begun is None:
@@ -174,6 +185,16 @@ class Interceptor:
         finally:
             watch.depth -= 1
         watch.ends(*begun, value)
+        return value
+
+    def _registered(self, original: _Function, /, module: nn.Module, name: str) -> None:
+        original(module, name)
+        if isinstance(module, fsdp.FSDPModule):
+            setattr(module, name, Registered(self._called, getattr(module, name).__func__, module))
+
+    def _loaded(self, original: _Function, /, *args: Any, **kwargs: Any) -> Any:
+        value = original(*args, **kwargs)
+        self._watch.loads(value)
         return value
 
     def _backward(self, original: _Function, /, tensors: Any, *args: Any, **kwargs: Any) -> None:

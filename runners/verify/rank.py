@@ -211,7 +211,16 @@ class Rank:
         return verdict.exit_code
 
     def _hung(self, table: list[str]) -> None:
-        """Report a script that hangs, from the thread that noticed; this ends all ranks."""
+        """Report a script that hangs, from the thread that noticed; this ends all ranks.
+
+        Where this tool has stopped the others, and not their script, the rest stops here.
+        """
+        posted = [self.board.read("seen", r) for r in range(self.world_size)]
+        left = [one.is_stopped for one in posted if one is not None]
+        if left and all(left):
+            self.seen = self.watch.end()
+            self.seen.waits = table[self.rank]
+            self._leave(self._judged())
         first = next((line for line in table if " waits: " in line), table[0])
         place = first.partition("waits: ")[2].partition(" in ")[0]
         verdict = Verdict([Finding("hang", "\n".join(table), place)])

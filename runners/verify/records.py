@@ -207,6 +207,7 @@ class Clip:
 
 
 Gradients = dict[str, Part | None]  # by parameter
+STATE = "the state"  # among settings, the names of what an optimizer holds before its first step
 
 
 @dataclass
@@ -239,6 +240,7 @@ class Update:
     # function computes: node of the graph, and line of the backward pass
     by_hand: list[str] = field(default_factory=list)  # why the module of one process is not known
     schedulers: int = 0  # their steps since the update before
+    backwards: int = 0  # backward passes of this rank up to the step
     dropped: int = 0  # backward passes whose gradients were reset before any update
     has_step: bool = False
     backward_place: str = ""
@@ -262,6 +264,8 @@ class RootRecord:
     refused: str = ""  # why it cannot be compared
     unowned: list[str] = field(default_factory=list)  # parameters that no optimizer has
     takes_parts: bool = False  # of sequences, as a plan says
+    backwards: int = 0  # of this rank while it was watched
+    left_behind: str = ""  # the line that read an optimizer's state, which its optimizer lacked
     updates: list[Update] = field(default_factory=list)
     later: list[Update] = field(default_factory=list)  # the newest after them, with parameters only
     buffers_from: int | None = None  # the rank that sends its buffers before each pass
@@ -269,12 +273,9 @@ class RootRecord:
     # made, which reduces those of that moment
 
 
-class Quiet(NamedTuple):
-    """A module that ran without gradients, as it was the first time."""
-
-    digests: list[str]  # of its parameters
-    place: str  # the script's line
-    steps: int  # of optimizers before
+# The parameters of a module that ran without gradients, by the number of optimizers' steps before
+# the pass and the script's line.
+Quiet = dict[tuple[int, str], list[Tensor]]
 
 
 @dataclass
@@ -284,6 +285,8 @@ class Seen:
     roots: dict[str, RootRecord] = field(default_factory=dict)  # by key
     ended: str = ""  # how the script failed; empty where it ended well, or was stopped by us
     ended_at: str = ""  # the script's line of that
+    is_stopped: bool = False  # by us
+    waits: str = ""  # where, for ranks that were stopped
     ended_seconds: float = 0.0  # when, by the clock that all processes of a host share
     refused: list[str] = field(default_factory=list)  # names of what is not supported
     unpreserved: str = ""  # the line of a checkpoint that does not preserve the generators

@@ -25,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runners.system.errors import first_line
 from runners.verify import intercept
-from runners.verify.intercept import CommunicationError
+from runners.verify.intercept import CommunicationError, Registered
 from runners.verify.losses import solved
 from runners.verify.records import Forward, Loss, Part, mapped, tensors_of
 
@@ -82,7 +82,8 @@ class _Cloning:
             return self.clone(module.module)
         new: nn.Module
         new = self.known[id(module)] = _plain_class(module).__new__(_plain_class(module))
-        for name, value in module.__dict__.items():
+        own = {n: one for n, one in vars(module).items() if not isinstance(one, Registered)}
+        for name, value in own.items():
             new.__dict__[name] = value if name in _HOOKS else self._copied(value)
         _keep_hooks(new, module)
         if hasattr(module, "automatic_optimization"):  # Lightning, whose trainer has ended

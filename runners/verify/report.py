@@ -436,7 +436,8 @@ def _samples(layouts: Sequence[Layout]) -> set[str]:
 
 
 def _is_resumed(layouts: Sequence[Layout]) -> bool:
-    return any(update.state for update in _updates(layouts))
+    records = (record for layout in layouts for record in layout.records.values())
+    return any(one.left_behind or any(u.state for u in one.updates) for one in records)
 
 
 def _tensors(strips: Sequence[Strip], layouts: Sequence[Layout]) -> Iterator[Parameter]:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 import random
+import re
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from types import FunctionType
 from typing import Any
@@ -19,6 +22,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 from torch.distributed.tensor import DTensor, Placement
 from torch.optim import Optimizer
+from torch.utils import _pytree
 
 from runners.verify.internals import variables
 from runners.verify.records import Forward, Part, RootRecord, Update, part
@@ -102,6 +106,15 @@ class Root:
     def nodes(self) -> list[set[int]]:
         """The ids of the graph's nodes for the outputs of each pass of this update."""
         return [set(map(id, one.nodes.values())) for one in self.update.forwards]
+
+    @property
+    def exchanged(self) -> str:
+        """Why it is refused where FSDP has gathered its parameters for another module."""
+        held = self.module.named_parameters()
+        is_so = any(
+            isinstance(b, DTensor) and not isinstance(self.names[n], DTensor) for n, b in held
+        )
+        return "a call of a part whose parameters FSDP has gathered for the whole" if is_so else ""
 
     def names_in(self, ids: Collection[int]) -> list[str]:
         """The names of parameters with these ids."""
@@ -241,9 +254,35 @@ def ids_of(optimizer: Optimizer) -> set[int]:
     return {id(one) for group in optimizer.param_groups for one in group["params"]}
 
 
+def state(optimizer: Optimizer, parameter: Tensor) -> dict[str, Tensor]:
+    """What an optimizer holds for one parameter."""
+    held = optimizer.state.get(parameter, {})
+    return {key: one for key, one in held.items() if isinstance(one, Tensor)}
+
+
 def plain(value: Any) -> Any:
     """A setting of an optimizer, copied."""
     return part(value).local if isinstance(value, Tensor) else value
+
+
+_STATE = re.compile(r"(?:^|\.)state\.(.+)\.[^.]+$")  # of a parameter, in an optimizer's state
+
+
+def moments(held: Any) -> Counter[tuple[int, ...]]:
+    """What a checkpoint holds of optimizers: by parameter, the shape of its largest tensor.
+
+    Args:
+        held: what `torch.load` returned, or the metadata of a distributed checkpoint.
+    """
+    stored = getattr(held, "state_dict_metadata", None)
+    pairs = [] if stored else _pytree.tree_leaves_with_path(held)
+    named = {re.sub(r"[]['.]+", ".", _pytree.keystr(path)).strip("."): one for path, one in pairs}
+    found: dict[str, tuple[int, ...]] = {}
+    for key, one in (stored or named).items():
+        shape = tuple(getattr(one, "size" if stored else "shape", ()))
+        if name := _STATE.search(key):
+            found[name[1]] = max(found.get(name[1], ()), shape, key=math.prod)
+    return Counter(found.values())
 
 
 def class_of(optimizer: Optimizer) -> str:

@@ -9,6 +9,7 @@ sums over ranks. `Steps` makes the step that the optimizer of one process makes.
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,9 +18,9 @@ from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 from torch.optim import Optimizer
 
-from runners.verify.fit import Expected, are_apart, distance, error_of, ratio
-from runners.verify.inputs import Case
-from runners.verify.records import Clip, Layout, Tensors, Update
+from runners.verify.fit import Expected, are_apart, distance, error_of, ratio, scales_of
+from runners.verify.inputs import ROUNDINGS, Case
+from runners.verify.records import STATE, Clip, Layout, RootRecord, Tensors, Update
 from runners.verify.report import Error
 from runners.verify.roots import same
 
@@ -200,6 +201,81 @@ def _whole_norm(case: Case, clip: Clip, number: int, rank: int, own: Tensors) ->
     return norm_of(found, clip.norm_type)
 
 
+def find_skipped(case: Case) -> bool:
+    """Whether a rank leaves out a step that another makes: updates are numbered by steps."""
+    for (rank, one), (other, peer) in itertools.permutations(case.layout.records.items(), 2):
+        made = [u.backwards for u in one.updates if u.backwards < peer.backwards]
+        own = {u.backwards for u in peer.updates if u.backwards <= one.updates[-1].backwards}
+        left_out = [at for at, number in enumerate(made) if number not in own]
+        if left_out and own < {*made} and _is_lost(one, peer, left_out[0]):
+            update = one.updates[left_out[0]]
+            says = f"after its backward pass {update.backwards}, rank {other} makes no step, and "
+            says += f"rank {rank} does; the later updates of these ranks do not correspond"
+            case.find("skipped step", says, update.step_place, [], other, update.number)
+            return True
+    return False
+
+
+def _is_lost(one: RootRecord, peer: RootRecord, at: int) -> bool:
+    """Whether a step is missing, and its gradient is no microbatch of a later one.
+
+    Ranks that accumulate unequal numbers of microbatches have equal parameters in each update.
+    """
+    passes = {f.backward for u in peer.updates for f in u.forwards}
+    if one.updates[at].backwards not in passes:
+        return True
+    pairs = zip(one.updates[at + 1 :], peer.updates[at + 1 :], strict=False)
+    return any(
+        part.spec is not None or are_apart(part.local, b.parameters[name].local)
+        for a, b in pairs for name, part in a.parameters.items()
+    )  # fmt: skip
+
+
+def find_left_behind(case: Case) -> None:
+    """Find a state of the optimizer that the script reads from a checkpoint, and does not use."""
+    records = case.layout.records.values()
+    place = next((one.left_behind for one in records if one.left_behind), "")
+    if place and not any(one.updates[0].state for one in records):
+        says = "the checkpoint holds the optimizer's state, and the first step begins without one"
+        case.find("state left behind", says, place, [], None, 0)
+
+
+def find_still(case: Case) -> None:
+    """Find what has a gradient and does not move: outside the optimizer, or too coarse a dtype."""
+    layout, view = case.layout, case.layout.view
+    held, updates = [set(r.unowned) for r in layout.records.values()], layout.first.updates
+    nowhere, last = set.intersection(*held), layout.num_updates - 1
+    if any(one != nowhere for one in held):
+        why = "the update (the optimizers of ranks hold different parameters)"
+        case.skip(why, is_lasting=True)
+    trained = {
+        name
+        for number in range(last + 1)
+        for known in [layout.whole(number, view, "after_backward")]
+        for name, scale in scales_of({n: g for n, g in known.items() if g is not None}).items()
+        if norm_of([known[name]]) > ROUNDINGS * case.sum_eps * scale  # less is rounding
+    }
+    start = layout.whole(0, view, "parameters")
+    end: Tensors = layout.whole(last, view, "parameters") | layout.whole(last, view, "after")
+    pairs = {name: (one, end[name]) for name, one in start.items() if name in trained}
+    still = {
+        name: torch.finfo(a.dtype).eps for name, (a, b) in pairs.items()
+        if a is not None and b is not None and torch.equal(a, b)
+    }  # fmt: skip
+    settings, place = updates[last].settings, updates[0].step_place
+    unowned = [name for name in still if name in nowhere]
+    if unowned and any(one.has_step for one in updates):
+        cause, says = "outside the optimizer", "trained, but no optimizer has it"
+        if len(nowhere) == len(end):
+            cause, says = "optimizer before sharding", "the optimizer has none of its parameters"
+        case.find(cause, says, place, unowned, view, 0)
+    coarse = [name for name, eps in still.items() if eps > _COARSE and name in settings]
+    if coarse := [name for name in coarse if float(settings[name][1].get("lr", 0.0)) > 0]:
+        says = f"no element moved in {last + 1} updates, though it has a gradient"
+        case.find("does not move", says, place, coarse, None, 0)
+
+
+_COARSE = 1e-4  # eps of a dtype in which a step may round away
 _IGNORED = ("fused", "foreach", "capturable", "differentiable")
 _Made = tuple[Optimizer, nn.Parameter]
 
@@ -211,7 +287,6 @@ class Steps:
         self._case, self._layout = case, case.layout
         self._optimizers: dict[str, _Made | None] = {}
         self._after: Tensors = {}  # of the update before
-        self._moved: dict[str, bool] = {}
 
     def compare(self, number: int, expected: Expected | None) -> None:
         """The optimizer of one process, given the same gradients, reaches the same parameters.
@@ -239,13 +314,6 @@ class Steps:
         if wrong := [name for name, error in errors.items() if not error.agrees]:
             says = "the optimizer of one process reaches other parameters"
             self._case.find("update differs", says, update.step_place, wrong, view, number)
-        for name, one in before.items():
-            exact = expected.exact.get(name) if expected else None
-            is_noise = expected and exact is not None and exact.norm() <= expected.tolerance[name]
-            if one is not None and after.get(name) is not None and not is_noise:
-                settings = update.settings.get(name, ("", {}))[1]
-                is_still = _hardly_moves(one, after[name], used.get(name), settings)
-                self._moved[name] = self._moved.get(name, False) or not is_still
 
     def compare_settings(self, number: int) -> None:
         """Ranks give the optimizer of a parameter the same settings."""
@@ -258,16 +326,9 @@ class Steps:
                 shared = [key for key in one if key in own and key not in _IGNORED]
                 if key := next((key for key in shared if not same(one[key], own[key])), ""):
                     says = f"{key} of {kind} is {one[key]} on rank {first} and {own[key]} on {rank}"
-                    place = update.step_place
-                    self._case.find("settings differ", says, place, [name], rank, number)
+                    cause = "state differs" if key == STATE else "settings differ"
+                    self._case.find(cause, says, update.step_place, [name], rank, number)
                     return
-
-    def find_still(self) -> None:
-        """Find parameters that no update has moved."""
-        if still := [name for name, has_moved in self._moved.items() if not has_moved]:
-            count, place = self._layout.num_updates, self._layout.first.updates[0].step_place
-            says = f"no element moved in {count} updates, though it has a gradient"
-            self._case.find("does not move", says, place, still, None, 0)
 
     def _skip(self, why: str) -> None:
         self._case.skip(f"the update ({why})", is_lasting=True)
@@ -327,13 +388,3 @@ def _made(kind: str, settings: dict[str, Any], start: Tensor, state: Tensors) ->
     if held:
         optimizer.state[parameter] = held
     return optimizer, parameter
-
-
-def _hardly_moves(
-    before: Tensor, after: Tensor | None, gradient: Tensor | None, settings: dict[str, Any]
-) -> bool:
-    """Whether an update in a coarse dtype with a gradient and a rate changed no element."""
-    if after is None or gradient is None or torch.finfo(before.dtype).eps < 1e-4:
-        return False
-    has_rate = float(settings.get("lr", 0.0)) > 0
-    return has_rate and bool(gradient.any()) and torch.equal(before, after)

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -50,7 +51,7 @@ from runners.verify.roots import Root
 _GUARDED = (
     "begins", "wraps", "looks", "ends", "_arrived", "backward_begins", "backward_ends",
     "stage_reduced", "splits_backward", "capture", "clips", "unscales", "zeroes", "schedules",
-    "steps_with", "_keep_step", "_finish",
+    "steps_with", "_keep_step", "loads", "_finish",
 )  # fmt: skip
 
 
@@ -84,6 +85,8 @@ class Watch:
         self._paths: dict[int, tuple[Root, str]] = {}
         self._skipped: dict[int, nn.Module] = {}
         self._looked: dict[int, nn.Module] = {}
+        self._quiet: dict[int, records.Quiet] = {}  # by id of a module
+        self._moments: list[tuple[str, Counter[tuple[int, ...]]]] = []  # that were read, and where
         self._unwrapped: dict[int, list[str]] = {}  # by id of what DDP wraps
         # A DDP that is dropped joins gloo's thread while it holds the GIL, for which that one may
         # wait: torch 2.13 hangs so now and then where a script ends. One that is kept does not.
@@ -167,21 +170,32 @@ class Watch:
         self._unwrapped[id(module)] = frozen
 
     def looks(self, module: nn.Module) -> None:
-        """A module runs without gradients: keep what tells it from that of other ranks."""
+        """A module runs without gradients: keep its parameters, once for each update and line."""
         module = module.module if isinstance(module, DistributedDataParallel) else module
-        if not self.is_on or id(module) in self._looked or id(module) in self._paths:
+        if not self.is_on or id(module) in self._paths:
             return
-        self._looked |= {id(one): one for one in module.modules()}
         parameters = list(module.parameters())
-        has_parts = calling_stage() is not None or any(isinstance(p, DTensor) for p in parameters)
-        if parameters and not has_parts:
-            taken = [*self.seen.quiet, *(one.record.key for one in self.roots.values())]
-            key = of.named(module, taken, trains=False)
-            digests = [of.digest(one) for one in parameters]
-            self.seen.quiet[key] = records.Quiet(digests, place(), self._count)
+        if id(module) not in self._looked:
+            self._looked |= {id(one): one for one in module.modules()}
+            is_part = calling_stage() is not None or any(isinstance(p, DTensor) for p in parameters)
+            if parameters and not is_part:
+                taken = [*self.seen.quiet, *(one.record.key for one in self.roots.values())]
+                key = of.named(module, taken, trains=False)
+                self._quiet[id(module)] = self.seen.quiet[key] = {}
+        held, at = self._quiet.get(id(module)), (self._count, place())
+        if held is not None and at not in held and len(held) <= 2 * self.steps:
+            last = next(reversed(held.values()), [])
+            is_same = last and all(map(torch.equal, last, parameters))
+            held[at] = last if is_same else [part(one).local for one in parameters]
 
-    def begins(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Root, Forward] | None:
-        """A module is called outside of any other; None where there is nothing to record."""
+    def begins(
+        self, module: nn.Module, args: Any, kwargs: Any, method: str = ""
+    ) -> tuple[Root, Forward] | None:
+        """A module, or a method of it that FSDP knows, is called outside of any other.
+
+        Returns:
+            None where there is nothing to record.
+        """
         if self.is_replaying or not dist.is_initialized():
             return None
         calling = calling_stage()
@@ -198,7 +212,7 @@ class Watch:
         self.present = Forward(
             path,
             mapped((args, kwargs), part),
-            redirected(root.module),
+            method or redirected(root.module),
             random=of.random_states(),
             autocast=(torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")),
             training=[one.training for one in root.modules],
@@ -438,10 +452,9 @@ class Watch:
                 settings = {k: of.plain(v) for k, v in groups[id(one)].items() if k != "params"}
                 update.settings[name] = (of.class_of(optimizer), settings)
                 if update.number == 0:
-                    held = optimizer.state.get(one, {}).items()
-                    update.state |= {
-                        f"{name} {k}": part(v) for k, v in held if isinstance(v, Tensor)
-                    }
+                    held = of.state(optimizer, one)
+                    settings[records.STATE] = ", ".join(held) or "empty"
+                    update.state |= {f"{name} {key}": part(own) for key, own in held.items()}
         self._scheduled = {}
 
     def _stepping(self, optimizer: Optimizer) -> list[tuple[Root, list[str]]]:
@@ -471,10 +484,24 @@ class Watch:
             update = root.update
             update.after |= {n: part(root.names[n]) for n in names if n not in update.after}
             if not update.has_step and len(root.record.updates) < self.steps:
-                update.has_step = True
+                update.has_step, update.backwards = True, self._backwards
                 update.number = len(root.record.updates)
+                if not update.number:
+                    root.record.left_behind = self._left_behind(root, names, optimizer)
                 root.record.updates.append(update)
             root.stepped = True
+
+    def loads(self, held: Any) -> None:
+        """The script reads a checkpoint."""
+        if not self.is_replaying and (found := of.moments(held)):
+            self._moments.append((place(), found))
+
+    def _left_behind(self, root: Root, names: list[str], optimizer: Optimizer) -> str:
+        """The line that read a state of this optimizer, which began its first step without any."""
+        if root.update.state or not any(of.state(optimizer, root.names[n]) for n in names):
+            return ""
+        own = Counter(root.update.after[n].shape for n in names)
+        return next((where for where, shapes in self._moments if own <= shapes), "")
 
     def refuse(self, name: str) -> None:
         """Say once that something is not supported."""
@@ -495,6 +522,8 @@ class Watch:
         optimizers = [one for one in gc.get_objects() if issubclass(type(one), Optimizer)]
         held = set().union(*map(of.ids_of, (*optimizers, *self._optimizers.values())))
         for root in self.roots.values():
+            root.record.backwards = self._backwards
+            root.record.refused = root.record.refused or root.exchanged
             if not root.record.updates:
                 root.record.updates = root.without_step[: self.steps]
             if self._optimizers:
@@ -533,7 +562,7 @@ def run_script(
     try:
         runpy.run_path(script, run_name="__main__")
     except Enough:
-        pass
+        watch.seen.is_stopped = True
     except SystemExit as left:
         ended = "" if left.code in (None, 0) else f"it left with exit code {left.code}"
     except BaseException as error:  # noqa: BLE001 whatever ends the script is reported

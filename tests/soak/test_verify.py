@@ -27,6 +27,7 @@ RIGHT = [
     ("modules.py", 2, "spectral"),
     ("modules.py", 2, "averaged_copy"),
     ("modules.py", 2, "halves"),
+    ("modules.py", 2, "beside"),
 ]
 WRONG = [
     ("language.py", 2, "wrong_no_sync", "own gradient"),
@@ -37,6 +38,8 @@ WRONG = [
     ("modules.py", 2, "twice_counted", "norm of a part"),
     ("modules.py", 2, "target_wrong", "replicas start apart"),
     ("modules.py", 2, "contrasted_wrong", "gather cuts"),
+    ("modules.py", 2, "skipped", "skipped step"),
+    ("modules.py", 2, "projected", "replicas start apart"),
     ("language.py", 2, "wrong_silent quiet accumulate fsdp", "no gradient"),
     ("language.py", 2, "wrong_root fsdp", "outside fully_shard"),
     ("../held_out/fault_unfrozen_after_ddp.py", 2, "", "unfrozen after wrapping"),
@@ -92,6 +95,22 @@ def test_a_run_that_goes_on_says_which_samples_its_first_updates_had_before(tmp_
     says = [any("24 of 24 samples were used" in n for n in one["notes"]) for one in reports]
     assert says == [False, bool(ways), bool(ways)]
     assert [one["verdict"] for one in reports] == ["agrees"] * 3
+
+
+@pytest.mark.parametrize(
+    ("way", "cause"), [("left", "state left behind"), ("on_one", "state differs")]
+)
+def test_an_optimizer_s_state_that_a_checkpoint_holds_reaches_all_ranks(tmp_path, way, cause):
+    file = str(tmp_path / "checkpoint")
+    verified("resumes.py", 2, file)
+    report, code, output = verified("resumes.py", 2, file, way)
+    assert (code, report["findings"][0]["cause"]) == (1, cause), output
+
+
+def test_batches_that_come_twice_in_a_row_are_said():
+    report, code, output = verified("modules.py", 2, "twice", options=("--seconds", "0"))
+    assert (code, report["findings"]) == (0, []), output
+    assert "each batch twice in a row" in " ".join(report["notes"])
 
 
 @pytest.mark.parametrize(

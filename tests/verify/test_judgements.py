@@ -12,10 +12,10 @@ from runners.verify.inputs import Case
 from runners.verify.internals import multiplies
 from runners.verify.losses import TOLERANCE, LossWatch, judged_weights
 from runners.verify.rank import Rank
-from runners.verify.records import Forward, Layout, Loss, Part, Quiet, RootRecord, Seen, Update
+from runners.verify.records import Forward, Layout, Loss, Part, RootRecord, Seen, Update
 from runners.verify.report import Verdict, table
-from runners.verify.roots import digest
-from runners.verify.update import Steps
+from runners.verify.roots import moments
+from runners.verify.update import Steps, find_skipped
 
 EPS = torch.finfo(torch.float32).eps
 
@@ -175,23 +175,59 @@ def test_a_loss_that_multiplies_by_gathered_values_lost_their_gradient(is_put_ba
 
 
 @pytest.mark.parametrize(
-    ("targets", "causes"),
-    [((1.0, 2.0), ["replicas start apart"]), ((2.0, 3.0), []), ((2, 2), None)],
+    ("targets", "cause"),
+    [
+        (((1.0,), (2.0,)), "replicas start apart"),
+        (((2.0,), (3.0,)), None),
+        (((2.0,), (2.0,)), None),
+        (((1.0, 1.1), (1.0, 1.2)), "replicas drift apart"),
+        (((2.0, 2.1), (2.0, 2.1 + 1e-6)), None),
+        (((2.0, 3.0), (3.0, 4.0)), None),
+    ],
 )
-def test_a_target_that_differs_on_ranks_is_wrong_if_one_is_a_copy_of_the_trained_module(
-    targets, causes
+def test_a_target_that_differs_on_ranks_is_wrong_if_one_is_a_copy_or_all_begin_equal(
+    targets, cause
 ):
     parameters = {"encoder.weight": Part(torch.ones(2, 2)), "head.weight": Part(torch.ones(1, 2))}
     layout = _layout(*(Update(0, parameters, {}) for _ in range(2)))
-    seen = {}
-    for rank, value in enumerate(targets):
-        digests = [digest(torch.full((2, 2), float(value)))]
-        seen[rank] = Seen(quiet={"Net target": Quiet(digests, "a.py:7", 0)})
+    seen = {
+        rank: Seen(quiet={"Net target": {
+            (step, "a.py:7"): [torch.full((2, 2), one)] for step, one in enumerate(held)
+        }})
+        for rank, held in enumerate(targets)
+    }  # fmt: skip
     verdict = Verdict()
     inputs.compare_quiet(verdict, [layout], seen)
-    assert [one.cause for one in verdict.findings] == (causes or [])
-    assert bool(verdict.not_compared) == (causes == [])
-    assert not causes or "copies of Net: encoder" in verdict.findings[0].says
+    assert [one.cause for one in verdict.findings] == ([cause] if cause else [])
+    assert bool(verdict.not_compared) == (cause is None and targets[0][0] != targets[1][0])
+    assert cause != "replicas start apart" or "copies of Net: encoder" in verdict.findings[0].says
+
+
+@pytest.mark.parametrize(
+    ("ranks", "is_skipped"),
+    [
+        (([1, 2, 3], [1, 3, 4]), True),
+        (([1, 2, 3], [1, 2, 4]), True),
+        (([1, 2, 3], [2, 4, 6]), False),  # two microbatches on rank 1
+        (([4, 8, 10], [4, 8, 12]), False),  # a last update of two microbatches on rank 0
+        (([2, 4, 6], [2, 4, 6]), False),
+    ],
+)
+def test_a_step_that_one_rank_skips_is_no_accumulation(ranks, is_skipped):
+    layout = _layout(Update(0, {}, {}), Update(0, {}, {}))
+    for record, steps in zip(layout.records.values(), ranks, strict=True):
+        record.backwards = steps[-1]
+        record.updates = [
+            Update(number, {"w": Part(torch.tensor([number]))}, {}, backwards=step)
+            for number, step in enumerate(steps)
+        ]
+        for before, update in zip([0, *steps], record.updates, strict=False):
+            own = range(before + 1, update.backwards + 1)
+            kept = own[-1:] if is_skipped else own
+            update.forwards = [Forward("", (), backward=one) for one in kept]
+    verdict = Verdict()
+    assert find_skipped(Case(layout, [layout], verdict)) is is_skipped
+    assert [one.cause for one in verdict.findings] == ["skipped step"] * is_skipped
 
 
 def test_the_setting_that_differs_between_ranks_is_named():
@@ -218,3 +254,14 @@ def test_of_several_ranks_that_failed_the_first_one_in_time_is_named(monkeypatch
     assert one._compared((), seen) == 1
     [finding] = verdict.findings
     assert (finding.rank, finding.says) == (1, "ValueError: no such file")
+
+
+@pytest.mark.parametrize("is_used", [True, False])
+def test_a_checkpoint_that_holds_an_optimizer_s_state_is_told_by_the_shapes_of_its_moments(is_used):
+    layer = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.Adam(layer.parameters())
+    if is_used:
+        layer(torch.ones(1, 3)).sum().backward()
+        optimizer.step()
+    held = (3, {"model": layer.state_dict(), "optimizer": optimizer.state_dict()})
+    assert moments(held) == ({(2, 3): 1, (2,): 1} if is_used else {})

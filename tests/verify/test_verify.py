@@ -34,6 +34,7 @@ RIGHT = [
     ("modules.py", 2, "tokens"),
     ("modules.py", 2, "hooked"),
     ("modules.py", 2, "zero_norm"),
+    ("language.py", 2, "fsdp method"),
     ("modules.py", 2, "retained"),
 ]
 WRONG = [
@@ -58,6 +59,8 @@ WRONG = [
     ("mesh.py", 4, "wrong_batches fsdp", "unequal inputs"),
     ("modules.py", 2, "means_wrong", "mean of means over ranks"),
     ("modules.py", 2, "late", "replicas drift apart"),
+    ("modules.py", 2, "averaged_on_one", "replicas drift apart"),
+    ("modules.py", 2, "seeded_beside", "replicas start apart"),
 ]
 BEYOND = [
     ("columns_wrong", "divided among ranks by hand"),

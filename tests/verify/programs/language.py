@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
@@ -49,6 +49,9 @@ class Model(nn.Module):
         self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WORDS, bias=False)
         if "tied" in WAYS:
             self.head.weight = self.embedding.weight
+
+    def encode(self, x):
+        return self(x)
 
     def forward(self, x, labels=None, count=None):
         x = self.embedding(x)
@@ -96,6 +99,8 @@ if is_fsdp:
     for block in model.blocks:
         shard(block)
     wrapped = model if "wrong_root" in WAYS else shard(model)
+    if "method" in WAYS:
+        register_fsdp_forward_method(model, "encode")
 elif WAYS & {"by_hand", "wrong_seed", "wrong_nothing", "wrong_sum", "weighted_by_hand"}:
     wrapped = model
 else:
@@ -130,7 +135,7 @@ def value(x, y):
                 dist.all_reduce(count)
                 return caller(x, y, count)["loss"] * ranks
             return caller(x, labels=y)["loss"]
-        logits = caller(x)
+        logits = caller.encode(x) if "method" in WAYS else caller(x)
     if "squares" in WAYS:
         return (logits - functional.one_hot(y, WORDS)).square().mean()
     if "chunked" in WAYS:

@@ -12,7 +12,10 @@ import torch.distributed as dist
 import whole
 from torch import nn
 from torch.distributed._functional_collectives import all_to_all_single_autograd
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.nn.functional import all_gather
+from torch.distributed.tensor import Replicate
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
@@ -279,7 +282,78 @@ def averaged_copy():
         functional.smooth_l1_loss(model(x), goal + 1).backward()
         optimizer.step()
         for old, new in zip(copied.parameters(), model.parameters(), strict=True):
-            old.data.lerp_(new.data, 0.1)
+            if WAY != "averaged_on_one" or rank == 0:
+                old.data.lerp_(new.data, 0.1)
+
+
+def skipped():
+    """One rank leaves out a step."""
+    model = DistributedDataParallel(mlp())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for step in range(5):
+        x = drawn(step, 8, WIDTH)
+        optimizer.zero_grad()
+        functional.mse_loss(model(x), x).backward()
+        if rank == 0 or step != 1:
+            optimizer.step()
+
+
+class Projected(nn.Module):
+    """A layer behind a projection that is drawn, and not trained."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("projection", torch.randn(WIDTH, 8))
+        self.layer = nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.layer(x @ self.projection)
+
+
+def projected():
+    """Each rank draws a projection of its own, and only gradients are reduced."""
+    torch.manual_seed(rank)
+    module = Projected()
+    for one in module.parameters():
+        dist.broadcast(one.data, 0)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        functional.mse_loss(module(drawn(step, 8, WIDTH)), torch.ones(8, 4)).backward()
+        for one in module.parameters():
+            dist.all_reduce(one.grad)
+            one.grad /= ranks
+        optimizer.step()
+
+
+def twice():
+    """Two workers read one stream, so each batch comes twice."""
+    model = DistributedDataParallel(mlp())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        x = drawn(step // 2, 8, WIDTH)
+        optimizer.zero_grad()
+        functional.mse_loss(model(x), x).backward()
+        optimizer.step()
+
+
+def columns_beside(is_seeded):
+    """Tensor parallelism of two layers; what stays plain is drawn with each rank's own seed."""
+    torch.manual_seed(rank if is_seeded else 0)
+    model = mlp()
+    mesh = init_device_mesh("cpu", (ranks,))
+    plan = {
+        "0": ColwiseParallel(output_layouts=Replicate()),
+        "3": ColwiseParallel(output_layouts=Replicate()),
+    }
+    parallelize_module(model, mesh, plan)
+    model.insert(0, nn.Linear(WIDTH, WIDTH))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        x = torch.randn(8, WIDTH, generator=torch.Generator().manual_seed(step))
+        optimizer.zero_grad()
+        functional.mse_loss(model(x), x).backward()
+        optimizer.step()
 
 
 def target_wrong():
@@ -481,6 +555,9 @@ WAYS = {
     "tenth": lambda: trained(mlp(), after_backward=scaled_by(lambda _: 0.1)),
     "twice_counted": lambda: trained(mlp(), after_backward=clip_twice_counted),
     "columns_wrong": columns,
+    "seeded_beside": lambda: columns_beside(is_seeded=True),
+    "beside": lambda: columns_beside(is_seeded=False),
+    "averaged_on_one": averaged_copy,
     "late": lambda: trained(mlp(), before_loss=late_change),
 }
 WAYS.get(WAY, globals().get(WAY))()

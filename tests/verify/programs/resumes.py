@@ -1,4 +1,7 @@
-"""Goes on from a checkpoint, with or without its place in the data: resumes.py file [lost]."""
+"""Goes on from a checkpoint: resumes.py file [lost] [left] [on_one].
+
+What is lost is its place in the data; left is the state of the optimizer, or loaded on one rank.
+"""
 
 import sys
 from pathlib import Path
@@ -19,7 +22,8 @@ begun = 0
 if file.exists():
     begun, weights, state = torch.load(file)
     model.module.load_state_dict(weights)
-    optimizer.load_state_dict(state)
+    if "left" not in sys.argv and ("on_one" not in sys.argv or dist.get_rank() == 0):
+        optimizer.load_state_dict(state)
 for step, (x,) in enumerate(DataLoader(samples, 4, sampler=DistributedSampler(samples))):
     if step < begun and not is_lost:
         continue
