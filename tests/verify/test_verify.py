@@ -71,7 +71,7 @@ BEYOND = [
     ("without_optimizer", "no optimizer"),
     ("tenth", "a factor of the script's own"),
     ("gathered", "may enter the loss"),
-    ("mean_by_hand", "mean (modules.py:379) is no loss function that is known (`--one`"),
+    ("mean_by_hand", ") is no loss function that is known (`--one` compares it)"),
     ("hidden", "an error of the tool's own (RuntimeError in modules.py"),
     ("not_finite", "those of one process are not finite either"),
     ("compiled", "torch.compile (run the script without it)"),
