@@ -1,9 +1,10 @@
 """Runs a watched script again as one process, which is given the batches of all ranks.
 
 In: what each rank's `DataLoader`s yielded, or the inputs of its forward passes where the loss is
-one of their outputs. Out: the gradients that the optimizer of that process was given, in each
-update from the parameters that the watched run had. It sees through any loss, and through a forward
-pass that communicates; the script must run with WORLD_SIZE=1, and draw nothing.
+one of their outputs; without either, the script reads its own batches. Out: the gradients that the
+optimizer was given, in each update from the parameters of the watched run. It sees through any
+loss, and through a forward pass that communicates; the script must run with WORLD_SIZE=1, and draw
+nothing.
 """
 
 from __future__ import annotations
@@ -70,8 +71,7 @@ class Order:
     """What the process is given."""
 
     batches: Batches  # of all ranks
-    inputs: dict[str, list[Any]]  # of forward passes, by module; empty where there are batches, or
-    # where the script itself has those of all ranks
+    inputs: dict[str, list[Any]]  # of forward passes, by module, where there are no batches
     parameters: dict[str, list[dict[str, Tensor]]]  # of each update, by module
     steps: int  # the number of updates
 
@@ -86,23 +86,28 @@ def keep_batches(is_on: Callable[[], bool]) -> Batches:
     def keep(key: Key, iterator: Any, following: Callable[[], Any]) -> Any:
         if not is_on() or len(kept) >= _MOST_BATCHES:
             return following()
-        source, samples = fetcher(iterator), list[Any]()
-        collate = source and source.collate_fn
-
-        def noted(given: Any) -> Any:
-            samples.extend(copy.deepcopy(given) if isinstance(given, list) else [])
-            return collate(given)
-
-        if source:
-            source.collate_fn = noted
+        samples: list[Any] = []
+        if source := fetcher(iterator):
+            source.collate_fn = _noting(source.collate_fn, samples)
         value = following()
         if source:
-            source.collate_fn = collate
+            source.collate_fn = source.collate_fn.__wrapped__
         kept[key] = Batch(mapped(value, lambda tensor: tensor.detach().clone()), samples)
         return value
 
     _stand_behind_loaders(keep)
     return kept
+
+
+def _noting(collate: Callable[[Any], Any], samples: list[Any]) -> Callable[[Any], Any]:
+    """A collator that first copies the samples, which the script's may change."""
+
+    @functools.wraps(collate)
+    def noted(given: Any) -> Any:
+        samples.extend(copy.deepcopy(given) if isinstance(given, list) else [])
+        return collate(given)
+
+    return noted
 
 
 def _stand_behind_loaders(do: Callable[[Key, Any, Callable[[], Any]], Any]) -> None:
