@@ -90,6 +90,38 @@ def test_scripts_for_gpus_are_judged_on_cpus(program, way, options, ends, says):
     assert (code, says in output) == (ends, True), output
 
 
+AGAINST = ("--against", "megatron:whole", "--split", "qkv=0")
+
+
+@pytest.mark.parametrize(
+    ("program", "error", "options", "cause", "right"),
+    [
+        ("traincheck", "moved", (), "own gradient", "agrees"),
+        ("traincheck", "unwrapped", (), "own gradient", "agrees"),
+        ("traincheck", "clipped_by_one", (), "replicas drift apart", "agrees"),
+        ("traincheck", "exchange_left_out", (), "hang", "not compared"),
+        ("traincheck", "lost", (), "no gradient", "agrees"),
+        ("megatron", "finding_1", (), "", "not compared"),
+        ("megatron", "finding_2", (), "", "not compared"),
+        ("megatron", "finding_3", (), "mean of means over ranks", "agrees"),
+        ("megatron", "finding_8", AGAINST, "norm of a part", "agrees"),
+        ("megatron", "finding_9", (), "mean of means over ranks", "agrees"),
+        ("megatron", "finding_10", (), "", "not compared"),
+        ("megatron", "finding_11", AGAINST, "part of the sum", "agrees"),
+    ],
+)
+def test_errors_of_public_collections_are_judged_as_their_table_says(
+    program, error, options, cause, right
+):
+    path = PROGRAMS.parent / "collections" / f"{program}.py"
+    options = ("--seconds", "0", *options)
+    report, _, output = verified(path, 2, error, options=options)
+    assert (report["findings"] or [{"cause": ""}])[0]["cause"] == cause, output
+    assert report["verdict"] == ("differs" if cause else "not compared"), output
+    report, _, output = verified(path, 2, error, "right", options=options)
+    assert report["verdict"] == right, output
+
+
 WRITTEN_APART = [
     path for name in ("held_out", "trackers")
     for path in sorted((PROGRAMS.parent / name).glob("*.py"))
