@@ -41,7 +41,8 @@ def python(request, tmp_path_factory):
     done = subprocess.run(words, capture_output=True, text=True)
     if done.returncode:
         shutil.rmtree(folder)
-        pytest.skip(f"pip has no {release} here: {done.stderr.strip().splitlines()[-1]}")
+        why = [one.strip() for one in done.stderr.splitlines() if re.search("ERROR|request", one)]
+        pytest.skip(f"pip does not install {release} here: {'; '.join(why)}")
     yield found
     shutil.rmtree(folder)
 
