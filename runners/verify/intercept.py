@@ -23,6 +23,7 @@ from torch.optim import Optimizer, lr_scheduler
 from torch.optim import optimizer as optimizers
 
 from runners.verify.internals import (
+    FUNCTIONAL,
     TORCH,
     Edge,
     checkpoint_wrapper,
@@ -40,11 +41,6 @@ COLLECTIVES = (
     "all_reduce", "all_gather", "all_gather_into_tensor", "reduce_scatter",
     "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "broadcast", "reduce", "gather",
     "scatter", "send", "recv", "isend", "irecv", "batch_isend_irecv", "all_reduce_coalesced",
-)  # fmt: skip
-FUNCTIONAL = (
-    "all_reduce", "all_gather_tensor", "all_gather_tensor_autograd", "reduce_scatter_tensor",
-    "reduce_scatter_tensor_autograd", "all_to_all_single", "all_to_all_single_autograd",
-    "broadcast", "permute_tensor",
 )  # fmt: skip
 _CHECKPOINT = (
     "use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state",
