@@ -3,7 +3,8 @@
     torchrun --nproc-per-node 4 -m runners.verify train.py --its arguments
     python -m runners verify --ranks 4 train.py --its arguments
 
-`command` starts ranks, or is one (`rank`), in which the script runs unchanged (`script`).
+`command` starts ranks, or is one (`rank`), in which the script runs unchanged (`script`); `cpu`
+maps a script that is written for GPUs.
 
 Watching: `intercept` stands between the script and torch; `watch` records the first updates on
 every rank: the inputs of each outermost forward pass of a module that trains (`roots`), the

@@ -32,7 +32,7 @@ from runners.system.errors import FixableError
 from runners.verify.intercept import _replace
 from runners.verify.records import Seen
 
-_ASKS = re.compile(r"cuda|nccl|nvidia|\bgpus?\b|accelerator", re.IGNORECASE)
+_ASKS = re.compile(r"cuda|nccl|nvidia|\bgpus?\b|accelerator device", re.IGNORECASE)
 _Function = Callable[..., Any]
 
 
@@ -66,7 +66,8 @@ def _moved(tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     is_host = any(isinstance(one, str) and one == "cpu" for one in (*args, *kwargs.values()))
     words, named = _all(args, kwargs)
     moved: Tensor = tensor.to(*words, **named)
-    return moved.clone() if moved is tensor and (is_host or _is_pinned(tensor)) else moved
+    is_copied = moved is tensor and (is_host or hasattr(tensor, "pinned_by_verify"))
+    return moved.clone() if is_copied else moved
 
 
 def _pinned(tensor: Tensor) -> Tensor:
@@ -74,16 +75,11 @@ def _pinned(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _is_pinned(tensor: Tensor, *_: Any) -> bool:
-    return hasattr(tensor, "pinned_by_verify")
-
-
 _METHODS: dict[Any, _Function] = {
     Tensor.to: _moved,
     Tensor.cuda: lambda tensor, *_, **__: _moved(tensor, "cuda"),
     Tensor.cpu: lambda tensor, *_, **__: tensor.clone(),
     Tensor.pin_memory: lambda tensor, *_: _pinned(tensor.clone()),
-    Tensor.is_pinned: _is_pinned,
     Tensor.record_stream: lambda *_: None,
 }
 
@@ -125,7 +121,7 @@ class _Stream(nullcontext[None]):
 
 _NOTHING = """set_device synchronize empty_cache ipc_collect set_stream init manual_seed seed
     seed_all manual_seed_all reset_peak_memory_stats reset_max_memory_allocated
-    set_per_process_memory_fraction set_rng_state set_rng_state_all"""
+    set_per_process_memory_fraction"""
 _ZERO = "memory_allocated max_memory_allocated memory_reserved max_memory_reserved utilization"
 _STREAMS = "Stream Event current_stream default_stream stream device"
 
@@ -138,15 +134,20 @@ def _functions() -> dict[str, Any]:
         "is_available": False, "is_bf16_supported": True, "memory_stats": Counter[str](),
         "device_count": int(os.environ.get("LOCAL_WORLD_SIZE", "1")), "memory_summary": "",
         "current_device": int(os.environ.get("LOCAL_RANK", "0")), "mem_get_info": (free, total),
-        "get_device_name": "CPU", "get_device_capability": (0, 0), "get_rng_state_all": [],
+        "get_device_name": "CPU", "get_device_capability": (0, 0),
         "get_device_properties": SimpleNamespace(
             name="CPU", total_memory=total, major=0, minor=0, multi_processor_count=os.cpu_count()
         ),
         **dict.fromkeys(_NOTHING.split()), **dict.fromkeys(_ZERO.split(), 0),
     }  # fmt: skip
     functions = {name: lambda *_, one=one, **__: one for name, one in values.items()}
-    functions["get_rng_state"] = lambda *_: torch.get_rng_state()
-    return functions | dict.fromkeys(_STREAMS.split(), _Stream)
+    return functions | {
+        **dict.fromkeys(_STREAMS.split(), _Stream),
+        "get_rng_state": lambda *_: torch.get_rng_state(),  # of the generator that draws here
+        "set_rng_state": lambda state, *_: torch.set_rng_state(state),
+        "get_rng_state_all": lambda: [torch.get_rng_state()],
+        "set_rng_state_all": lambda states: torch.set_rng_state(states[0]),
+    }
 
 
 def _with(**changes: _Function) -> _Function:

@@ -28,6 +28,7 @@ from torch.optim import Optimizer, lr_scheduler
 from torch.optim import optimizer as optimizers
 
 from runners.verify.internals import (
+    FUNCTIONAL,
     TORCH,
     Edge,
     checkpoint_wrapper,
@@ -47,12 +48,15 @@ COLLECTIVES = (
     "scatter", "send", "recv", "isend", "irecv", "batch_isend_irecv", "all_reduce_coalesced",
     "barrier", "monitored_barrier", "all_gather_single", "reduce_scatter_single",
 )  # fmt: skip
+<<<<<<< HEAD
 FUNCTIONAL = (
     "all_reduce", "all_gather_tensor", "all_gather_tensor_autograd", "reduce_scatter_tensor",
     "reduce_scatter_tensor_autograd", "all_to_all_single", "all_to_all_single_autograd",
     "broadcast", "permute_tensor", "all_gather_single", "all_gather_single_autograd",
     "reduce_scatter_single", "reduce_scatter_single_autograd",
 )  # fmt: skip
+=======
+>>>>>>> vd
 _CHECKPOINT = (
     "use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state",
 )  # fmt: skip

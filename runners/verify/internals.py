@@ -32,6 +32,11 @@ __all__ = ["checkpoint_wrapper", "functional_collectives", "pytree"]  # others t
 
 TORCH = str(Path(torch.__file__).parent)
 _OWN = str(Path(__file__).parent)
+FUNCTIONAL = (
+    "all_reduce", "all_gather_tensor", "all_gather_tensor_autograd", "reduce_scatter_tensor",
+    "reduce_scatter_tensor_autograd", "all_to_all_single", "all_to_all_single_autograd",
+    "broadcast", "permute_tensor",
+)  # fmt: skip
 # Names that torch does not document, by what is read through them and by torch's file.
 _NAMES = {
     "fully_shard": {
@@ -51,11 +56,8 @@ _NAMES = {
         ),
     },
     "training": {
-        "distributed/_functional_collectives.py": (
-            "all_reduce all_gather_tensor all_gather_tensor_autograd reduce_scatter_tensor "
-            "reduce_scatter_tensor_autograd all_to_all_single all_to_all_single_autograd "
-            "broadcast permute_tensor"
-        ),
+        "_tensor.py": "_backward_hooks",
+        "distributed/_functional_collectives.py": " ".join(FUNCTIONAL),
         "distributed/algorithms/_checkpoint/checkpoint_wrapper.py": "torch_utils_checkpoint",
         "nn/modules/_functions.py": "SyncBatchNorm",
         "nn/modules/module.py": "_forward_pre_hooks _call_impl",

@@ -84,6 +84,7 @@ def test_what_cannot_be_compared_in_a_right_program_is_no_finding(program, way, 
         ("ddp_amp.py", "wrong", (), 1, "mean of means over ranks"),
         ("ddp_amp.py", "graph", (), 2, "torch.cuda.CUDAGraph(): it needs a GPU"),
         ("ddp_amp.py", "asserts", (), 2, "--cpu cannot map ddp_amp.py:54: assert torch.cuda.is_av"),
+        ("names.py", "", (), 0, ""),
         ("fsdp_mesh.py", "", (), 0, ""),
         ("fsdp_mesh.py", "wrong", (), 1, "norm of a part"),
         ("gpt.py", "", (), 0, "torch.compile"),
@@ -97,6 +98,7 @@ def test_scripts_for_gpus_are_judged_on_cpus(program, way, options, ends, says):
     assert (code, says in output) == (ends, True), output
 
 
+<<<<<<< HEAD
 @pytest.mark.parametrize(
     "launcher",
     [["runners", "verify", "--ranks", "2"],
@@ -112,6 +114,38 @@ def test_where_gloo_ends_a_rank_the_last_line_is_a_verdict_under_each_launcher(l
     first, *_, last = done.stdout.splitlines()
     assert first.startswith("language.py:")
     assert last == "verify: differs (ranks call different collectives)", done.stderr
+=======
+AGAINST = ("--against", "megatron:whole", "--split", "qkv=0")
+
+
+@pytest.mark.parametrize(
+    ("program", "error", "options", "cause", "right"),
+    [
+        ("traincheck", "moved", (), "own gradient", "agrees"),
+        ("traincheck", "unwrapped", (), "own gradient", "agrees"),
+        ("traincheck", "clipped_by_one", (), "replicas drift apart", "agrees"),
+        ("traincheck", "exchange_left_out", (), "hang", "not compared"),
+        ("traincheck", "lost", (), "no gradient", "agrees"),
+        ("megatron", "finding_1", (), "", "not compared"),
+        ("megatron", "finding_2", (), "", "not compared"),
+        ("megatron", "finding_3", (), "mean of means over ranks", "agrees"),
+        ("megatron", "finding_8", AGAINST, "norm of a part", "agrees"),
+        ("megatron", "finding_9", (), "mean of means over ranks", "agrees"),
+        ("megatron", "finding_10", (), "", "not compared"),
+        ("megatron", "finding_11", AGAINST, "part of the sum", "agrees"),
+    ],
+)
+def test_errors_of_public_collections_are_judged_as_their_table_says(
+    program, error, options, cause, right
+):
+    path = PROGRAMS.parent / "collections" / f"{program}.py"
+    options = ("--seconds", "0", *options)
+    report, _, output = verified(path, 2, error, options=options)
+    assert (report["findings"] or [{"cause": ""}])[0]["cause"] == cause, output
+    assert report["verdict"] == ("differs" if cause else "not compared"), output
+    report, _, output = verified(path, 2, error, "right", options=options)
+    assert report["verdict"] == right, output
+>>>>>>> vd
 
 
 WRITTEN_APART = [
