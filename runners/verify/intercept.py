@@ -29,6 +29,7 @@ from torch.optim import optimizer as optimizers
 
 from runners.verify.internals import (
     FUNCTIONAL,
+    NEWER,
     TORCH,
     Edge,
     checkpoint_wrapper,
@@ -48,15 +49,6 @@ COLLECTIVES = (
     "scatter", "send", "recv", "isend", "irecv", "batch_isend_irecv", "all_reduce_coalesced",
     "barrier", "monitored_barrier", "all_gather_single", "reduce_scatter_single",
 )  # fmt: skip
-<<<<<<< HEAD
-FUNCTIONAL = (
-    "all_reduce", "all_gather_tensor", "all_gather_tensor_autograd", "reduce_scatter_tensor",
-    "reduce_scatter_tensor_autograd", "all_to_all_single", "all_to_all_single_autograd",
-    "broadcast", "permute_tensor", "all_gather_single", "all_gather_single_autograd",
-    "reduce_scatter_single", "reduce_scatter_single_autograd",
-)  # fmt: skip
-=======
->>>>>>> vd
 _CHECKPOINT = (
     "use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state",
 )  # fmt: skip
@@ -174,7 +166,9 @@ class Interceptor:
             _replace(name, part(self._collective, name), *_holders(name))
         for name in ("is_initialized", "get_rank", "get_world_size"):
             _replace(name, part(self._answered, name), dist, dist.distributed_c10d)
-        for name in filter(functools.partial(hasattr, functional_collectives), FUNCTIONAL):
+        for name in filter(
+            functools.partial(hasattr, functional_collectives), (*FUNCTIONAL, *NEWER)
+        ):
             _replace(name, part(self._collective, name), functional_collectives)
         method = "register_fsdp_forward_method"
         _replace(method, self._registered, *_holders(method, fsdp))

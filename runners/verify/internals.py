@@ -37,6 +37,10 @@ FUNCTIONAL = (
     "reduce_scatter_tensor_autograd", "all_to_all_single", "all_to_all_single_autograd",
     "broadcast", "permute_tensor",
 )  # fmt: skip
+NEWER = (  # since torch 2.13
+    "all_gather_single", "all_gather_single_autograd", "reduce_scatter_single",
+    "reduce_scatter_single_autograd",
+)  # fmt: skip
 # Names that torch does not document, by what is read through them and by torch's file.
 _NAMES = {
     "fully_shard": {

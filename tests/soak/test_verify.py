@@ -98,7 +98,6 @@ def test_scripts_for_gpus_are_judged_on_cpus(program, way, options, ends, says):
     assert (code, says in output) == (ends, True), output
 
 
-<<<<<<< HEAD
 @pytest.mark.parametrize(
     "launcher",
     [["runners", "verify", "--ranks", "2"],
@@ -114,7 +113,8 @@ def test_where_gloo_ends_a_rank_the_last_line_is_a_verdict_under_each_launcher(l
     first, *_, last = done.stdout.splitlines()
     assert first.startswith("language.py:")
     assert last == "verify: differs (ranks call different collectives)", done.stderr
-=======
+
+
 AGAINST = ("--against", "megatron:whole", "--split", "qkv=0")
 
 
@@ -145,7 +145,6 @@ def test_errors_of_public_collections_are_judged_as_their_table_says(
     assert report["verdict"] == ("differs" if cause else "not compared"), output
     report, _, output = verified(path, 2, error, "right", options=options)
     assert report["verdict"] == right, output
->>>>>>> vd
 
 
 WRITTEN_APART = [
