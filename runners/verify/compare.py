@@ -168,10 +168,8 @@ class _Judge:
                 self._case.find("tied weights apart", says, place, [a], layout.view, None)
 
     def _compare_buffers(self, *, is_judged: bool) -> None:
-        """Ranks may keep statistics of their own, as batch norm does; other buffers start equal."""
+        """Ranks may keep statistics of their own, as batch norm does; other buffers are equal."""
         records = self._layout.records.values()
-        if any(one.buffers_from is not None for one in records):
-            return  # one rank sends them before each pass
         apart: dict[int, list[str]] = {}
         for number in (0, self._layout.num_updates - 1):
             first, *others = (one.updates[number].buffers for one in records)
@@ -179,6 +177,8 @@ class _Judge:
                 name for name, one in first.items() if not ("running_" in name or one.spec)
                 and any(are_apart(one.local, own[name].local) for own in others if name in own)
             ]  # fmt: skip
+        if any(one.buffers_from is not None for one in records):
+            apart[0] = []  # one rank sends them before each pass
         update = self._layout.first.updates[0]
         start = [n for n in apart[0] if update.buffers[n].local.is_floating_point()]
         if start and is_judged:

@@ -222,11 +222,83 @@ _SCALAR = {
 
 
 def terms(start: Sequence[Edge], known: Collection[int]) -> list[str]:
-    """The terms of a loss that train something, but for nodes with the ids of `known`."""
+    """The terms of a loss that train something, but for nodes with the ids of `known`.
+
+    A term that is no sum over samples names what combines them, as in "sum of mean".
+    """
     first = walked(start, lambda node: id(node) in known or node.name() not in _SCALAR)
     others = [n for n, _ in first if id(n) not in known and n.name() not in _SCALAR]
-    trained = (one for one in others if leaves_before([(one, 0)], known))
-    return [re.sub(r"Backward\d*$", "", one.name()).lower() for one in trained]
+    trained = [one for one in others if leaves_before([(one, 0)], known)]
+    inner = (combining(one.next_functions, known) for one in trained)
+    return [_name(one) + f" of {by}" * bool(by) for one, by in zip(trained, inner, strict=True)]
+
+
+def _name(node: Any) -> str:
+    return re.sub(r"Backward\d*$", "", node.name()).lower()
+
+
+_PRODUCTS = {
+    f"{one}Backward0" for one in ("Mm", "Bmm", "Addmm", "Baddbmm", "Mv", "Dot", "Cdist")
+} | {"ConvolutionBackward0"}
+_REDUCTION = re.compile(
+    "(Sum|Mean|Prod|Std|Var|Norm|LinalgVectorNorm|Logsumexp|Softmax|LogSoftmax|Max|Min|Amax|Amin"
+    "|Median|Cumsum|Cumprod|Sort)Backward"
+)
+_VIEWS = {
+    f"{one}Backward0" for one in ("T", "Transpose", "Permute", "View", "Expand", "Unsqueeze",
+                                  "ToCopy", "Clone")
+}  # fmt: skip
+
+
+def combining(start: Sequence[Edge], ends: Collection[int], *, is_outside: bool = False) -> str:
+    """What combines samples with each other, or with other values, before the first layer.
+
+    It is a product of two activations, or a reduction over all elements or over the first axis.
+
+    Args:
+        start: of the walk, as the inputs of a loss.
+        ends: ids of nodes at which it ends, too, as the outputs of modules.
+        is_outside: whether modules have ended, so that a product with any other tensor counts.
+    """
+
+    def is_end(node: Any) -> bool:
+        return id(node) in ends or _is_layer(node)
+
+    for node, _ in walked(start, is_end):
+        if not is_end(node) and (_is_reduction(node) or _is_product(node, is_outside)):
+            return _name(node)
+    return ""
+
+
+def _is_layer(node: Any) -> bool:
+    """Whether it multiplies by a parameter."""
+    found = [one for one, _ in node.next_functions] if node.name() in _PRODUCTS else []
+    while any(one is not None and one.name() in _VIEWS for one in found):
+        found = [n.next_functions[0][0] if n and n.name() in _VIEWS else n for n in found]
+    return any(hasattr(one, "variable") for one in found)
+
+
+def _is_product(node: Any, is_outside: bool) -> bool:
+    if node.name() not in _PRODUCTS:
+        return False
+    size = _shape((node, 0))
+    is_for_each = node.name() == "BmmBackward0" and size[0] > 1  # sample, or head
+    return not is_for_each and (
+        is_outside or sum(one is not None for one, _ in node.next_functions) > 1
+    )
+
+
+def _is_reduction(node: Any) -> bool:
+    if not _REDUCTION.match(node.name()):
+        return False
+    axes, of = getattr(node, "_saved_dim", None), len(_shape(node.next_functions[0]))
+    axes = [axes] if isinstance(axes, int) else axes
+    return not axes or any((axis - 2**64) + of == 0 or axis == 0 for axis in axes)
+
+
+def _shape(edge: Edge) -> tuple[int, ...]:
+    """Of the tensor whose gradient flows along an edge."""
+    return tuple(edge[0]._input_metadata[edge[1]].shape)
 
 
 def leaves_before(start: Sequence[Edge], outputs: Collection[int]) -> list[Tensor]:

@@ -11,15 +11,15 @@ from __future__ import annotations
 import inspect
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from runners.verify.internals import Edge, place, terms, walked
-from runners.verify.records import Loss, Update, part
+from runners.verify.internals import Edge, combining, place, reached, terms, walked
+from runners.verify.records import Loss, Update, part, tensors_of
 from runners.verify.report import Finding, Term, in_words
 
 KNOWN = (
@@ -41,7 +41,8 @@ class LossWatch:
 
     def __init__(self, is_on: Callable[[], bool], is_running: Callable[[], bool]) -> None:
         self._is_on, self._is_running = is_on, is_running
-        self._nodes: dict[int, tuple[Any, Loss]] = {}  # by id of a node, which stays alive
+        # By the id of a node, which stays alive: it, its loss, and where the inputs come from.
+        self._nodes: dict[int, tuple[Any, Loss, list[Edge]]] = {}
         self._reached: list[Loss] = []
         self._is_inside = False
 
@@ -79,7 +80,8 @@ class LossWatch:
         value.register_hook(lambda gradient: self._reach(loss, gradient, weigh))
         if len(self._nodes) > _MOST_PENDING:
             self._nodes.clear()
-        self._nodes[id(value.grad_fn)] = (value.grad_fn, loss)
+        edges = [(one.grad_fn, one.output_nr) for one in tensors_of(given) if one.grad_fn]
+        self._nodes[id(value.grad_fn)] = value.grad_fn, loss, edges
 
     def _reach(
         self, loss: Loss, gradient: Tensor | None, weigh: Callable[[Tensor], Tensor]
@@ -92,11 +94,20 @@ class LossWatch:
         if not any(loss is one for one in self._reached):
             self._reached.append(loss)
 
-    def follow(self, start: Sequence[Edge]) -> list[str]:
-        """Walk the graph of a backward pass before it runs; terms that no known loss computes."""
+    def follow(self, start: Sequence[Edge], outputs: Collection[int]) -> list[str]:
+        """Walk the graph of a backward pass before it runs; terms that no known loss computes.
+
+        Args:
+            start: of the backward pass.
+            outputs: ids of the nodes that made the outputs of modules.
+        """
+        outside = set(map(id, reached(start, outputs))) - {*outputs}
         for node, is_product in walked(start, lambda node: id(node) in self._nodes):
             if id(node) in self._nodes:
-                self._nodes[id(node)][1].half = is_product
+                _, loss, edges = self._nodes[id(node)]
+                is_outside = id(node) in outside
+                loss.half = is_product
+                loss.combining = combining(edges, outputs, is_outside=is_outside)
         return terms(start, self._nodes)
 
     def ended(self, number: int) -> list[Loss]:
@@ -372,6 +383,10 @@ class _Calls:
 
     def _why_not(self) -> str:
         """Why they cannot be judged; empty where they can."""
+        if by := next((g.loss.combining for g in self._groups if g.loss.combining), ""):
+            return (
+                f"{self._place} is no sum over samples: {by} combines them, or brings other values"
+            )
         if not all(g.is_uniform for g in self._groups):
             return f"{self._place} gives each {self._kind} a weight of its own"
         if not math.isfinite(self._total):

@@ -178,6 +178,7 @@ class Loss:
     weights: Tensor | None = None  # of the elements; one number where all have the same
     backward: int | None = None  # the number of the backward pass
     half: bool = False  # multiplied by a number, which may be one half by convention
+    combining: str = ""  # what combines samples before it, which is then no sum over them
     sizes: Tensor | None = None  # class weights of the elements; None where all are one
 
     @property

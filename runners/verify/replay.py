@@ -105,12 +105,28 @@ class _Cloning:
             return type(value)(map(self._copied, value))
         if type(value) in (dict, OrderedDict):
             return type(value)((key, self._copied(one)) for key, one in value.items())
+        return self._callable(value) if callable(value) else value
+
+    def _callable(self, value: Any) -> Any:
+        """A function that stands in the place of a method may hold the original in its closure."""
         if isinstance(value, types.MethodType) and isinstance(value.__self__, nn.Module):
-            return types.MethodType(value.__func__, self._copied(value.__self__))
+            return types.MethodType(self._copied(value.__func__), self._copied(value.__self__))
         if isinstance(value, functools.partial):
             args, words = self._copied(value.args), self._copied(value.keywords)
             return functools.partial(self._copied(value.func), *args, **words)
-        return value
+        cells = value.__closure__ or () if isinstance(value, types.FunctionType) else ()
+        self.known[id(value)] = value  # it may refer to itself
+        with suppress(ValueError):  # a cell may be empty
+            held = [one.cell_contents for one in cells]
+            copies = list(map(self._copied, held))
+            if any(one is not copy for one, copy in zip(held, copies, strict=True)):
+                new = types.FunctionType(
+                    value.__code__, value.__globals__, value.__name__, value.__defaults__,
+                    tuple(map(types.CellType, copies)),
+                )  # fmt: skip
+                new.__kwdefaults__ = value.__kwdefaults__
+                self.known[id(value)] = new
+        return self.known[id(value)]
 
 
 def _plain_class(module: nn.Module) -> type[nn.Module]:

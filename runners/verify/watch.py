@@ -323,7 +323,7 @@ class Watch:
             outputs |= ids
             first = set(map(id, reached(start, ids))) if len(ids) > 1 else ids
             self._external |= ids & first
-        others = self.losses.follow(start)
+        others = self.losses.follow(start, outputs)
         if self.in_backward:  # of a checkpoint, or of a schedule
             return
         self._others = [f"{name} ({place()})" for name in others]
