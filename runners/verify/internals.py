@@ -50,7 +50,7 @@ _NAMES = {
             "fsdp_params mesh_info _partial_reduce_output"
         ),
         "distributed/fsdp/_fully_shard/_fsdp_param.py": (
-            "unsharded_accumulated_grad _unsharded_param"
+            "unsharded_accumulated_grad _unsharded_param sharded_param"
         ),
     },
     "torch.distributed.pipelining": {
@@ -93,6 +93,16 @@ def fsdp_groups(module: nn.Module) -> list[Any]:
     if LACKING["fully_shard"]:
         return []
     return [group for one in units for group in one._get_fsdp_state()._fsdp_param_groups]
+
+
+def gathered_by_fsdp(module: nn.Module) -> set[int]:
+    """The ids of parameters that FSDP shards and gathers, as it was not told to ignore them."""
+    held = [one for group in fsdp_groups(module) for one in group.fsdp_params]
+    return {
+        id(one)
+        for each in held
+        for one in (each.sharded_param, getattr(each, "_unsharded_param", None))
+    }
 
 
 def policy(unit: FSDPModule) -> Any:
@@ -271,11 +281,17 @@ def combining(start: Sequence[Edge], ends: Collection[int], *, is_outside: bool 
 
 
 def _is_layer(node: Any) -> bool:
-    """Whether it multiplies by a parameter."""
-    found = [one for one, _ in node.next_functions] if node.name() in _PRODUCTS else []
+    """Whether it multiplies by a parameter, which may be frozen."""
+    if node.name() not in _PRODUCTS:
+        return False
+    found = [one for one, _ in node.next_functions]
     while any(one is not None and one.name() in _VIEWS for one in found):
         found = [n.next_functions[0][0] if n and n.name() in _VIEWS else n for n in found]
-    return any(hasattr(one, "variable") for one in found)
+    names = ("self", "mat1", "mat2", "weight")
+    saved = [getattr(node, f"_saved_{name}", None) for name in names]
+    bases = [one._base if one is not None and one._is_view() else one for one in saved]
+    is_frozen = any(isinstance(one, nn.Parameter) for one in bases)
+    return is_frozen or any(hasattr(one, "variable") for one in found)
 
 
 def _is_product(node: Any, is_outside: bool) -> bool:

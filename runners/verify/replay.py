@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from runners.system.errors import first_line
 from runners.verify import intercept
 from runners.verify.intercept import CommunicationError, Registered
-from runners.verify.internals import policy
+from runners.verify.internals import gathered_by_fsdp, policy
 from runners.verify.losses import solved
 from runners.verify.records import Forward, Loss, Part, mapped, tensors_of
 
@@ -171,12 +171,12 @@ def keep_gradient_hooks(new: Tensor, old: Tensor) -> None:
 
 def _unit_dtypes(module: nn.Module) -> dict[str, torch.dtype]:
     """In which dtype FSDP gathers each parameter, where a policy says so."""
-    found: dict[str, torch.dtype | None] = {}
+    found, gathered = dict[str, torch.dtype | None](), gathered_by_fsdp(module)
     for prefix, one in module.named_modules():  # inner units come later, and win
         if isinstance(one, FSDPModule):
             dtype = policy(one).param_dtype
             inner = module.get_submodule(prefix).named_parameters(prefix, remove_duplicate=False)
-            found |= dict.fromkeys((name for name, _ in inner), dtype)
+            found |= dict.fromkeys((name for name, p in inner if id(p) in gathered), dtype)
     return {name: dtype for name, dtype in found.items() if dtype is not None}
 
 
