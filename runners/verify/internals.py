@@ -234,7 +234,7 @@ _SCALAR = {
 def terms(start: Sequence[Edge], known: Collection[int]) -> list[str]:
     """The terms of a loss that train something, but for nodes with the ids of `known`.
 
-    A term that is no sum over samples names what combines them, as in "sum of mean".
+    A term that is not a sum over samples names what combines them, as in "sum of mean".
     """
     first = walked(start, lambda node: id(node) in known or node.name() not in _SCALAR)
     others = [n for n, _ in first if id(n) not in known and n.name() not in _SCALAR]

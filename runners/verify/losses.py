@@ -384,9 +384,7 @@ class _Calls:
     def _why_not(self) -> str:
         """Why they cannot be judged; empty where they can."""
         if by := next((g.loss.combining for g in self._groups if g.loss.combining), ""):
-            return (
-                f"{self._place} is no sum over samples: {by} combines them, or brings other values"
-            )
+            return f"{self._place} is not a sum over samples: {by} combines them, or other values"
         if not all(g.is_uniform for g in self._groups):
             return f"{self._place} gives each {self._kind} a weight of its own"
         if not math.isfinite(self._total):

@@ -421,7 +421,7 @@ def _agrees(
         update = layout.update(view, number)
         combined = [one for one in update.other_terms if " of " in one]
         if combined and not update.by_hand and cause == "one process differs":
-            case.skip(f"{says}: {combined[0]} is no sum over samples; each rank has its own")
+            case.skip(f"{says}: {combined[0]} is not a sum over samples; each rank has its own")
             return False
         place = update.backward_place
         off = in_words(factor, [len(layout.groups)], _parts(layout, number)) if factor else ""

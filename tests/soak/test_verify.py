@@ -32,6 +32,7 @@ RIGHT = [
     ("modules.py", 2, "averaged_copy"),
     ("modules.py", 2, "halves"),
     ("modules.py", 2, "beside"),
+    ("modules.py", 2, "patched"),
 ]
 WRONG = [
     ("language.py", 2, "wrong_no_sync", "own gradient"),

@@ -161,6 +161,39 @@ def test_batches_of_unequal_widths_are_collated_together():
         rerun._together([one._replace(samples=[]) for one in batches])
 
 
+def test_what_a_batch_lists_for_each_sample_is_a_longer_list_of_all_ranks():
+    batch = torch.zeros(3, 2), [{"box": torch.zeros(n)} for n in range(1, 4)], ["a", "b", "c"]
+    x, boxes, names = rerun._joined([batch, batch])
+    assert (len(x), len(boxes), names) == (6, 6, ["a", "b", "c"] * 2)
+    views, (x, y) = rerun._joined([([torch.zeros(2, 3)] * 2, [torch.zeros(2)] * 2)] * 2)
+    assert [len(one) for one in (*views, x, y)] == [4] * 4
+
+
+FIXED = torch.nn.Linear(4, 4).requires_grad_(False)
+
+
+@pytest.mark.parametrize(
+    ("between", "by"),
+    [
+        (lambda y: y @ torch.ones(4, 9), "mm"),
+        (lambda y: y[None] @ torch.ones(1, 4, 9), "bmm"),
+        (lambda y: (y @ y.T)[:, None], "mm"),
+        (lambda y: torch.cdist(y, y.detach()), "cdist"),
+        (lambda y: y.mean(-2).square(), "mean"),
+        (lambda y: y / y.norm(), "linalgvectornorm"),
+        (lambda y: functional.normalize(y, dim=-1).softmax(1).sum(-1), ""),
+        (lambda y: FIXED(y).relu() @ FIXED.weight.T, ""),
+        (lambda y: torch.einsum("nc,nc->n", y, 2 * y), ""),
+        (lambda y: torch.cat([y, y])[1:].exp() * torch.rand(4), ""),
+    ],
+)
+def test_a_loss_is_a_sum_over_samples_unless_something_combines_outputs(between, by):
+    output = torch.randn(3, 4, requires_grad=True) * 1
+    value = between(output)
+    edges, ends = [(value.grad_fn, 0)], {id(output.grad_fn)}
+    assert internals.combining(edges, ends, is_outside=True) == by
+
+
 def test_weights_that_are_zero_agree_with_nothing():
     found = _weights("none", (float("inf"), float("inf")))
     assert found.is_zero
