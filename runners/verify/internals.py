@@ -247,17 +247,18 @@ def _name(node: Any) -> str:
     return re.sub(r"Backward\d*$", "", node.name()).lower()
 
 
-_PRODUCTS = {
-    f"{one}Backward0" for one in ("Mm", "Bmm", "Addmm", "Baddbmm", "Mv", "Dot", "Cdist")
-} | {"ConvolutionBackward0"}
+_PRODUCT_NODES = {
+    f"{one}Backward0"
+    for one in ("Mm", "Bmm", "Addmm", "Baddbmm", "Mv", "Dot", "Cdist", "Convolution")
+}
+_VIEWS = {
+    f"{one}Backward0"
+    for one in ("T", "Transpose", "Permute", "View", "Expand", "Unsqueeze", "ToCopy", "Clone")
+}
 _REDUCTION = re.compile(
     "(Sum|Mean|Prod|Std|Var|Norm|LinalgVectorNorm|Logsumexp|Softmax|LogSoftmax|Max|Min|Amax|Amin"
     "|Median|Cumsum|Cumprod|Sort)Backward"
 )
-_VIEWS = {
-    f"{one}Backward0" for one in ("T", "Transpose", "Permute", "View", "Expand", "Unsqueeze",
-                                  "ToCopy", "Clone")
-}  # fmt: skip
 
 
 def combining(start: Sequence[Edge], ends: Collection[int], *, is_outside: bool = False) -> str:
@@ -274,47 +275,36 @@ def combining(start: Sequence[Edge], ends: Collection[int], *, is_outside: bool 
     def is_end(node: Any) -> bool:
         return id(node) in ends or _is_layer(node)
 
-    for node, _ in walked(start, is_end):
-        if not is_end(node) and (_is_reduction(node) or _is_product(node, is_outside)):
-            return _name(node)
-    return ""
+    found = (node for node, _ in walked(start, is_end) if not is_end(node))
+    return next((_name(node) for node in found if _combines(node, is_outside)), "")
 
 
 def _is_layer(node: Any) -> bool:
     """Whether it multiplies by a parameter, which may be frozen."""
-    if node.name() not in _PRODUCTS:
+    if node.name() not in _PRODUCT_NODES:
         return False
-    found = [one for one, _ in node.next_functions]
-    while any(one is not None and one.name() in _VIEWS for one in found):
-        found = [n.next_functions[0][0] if n and n.name() in _VIEWS else n for n in found]
-    names = ("self", "mat1", "mat2", "weight")
-    saved = [getattr(node, f"_saved_{name}", None) for name in names]
+    saved = [getattr(node, f"_saved_{one}", None) for one in ("self", "mat1", "mat2", "weight")]
     bases = [one._base if one is not None and one._is_view() else one for one in saved]
     is_frozen = any(isinstance(one, nn.Parameter) for one in bases)
-    return is_frozen or any(hasattr(one, "variable") for one in found)
+    return is_frozen or any(_is_parameter(one) for one, _ in node.next_functions)
 
 
-def _is_product(node: Any, is_outside: bool) -> bool:
-    if node.name() not in _PRODUCTS:
+def _is_parameter(node: Any) -> bool:
+    while node is not None and node.name() in _VIEWS:
+        node = node.next_functions[0][0]
+    return hasattr(node, "variable")
+
+
+def _combines(node: Any, is_outside: bool) -> bool:
+    name, edges = node.name(), node.next_functions
+    if name in _PRODUCT_NODES:
+        is_each = name == "BmmBackward0" and node._input_metadata[0].shape[0] > 1  # for itself
+        return not is_each and (is_outside or sum(one is not None for one, _ in edges) > 1)
+    if not _REDUCTION.match(name):
         return False
-    size = _shape((node, 0))
-    is_for_each = node.name() == "BmmBackward0" and size[0] > 1  # sample, or head
-    return not is_for_each and (
-        is_outside or sum(one is not None for one, _ in node.next_functions) > 1
-    )
-
-
-def _is_reduction(node: Any) -> bool:
-    if not _REDUCTION.match(node.name()):
-        return False
-    axes, of = getattr(node, "_saved_dim", None), len(_shape(node.next_functions[0]))
-    axes = [axes] if isinstance(axes, int) else axes
-    return not axes or any((axis - 2**64) + of == 0 or axis == 0 for axis in axes)
-
-
-def _shape(edge: Edge) -> tuple[int, ...]:
-    """Of the tensor whose gradient flows along an edge."""
-    return tuple(edge[0]._input_metadata[edge[1]].shape)
+    (source, number), axes = edges[0], getattr(node, "_saved_dim", None)
+    first = {0, 2**64 - len(source._input_metadata[number].shape)}
+    return not axes or bool(first & {*(axes if isinstance(axes, tuple) else [axes])})
 
 
 def leaves_before(start: Sequence[Edge], outputs: Collection[int]) -> list[Tensor]:
