@@ -239,7 +239,8 @@ def terms(start: Sequence[Edge], known: Collection[int]) -> list[str]:
     first = walked(start, lambda node: id(node) in known or node.name() not in _SCALAR)
     others = [n for n, _ in first if id(n) not in known and n.name() not in _SCALAR]
     trained = [one for one in others if leaves_before([(one, 0)], known)]
-    inner = (combining(one.next_functions, known) for one in trained)
+    curve = curved(start, known)
+    inner = (combining(one.next_functions, known) or curve for one in trained)
     return [_name(one) + f" of {by}" * bool(by) for one, by in zip(trained, inner, strict=True)]
 
 
@@ -277,6 +278,19 @@ def combining(start: Sequence[Edge], ends: Collection[int], *, is_outside: bool 
 
     found = (node for node, _ in walked(start, is_end) if not is_end(node))
     return next((_name(node) for node in found if _combines(node, is_outside)), "")
+
+
+_CURVES = {f"{one}Backward0" for one in ("Sqrt", "Rsqrt", "Pow", "Exp", "Log", "Log1P")}
+
+
+def curved(start: Sequence[Edge], known: Collection[int]) -> str:
+    """A function of a whole loss that is not linear, as a root or a ratio of two sums."""
+    for node in (one for one in reached(start, known) if id(one) not in known):
+        is_product = node.name() in ("MulBackward0", "DivBackward0")
+        is_product = is_product and sum(one is not None for one, _ in node.next_functions) > 1
+        if (is_product or node.name() in _CURVES) and not node._input_metadata[0].shape:
+            return _name(node)
+    return ""
 
 
 def _is_layer(node: Any) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from runners.verify.internals import Edge, combining, place, reached, terms, walked
+from runners.verify.internals import Edge, combining, curved, place, reached, terms, walked
 from runners.verify.records import Loss, Update, part, tensors_of
 from runners.verify.report import Finding, Term, in_words
 
@@ -99,12 +99,13 @@ class LossWatch:
             outputs: ids of the nodes that made the outputs of modules.
         """
         outside = set(map(id, reached(start, outputs))) - {*outputs}
+        curve = curved(start, self._nodes)
+        curve += " of the loss" * bool(curve)
         for node, is_product in walked(start, lambda node: id(node) in self._nodes):
             if id(node) in self._nodes:
                 _, loss, edges = self._nodes[id(node)]
-                is_outside = id(node) in outside
                 loss.half = is_product
-                loss.combining = combining(edges, outputs, is_outside=is_outside)
+                loss.combining = curve or combining(edges, outputs, is_outside=id(node) in outside)
         return terms(start, self._nodes)
 
     def ended(self, number: int) -> list[Loss]:

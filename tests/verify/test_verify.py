@@ -73,6 +73,7 @@ BEYOND = [
     ("tenth", "a factor of the script's own"),
     ("gathered", "may enter the loss"),
     ("queued", "what its buffers are for: queue differs between ranks"),
+    ("rooted", "is not a sum over samples: sqrt of the loss combines them"),
     ("alike", "is not a sum over samples: mm combines them, or other values (`--one`"),
     ("mean_by_hand", ") is no loss function that is known (`--one`"),
     ("hidden", "an error of the tool's own (RuntimeError in modules.py"),

@@ -585,6 +585,17 @@ def alike():
         optimizer.step()
 
 
+def rooted():
+    """The root of a mean, of which each rank takes that of its own samples."""
+    model = DistributedDataParallel(mlp())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        x = drawn(step, 8, WIDTH)
+        optimizer.zero_grad()
+        functional.mse_loss(model(x), x).sqrt().backward()
+        optimizer.step()
+
+
 def not_finite():
     """All parameters of all ranks are NaN."""
     module = mlp()
