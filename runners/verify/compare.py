@@ -216,15 +216,15 @@ class _Judge:
         case, key = self._case, self._layout.key
         terms = {(rank, at): one for rank, run in runs.items() for at, one in run.exact.items()}
         owns = [one for run in runs.values() for one in run.own.values()]
-        for tie in case.ties:  # the gradient of a tied weight is that of all its places
-            for name, layout, other in tie.partners(key) if tie.is_kept else ():
-                for rank in layout.leaders:
-                    run = self._replays[rank][layout.key][number]
-                    for at, one in run.exact.items():
-                        if other in one:
-                            held = terms.get((rank, at), {})
-                            terms[rank, at] = added([held, {name: one[other]}])
-                    owns += [{name: one[other]} for one in run.own.values() if other in one]
+        # The gradient of a tied weight is that of all its places.
+        partners = (each for tie in case.ties if tie.is_kept for each in tie.partners(key))
+        for name, layout, other in partners:
+            for rank in layout.leaders:
+                run = self._replays[rank][layout.key][number]
+                owns += [{name: one[other]} for one in run.own.values() if other in one]
+                for at, one in run.exact.items():
+                    if other in one:
+                        terms[rank, at] = added([terms.get((rank, at), {}), {name: one[other]}])
         exact, own = added(terms.values()), added(owns)
         tolerance = {
             name: ROUNDINGS
@@ -267,10 +267,10 @@ class _Judge:
         view, layout = self._layout.view, self._layout
         carried = layout.whole(number, view, "carried")
         held = {rank: layout.whole(number, rank, gradients) for rank in layout.views()}
-        for name, before in carried.items():
-            for own in held.values():
-                one = own.get(name)
-                own[name] = one if one is None or before is None else one.double() - before.double()
+        for own in held.values():
+            for name, before in carried.items():
+                if before is not None and (one := own.get(name)) is not None:
+                    own[name] = one.double() - before.double()
         fit = fitted(held, names, expected)
         outside = layout.update(layout.leaders[0], number).outside
         extra = [

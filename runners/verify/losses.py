@@ -42,7 +42,7 @@ class LossWatch:
         self._is_on, self._is_running = is_on, is_running
         # By the id of a node, which stays alive: it, its loss, and where the inputs come from.
         self._nodes: dict[int, tuple[Any, Loss, list[Edge]]] = {}
-        self._reached: list[Loss] = []
+        self._reached: dict[int, Loss] = {}  # by id
         self._is_inside = False
 
     def called(
@@ -88,8 +88,7 @@ class LossWatch:
             return
         weight = weigh(part(gradient, copy=False).local.double())
         loss.weights = weight.clone() if loss.weights is None else loss.weights + weight
-        if not any(loss is one for one in self._reached):
-            self._reached.append(loss)
+        self._reached[id(loss)] = loss
 
     def follow(self, start: Sequence[Edge], outputs: Collection[int]) -> list[str]:
         """Walk the graph of a backward pass before it runs; terms that no known loss computes.
@@ -110,10 +109,10 @@ class LossWatch:
 
     def ended(self, number: int) -> list[Loss]:
         """The losses of the backward pass that has ended, which gets a number."""
-        reached, self._reached = self._reached, []
-        for loss in reached:
+        found, self._reached = [*self._reached.values()], {}
+        for loss in found:
             loss.backward = number
-        return reached
+        return found
 
     def forget(self) -> None:
         """An update begins: forget the losses of the one before."""
