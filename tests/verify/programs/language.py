@@ -96,7 +96,10 @@ if is_fsdp:
     shape = (2, ranks // 2) if "hsdp" in WAYS else (ranks,)
     mesh = init_device_mesh("cpu", shape, mesh_dim_names=("replicate", "shard")[-len(shape) :])
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if "policy" in WAYS else None
-    shard = functools.partial(fully_shard, mesh=mesh, **({"mp_policy": policy} if policy else {}))
+    norms = [one for one in model.modules() if isinstance(one, nn.LayerNorm)]
+    ignored = {p for one in norms for p in one.parameters()} if "wrong_ignored" in WAYS else None
+    shard = functools.partial(fully_shard, mesh=mesh, ignored_params=ignored,
+                              **({"mp_policy": policy} if policy else {}))  # fmt: skip
     for block in model.blocks:
         shard(block)
     wrapped = model if "wrong_root" in WAYS else shard(model)
