@@ -69,7 +69,8 @@ class Rank:
         self.layouts: Sequence[Layout] = ()  # once all ranks have recorded
         self.watch = Watch(arguments.steps, self._asks_to_stop)
         self.watch.is_shared = against is not None
-        self.watch.sends.on_call = self.board.begins
+        sends = self.watch.sends
+        sends.on_call, sends.on_return = self.board.begins, self.board.returns
         self.batches = rerun.keep_batches(lambda: self.watch.is_on) if arguments.one else {}
 
     def run(self) -> NoReturn:
@@ -81,7 +82,6 @@ class Rank:
             self.seen = run_script(
                 self.arguments.script, self.arguments.arguments, self.watch, self._has_code
             )
-            lookout.stop()
             code = self._judged()
         except FixableError as error:
             time.sleep(SAME_SECONDS * (self.rank > 0))  # rank 0 says the same, and ends this one
