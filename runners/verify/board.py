@@ -248,13 +248,15 @@ class Lookout(threading.Thread):
                 self._says(ended(board, dict.fromkeys(gone, "")))
             elif is_told:
                 os._exit(128 + signal.SIGTERM)
-        elif self._is_waiting and [board.rank] == running[:1]:
-            waits = [board.read("waits", one) for one in running]
-            if all(waits) and any(is_in_collective for _, is_in_collective in waits):
-                others = [one for r in board.ranks if (one := board.read("seen", r)) is not None]
-                if others and all(one.is_stopped for one in others):
-                    self._stops(_line(board, board.rank))
-                self._says(hangs(board))
+        elif self._is_waiting and [board.rank] == running[:1] and self._all_wait(running):
+            others = [one for r in board.ranks if (one := board.read("seen", r)) is not None]
+            if others and all(one.is_stopped for one in others):
+                self._stops(_line(board, board.rank))
+            self._says(hangs(board))
+
+    def _all_wait(self, running: Sequence[int]) -> bool:
+        waits = [self._board.read("waits", one) for one in running]
+        return all(waits) and any(is_in_collective for _, is_in_collective in waits)
 
     def _look(self) -> None:
         now, used = time.monotonic(), time.process_time() + _queued_seconds()
@@ -324,7 +326,7 @@ def hangs(board: Board) -> Verdict:
 
 
 def _never_ended(finding: Finding) -> Verdict:
-    return Verdict([finding], ["updates: the script never ended"])
+    return Verdict(findings=[finding], not_compared=["updates: the script never ended"])
 
 
 def ended(board: Board, how: Mapping[int, str]) -> Verdict:

@@ -49,7 +49,7 @@ def judged(layouts: Sequence[Layout], seen: Mapping[int, Seen], replays: Replays
         seen: by rank.
         replays: of the ranks that lead a group.
     """
-    verdict = Verdict(numbers={"parameters": 0, "parameters_compared": 0, "updates": 0})
+    verdict = Verdict(compared={"parameters": 0, "parameters_compared": 0, "updates": 0})
     _say_limits(verdict, seen.values())
     if broken := next((one.broken for one in seen.values() if one.broken), ""):
         verdict.skip(f"anything: an error of the tool's own ({broken})")
@@ -63,7 +63,7 @@ def judged(layouts: Sequence[Layout], seen: Mapping[int, Seen], replays: Replays
     tied = list(ties(layouts))
     for layout in layouts:
         _Judge(Case(layout, layouts, verdict, unpreserved, scaled, tied), replays).judge()
-    if verdict.numbers["updates"] and not verdict.has_clipped and not verdict.findings:
+    if verdict.compared["updates"] and not verdict.has_clipped and not verdict.findings:
         verdict.notes.append(UNCLIPPED)
     if not layouts:
         verdict.skip("gradients: no module with trained parameters ran a forward and backward pass")
@@ -103,7 +103,7 @@ class _Judge:
         case, layout, verdict = self._case, self._layout, self._case.verdict
         updates, numbers = layout.first.updates, range(layout.num_updates)
         names = set(updates[0].parameters) if updates else set()
-        verdict.numbers["parameters"] += len(names)
+        verdict.compared["parameters"] += len(names)
         if why := self._why_not():
             case.skip(why)
             for number in numbers:  # what `--one` leaves open
@@ -118,11 +118,11 @@ class _Judge:
         for number in numbers:
             frozen = frozen & set(updates[number].frozen)
             compared = compared & (self._update(number) | set(updates[number].frozen))
-            verdict.numbers["updates"] = max(verdict.numbers["updates"], number + 1)
+            verdict.compared["updates"] = max(verdict.compared["updates"], number + 1)
             if any(one.step is not None for one in verdict.findings):
                 break
         compared = frozen if self._are_zero() else compared
-        verdict.numbers["parameters_compared"] += len(compared - frozen)
+        verdict.compared["parameters_compared"] += len(compared - frozen)
         self._note_frozen(sorted(frozen))
         if not verdict.findings:
             inputs.compare_replicas(case, layout.num_updates - 1, "after")

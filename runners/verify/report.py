@@ -1,10 +1,10 @@
 """What the tool says of a script, prints and keeps: findings first, then what was not compared.
 
-A `Verdict` collects findings and gaps, and makes the `Report`, which `--json` prints. `lines` is
-the same as text, on at most a screen: its first line is the first finding, and its last line is the
-verdict. `causes.yml` has the usual cause of each finding, and the section that explains it. `said`
-writes a `Watched` into `content/tries`, which git ignores and `make serve` shows; a report that a
-page shows lies in `content/verified`. No torch.
+A `Verdict` collects findings and gaps, and `--json` prints it. `lines` is the same as text, on at
+most a screen: its first line is the first finding, and its last line is the verdict. `causes.yml`
+has the usual cause of each finding, and the section that explains it. `said` writes a `Watched`
+into `content/tries`, which git ignores and `make serve` shows; a report that a page shows lies in
+`content/verified`. No torch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from runners.traces.records import Circumstances
 from runners.traces.schema import Guarded, Moment, Record, Shape, digest_of, now
 
 if TYPE_CHECKING:
-    from runners.verify.records import Layout, Update  # which import torch
+    from runners.verify.records import Layout  # which imports torch
 
 Term = tuple[int, int | None]  # a rank, and one of its backward passes (None: all of them)
 
@@ -91,18 +91,32 @@ def in_words(factor: float, ranks: Collection[int], parts: int = 1) -> str:
     return " = ".join([f"{factor:.4g}", *dict.fromkeys(named)])
 
 
-@dataclass
-class Verdict:
-    """All that is said."""
+Word = Literal["agrees", "differs", "not compared"]
+CODES: dict[Word, int] = {"agrees": 0, "differs": 1, "not compared": 3}  # exit codes
 
-    findings: list[Finding] = field(default_factory=list)  # most certain first
-    not_compared: list[str] = field(default_factory=list)  # what was not, and why
-    lasting: set[str] = field(default_factory=set)  # what of that a run as one process leaves open
-    notes: list[str] = field(default_factory=list)
+
+class Verdict(Record):
+    """All that is said, as `--json` prints it and a trace keeps it."""
+
+    model_config = ConfigDict(frozen=False)
+    script: str = ""
+    world_size: Annotated[int, Field(ge=1)] = 1
+    verdict: Word = "agrees"
+    findings: list[Finding] = []  # most certain first
     weights: str = ""  # the line of the weights
-    numbers: dict[str, int] = field(default_factory=dict)  # of parameters and updates, for `--json`
-    strips: list[Strip] = field(default_factory=list)  # of each update that was compared
-    has_clipped: bool = False  # a norm was judged, or gradients were clipped by hand
+    compared: dict[str, int] = {}  # numbers of parameters and updates
+    not_compared: list[str] = []  # what was not, and why
+    notes: list[str] = []
+    # What of `not_compared` a run as one process leaves open.
+    lasting: set[str] = Field(default=set(), exclude=True)
+    strips: list[Strip] = Field(default=[], exclude=True)  # of each update that was compared
+    # A norm was judged, or gradients were clipped by hand.
+    has_clipped: bool = Field(default=False, exclude=True)
+
+    @property
+    def word(self) -> Word:
+        """What the findings, and what was not compared, come to."""
+        return "differs" if self.findings else "not compared" if self.not_compared else "agrees"
 
     def find(self, finding: Finding) -> None:
         """Add a finding, once for each cause."""
@@ -127,15 +141,6 @@ class Verdict:
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""
         self.notes.append("; this answers: ".join([how, *(one + more for one in others[:1])]))
         self.not_compared = [one for one in self.not_compared if one in self.lasting]
-
-    def report(self, script: str, world_size: int) -> Report:
-        """All of it but for the strips."""
-        code = 1 if self.findings else 3 if self.not_compared else 0
-        return Report(
-            script=script, world_size=world_size, verdict=WORDS[code], findings=self.findings,
-            weights=self.weights, compared=self.numbers, not_compared=self.not_compared,
-            notes=self.notes,
-        )  # fmt: skip
 
 
 _FILE = Path(__file__).with_name("causes.yml")
@@ -177,10 +182,9 @@ SCHEMA = 2
 WIDTH = 84
 MOST_FINDINGS = 3
 MOST_REASONS = 6
-WORDS: dict[int, Word] = {0: "agrees", 1: "differs", 3: "not compared"}
 
 
-def lines(report: Report) -> Iterator[str]:
+def lines(report: Verdict) -> Iterator[str]:
     """The report of a run."""
     found, numbers = report.findings, report.compared
     for finding in found[:MOST_FINDINGS]:
@@ -201,10 +205,10 @@ def lines(report: Report) -> Iterator[str]:
         yield from _wrapped(f"not compared: {reason}")
     if len(report.not_compared) > MOST_REASONS:
         yield f"  … and {len(report.not_compared) - MOST_REASONS} more; --json lists all"
-    yield f"verify: {report.verdict}{_head(report)}"
+    yield f"verify: {report.word}{_head(report)}"
 
 
-def _head(report: Report) -> str:
+def _head(report: Verdict) -> str:
     if report.findings:
         return f" ({_lower(table()[report.findings[0].cause].title)})"
     if report.not_compared:
@@ -244,7 +248,7 @@ def _wrapped(text: str, indent: int = 2) -> list[str]:
     )  # fmt: skip
 
 
-def as_json(report: Report) -> str:
+def as_json(report: Verdict) -> str:
     """The report for programs, with the text of each cause."""
     held = {"schema": SCHEMA, **report.model_dump()}
     for one in held["findings"]:
@@ -265,25 +269,6 @@ def say_wrong(error: FixableError) -> int:
 SUFFIX = ".verify.json"
 AGAIN = "delete it, or run `verify` again"
 Size = Annotated[float, Field(ge=0)]
-Word = Literal["agrees", "differs", "not compared"]
-
-
-class Report(Record):
-    """What is printed."""
-
-    script: str
-    world_size: Annotated[int, Field(ge=1)]
-    verdict: Word
-    findings: list[Finding]
-    weights: str
-    compared: dict[str, int]
-    not_compared: list[str]
-    notes: list[str]
-
-    @property
-    def code(self) -> int:
-        """The exit code."""
-        return next(code for code, word in WORDS.items() if word == self.verdict)
 
 
 class Off(Record):
@@ -329,7 +314,7 @@ class Watched(Guarded):
     command: str
     code: str  # the digest of the script's text
     printed: str
-    report: Report
+    report: Verdict
     tensors: list[Parameter]
     samples: list[str] = []  # digests of those that the watched updates used
     is_resumed: bool = False  # its optimizers had a state before the first update
@@ -360,10 +345,9 @@ def _violations(one: Watched) -> Iterator[tuple[str, str]]:
     report = one.report
     if unknown := [found.cause for found in report.findings if found.cause not in table()]:
         yield "report.findings", f"no cause {unknown[0]!r}"
-    if (report.verdict == "differs") != bool(report.findings):
-        yield "report.verdict", f"{report.verdict!r}, with {len(report.findings)} findings"
-    if (report.verdict == "not compared") != (bool(report.not_compared) and not report.findings):
-        yield "report.verdict", f"{report.verdict!r}, and not compared: {report.not_compared}"
+    if report.verdict != report.word:
+        found, gaps = len(report.findings), report.not_compared
+        yield "report.verdict", f"{report.verdict!r}, with {found} findings; not compared: {gaps}"
     if report.verdict == "agrees" and one.first:
         yield "tensors", f"{one.first.name} differs, and the report agrees"
     if one.tensors and len(one.tensors) != report.compared.get("parameters"):
@@ -386,35 +370,31 @@ def said(
     """
     if before := seen_before(layouts, script):
         verdict.notes.append(before)
-    report = verdict.report(script.name, world_size)
-    *text, last = lines(report)
-    told = _kept(verdict, layouts, script, words, report, "\n".join([*text, last]))
-    if document:
-        text, last = [], as_json(report)
-    if told and document:
-        say(told)
-    elif told:
-        text.append(told)
+    verdict.script, verdict.world_size, verdict.verdict = script.name, world_size, verdict.word
+    text = [*lines(verdict)]
+    if kept := _kept(verdict, layouts, script, words, "\n".join(text)):
+        if document:
+            say(kept)
+        text.insert(-1, kept)
     output = document or sys.stdout
-    output.write("\n".join([*text, last, ""]))
+    output.write(f"{as_json(verdict)}\n" if document else "\n".join([*text, ""]))
     output.flush()
-    return report.code
+    return CODES[verdict.word]
 
 
 def _kept(
-    verdict: Verdict, layouts: Sequence[Layout], script: Path, words: Sequence[str],
-    report: Report, printed: str,
-) -> str:  # fmt: skip
+    verdict: Verdict, layouts: Sequence[Layout], script: Path, words: Sequence[str], printed: str
+) -> str:
     """Write the trace of a run over that of the same command; a line that says where."""
     folder = _folder()
     if folder is None:
         return ""
-    command = shlex.join(["verify", "--ranks", str(report.world_size), *words])
+    command = shlex.join(["verify", "--ranks", str(verdict.world_size), *words])
     try:
         watched = Watched(
             schema_version=2, recorded_at=now(), machine=machine.name(),
             circumstances=machine.circumstances(), command=command,
-            code=_code(script), printed=printed, report=report,
+            code=_code(script), printed=printed, report=verdict,
             tensors=list(_tensors(verdict.strips, layouts)),
             samples=sorted(_samples(layouts)), is_resumed=_is_resumed(layouts),
         )  # fmt: skip
@@ -462,14 +442,9 @@ def _code(script: Path) -> str:
     return digest_of(script.read_text(encoding="utf-8", errors="replace"))
 
 
-def _updates(layouts: Sequence[Layout]) -> Iterator[Update]:
-    for layout in layouts:
-        for record in layout.records.values():
-            yield from record.updates
-
-
 def _samples(layouts: Sequence[Layout]) -> set[str]:
-    return {one for u in _updates(layouts) for forward in u.forwards for one in forward.samples}
+    updates = (u for layout in layouts for one in layout.records.values() for u in one.updates)
+    return {one for u in updates for forward in u.forwards for one in forward.samples}
 
 
 def _is_resumed(layouts: Sequence[Layout]) -> bool:

@@ -328,7 +328,7 @@ def compare(
             return False
         count += len(set[str]().union(*updates[: layout.num_updates]))
     numbers = max(one.num_updates for one in layouts)
-    verdict.numbers |= {"parameters_compared": count, "updates": numbers}
+    verdict.compared |= {"parameters_compared": count, "updates": numbers}
     return True
 
 

@@ -356,9 +356,9 @@ def test_a_factor_that_ranks_and_microbatches_explain_is_told_with_both():
     assert in_words(2.0, [2], 2) == "2 = ranks = microbatches"
     assert in_words(0.25, [2], 2) == "0.25 = 1 / (ranks × microbatches)"
     assert in_words(1.7, [2], 4) == "1.7"
-    report = Verdict(
-        [Finding("sum over ranks", "seen", "a.py:1", off="2", others=["accumulation not divided"])]
-    ).report("a.py", 2)
+    others = ["accumulation not divided"]
+    found = [Finding("sum over ranks", "seen", "a.py:1", off="2", others=others)]
+    report = Verdict(script="a.py", world_size=2, findings=found)
     text = "\n".join(lines(report))
     assert text.startswith("a.py:1: off by 2 (too large by the number of ranks)\n    seen\n")
     assert "Or it is too large by the number of microbatches." in text

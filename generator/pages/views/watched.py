@@ -14,7 +14,7 @@ from generator.printing.folio import breakable
 from generator.printing.sources import PYTHON
 from runners.traces.digest import program
 from runners.traces.schema import Shape
-from runners.verify.report import GROUPS, Off, Parameter, Report, Watched, table
+from runners.verify.report import GROUPS, Off, Parameter, Verdict, Watched, table
 
 MOST = 1e9  # times that a bar shows
 Sections = Callable[[str], Mapping[str, str]]
@@ -37,7 +37,7 @@ def causes(sections: Sections) -> list[View]:
     ]
 
 
-def findings(report: Report, sections: Sections) -> list[View]:
+def findings(report: Verdict, sections: Sections) -> list[View]:
     """What was found, each with its cause and where the book explains it."""
     return [
         View(
