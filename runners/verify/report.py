@@ -316,8 +316,8 @@ class Watched(Guarded):
     printed: str
     report: Verdict
     tensors: list[Parameter]
-    samples: list[str] = []  # digests of those that the watched updates used
-    is_resumed: bool = False  # its optimizers had a state before the first update
+    samples: list[str] = []  # digests of those that the watched updates used, of a run that began
+    # anew: its optimizers had no state before the first one
 
     @property
     def first(self) -> Parameter | None:
@@ -368,14 +368,16 @@ def said(
         layouts: what the ranks recorded; empty where the script did not come so far.
         document: where it is printed as JSON; None prints text.
     """
-    if before := seen_before(layouts, script):
-        verdict.notes.append(before)
+    verdict.notes += _seen_before(layouts, script)
     verdict.script, verdict.world_size, verdict.verdict = script.name, world_size, verdict.word
     text = [*lines(verdict)]
-    if kept := _kept(verdict, layouts, script, words, "\n".join(text)):
-        if document:
-            say(kept)
-        text.insert(-1, kept)
+    try:
+        kept = _kept(verdict, layouts, script, words, "\n".join(text))
+    except Exception as error:  # noqa: BLE001 what is kept changes nothing of what is said
+        kept = f"verify: this run is not kept ({first_line(error)})"
+    if kept and document:
+        say(kept)
+    text[-1:-1] = [kept] * bool(kept)
     output = document or sys.stdout
     output.write(f"{as_json(verdict)}\n" if document else "\n".join([*text, ""]))
     output.flush()
@@ -386,56 +388,45 @@ def _kept(
     verdict: Verdict, layouts: Sequence[Layout], script: Path, words: Sequence[str], printed: str
 ) -> str:
     """Write the trace of a run over that of the same command; a line that says where."""
-    folder = _folder()
-    if folder is None:
+    folder, is_resumed = _folder(), _is_resumed(layouts)
+    if not folder.parent.is_dir():
         return ""
     command = shlex.join(["verify", "--ranks", str(verdict.world_size), *words])
-    try:
-        watched = Watched(
-            schema_version=2, recorded_at=now(), machine=machine.name(),
-            circumstances=machine.circumstances(), command=command,
-            code=_code(script), printed=printed, report=verdict,
-            tensors=list(_tensors(verdict.strips, layouts)),
-            samples=sorted(_samples(layouts)), is_resumed=_is_resumed(layouts),
-        )  # fmt: skip
-        run = [str(script.resolve()), command, *["resumed"][: watched.is_resumed]]
-        name = f"{_name(script)}-{digest_of(run)[:8]}"
-        write(folder / f"{name}{SUFFIX}", watched)
-    except Exception as error:  # noqa: BLE001 what is kept changes nothing of what is said
-        return f"verify: this run is not kept ({first_line(error)})"
+    run = [str(script.resolve()), command, *["resumed"] * is_resumed]
+    name = re.sub(r"[^\w-]+", "_", script.stem) + f"-{digest_of(run)[:8]}"
+    watched = Watched(
+        schema_version=2, recorded_at=now(), machine=machine.name(),
+        circumstances=machine.circumstances(), command=command, code=_code(script),
+        printed=printed, report=verdict, tensors=list(_tensors(verdict.strips, layouts)),
+        samples=[] if is_resumed else sorted(_samples(layouts)),
+    )  # fmt: skip
+    write(folder / f"{name}{SUFFIX}", watched)
     at = machine.from_home(folder / f"{name}{SUFFIX}")
     return f"verify: kept in {at}; `make serve` shows it on verify/{name}.html"
 
 
-def seen_before(layouts: Sequence[Layout], script: Path) -> str:
+def _seen_before(layouts: Sequence[Layout], script: Path) -> list[str]:
     """What to say where a run that goes on from a saved state uses samples of the first updates.
 
     Those are known from a kept run of the same script that began anew.
     """
-    folder, own = _folder(), _samples(layouts)
-    if folder is None or not own or not _is_resumed(layouts):
-        return ""
-    for path in sorted(folder.glob(f"{_name(script)}-*{SUFFIX}")):
+    own = _samples(layouts)
+    for path in sorted(_folder().glob(f"*{SUFFIX}")) if own and _is_resumed(layouts) else ():
         with suppress(TraceError):
             earlier = read(path)
-            again = own & set(earlier.samples)
-            if earlier.code == _code(script) and not earlier.is_resumed and again:
-                return (
+            again = own & {*earlier.samples}
+            if again and earlier.code == _code(script):
+                return [
                     f"{len(again)} of {len(own)} samples were used by the first updates of a run "
                     f"that began anew ({path.name}), and this one has an optimizer's state: with "
                     "it, restore the epoch and the batches that were already read"
-                )
-    return ""
+                ]
+    return []
 
 
-def _folder() -> Path | None:
-    """Where runs are kept; None outside a project."""
-    content = machine.TRACES.parent
-    return content / "tries" if content.is_dir() else None
-
-
-def _name(script: Path) -> str:
-    return re.sub(r"[^\w-]+", "_", script.stem)
+def _folder() -> Path:
+    """Where runs are kept; outside a project, its parent does not exist."""
+    return machine.TRACES.parent / "tries"
 
 
 def _code(script: Path) -> str:
