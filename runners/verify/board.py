@@ -22,7 +22,7 @@ import threading
 import time
 import traceback
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +35,6 @@ from runners.verify.report import Finding, Verdict
 
 GATHER_SECONDS = 0.02
 PREFIX = "proofbook-verify"
-WORLD = "0"  # how torch names the group of all ranks
 _SLOTS, _SLOT_BYTES = 16, 512  # of the newest calls
 
 
@@ -44,21 +43,10 @@ class Call(NamedTuple):
 
     order: int  # of this rank's calls
     group: str  # the name of the process group; empty where the call has no partner on each rank
-    number: int  # of the calls in this group
+    number: int  # of the calls in this group, of which all its ranks make the same
     kind: str  # the function's name
     size: int  # elements of the tensor that all ranks have alike
     place: str  # the script's line
-    is_over: bool = False  # it has returned, and no later call has begun
-
-    @property
-    def key(self) -> tuple[str, str, int]:
-        """The same on all ranks that make this call."""
-        return self.kind, self.group, self.number
-
-    @property
-    def is_transfer(self) -> bool:
-        """Whether it is between two ranks, which are not alike."""
-        return "send" in self.kind or "recv" in self.kind
 
     def __str__(self) -> str:
         return f"{self.kind}{f' of {self.size} elements' * bool(self.size)} ({self.place})"
@@ -89,7 +77,7 @@ class Board:
         name = f"{PREFIX}-{os.getuid()}-{launcher}-{start}-{launch}"
         self.folder = Path(tempfile.gettempdir()) / name
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        self._numbers, self._newest = Counter[str](), Call(0, "", 0, "", 0, "")
+        self._numbers = Counter[str]()  # of calls, by their group
         if rank is not None:
             self.post("process", (os.getpid(), processes.start_ticks(os.getpid())))
             self._calls = os.open(self.folder / f"calls.{rank}", os.O_CREAT | os.O_WRONLY)
@@ -123,18 +111,10 @@ class Board:
 
     def begins(self, kind: str, group: str, size: int, place: str) -> None:
         """Write that a collective is about to be called, since nothing may come after it."""
+        order = self._numbers.total()
         self._numbers[group] += 1
-        order, number = self._newest.order + 1, self._numbers[group]
-        self._write(Call(order, group, number, kind, size, place))
-
-    def returns(self) -> None:
-        """Write that the newest call has returned."""
-        self._write(self._newest._replace(is_over=True))
-
-    def _write(self, call: Call) -> None:
-        self._newest = call
-        text = json.dumps(call).encode().ljust(_SLOT_BYTES)
-        os.pwrite(self._calls, text, call.order % _SLOTS * _SLOT_BYTES)
+        text = json.dumps(Call(order, group, self._numbers[group], kind, size, place)).encode()
+        os.pwrite(self._calls, text.ljust(_SLOT_BYTES), order % _SLOTS * _SLOT_BYTES)
 
     def calls(self, rank: int) -> list[Call]:
         """The newest calls of a rank, in order."""
@@ -345,38 +325,18 @@ def ended(board: Board, how: Mapping[int, str]) -> Verdict:
         return Verdict(not_compared=[says])
     calls = {rank: board.calls(rank) for rank in board.ranks}
     over = [rank for rank in board.ranks if board.has("seen", rank)]
-    unlike, lines = _unlike(calls), []
+    unlike = _unlike(calls)
+    lines = []
     for rank, newest in calls.items():
         end = f", and was ended{how[rank] and f' by {how[rank]}'}" if rank in how else ""
-        end += ", and its script has ended" * (rank in over)
+        end = ", and its script has ended" if rank in over else end
         call = unlike.get(rank) or (newest[-1] if newest else "no collective")
         lines.append(f"rank {rank} called {call}{end}")
-    place = next((one.place for rank in how for one in calls[rank][-1:]), "")
-    is_unlike = unlike or any(_are_apart(rank, calls, over) for rank in how)
-    cause = "collectives differ" if is_unlike else "killed"
+    last = [one for rank in how for one in calls[rank][-1:]]
+    is_alone = any(_lacks(calls[rank], one) for one in last for rank in over)
+    cause = "collectives differ" if unlike or is_alone else "killed"
+    place = next((one.place for one in last), "")
     return _never_ended(Finding(cause, "\n".join(lines), place, rank=first))
-
-
-def _are_apart(gone: int, calls: Mapping[int, Sequence[Call]], over: Collection[int]) -> bool:
-    """Whether a rank ended inside a call that another, in a call that the first lacks, lacks.
-
-    Args:
-        gone: the rank that ended.
-        calls: the newest ones of all ranks.
-        over: ranks whose scripts have ended.
-    """
-    inside = {r: newest[-1] for r, newest in calls.items() if newest and not newest[-1].is_over}
-
-    def lacks(rank: int, call: Call) -> bool:
-        is_member = {call.group} <= {"", WORLD, *(one.group for one in calls[rank])}
-        return is_member and all(one.key != call.key for one in calls[rank])
-
-    if gone not in inside or any(one.is_transfer for newest in calls.values() for one in newest):
-        return False  # stages of a pipeline rightly call unlike functions
-    return any(
-        lacks(one, inside[gone]) and (one in over or (one in inside and lacks(gone, inside[one])))
-        for one in calls
-    )
 
 
 def _unlike(calls: Mapping[int, Sequence[Call]]) -> dict[int, Call]:
@@ -387,6 +347,12 @@ def _unlike(calls: Mapping[int, Sequence[Call]]) -> dict[int, Call]:
             numbered[one.number, one.group][rank] = one
     found = (numbered[key] for key in sorted(numbered))
     return next((one for one in found if len({(c.kind, c.size) for c in one.values()}) > 1), {})
+
+
+def _lacks(newest: Sequence[Call], call: Call) -> bool:
+    """Whether a rank has made the calls before one in its group, but not this one."""
+    numbers = [one.number for one in newest if one.group == call.group]
+    return bool(call.group and numbers) and max(numbers) < call.number
 
 
 def _line(board: Board, rank: int) -> str:

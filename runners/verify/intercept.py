@@ -39,6 +39,7 @@ from runners.verify.internals import (
     is_script,
     multiplies,
     place,
+    reducing_group,
 )
 from runners.verify.losses import KNOWN
 from runners.verify.records import Clip, tensors_of
@@ -230,10 +231,9 @@ class Interceptor:
 
     def _backward(self, original: _Function, /, tensors: Any, *args: Any, **kwargs: Any) -> None:
         watch = self._watch
-        watch.sends.tells("backward")
+        watch.sends.tells("backward", next(filter(None, map(reducing_group, watch.wrappers)), ""))
         if not watch.is_on and not watch.in_backward:
             original(tensors, *args, **kwargs)
-            watch.sends.on_return()
             return
         given = [tensors] if isinstance(tensors, Tensor) else list(tensors)
         watch.backward_begins([(one.grad_fn, one.output_nr) for one in given])
@@ -242,7 +242,6 @@ class Interceptor:
             original(tensors, *args, **kwargs)
         finally:
             watch.in_backward -= 1
-        watch.sends.on_return()
         if not watch.in_backward:
             watch.backward_ends()
 
@@ -348,14 +347,12 @@ class Sends:
 
     Attributes:
         on_call: given what is about to be called, its process group, its size, and the line.
-        on_return: called where that has returned.
         reasons: why the module of one process is not known, since the last update of a root began:
             a place, and what it says.
         gathered: values without a graph, by the call that cut it, since the last backward pass.
     """
 
     on_call: Callable[[str, str, int, str], None] | None = None
-    on_return: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(self, watch: Any) -> None:
         self._watch = watch
@@ -403,7 +400,6 @@ class Sends:
     def ended(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> None:
         """A collective has ended: between forward and backward it may bring values of others."""
         watch = self._watch
-        self.on_return()
         if not watch.is_on:
             return
         if watch.depth and is_number(name, args, kwargs):

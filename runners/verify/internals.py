@@ -25,6 +25,7 @@ from torch.distributed import _functional_collectives as functional_collectives
 from torch.distributed.algorithms._checkpoint import checkpoint_wrapper
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils import _pytree as pytree
 from torch.utils.data import dataloader
 
@@ -65,7 +66,9 @@ _NAMES = {
         "distributed/algorithms/_checkpoint/checkpoint_wrapper.py": "torch_utils_checkpoint",
         "nn/modules/_functions.py": "SyncBatchNorm",
         "nn/modules/module.py": "_forward_pre_hooks _call_impl",
-        "nn/parallel/distributed.py": "_DDPSink will_sync_module_buffers",
+        "nn/parallel/distributed.py": (
+            "_DDPSink will_sync_module_buffers require_backward_grad_sync _join_config"
+        ),
         "optim/lr_scheduler.py": "_initial_step",
         "utils/data/dataloader.py": "_BaseDataLoaderIter",
     },
@@ -183,6 +186,16 @@ def group_name(given: Sequence[Any]) -> str:
         if is_axis or isinstance(one, dist.ProcessGroup | DeviceMesh):
             return str(functional_collectives._resolve_group_name(one))
     return str(getattr(dist.group.WORLD, "group_name", ""))
+
+
+def reducing_group(module: nn.Module) -> str:
+    """The name of the group over which a backward pass reduces; empty where DDP does not."""
+    is_reducing = (
+        isinstance(module, DistributedDataParallel)
+        and module.require_backward_grad_sync
+        and not module._join_config.enable  # ranks that have ended join in without a pass
+    )
+    return group_name([module.process_group]) if is_reducing else ""
 
 
 # Names of the factors that nodes keep, in the order of their gradients.

@@ -69,8 +69,7 @@ class Rank:
         self.layouts: Sequence[Layout] = ()  # once all ranks have recorded
         self.watch = Watch(arguments.steps, self._asks_to_stop)
         self.watch.is_shared = against is not None
-        sends = self.watch.sends
-        sends.on_call, sends.on_return = self.board.begins, self.board.returns
+        self.watch.sends.on_call = self.board.begins
         self.batches = rerun.keep_batches(lambda: self.watch.is_on) if arguments.one else {}
 
     def run(self) -> NoReturn:

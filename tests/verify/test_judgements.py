@@ -290,7 +290,7 @@ def test_of_a_rank_that_others_did_not_wait_for_the_line_is_named(boards):
         ("all_gather", 8, "0", "collectives differ"),
         ("all_reduce", 4, "0", "collectives differ"),
         ("all_reduce", 8, "0", "killed"),
-        ("all_gather", 8, "1", "collectives differ"),  # in another group, and then in backward
+        ("all_gather", 8, "1", "killed"),  # in another group, of which nothing follows
     ],
 )
 def test_calls_of_one_number_in_one_group_that_are_not_alike_are_the_cause_of_an_end(
@@ -303,7 +303,7 @@ def test_calls_of_one_number_in_one_group_that_are_not_alike_are_the_cause_of_an
     boards[1].begins("backward", "", 0, "train.py:4")
     (finding,) = ended(boards[0], {0: "SIGABRT"}).findings
     assert (finding.cause, finding.place, finding.rank) == (cause, "train.py:2", 0)
-    is_unlike = cause == "collectives differ" and group == "0"
+    is_unlike = cause == "collectives differ"
     last = f"{kind} of {size} elements (train.py:3)" if is_unlike else "backward (train.py:4)"
     assert finding.says.splitlines() == [
         "rank 0 called all_reduce of 8 elements (train.py:2), and was ended by SIGABRT",
@@ -312,37 +312,27 @@ def test_calls_of_one_number_in_one_group_that_are_not_alike_are_the_cause_of_an
 
 
 @pytest.mark.parametrize(
-    ("calls", "returned", "other", "cause"),
+    ("own", "other", "cause"),
     [
-        (["backward", "all_reduce"], 1, "backward backward", "collectives differ"),
-        (["backward", "all_reduce"], 2, "backward backward", "killed"),  # outside of any collective
-        (["backward", "all_reduce"], 1, "backward", "killed"),  # the other comes later
-        (["backward", "backward"], 1, "backward", "killed"),
-        (["backward", "backward"], 1, "backward all_reduce", "collectives differ"),
-        (["backward", "backward"], 1, "backward backward all_reduce", "killed"),
-        (["backward", "backward"], 1, "backward ends", "collectives differ"),
-        (["backward", "backward"], 1, "backward backward ends", "killed"),
-        (["backward", "send"], 1, "backward all_reduce", "killed"),
+        ("backward all_reduce", "backward backward", "collectives differ"),
+        ("backward all_reduce", "backward", "killed"),  # the other comes later
+        ("backward", "backward backward", "killed"),  # outside of any collective
+        ("backward backward", "backward ends", "collectives differ"),
+        ("backward backward", "backward backward ends", "killed"),
+        ("backward send", "backward ends", "killed"),
     ],
 )
 def test_a_rank_ends_in_a_collective_that_others_do_not_call_or_from_outside(
-    boards, calls, returned, other, cause
+    boards, own, other, cause
 ):
-    for number, kind in enumerate(calls):
-        boards[0].begins(kind, "0" * (kind == "all_reduce"), 0, f"train.py:{number}")
-        if number < returned:
-            boards[0].returns()
-    *first, last = other.split()
-    for kind in first:
-        boards[1].begins(kind, "", 0, "train.py:7")
-        boards[1].returns()
-    if last == "ends":
+    for board, kinds in zip(boards, (own, other), strict=True):
+        for kind in kinds.removesuffix(" ends").split():
+            board.begins(kind, "0" * (kind != "send"), 0, "train.py:7")
+    if other.endswith("ends"):
         boards[1].post("seen", None)
-    else:
-        boards[1].begins(last, "0" * (last == "all_reduce"), 0, "train.py:8")
     (finding,) = ended(boards[0], {0: ""}).findings
     assert finding.cause == cause
-    assert ("its script has ended" in finding.says) == (last == "ends")
+    assert ("its script has ended" in finding.says) == other.endswith("ends")
 
 
 def test_a_rank_that_is_killed_while_it_replays_is_no_fault_of_the_script(boards):
