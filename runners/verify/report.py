@@ -30,7 +30,7 @@ from runners.system.patience import say
 from runners.traces import machine
 from runners.traces.files import TraceError, read_record, remedy, write
 from runners.traces.records import Circumstances
-from runners.traces.schema import Guarded, Moment, Record, Shape, digest_of, now
+from runners.traces.schema import Guarded, Moment, Record, Shape, digest_of, finite_or_none, now
 
 if TYPE_CHECKING:
     from runners.verify.records import Layout  # which imports torch
@@ -144,18 +144,6 @@ class Verdict(Record):
 
 
 _FILE = Path(__file__).with_name("causes.yml")
-# How the table is divided, in its order: what a reader sees of gradients, updates and losses.
-GROUPS = {
-    "ranks": "A factor that is the number of ranks",
-    "microbatches": "A factor that is the number of microbatches",
-    "own": "The gradient of one rank, or a part",
-    "zero": "Zero, or lost",
-    "before": "Something of the update before",
-    "module": "Everything behind one module",
-    "norms": "Normalizations only",
-    "experts": "Experts only",
-    "others": "Data, weights, updates, and how the script ends",
-}
 
 
 class Cause(NamedTuple):
@@ -165,7 +153,7 @@ class Cause(NamedTuple):
     usually: str
     page: str
     section: str
-    group: str
+    group: str  # under which the book lists it
 
 
 @cache
@@ -222,15 +210,13 @@ def _lower(title: str) -> str:
 
 
 def _finding(one: Finding, world_size: int) -> Iterator[str]:
-    row, at = table()[one.cause], []
-    where = [one.place, one.parameter, one.off and f"off by {one.off}"]
-    said = ": ".join(filter(None, where))
+    row = table()[one.cause]
+    said = ": ".join(filter(None, [one.place, one.parameter, one.off and f"off by {one.off}"]))
     yield f"{said} ({_lower(row.title)})" if said else row.title
-    at += [] if one.rank is None else [f"rank {one.rank}"]
-    at += [] if one.step is None else [f"step {one.step}"]
+    numbered = (("rank", one.rank), ("step", one.step))
+    at = ", ".join(f"{name} {number}" for name, number in numbered if number is not None)
     first, *rest = one.says.splitlines()
-    first = first if rest or not at else f"{', '.join(at)}: {first}"
-    for line in (first, *rest):
+    for line in (f"{at}: {first}" if at and not rest else first, *rest):
         yield from _wrapped(line, 4)
     yield from _wrapped(row.usually, 4)
     for other in map(table().__getitem__, one.others):
@@ -439,7 +425,7 @@ def _samples(layouts: Sequence[Layout]) -> set[str]:
 
 
 def _is_resumed(layouts: Sequence[Layout]) -> bool:
-    records = (record for layout in layouts for record in layout.records.values())
+    records = [record for layout in layouts for record in layout.records.values()]
     return any(one.left_behind or any(u.state for u in one.updates) for one in records)
 
 
@@ -459,10 +445,10 @@ def _tensors(strips: Sequence[Strip], layouts: Sequence[Layout]) -> Iterator[Par
 
 def _largest(errors: Mapping[int, Error | None]) -> Off | None:
     """The error that is largest by what rounding allows it; the first of equals."""
-    known = {number: one for number, one in errors.items() if one is not None}
+    known = [(one.error / max(one.allowed, 1e-300), number, one)
+             for number, one in errors.items() if one is not None]  # fmt: skip
     if not known:
         return None
-    number = max(known, key=lambda n: known[n].error / max(known[n].allowed, 1e-300))
-    error, allowed = known[number]
-    return Off(error=error if math.isfinite(error) else None, update=number,
-               allowed=allowed if math.isfinite(allowed) else 0.0)  # fmt: skip
+    _, number, (error, allowed) = max(known, key=lambda one: one[0])
+    is_finite = math.isfinite(allowed)
+    return Off(error=finite_or_none(error), update=number, allowed=allowed if is_finite else 0.0)
