@@ -24,7 +24,7 @@ from runners.verify.inputs import ROUNDINGS, Case, ties
 from runners.verify.losses import TOLERANCE, Weights, judged_weights
 from runners.verify.records import Layout, Seen, Update
 from runners.verify.replay import Replayed
-from runners.verify.report import Error, Finding, Strip, Term, Verdict, in_words
+from runners.verify.report import Error, Finding, Term, Verdict, in_words
 from runners.verify.update import (
     Steps,
     compare_clipped,
@@ -259,8 +259,7 @@ class _Judge:
                 reduced, weights, factors = earlier, again, found
         if not weights.is_zero:
             case.verdict.weights = case.verdict.weights or weights.line
-        known = reduced.factors if reduced.is_good else None
-        case.verdict.strips.append(Strip(self._layout.key, number + 1, reduced.errors, known))
+        case.verdict.keep(self._layout.key, number, "gradient", reduced.errors)
         if not reduced.is_good:
             explain(case, number, reduced, expected)
             return set(reduced.agreed)

@@ -35,6 +35,7 @@ from runners.traces.schema import Guarded, Moment, Record, Shape, digest_of, fin
 if TYPE_CHECKING:
     from runners.verify.records import Layout  # which imports torch
 
+Size = Annotated[float, Field(ge=0)]
 Term = tuple[int, int | None]  # a rank, and one of its backward passes (None: all of them)
 
 
@@ -50,15 +51,17 @@ class Error(NamedTuple):
         return self.error <= self.allowed
 
 
-@dataclass
-class Strip:
-    """What an update of a module differs by, tensor by tensor; updates count from 1."""
+class Off(Record):
+    """The largest error of a tensor in any update, and what rounding allows, over its norm."""
 
-    module: str
-    update: int
-    gradients: dict[str, Error]  # up to `factors`
-    factors: dict[Term, float] | None
-    steps: dict[str, Error] = field(default_factory=dict)  # of what the optimizer added
+    error: Size | None  # null: not finite
+    allowed: Size
+    update: int  # from 1
+
+    @property
+    def agrees(self) -> bool:
+        """Whether it is no more than rounding."""
+        return self.error is not None and self.error <= self.allowed
 
 
 @dataclass
@@ -109,7 +112,8 @@ class Verdict(Record):
     notes: list[str] = []
     # What of `not_compared` a run as one process leaves open.
     lasting: set[str] = Field(default=set(), exclude=True)
-    strips: list[Strip] = Field(default=[], exclude=True)  # of each update that was compared
+    # Of a tensor's gradient and of its step, which the optimizer added: module, name, which one.
+    largest: dict[tuple[str, str, str], Off] = Field(default={}, exclude=True)
     # A norm was judged, or gradients were clipped by hand.
     has_clipped: bool = Field(default=False, exclude=True)
 
@@ -135,12 +139,25 @@ class Verdict(Record):
         if is_lasting:
             self.lasting.add(what)
 
+    def keep(self, module: str, number: int, held: str, errors: Mapping[str, Error]) -> None:
+        """Keep errors of an update, where they are the largest by what rounding allows."""
+        for name, (error, allowed) in errors.items():
+            most = allowed if math.isfinite(allowed) else 0.0
+            new = Off(error=finite_or_none(error), allowed=most, update=number + 1)
+            old = self.largest.get((module, name, held))
+            if old is None or _share(new) > _share(old):
+                self.largest[module, name, held] = new
+
     def proven(self, how: str) -> None:
         """What was not compared in parts has been compared as a whole, but for what lasts."""
         others = [one for one in self.not_compared if one not in self.lasting]
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""
         self.notes.append("; this answers: ".join([how, *(one + more for one in others[:1])]))
         self.not_compared = [one for one in self.not_compared if one in self.lasting]
+
+
+def _share(off: Off) -> float:
+    return math.inf if off.error is None else off.error / max(off.allowed, 1e-300)
 
 
 _FILE = Path(__file__).with_name("causes.yml")
@@ -254,20 +271,6 @@ def say_wrong(error: FixableError) -> int:
 
 SUFFIX = ".verify.json"
 AGAIN = "delete it, or run `verify` again"
-Size = Annotated[float, Field(ge=0)]
-
-
-class Off(Record):
-    """The largest error of a tensor in any update, and what rounding allows, over its norm."""
-
-    error: Size | None  # null: not finite
-    allowed: Size
-    update: int
-
-    @property
-    def agrees(self) -> bool:
-        """Whether it is no more than rounding."""
-        return self.error is not None and self.error <= self.allowed
 
 
 class Parameter(Record):
@@ -383,7 +386,7 @@ def _kept(
     watched = Watched(
         schema_version=2, recorded_at=now(), machine=machine.name(),
         circumstances=machine.circumstances(), command=command, code=_code(script),
-        printed=printed, report=verdict, tensors=list(_tensors(verdict.strips, layouts)),
+        printed=printed, report=verdict, tensors=list(_tensors(verdict, layouts)),
         samples=[] if is_resumed else sorted(_samples(layouts)),
     )  # fmt: skip
     write(folder / f"{name}{SUFFIX}", watched)
@@ -429,26 +432,13 @@ def _is_resumed(layouts: Sequence[Layout]) -> bool:
     return any(one.left_behind or any(u.state for u in one.updates) for one in records)
 
 
-def _tensors(strips: Sequence[Strip], layouts: Sequence[Layout]) -> Iterator[Parameter]:
+def _tensors(verdict: Verdict, layouts: Sequence[Layout]) -> Iterator[Parameter]:
     for layout in layouts:
-        own = [one for one in strips if one.module == layout.key]
         updates = layout.first.updates
         for name, part in updates[0].parameters.items() if updates else ():
             yield Parameter(
-                module=layout.key, name=name,
-                shape=list(part.shape),
-                gradient=_largest({one.update: one.gradients.get(name) for one in own}),
-                step=_largest({one.update: one.steps.get(name) for one in own}),
+                module=layout.key, name=name, shape=list(part.shape),
+                gradient=verdict.largest.get((layout.key, name, "gradient")),
+                step=verdict.largest.get((layout.key, name, "step")),
                 is_frozen=all(name in one.frozen for one in updates),
             )  # fmt: skip
-
-
-def _largest(errors: Mapping[int, Error | None]) -> Off | None:
-    """The error that is largest by what rounding allows it; the first of equals."""
-    known = [(one.error / max(one.allowed, 1e-300), number, one)
-             for number, one in errors.items() if one is not None]  # fmt: skip
-    if not known:
-        return None
-    _, number, (error, allowed) = max(known, key=lambda one: one[0])
-    is_finite = math.isfinite(allowed)
-    return Off(error=finite_or_none(error), update=number, allowed=allowed if is_finite else 0.0)
