@@ -246,10 +246,9 @@ class Lookout(threading.Thread):
         if is_quiet != self._is_waiting:
             self._is_waiting = is_quiet
             self._board.post("waits", self._where() if is_quiet else None)
-        board = self._board
-        has_failed = any(board.has("failed", one) for one in board.ranks)
-        if has_failed and not board.has("meanwhile", board.rank):
-            board.post("meanwhile", self._where())
+        has_failed = any(self._board.has("failed", one) for one in self._board.ranks)
+        if has_failed and not self._board.has("meanwhile", self._board.rank):
+            self._board.post("meanwhile", self._where())
 
     def _where(self) -> tuple[str, bool]:
         """The script's line, and whether it is in a collective."""
@@ -284,8 +283,9 @@ def failed(board: Board) -> Finding | None:
     others = [one for one in board.ranks if one != rank]
     if cause == "timed out":  # it waited for one that is elsewhere
         lines += [f"rank {rank} waited in {one}, and gave up" for one in board.calls(rank)[-1:]]
-        where = [(*(board.read("meanwhile", one) or ("", True)), one) for one in others]
-        lines += [f"rank {one} was at {at} then" for at, _, one in where if at]
+        known = ((one, board.read("meanwhile", one)) for one in others)
+        where = [(*at, one) for one, at in known if at and at[0]]
+        lines += [f"rank {one} was at {at} then" for at, _, one in where]
         late = [(at, one) for at, is_in_collective, one in where if not is_in_collective]
         place, rank = next(iter(late), (place, rank))
     elif not own:
