@@ -324,7 +324,7 @@ def ended(board: Board, how: Mapping[int, str]) -> Verdict:
         says = f"anything: rank {first} was killed while it replayed (out of memory?)"
         return Verdict(not_compared=[says])
     calls = {rank: board.calls(rank) for rank in board.ranks}
-    over = [rank for rank in board.ranks if board.has("seen", rank)]
+    over = [one for one in board.ranks if board.has("seen", one) and not board.has("failed", one)]
     unlike = _unlike(calls)
     lines = []
     for rank, newest in calls.items():

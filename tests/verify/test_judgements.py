@@ -319,6 +319,7 @@ def test_calls_of_one_number_in_one_group_that_are_not_alike_are_the_cause_of_an
         ("backward", "backward backward", "killed"),  # outside of any collective
         ("backward backward", "backward ends", "collectives differ"),
         ("backward backward", "backward backward ends", "killed"),
+        ("backward backward", "backward fails", "killed"),  # as the connection is closed
         ("backward send", "backward ends", "killed"),
     ],
 )
@@ -326,9 +327,11 @@ def test_a_rank_ends_in_a_collective_that_others_do_not_call_or_from_outside(
     boards, own, other, cause
 ):
     for board, kinds in zip(boards, (own, other), strict=True):
-        for kind in kinds.removesuffix(" ends").split():
+        for kind in kinds.replace(" ends", "").replace(" fails", "").split():
             board.begins(kind, "0" * (kind != "send"), 0, "train.py:7")
-    if other.endswith("ends"):
+    if other.endswith("fails"):
+        boards[1].post("failed", Failure("RuntimeError: Connection reset by peer", "", 1.0))
+    if other.endswith("s"):
         boards[1].post("seen", None)
     (finding,) = ended(boards[0], {0: ""}).findings
     assert finding.cause == cause
