@@ -24,7 +24,7 @@ from runners.verify.inputs import ROUNDINGS, Case, ties
 from runners.verify.losses import TOLERANCE, Weights, judged_weights
 from runners.verify.records import Layout, Seen, Update
 from runners.verify.replay import Replayed
-from runners.verify.report import Error, Finding, Strip, Term, Verdict, in_words
+from runners.verify.report import Error, Finding, Term, Verdict, in_words
 from runners.verify.update import (
     Steps,
     compare_clipped,
@@ -50,7 +50,7 @@ def judged(layouts: Sequence[Layout], seen: Mapping[int, Seen], replays: Replays
         seen: by rank.
         replays: of the ranks that lead a group.
     """
-    verdict = Verdict(numbers={"parameters": 0, "parameters_compared": 0, "updates": 0})
+    verdict = Verdict(compared={"parameters": 0, "parameters_compared": 0, "updates": 0})
     says = [f"{name} is not supported" for one in seen.values() for name in one.refused]
     says += [
         f"what follows the updates: {one.waits}, and other ranks were stopped earlier"
@@ -72,7 +72,7 @@ def judged(layouts: Sequence[Layout], seen: Mapping[int, Seen], replays: Replays
     tied = list(ties(layouts))
     for layout in layouts:
         _Judge(Case(layout, layouts, verdict, unpreserved, scaled, tied), replays).judge()
-    if verdict.numbers["updates"] and not verdict.has_clipped and not verdict.findings:
+    if verdict.compared["updates"] and not verdict.has_clipped and not verdict.findings:
         verdict.notes.append(UNCLIPPED)
     if not layouts:
         verdict.skip("gradients: no module with trained parameters ran a forward and backward pass")
@@ -111,11 +111,11 @@ class _Judge:
         for number in range(layout.num_updates):
             frozen = frozen & set(updates[number].frozen)
             compared = compared & (self._update(number) | set(updates[number].frozen))
-            verdict.numbers["updates"] = max(verdict.numbers["updates"], number + 1)
+            verdict.compared["updates"] = max(verdict.compared["updates"], number + 1)
             if any(one.step is not None for one in verdict.findings):
                 break
         compared = frozen if self._are_zero() else compared
-        verdict.numbers["parameters_compared"] += len(compared - frozen)
+        verdict.compared["parameters_compared"] += len(compared - frozen)
         if frozen:
             listed = ", ".join(sorted(frozen)[:4]) + " …" * (len(frozen) > 4)
             case.note(f"{len(frozen)} parameters are frozen: {listed}")
@@ -139,7 +139,7 @@ class _Judge:
         """Why nothing can be compared; empty where something can."""
         records = self._layout.records.values()
         updates = self._layout.first.updates
-        self._case.verdict.numbers["parameters"] += len(updates[0].parameters) if updates else 0
+        self._case.verdict.compared["parameters"] += len(updates[0].parameters) if updates else 0
         if refused := next((one.refused for one in records if one.refused), ""):
             return f"{refused} is not supported" if "which" not in refused else refused
         if not self._layout.num_updates:
@@ -249,8 +249,7 @@ class _Judge:
                 reduced, weights, factors = earlier, again, found
         if not weights.is_zero:
             case.verdict.weights = case.verdict.weights or weights.line
-        known = reduced.factors if reduced.is_good else None
-        case.verdict.strips.append(Strip(self._layout.key, number + 1, reduced.errors, known))
+        case.verdict.keep(self._layout.key, number, "gradient", reduced.errors)
         if not reduced.is_good:
             explain(case, number, reduced, expected)
             return set(reduced.agreed)
