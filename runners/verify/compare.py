@@ -28,13 +28,11 @@ from runners.verify.report import Error, Finding, Strip, Term, Verdict, in_words
 from runners.verify.update import (
     Steps,
     compare_clipped,
-    compare_factors,
     compare_moments,
     find_left_behind,
     find_skipped,
     find_still,
     is_clip,
-    shrinking_factors,
 )
 
 UNCLIPPED = "clipping: none seen (a limit that was never reached hides a norm of one shard)"
@@ -59,10 +57,9 @@ def judged(layouts: Sequence[Layout], seen: Mapping[int, Seen], replays: Replays
         says = "outputs of all ranks enter the loss without a gradient, its own among them"
         verdict.find(Finding("gather cuts", says, where.split()[0], rank=rank))
     unpreserved = next((one.unpreserved for one in seen.values() if one.unpreserved), "")
-    scaled: dict[int, dict[int, float]] = {}
     tied = list(ties(layouts))
     for layout in layouts:
-        _Judge(Case(layout, layouts, verdict, unpreserved, scaled, tied), replays).judge()
+        _Judge(Case(layout, layouts, verdict, unpreserved, tied), replays).judge()
     if verdict.numbers["updates"] and not verdict.has_clipped and not verdict.findings:
         verdict.notes.append(UNCLIPPED)
     if not layouts:
@@ -250,13 +247,13 @@ class _Judge:
         compare_moments(case, number)
         reduced = self._fit(number, "before_clipping", names, expected)
         weights = self._weights(number, reduced)
-        factors: Mapping[int, float] = {}
-        if not reduced.is_good or not weights.agree:  # or does the script clip by hand?
-            earlier = self._fit(number, "after_backward", names, expected)
+        for moment in ("at_sum", "after_backward"):
+            if reduced.is_good and weights.agree:
+                break
+            earlier = self._fit(number, moment, names, expected)
             again = self._weights(number, earlier)
-            found = shrinking_factors(case, number)
-            if earlier.is_good and again.agree and found and is_clip(case, number, found):
-                reduced, weights, factors = earlier, again, found
+            if earlier.is_good and again.agree and is_clip(case, number, moment):
+                reduced, weights = earlier, again
         if not weights.is_zero:
             case.verdict.weights = case.verdict.weights or weights.line
         known = reduced.factors if reduced.is_good else None
@@ -267,7 +264,6 @@ class _Judge:
         self._judge_weights(number, weights)
         self._find_carried(number)
         self._find_dropped(number)
-        compare_factors(case, number, factors)
         compare_clipped(case, number, expected)
         self._find_schedulers(number)
         self._steps.compare_settings(number)

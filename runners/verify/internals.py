@@ -31,7 +31,7 @@ from torch.utils.data import dataloader
 __all__ = ["checkpoint_wrapper", "functional_collectives", "pytree"]  # others take them from here
 
 TORCH = str(Path(torch.__file__).parent)
-_OWN = str(Path(__file__).parent)
+OWN = str(Path(__file__).parent)
 FUNCTIONAL = (
     "all_reduce", "all_gather_tensor", "all_gather_tensor_autograd", "reduce_scatter_tensor",
     "reduce_scatter_tensor_autograd", "all_to_all_single", "all_to_all_single_autograd",
@@ -127,7 +127,7 @@ def place_of(frame: FrameType, line: int) -> str:
 def is_script(frame: FrameType) -> bool:
     """Whether a frame is of the script or of a module beside it."""
     file = frame.f_code.co_filename
-    is_own = not file.startswith((TORCH, _OWN, "<"))
+    is_own = not file.startswith((TORCH, OWN, "<"))
     return is_own and "site-packages" not in file and "/lib/python3" not in file
 
 

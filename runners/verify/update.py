@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -50,92 +50,82 @@ def _find_part(case: Case, used: float, norm: float, place: str, rank: int, numb
 # Clipped by hand
 
 
-def shrinking_factors(case: Case, number: int) -> dict[int, float]:
-    """By which factor each rank has made all its gradients smaller; empty where it has not."""
-    factors, rounding = {}, 8 * case.sum_eps
-    for rank, record in case.layout.records.items():
-        update = record.updates[number]
-        ratios = []
-        for name, raw in update.after_backward.items():
-            used = update.before_clipping.get(name)
-            if raw is None or used is None or not bool(raw.local.any()):
-                continue
-            ratios.append(ratio(used.local, raw.local))
-            off = distance(used.local, ratios[-1] * raw.local.double())
-            if off > (1e-4 + rounding) * used.local.double().norm():
-                return {}
-        if not ratios or max(ratios) - min(ratios) > (1e-3 + rounding) * max(ratios):
-            return {}
-        factors[rank] = ratios[0]
-    is_smaller = all(0 < one <= 1 for one in factors.values())
-    return factors if is_smaller and min(factors.values()) < 1 else {}
+def is_clip(case: Case, number: int, raw: str) -> bool:
+    """Whether the script itself clips: its factor times a norm is one limit, in all updates.
 
+    The norm is the true one, or a number that the script sums over ranks, or the root of that.
 
-def is_clip(case: Case, number: int, found: Mapping[int, float]) -> bool:
-    """Whether factors by hand are those of clipping: a norm times its factor is one limit.
-
-    The norm is the true one, or one that the script sums over ranks, or its square.
+    Args:
+        case: of the module; stages of a pipeline clip together.
+        number: of the update.
+        raw: the field of `Update` that has the gradients before.
     """
+    layout, is_stage = case.layout, case.layout.first.stage is not None
+    clipped = [one for one in case.layouts if one.first.stage is not None] if is_stage else [layout]
+    numbers = range(layout.num_updates)
+    factors = [_shrinking_factors(clipped, n, raw, 8 * case.sum_eps) for n in numbers]
+    if not (found := factors[number]):
+        return False
+    case.verdict.has_clipped = True
+    update = layout.update(layout.view, number)
     if not _are_near(*found.values()):
-        return True  # and ranks clip by different norms, which is a finding
-    layout, rank, numbers = case.layout, min(found), range(case.layout.num_updates)
-    factors = [shrinking_factors(case, n).get(rank, 1.0) for n in numbers]
-    true = [[_reduced_norm(n, some) for n in numbers] for some in ([layout], case.layouts)]
-    sums = [layout.update(rank, n).sums for n in numbers]
-    for place, norms in [*(("", one) for one in true), *_norms_of(sums)]:
-        if (limit := _limit(factors, norms)) is None:
+        says = ", ".join(f"{one:.4g} (rank {rank})" for rank, one in list(found.items())[:4])
+        says, place = f"ranks scale their gradients by {says}", update.step_place
+        case.find("norm of a part", says, place or update.backward_place, [], layout.view, number)
+        return True
+    true = [[_norm(some, n, raw) for n in numbers] for some in ([layout], case.layouts)]
+    sums = [layout.update(layout.view, n).sums for n in numbers]
+    known = [("", one) for one in true]
+    for calls in zip(*sums, strict=True) if len({*map(len, sums)}) == 1 else ():
+        summed = [abs(float(one)) for _, one in calls]
+        known += [(calls[0][0], summed), (calls[0][0], [one**0.5 for one in summed])]
+    for place, norms in known:
+        own = [one.get(layout.view, 1.0) for one in factors]
+        pairs = list(zip(own, norms, strict=True))
+        limit = max(factor * norm for factor, norm in pairs)
+        is_limit = all(_are_near(a * b, limit) for a, b in pairs if a < 1 - 1e-6)
+        if not is_limit or _are_near(*norms):  # norms that are equal make any factor a limit
             continue
         if any(_are_near(norms[number], one[number]) for one in true):
             case.note(f"the script itself clips gradients to a norm of {limit:.4g}")
         else:
-            _find_part(case, norms[number], true[0][number], place, rank, number)
+            _find_part(case, norms[number], true[0][number], place, layout.view, number)
         return True
     return False
 
 
-def _norms_of(sums: Sequence[Sequence[tuple[str, Tensor]]]) -> Iterator[tuple[str, list[float]]]:
-    """What the numbers that a script sums in each update may be: a norm, or the square of one."""
-    for calls in zip(*sums, strict=True) if len({*map(len, sums)}) == 1 else ():
-        numbers = [float(one) for _, one in calls]
-        yield calls[0][0], numbers
-        yield calls[0][0], [abs(one) ** 0.5 for one in numbers]
+def _shrinking_factors(
+    layouts: Sequence[Layout], number: int, raw: str, rounding: float
+) -> dict[int, float]:
+    """By which factor each rank has made all its gradients smaller; empty where it has not."""
+    factors = {}
+    for layout in (one for one in layouts if number < one.num_updates):
+        for rank in layout.records:
+            update = layout.update(rank, number)
+            pairs = [
+                (used.local, one.local) for name, one in getattr(update, raw).items()
+                if one and (used := update.before_clipping.get(name)) and bool(one.local.any())
+            ]  # fmt: skip
+            ratios = [ratio(*pair) for pair in pairs]
+            is_one = pairs and max(ratios) - min(ratios) <= (1e-3 + rounding) * max(ratios)
+            if not is_one or any(
+                distance(used, factor * one.double()) > (1e-4 + rounding) * used.double().norm()
+                for (used, one), factor in zip(pairs, ratios, strict=True)
+            ):
+                return {}
+            factors[rank] = ratios[0]
+    is_smaller = all(0 < one <= 1 for one in factors.values())
+    return factors if is_smaller and min(factors.values()) < 1 else {}
 
 
-def _reduced_norm(number: int, layouts: Sequence[Layout]) -> float:
-    held = (
-        one.whole(number, one.view, "after_backward") for one in layouts if number < one.num_updates
-    )
-    return norm_of(tensor for tensors in held for tensor in tensors.values())
+def _norm(layouts: Sequence[Layout], number: int, held: str) -> float:
+    wholes = [one.whole(number, one.view, held) for one in layouts if number < one.num_updates]
+    return norm_of(tensor for one in wholes for tensor in one.values())
 
 
 def _are_near(*numbers: float) -> bool:
     low, high = min(numbers), max(numbers)
     return high - low <= 1e-3 * max(abs(low), abs(high))
-
-
-def _limit(factors: Sequence[float], norms: Sequence[float]) -> float | None:
-    """The limit to which these factors clip these norms; None where they do not."""
-    limits = [a * b for a, b in zip(factors, norms, strict=True) if a < 1 - 1e-6]
-    rest = [b for a, b in zip(factors, norms, strict=True) if a >= 1 - 1e-6]
-    if not limits or not _are_near(*limits) or _are_near(*norms):
-        return None  # norms that are equal make any factor a limit
-    return limits[0] if max(rest, default=0.0) <= limits[0] * (1 + 1e-3) else None
-
-
-def compare_factors(case: Case, number: int, factors: Mapping[int, float]) -> None:
-    """Ranks that clip gradients by hand must use one factor, as must stages."""
-    if not factors:
-        return
-    case.verdict.has_clipped = True
-    same = case.scaled.setdefault(number, {})
-    same |= factors if case.layout.first.stage is not None else {}
-    listed = same or factors
-    if not _are_near(*listed.values()):
-        rank = min(factors)
-        update = case.layout.update(rank, number)
-        says = ", ".join(f"{one:.4g} (rank {r})" for r, one in list(listed.items())[:4])
-        says, place = f"ranks scale their gradients by {says}", update.step_place
-        case.find("norm of a part", says, place or update.backward_place, [], rank, number)
 
 
 # Clipped by torch's functions

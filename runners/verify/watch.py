@@ -368,7 +368,8 @@ class Watch:
             update = root.update
             if len(touched) == 1 and root.is_finite:  # what is reset now is lost to all
                 self._alone.add(now)
-            update.after_backward, update.before_clipping = root.gradients(), {}
+            update.after_backward = root.gradients()
+            update.at_sum, update.before_clipping = {}, {}
             update.losses += [one for one in losses if not any(one is k for k in update.losses)]
             update.outside += self._outside.get(id(root.module), [])
             update.other_terms += self._others
