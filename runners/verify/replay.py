@@ -12,7 +12,6 @@ import functools
 import random
 import sys
 import types
-from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 from runners.system.errors import first_line
 from runners.verify import intercept
 from runners.verify.intercept import CommunicationError, Registered
-from runners.verify.internals import policy
+from runners.verify.internals import policy, pytree
 from runners.verify.losses import solved
 from runners.verify.records import Forward, Loss, Part, mapped, tensors_of
 
@@ -48,14 +47,12 @@ def unsharded(
         buffers: the same.
         is_exact: in float64; else as each unit of FSDP computes.
     """
-    dtypes = {} if is_exact else _unit_dtypes(module)
-    first = {id(one): name for name, one in module.named_parameters()}
     cloning = _Cloning(is_exact)
-    for name, one in module.named_parameters(remove_duplicate=False):
-        if id(one) not in cloning.known:
-            whole = cloning.tensor(parameters[first[id(one)]])
-            whole = whole.to(dtypes.get(name) or whole.dtype)
-            cloning.known[id(one)] = nn.Parameter(whole, one.requires_grad)
+    dtypes = {} if is_exact else _unit_dtypes(module)
+    for name, one in module.named_parameters():
+        whole = cloning.tensor(parameters[name])
+        whole = whole.to(dtypes.get(id(one)) or whole.dtype)
+        cloning.known[id(one)] = nn.Parameter(whole, one.requires_grad)
     for name, buffer in module.named_buffers():
         cloning.known[id(buffer)] = cloning.tensor(buffers[name])
     return cloning.clone(module)
@@ -81,12 +78,16 @@ class _Cloning:
         """The clone of a module; of a wrapper, that of what it wraps."""
         if isinstance(module, DistributedDataParallel):
             return self.clone(module.module)
-        new: nn.Module
-        new = self.known[id(module)] = _plain_class(module).__new__(_plain_class(module))
-        own = {n: one for n, one in vars(module).items() if not isinstance(one, Registered)}
-        for name, value in own.items():
-            new.__dict__[name] = value if name in _HOOKS else self._copied(value)
-        _keep_hooks(new, module)
+        bases = type(module).__mro__  # FSDP derives a class of its own
+        kind: Any = next(one for one in bases if not issubclass(one, FSDPModule))
+        new: nn.Module = kind.__new__(kind)
+        self.known[id(module)] = new
+        for name, value in vars(module).items():
+            if name in _HOOKS and isinstance(value, dict):
+                kept = ((key, one) for key, one in value.items() if _is_kept(one))
+                new.__dict__[name] = type(value)(kept)
+            elif not isinstance(value, Registered):
+                new.__dict__[name] = pytree.tree_map(self._copied, value)
         if hasattr(module, "automatic_optimization"):  # Lightning, whose trainer has ended
             new.__dict__ |= dict.fromkeys(("log", "log_dict"), lambda *_, **__: None)
         if not self._is_exact and isinstance(module, FSDPModule):
@@ -94,74 +95,49 @@ class _Cloning:
         return new
 
     def _copied(self, value: Any) -> Any:
-        """A value of an attribute; the same for each call."""
+        """What an attribute refers to; the same for each call."""
         if id(value) in self.known:
             return self.known[id(value)]
         if isinstance(value, nn.Module):
             return self.clone(value)
         if isinstance(value, Tensor):
             return self.tensor(value)
-        if type(value) in (list, tuple):
-            return type(value)(map(self._copied, value))
-        if type(value) in (dict, OrderedDict):
-            return type(value)((key, self._copied(one)) for key, one in value.items())
         if isinstance(value, types.MethodType) and isinstance(value.__self__, nn.Module):
             return types.MethodType(value.__func__, self._copied(value.__self__))
         if isinstance(value, functools.partial):
-            args, words = self._copied(value.args), self._copied(value.keywords)
-            return functools.partial(self._copied(value.func), *args, **words)
+            held = (value.func, value.args, value.keywords)
+            function, args, words = pytree.tree_map(self._copied, held)
+            return functools.partial(function, *args, **words)
         return value
-
-
-def _plain_class(module: nn.Module) -> type[nn.Module]:
-    """The class of before `fully_shard`, which derives another one."""
-    bases = type(module).__mro__
-    kind: type[nn.Module] = next(
-        one for one in bases if issubclass(one, nn.Module) and not issubclass(one, FSDPModule)
-    )
-    return kind
-
-
-def _keep_hooks(new: nn.Module, module: nn.Module) -> None:
-    for name in _HOOKS:
-        hooks = module.__dict__.get(name)
-        if isinstance(hooks, dict):
-            new.__dict__[name] = type(hooks)((k, one) for k, one in hooks.items() if _is_kept(one))
 
 
 def _is_kept(hook: Any) -> bool:
     """Whether a hook belongs to the module itself, as that of weight normalization does."""
-    own = hook if hasattr(hook, "__module__") else type(hook)
-    return str(own.__module__).startswith("torch.nn.utils")
+    return str(getattr(hook, "__module__", "")).startswith("torch.nn.utils")
 
 
-def keep_gradient_hooks(new: Tensor, old: Tensor) -> None:
+def _keep_gradient_hooks(new: Tensor, old: Tensor) -> None:
     """Hooks of the script's own on a gradient; not those that communicate, and so reduce."""
 
-    def follow(hook: Any) -> Any:
-        def hooked(gradient: Tensor) -> Tensor | None:
-            with suppress(CommunicationError):
-                copy = gradient.clone()
-                value = hook(copy)
-                return copy if value is None else value
-            return None
-
-        return hooked
+    def hooked(hook: Any, gradient: Tensor) -> Tensor | None:
+        with suppress(CommunicationError):
+            copy = gradient.clone()
+            value = hook(copy)
+            return copy if value is None else value
+        return None
 
     for hook in (old._backward_hooks or {}).values():
         if not str(getattr(hook, "__module__", "")).startswith("torch."):
-            new.register_hook(follow(hook))
+            new.register_hook(functools.partial(hooked, hook))
 
 
-def _unit_dtypes(module: nn.Module) -> dict[str, torch.dtype]:
-    """In which dtype FSDP gathers each parameter, where a policy says so."""
-    found: dict[str, torch.dtype | None] = {}
-    for prefix, one in module.named_modules():  # inner units come later, and win
-        if isinstance(one, FSDPModule):
-            dtype = policy(one).param_dtype
-            inner = module.get_submodule(prefix).named_parameters(prefix, remove_duplicate=False)
-            found |= dict.fromkeys((name for name, _ in inner), dtype)
-    return {name: dtype for name, dtype in found.items() if dtype is not None}
+def _unit_dtypes(module: nn.Module) -> dict[int, torch.dtype | None]:
+    """In which dtype FSDP gathers each parameter, by its id, where a policy says so."""
+    units = [one for one in module.modules() if isinstance(one, FSDPModule)]
+    found: dict[int, torch.dtype | None] = {}
+    for one in units:  # inner units come later, and win
+        found |= dict.fromkeys(map(id, one.parameters()), policy(one).param_dtype)
+    return found
 
 
 def _cast_as_unit(module: nn.Module, said: Any) -> None:
@@ -179,7 +155,7 @@ def _cast_as_unit(module: nn.Module, said: Any) -> None:
         module.register_forward_hook(lambda _, __, value: to(said.output_dtype, value))
 
 
-MOST_ELEMENTS = 20_000_000  # of gradients that are kept apart for each backward pass
+_MOST_ELEMENTS = 20_000_000  # of gradients that are kept apart for each backward pass
 Sums = dict[int | None, dict[str, Tensor]]  # by backward pass (None: summed up) and parameter
 
 
@@ -192,7 +168,6 @@ class Replayed:
     errors: list[tuple[float, float]] = field(default_factory=list)  # of each pass: the relative
     # error of its outputs, and what rounding explains
     failed: str = ""  # why there is nothing to compare
-    is_own: bool = False  # float64 draws other numbers, so the script's precision is the oracle
     losses: list[Loss] = field(default_factory=list)  # cross-entropies of the outputs, of which
     # only their gradients are known
 
@@ -214,37 +189,36 @@ def replayed(
         frozen: parameters that did not require a gradient.
     """
     found = Replayed(losses=_solved(whole))
-    passes = {one.backward for one in whole}
-    elements = sum(one.numel() for one in parameters.values()) * len(passes)
-    keys = [one.backward if elements <= MOST_ELEMENTS else None for one in whole]
-    outputs: dict[bool, list[list[Tensor]]] = {}  # of each pass
-    for is_exact in (False, True):
-        sums = found.exact if is_exact else found.own
-        try:
-            clone = unsharded(module, parameters, buffers, is_exact=is_exact)
-            for name, one in clone.named_parameters():
-                one.requires_grad_(name not in frozen)
-                keep_gradient_hooks(one, module.get_parameter(name))
-            outputs[is_exact] = [
-                replay_pass(
-                    clone, one, sums.setdefault(key if is_exact else None, {}), is_exact=is_exact
-                )
-                for one, key in zip(whole, keys, strict=True)
-            ]
-        except CommunicationError as error:
-            found.failed = f"its forward pass communicates ({error})"
-            return found
-        except Exception as error:  # noqa: BLE001 whatever the module raises, it is not compared
-            if not is_exact:
-                said = first_line(error)
-                if "to_local" in said or "full_tensor" in said:
-                    said = "it works on parts of tensors itself"
-                found.failed = f"its replay failed: {type(error).__name__}: {said}"
-                return found
-            outputs[True], found.is_own = outputs[False], True
-    _judge_outputs(found, outputs, whole)
-    if found.is_own:
-        found.exact = found.own
+    elements = sum(one.numel() for one in parameters.values()) * len({f.backward for f in whole})
+
+    def run(sums: Sums, *, is_exact: bool) -> list[list[Tensor]]:
+        """The outputs of each pass."""
+        clone = unsharded(module, parameters, buffers, is_exact=is_exact)
+        for name, one in clone.named_parameters():
+            one.requires_grad_(name not in frozen)
+            _keep_gradient_hooks(one, module.get_parameter(name))
+        keys = [f.backward if is_exact and elements <= _MOST_ELEMENTS else None for f in whole]
+        return [
+            replay_pass(clone, forward, sums.setdefault(key, {}), is_exact=is_exact)
+            for forward, key in zip(whole, keys, strict=True)
+        ]
+
+    try:
+        own = run(found.own, is_exact=False)
+    except Exception as error:  # noqa: BLE001 whatever the module raises, it is not compared
+        found.failed = f"its replay failed: {type(error).__name__}: {first_line(error)}"
+        return found
+    try:
+        exact = run(found.exact, is_exact=True)
+    except Exception:  # noqa: BLE001 it does not compute in float64
+        exact, found.exact = own, found.own
+    for index, forward in enumerate(whole):
+        recorded = [one.local for one in forward.outputs]
+        off, rounding = _distance(exact[index], recorded), _distance(exact[index], own[index])
+        own_off = _distance(own[index], recorded)
+        if off > 1e-3 > own_off and rounding > 0.5 * off:  # float64 draws other numbers
+            off, rounding, found.exact = own_off, 0.0, found.own
+        found.errors.append((off, rounding))
     return found
 
 
@@ -259,19 +233,6 @@ def _solved(whole: Sequence[Forward]) -> list[Loss]:
             elif bool(gradient.local.any()):
                 return []
     return found
-
-
-def _judge_outputs(
-    found: Replayed, outputs: Mapping[bool, Sequence[Sequence[Tensor]]], whole: Sequence[Forward]
-) -> None:
-    for index, forward in enumerate(whole):
-        exact, own = outputs[True][index], outputs[False][index]
-        recorded = [one.local for one in forward.outputs]
-        error, rounding = _distance(exact, recorded), _distance(exact, own)
-        if error > 1e-3 and rounding > 0.5 * error and _distance(own, recorded) < 1e-3:
-            found.is_own = True
-            error, rounding = _distance(own, recorded), 0.0
-        found.errors.append((error, rounding))
 
 
 def _distance(a: Sequence[Tensor], b: Sequence[Tensor]) -> float:
