@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 
 from runners.verify.fit import Expected, are_apart, distance, error_of, ratio, scales_of
 from runners.verify.inputs import ROUNDINGS, Case
-from runners.verify.records import STATE, Clip, Layout, RootRecord, Tensors, Update
+from runners.verify.records import STATE, Clip, Layout, RootRecord, Tensors
 from runners.verify.report import Error
 from runners.verify.roots import same
 
@@ -53,7 +53,8 @@ def _find_part(case: Case, used: float, norm: float, place: str, rank: int, numb
 def is_clip(case: Case, number: int, raw: str) -> bool:
     """Whether the script itself clips: its factor times a norm is one limit, in all updates.
 
-    The norm is the true one, or a number that the script sums over ranks, or the root of that.
+    The norm is the true one, or a number that the script sums over ranks, or the root of that. One
+    may be a multiple of another: then the limit is a round number, as people write it.
 
     Args:
         case: of the module; stages of a pipeline clip together.
@@ -62,36 +63,46 @@ def is_clip(case: Case, number: int, raw: str) -> bool:
     """
     layout, is_stage = case.layout, case.layout.first.stage is not None
     clipped = [one for one in case.layouts if one.first.stage is not None] if is_stage else [layout]
-    numbers = range(layout.num_updates)
+    numbers, view = range(layout.num_updates), layout.view
     factors = [_shrinking_factors(clipped, n, raw, 8 * case.sum_eps) for n in numbers]
     if not (found := factors[number]):
         return False
     case.verdict.has_clipped = True
-    update = layout.update(layout.view, number)
+    update = layout.update(view, number)
     if not _are_near(*found.values()):
         says = ", ".join(f"{one:.4g} (rank {rank})" for rank, one in list(found.items())[:4])
         says, place = f"ranks scale their gradients by {says}", update.step_place
-        case.find("norm of a part", says, place or update.backward_place, [], layout.view, number)
+        case.find("norm of a part", says, place or update.backward_place, [], view, number)
         return True
     true = [[_norm(some, n, raw) for n in numbers] for some in ([layout], case.layouts)]
-    sums = [layout.update(layout.view, n).sums for n in numbers]
-    known = [("", one) for one in true]
+    summed = _summed([layout.update(view, n).sums for n in numbers])
+    fits = [
+        (limit, place, norms[number])
+        for place, norms in [*(("", one) for one in true), *summed]
+        if (limit := _limit([one.get(view, 1.0) for one in factors], norms))
+    ]
+    fits = [one for one in fits if abs(one[0] / float(f"{one[0]:.2g}") - 1) < 2e-4] or fits
+    are_true = {any(_are_near(norm, one[number]) for one in true) for *_, norm in fits}
+    if are_true == {True}:
+        case.note(f"the script itself clips gradients to a norm of {fits[0][0]:.4g}")
+    elif are_true == {False}:
+        _find_part(case, fits[0][2], true[0][number], fits[0][1], view, number)
+    return len(are_true) == 1
+
+
+def _summed(sums: Sequence[Sequence[tuple[str, Tensor]]]) -> Iterator[tuple[str, list[float]]]:
+    """What the numbers that a script sums in each update may be: a norm, or the square of one."""
     for calls in zip(*sums, strict=True) if len({*map(len, sums)}) == 1 else ():
-        summed = [abs(float(one)) for _, one in calls]
-        known += [(calls[0][0], summed), (calls[0][0], [one**0.5 for one in summed])]
-    for place, norms in known:
-        own = [one.get(layout.view, 1.0) for one in factors]
-        pairs = list(zip(own, norms, strict=True))
-        limit = max(factor * norm for factor, norm in pairs)
-        is_limit = all(_are_near(a * b, limit) for a, b in pairs if a < 1 - 1e-6)
-        if not is_limit or _are_near(*norms):  # norms that are equal make any factor a limit
-            continue
-        if any(_are_near(norms[number], one[number]) for one in true):
-            case.note(f"the script itself clips gradients to a norm of {limit:.4g}")
-        else:
-            _find_part(case, norms[number], true[0][number], place, layout.view, number)
-        return True
-    return False
+        for power in (1.0, 0.5):
+            yield calls[0][0], [abs(float(one)) ** power for _, one in calls]
+
+
+def _limit(factors: Sequence[float], norms: Sequence[float]) -> float:
+    """The limit to which these factors clip these norms; zero where they do not."""
+    after = [factor * norm for factor, norm in zip(factors, norms, strict=True)]
+    pairs = zip(factors, after, strict=True)
+    is_one = all(_are_near(one, max(after)) for factor, one in pairs if factor < 1 - 1e-6)
+    return max(after) if is_one and not _are_near(*norms) else 0.0  # equal ones fit any factor
 
 
 def _shrinking_factors(
@@ -136,51 +147,34 @@ def compare_clipped(case: Case, number: int, expected: Expected) -> None:
     layout, eps = case.layout, case.sum_eps
     for rank in layout.views():
         update = layout.update(rank, number)
-        if not update.at_step:
-            continue
         case.verdict.has_clipped |= bool(update.clips)
-        before = layout.whole(number, rank, "before_clipping")
-        used = layout.whole(number, rank, "at_step")
-        should, norm = _clipped(case, number, rank, before)
+        if not update.at_step or (not update.clips and update.scale == 1.0):
+            continue
+        held = layout.whole(number, rank, "before_clipping")
+        before = {n: one.double() / update.scale for n, one in held.items() if one is not None}
+        should = dict(before)
+        place = update.clips[0].place if update.clips else update.step_place
         for clip in update.clips:
-            if norm is None or clip.total is None:
+            names = {name for key, name in clip.names if key == layout.key} & should.keys()
+            if clip.kind == "clip_grad_value_":
+                should |= {n: should[n].clamp(-clip.limit, clip.limit) for n in names}
                 continue
-            if abs(clip.total - norm) > (1e-3 + 16 * eps) * norm:
+            norm = _whole_norm(case, clip, number, rank, should)
+            if clip.total is not None and abs(clip.total - norm) > (1e-3 + 16 * eps) * norm:
                 _find_part(case, clip.total, norm, clip.place, rank, number)
                 return
+            should |= {n: should[n] * min(1.0, clip.limit / (norm + 1e-6)) for n in names}
+        used = layout.whole(number, rank, "at_step")
         wrong = [
             name for name, one in should.items()
-            if (held := used.get(name)) is not None
-            and distance(held, one) > (1e-4 + 64 * eps) * norm_of([one])
-            + expected.tolerance.get(name, 0.0) * _shrink(before[name], one)
+            if (own := used.get(name)) is not None
+            and distance(own, one) > (1e-4 + 64 * eps) * norm_of([one])
+            + expected.tolerance.get(name, 0.0) * min(1.0, ratio(one, before[name]) / update.scale)
         ]  # fmt: skip
-        if wrong and (update.clips or update.scale != 1.0):
-            place = update.clips[0].place if update.clips else update.step_place
+        if wrong:
             says = "the optimizer's gradient is not the clipped one of one process"
             case.find("norm of a part", says, place, wrong, rank, number)
             return
-
-
-def _shrink(before: Tensor | None, after: Tensor) -> float:
-    """By how much clipping has shortened a gradient."""
-    return min(1.0, norm_of([after]) / max(norm_of([before]), 1e-300))
-
-
-def _clipped(
-    case: Case, number: int, rank: int, before: Tensors
-) -> tuple[dict[str, Tensor], float | None]:
-    """The gradients that one process would give its optimizer, and the norm that it clips by."""
-    update = case.layout.update(rank, number)
-    should = {n: one.double() / update.scale for n, one in before.items() if one is not None}
-    norm: float | None = None
-    for clip in update.clips:
-        names = {name for key, name in clip.names if key == case.layout.key} & should.keys()
-        if clip.kind == "clip_grad_value_":
-            should |= {n: should[n].clamp(-clip.limit, clip.limit) for n in names}
-        else:
-            norm = _whole_norm(case, clip, number, rank, should)
-            should |= {n: should[n] * min(1.0, clip.limit / (norm + 1e-6)) for n in names}
-    return should, norm
 
 
 def _whole_norm(case: Case, clip: Clip, number: int, rank: int, own: Tensors) -> float:
@@ -247,20 +241,19 @@ def find_still(case: Case) -> None:
     if any(one != nowhere for one in held):
         why = "the update (the optimizers of ranks hold different parameters)"
         case.skip(why, is_lasting=True)
-    trained = {
-        name
-        for number in range(last + 1)
-        for known in [layout.whole(number, view, "after_backward")]
-        for name, scale in scales_of({n: g for n, g in known.items() if g is not None}).items()
-        if norm_of([known[name]]) > ROUNDINGS * case.sum_eps * scale  # less is rounding
-    }
+    trained = set[str]()
+    for number in range(last + 1):
+        whole = layout.whole(number, view, "after_backward")
+        known = {name: one for name, one in whole.items() if one is not None}
+        scales, least = scales_of(known), ROUNDINGS * case.sum_eps  # less is rounding
+        trained |= {n for n, one in known.items() if norm_of([one]) > least * scales[n]}
     start = layout.whole(0, view, "parameters")
     end: Tensors = layout.whole(last, view, "parameters") | layout.whole(last, view, "after")
-    pairs = {name: (one, end[name]) for name, one in start.items() if name in trained}
-    still = {
-        name: torch.finfo(a.dtype).eps for name, (a, b) in pairs.items()
-        if a is not None and b is not None and torch.equal(a, b)
-    }  # fmt: skip
+    still = [
+        name for name, one in start.items()
+        if name in trained and one is not None and (now := end[name]) is not None
+        and torch.equal(one, now)
+    ]  # fmt: skip
     settings, place = updates[last].settings, updates[0].step_place
     unowned = [name for name in still if name in nowhere]
     if unowned and any(one.has_step for one in updates):
@@ -268,8 +261,12 @@ def find_still(case: Case) -> None:
         if len(nowhere) == len(end):
             cause, says = "optimizer before sharding", "the optimizer has none of its parameters"
         case.find(cause, says, place, unowned, view, 0)
-    coarse = [name for name, eps in still.items() if eps > _COARSE and name in settings]
-    if coarse := [name for name in coarse if float(settings[name][1].get("lr", 0.0)) > 0]:
+    coarse = [
+        name for name in still
+        if name in settings and float(settings[name][1].get("lr", 0.0)) > 0
+        and torch.finfo(updates[0].parameters[name].local.dtype).eps > _COARSE
+    ]  # fmt: skip
+    if coarse:
         says = f"no element moved in {last + 1} updates, though it has a gradient"
         case.find("does not move", says, place, coarse, None, 0)
 
@@ -285,7 +282,6 @@ class Steps:
     def __init__(self, case: Case) -> None:
         self._case, self._layout = case, case.layout
         self._optimizers: dict[str, _Made | None] = {}
-        self._after: Tensors = {}  # of the update before
 
     def compare(self, number: int, expected: Expected | None) -> None:
         """The optimizer of one process, given the same gradients, reaches the same parameters.
@@ -294,20 +290,17 @@ class Steps:
             number: of the update.
             expected: its gradients; None where they were not compared.
         """
-        view = self._layout.view
-        update = self._layout.update(view, number)
+        layout, view = self._layout, self._layout.view
+        update = layout.update(view, number)
         if not update.has_step:
             self._skip("no optimizer of torch.optim made a step")
             return
-        before, used, after = (
-            self._layout.whole(number, view, held) for held in ("parameters", "at_step", "after")
-        )
-        last, self._after = self._after, after
+        before = layout.whole(number, view, "parameters")
+        last = layout.whole(number - 1, view, "after") if number else {}
         if any(are_apart(one, before.get(n)) for n, one in last.items() if one is not None):
             self._skip("parameters change between two updates")
             return
-        state = self._layout.whole(number, view, "state")
-        errors = self._step(update, before, used, after, state)
+        errors = self._step(number, before)
         if expected:
             self._case.verdict.strips[-1].steps = errors
         if wrong := [name for name, error in errors.items() if not error.agrees]:
@@ -332,23 +325,23 @@ class Steps:
     def _skip(self, why: str) -> None:
         self._case.skip(f"the update ({why})", is_lasting=True)
 
-    def _step(
-        self, update: Update, before: Tensors, used: Tensors, after: Tensors, state: Tensors
-    ) -> dict[str, Error]:
+    def _step(self, number: int, before: Tensors) -> dict[str, Error]:
         """Make the step; by parameter, how far that of the script is from it."""
-        errors, why = {}, ""
-        for name, (kind, settings) in update.settings.items():
+        used, after, state = (
+            self._layout.whole(number, self._layout.view, held)
+            for held in ("at_step", "after", "state")
+        )
+        errors = {}
+        settings_of = self._layout.update(self._layout.view, number).settings
+        for name, (kind, settings) in settings_of.items():
             start, end, gradient = before.get(name), after.get(name), used.get(name)
             if start is None or end is None:
                 continue
             if name not in self._optimizers:
-                own = {
-                    k.rpartition(" ")[2]: v for k, v in state.items() if k.startswith(f"{name} ")
-                }
+                own = {k.split()[1]: v for k, v in state.items() if k.startswith(f"{name} ")}
                 self._optimizers[name] = _made(kind, settings, start, own)
-                if self._optimizers[name] is None:
-                    why = f"a step of {kind.removeprefix('own ')} is not repeated"
             if (made := self._optimizers[name]) is None:
+                self._skip(f"a step of {kind.removeprefix('own ')} is not repeated")
                 continue
             optimizer, parameter = made
             with torch.no_grad():
@@ -361,8 +354,6 @@ class Steps:
             rounding = 8 * torch.finfo(start.dtype).eps * start.double().norm().item()
             allowed = 2e-3 * move.norm().item() + rounding
             errors[name] = error_of(end.double() - start.double(), move, allowed)
-        if why:
-            self._skip(why)
         return errors
 
 
@@ -372,17 +363,15 @@ def _made(kind: str, settings: dict[str, Any], start: Tensor, state: Tensors) ->
     None for one that cannot be made from its settings.
     """
     found = getattr(torch.optim, kind, None)
-    if found is None or kind == "LBFGS":
+    held = {key: one.clone() for key, one in state.items() if one is not None}
+    if found is None or kind == "LBFGS" or len(held) < len(state):
         return None
     parameter = nn.Parameter(start.clone())
     known = inspect.signature(found).parameters
     words = {k: v for k, v in settings.items() if k in known and k not in _IGNORED}
     try:
-        optimizer = found([parameter], **words)
+        optimizer: Optimizer = found([parameter], **words)
     except (TypeError, ValueError):
-        return None
-    held = {key: one.clone() for key, one in state.items() if one is not None}
-    if len(held) < len(state):
         return None
     if held:
         optimizer.state[parameter] = held
