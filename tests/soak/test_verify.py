@@ -49,6 +49,7 @@ WRONG = [
     ("language.py", 2, "wrong_root fsdp", "outside fully_shard"),
     ("../held_out/fault_unfrozen_after_ddp.py", 2, "", "unfrozen after wrapping"),
     ("../held_out/fault_decay_one_rank.py", 2, "", "settings differ"),
+    ("../held_out/fault_hsdp_norm.py", 4, "", "norm of a part"),
 ]  # of causes that the gate sees in other programs
 
 
