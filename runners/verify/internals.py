@@ -21,6 +21,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
+from torch.autograd.graph import GradientEdge
 from torch.distributed import _functional_collectives as functional_collectives
 from torch.distributed.algorithms._checkpoint import checkpoint_wrapper
 from torch.distributed.device_mesh import DeviceMesh
@@ -175,6 +176,11 @@ def group_name(given: Sequence[Any]) -> str:
 
 
 Edge = tuple[Any, int]  # a node, and the number of its output
+
+
+def edge_of(one: Tensor | GradientEdge) -> Edge:
+    """Where a backward pass of a tensor starts; torch 2.15 also gives edges."""
+    return (one.grad_fn if isinstance(one, Tensor) else one.node), one.output_nr
 
 
 def walked(start: Sequence[Edge], is_end: Callable[[Any], bool]) -> Iterator[tuple[Any, bool]]:
