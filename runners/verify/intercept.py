@@ -83,22 +83,15 @@ def _replace(name: str, do: _Function, *owners: Any) -> None:
         setattr(owner, name, call)
 
 
-def _told(tell: _Function) -> _Function:
-    """Tells of the arguments, then calls the original."""
+def _told(tell: _Function, *, is_after: bool = False) -> _Function:
+    """Calls the original, and tells of its arguments before, or of its value after it."""
 
     def do(original: _Function, /, *args: Any, **kwargs: Any) -> Any:
-        tell(*args, **kwargs)
-        return original(*args, **kwargs)
-
-    return do
-
-
-def _followed(tell: _Function) -> _Function:
-    """Calls the original, then tells of its value."""
-
-    def do(original: _Function, /, *args: Any, **kwargs: Any) -> Any:
+        if not is_after:
+            tell(*args, **kwargs)
         value = original(*args, **kwargs)
-        tell(value)
+        if is_after:
+            tell(value)
         return value
 
     return do
@@ -182,8 +175,8 @@ class Interceptor:
             ("log_softmax", self._log_softmax, torch),
             ("log_softmax", self._log_softmax, Tensor),  # neither calls the other
             ("register_fsdp_forward_method", self._registered, fsdp),
-            ("load", _followed(watch.loads), torch),
-            ("read_metadata", _followed(watch.loads), FileSystemReader),
+            ("load", _told(watch.loads, is_after=True), torch),
+            ("read_metadata", _told(watch.loads, is_after=True), FileSystemReader),
             ("_exit", part(_leaves, os.getpid()), os),
             ("compile", self._compiled, torch),
             ("compile", self._compiled, nn.Module),
@@ -203,26 +196,25 @@ class Interceptor:
         """Replace those of a pipeline's stage, which reduces and scales its gradients itself."""
         watch = self._watch
         if not hasattr(kind.perform_reduce_grad, "__wrapped__"):  # type: ignore[attr-defined]
-            _replace("perform_reduce_grad", _followed(lambda _: watch.stage_reduced()), kind)
+            reduced = _told(lambda _: watch.stage_reduced(), is_after=True)
+            _replace("perform_reduce_grad", reduced, kind)
             splits = _told(lambda *_, **__: watch.splits_backward())
             _replace("backward_weight_one_chunk", splits, kind)
 
     def _called(self, original: _Function, module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
         watch, begun = self._watch, None
-        if not watch.depth:
-            if torch.is_grad_enabled():
-                method = original.__name__ if original.__name__ in vars(module) else ""
-                begun = watch.begins(module, args, kwargs, method)
-            else:
-                watch.looks(module)
-        if begun is None:
-            return original(module, *args, **kwargs)
-        watch.depth += 1
+        if not watch.depth and torch.is_grad_enabled():
+            method = original.__name__ if original.__name__ in vars(module) else ""
+            begun = watch.begins(module, args, kwargs, method)
+        elif not watch.depth:
+            watch.looks(module)
+        watch.depth += begun is not None
         try:
             value = original(module, *args, **kwargs)
         finally:
-            watch.depth -= 1
-        watch.ends(*begun, value)
+            watch.depth -= begun is not None
+        if begun is not None:
+            watch.ends(*begun, value)
         return value
 
     def _registered(self, original: _Function, /, module: nn.Module, name: str) -> None:
@@ -385,8 +377,8 @@ class Sends:
 
     def lose(self, start: Sequence[Edge], outputs: Collection[int]) -> None:
         """A backward pass begins: does the loss multiply by values that were gathered so?"""
-        lost = (one for one, parts in self.gathered.items() if multiplies(start, outputs, parts))
-        self._watch.seen.lost += [one for one in lost if one not in self._watch.seen.lost]
+        held, lost = self.gathered.items(), self._watch.seen.lost
+        lost += [at for at, one in held if at not in lost and multiplies(start, outputs, one)]
 
     def ended(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> None:
         """A collective has ended: between forward and backward it may bring values of others."""

@@ -253,9 +253,14 @@ def replay_pass(
     """Run one pass forward and backward; add its gradients to the sums."""
     for module, is_training in zip(clone.modules(), forward.training, strict=False):
         module.training = is_training
-    _restore(forward.random)
+    _restore(*forward.random)
     intercept.answers = iter(forward.numbers)
-    args, kwargs = mapped(forward.arguments, functools.partial(_input, is_exact=is_exact))
+
+    def given(one: Tensor | Part) -> Tensor:
+        tensor = one.local if isinstance(one, Part) else one
+        return tensor.double() if is_exact and tensor.is_floating_point() else tensor.clone()
+
+    args, kwargs = mapped(forward.arguments, given)
     is_cast, dtype = forward.autocast
     cast = torch.autocast("cpu", dtype) if is_cast and not is_exact else nullcontext()
     default = torch.get_default_dtype()
@@ -284,13 +289,8 @@ def replay_pass(
     return [one.detach() for one in outputs]
 
 
-def _input(one: Tensor | Part, *, is_exact: bool) -> Tensor:
-    tensor = one.local if isinstance(one, Part) else one
-    return tensor.double() if is_exact and tensor.is_floating_point() else tensor.clone()
-
-
-def _restore(states: Sequence[Any]) -> None:
-    torch.set_rng_state(states[0])
-    random.setstate(states[1])
-    if len(states) > 2:
-        sys.modules["numpy"].random.set_state(states[2])
+def _restore(own: Tensor, of_python: Any, *of_numpy: Any) -> None:
+    torch.set_rng_state(own)
+    random.setstate(of_python)
+    for state in of_numpy:
+        sys.modules["numpy"].random.set_state(state)

@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 
 from runners.verify.fit import Expected, are_apart, distance, error_of, ratio, scales_of
 from runners.verify.inputs import ROUNDINGS, Case
-from runners.verify.records import STATE, Clip, Layout, RootRecord, Tensors
+from runners.verify.records import STATE, Clip, Layout, RootRecord, Tensors, Update
 from runners.verify.report import Error
 from runners.verify.roots import same
 
@@ -179,29 +179,25 @@ def compare_clipped(case: Case, number: int, expected: Expected) -> None:
 
 def _whole_norm(case: Case, clip: Clip, number: int, rank: int, own: Tensors) -> float:
     """The norm over all that one process would clip together: all stages of a pipeline."""
-    is_stage, names = case.layout.first.stage is not None, set(clip.names)
-    found: list[Tensor] = []
-    for other in case.layouts:
-        if number >= other.num_updates or (is_stage and other.first.stage is None):
-            continue
+    is_stage, found = case.layout.first.stage is not None, list[Tensor]()
+    for other in (one for one in case.layouts if number < one.num_updates):
         view = rank if rank in other.records else other.view
-        scale = 1.0 if other is case.layout else other.update(view, number).scale
-        held = own if other is case.layout else other.whole(number, view, "before_clipping")
-        found += [
-            one.double() / scale for name, one in held.items()
-            if one is not None and (is_stage or (other.key, name) in names)
-        ]  # fmt: skip
+        is_own = other is case.layout
+        held = own if is_own else other.whole(number, view, "before_clipping")
+        scale = 1.0 if is_own else other.update(view, number).scale
+        is_part = is_stage and other.first.stage is not None
+        names = {name for name in held if is_part or (other.key, name) in clip.names}
+        found += [one.double() / scale for n, one in held.items() if one is not None and n in names]
     return norm_of(found, clip.norm_type)
 
 
 def find_skipped(case: Case) -> bool:
     """Whether a rank leaves out a step that another makes: updates are numbered by steps."""
     for (rank, one), (other, peer) in itertools.permutations(case.layout.records.items(), 2):
-        made = [u.backwards for u in one.updates if u.backwards < peer.backwards]
+        made = {u.backwards: u for u in one.updates if u.backwards < peer.backwards}
         own = {u.backwards for u in peer.updates if u.backwards <= one.updates[-1].backwards}
-        left_out = [at for at, number in enumerate(made) if number not in own]
-        if left_out and own < {*made} and _is_lost(one, peer, left_out[0]):
-            update = one.updates[left_out[0]]
+        update = next((u for number, u in made.items() if number not in own), None)
+        if update and own < {*made} and _is_lost(update, one, peer):
             says = f"after its backward pass {update.backwards}, rank {other} makes no step, and "
             says += f"rank {rank} does; the later updates of these ranks do not correspond"
             case.find("skipped step", says, update.step_place, [], other, update.number)
@@ -209,19 +205,19 @@ def find_skipped(case: Case) -> bool:
     return False
 
 
-def _is_lost(one: RootRecord, peer: RootRecord, at: int) -> bool:
+def _is_lost(update: Update, one: RootRecord, peer: RootRecord) -> bool:
     """Whether a step is missing, and its gradient is no microbatch of a later one.
 
     Ranks that accumulate unequal numbers of microbatches have equal parameters in each update.
     """
-    passes = {f.backward for u in peer.updates for f in u.forwards}
-    if one.updates[at].backwards not in passes:
+    if not any(f.backward == update.backwards for u in peer.updates for f in u.forwards):
         return True
-    pairs = zip(one.updates[at + 1 :], peer.updates[at + 1 :], strict=False)
+    later = slice(update.number + 1, None)
     return any(
         part.spec is not None or are_apart(part.local, b.parameters[name].local)
-        for a, b in pairs for name, part in a.parameters.items()
-    )  # fmt: skip
+        for a, b in zip(one.updates[later], peer.updates[later], strict=False)
+        for name, part in a.parameters.items()
+    )
 
 
 def find_left_behind(case: Case) -> None:
