@@ -385,18 +385,19 @@ class Sends:
         watch = self._watch
         if not watch.is_on:
             return
+        given = tensors_of((args, kwargs))
         if watch.depth and is_number(name, args, kwargs):
-            watch.present.numbers.append(tensors_of((args, kwargs))[0].detach().clone())
+            watch.present.numbers.append(given[0].detach().clone())
         if not watch.is_idle or not is_script(caller):
             return
-        given = [one for one in tensors_of((args, kwargs)) if one.is_floating_point()]
+        sizes = [one.numel() for one in given if one.is_floating_point()]
         for root in (one for one in watch.roots.values() if not one.stepped):
             is_between = any(one.backward is None for one in root.update.forwards)
-            if is_between and any(one.numel() > 1 for one in given):
+            if is_between and any(size > 1 for size in sizes):
                 self.reasons.append(
                     "values of other ranks, which no gradient reaches, may enter the loss "
                     f"({place()}, {name} between forward and backward; `--one` compares it)"
                 )
-            elif root.done and name == "all_reduce" and any(one.numel() == 1 for one in given):
-                number = next(one for one in given if one.numel() == 1).detach()
+            elif root.done and name == "all_reduce" and sizes == [1]:
+                number = given[0].detach()
                 root.sums((place(), number if kwargs.get("async_op") else number.clone()))

@@ -135,12 +135,9 @@ def calling_stage() -> Stage | None:
 
 def in_function(frame: FrameType) -> bool:
     """Whether an autograd function of the script's own is running."""
-    inner = (one for one, _ in itertools.islice(traceback.walk_stack(frame), 8))
-    return any(
-        isinstance(one.f_locals.get(one.f_code.co_varnames[0]), FunctionCtx)
-        for one in inner
-        if one.f_code.co_name in ("forward", "backward") and one.f_code.co_argcount
-    )
+    frames = itertools.islice(traceback.walk_stack(frame), 8)
+    firsts = (next(iter(one.f_locals.values()), None) for one, _ in frames)
+    return any(isinstance(one, FunctionCtx) for one in firsts)
 
 
 def fetcher(iterator: Any) -> Any:
@@ -159,10 +156,8 @@ def redirected(module: nn.Module) -> str:
 def variables() -> dict[str, nn.Module]:
     """The modules that variables of the script hold, those of the outermost function first."""
     found: dict[str, Any] = {}
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
+    for frame, _ in traceback.walk_stack(sys._getframe(1)):
         found = {**frame.f_locals, **found} if is_script(frame) else found
-        frame = frame.f_back
     return {name: one for name, one in found.items() if isinstance(one, nn.Module)}
 
 

@@ -48,11 +48,8 @@ def unsharded(
         is_exact: in float64; else as each unit of FSDP computes.
     """
     cloning = _Cloning(is_exact)
-    dtypes = {} if is_exact else _unit_dtypes(module)
     for name, one in module.named_parameters():
-        whole = cloning.tensor(parameters[name])
-        whole = whole.to(dtypes.get(id(one)) or whole.dtype)
-        cloning.known[id(one)] = nn.Parameter(whole, one.requires_grad)
+        cloning.known[id(one)] = nn.Parameter(cloning.tensor(parameters[name]), one.requires_grad)
     for name, buffer in module.named_buffers():
         cloning.known[id(buffer)] = cloning.tensor(buffers[name])
     return cloning.clone(module)
@@ -67,6 +64,7 @@ class _Cloning:
 
     def __init__(self, is_exact: bool) -> None:
         self._is_exact = is_exact
+        self._cast = set[nn.Parameter]()  # by the innermost unit of FSDP
         self.known: dict[int, Any] = {}
 
     def tensor(self, tensor: Tensor) -> Tensor:
@@ -78,8 +76,8 @@ class _Cloning:
         """The clone of a module; of a wrapper, that of what it wraps."""
         if isinstance(module, DistributedDataParallel):
             return self.clone(module.module)
-        bases = type(module).__mro__  # FSDP derives a class of its own
-        kind: Any = next(one for one in bases if not issubclass(one, FSDPModule))
+        bases = [one for one in type(module).__mro__ if issubclass(one, nn.Module)]
+        kind: Any = next(one for one in bases if not issubclass(one, FSDPModule))  # it derives one
         new: nn.Module = kind.__new__(kind)
         self.known[id(module)] = new
         for name, value in vars(module).items():
@@ -91,7 +89,11 @@ class _Cloning:
         if hasattr(module, "automatic_optimization"):  # Lightning, whose trainer has ended
             new.__dict__ |= dict.fromkeys(("log", "log_dict"), lambda *_, **__: None)
         if not self._is_exact and isinstance(module, FSDPModule):
-            _cast_as_unit(new, policy(module))
+            own, said = {*new.parameters()} - self._cast, policy(module)
+            self._cast |= own
+            for one in own:
+                one.data = one.data.to(said.param_dtype or one.dtype)
+            _cast_as_unit(new, said)
         return new
 
     def _copied(self, value: Any) -> Any:
@@ -120,8 +122,8 @@ def _keep_gradient_hooks(new: Tensor, old: Tensor) -> None:
     """Hooks of the script's own on a gradient; not those that communicate, and so reduce."""
 
     def hooked(hook: Any, gradient: Tensor) -> Tensor | None:
+        copy = gradient.clone()
         with suppress(CommunicationError):
-            copy = gradient.clone()
             value = hook(copy)
             return copy if value is None else value
         return None
@@ -131,25 +133,15 @@ def _keep_gradient_hooks(new: Tensor, old: Tensor) -> None:
             new.register_hook(functools.partial(hooked, hook))
 
 
-def _unit_dtypes(module: nn.Module) -> dict[int, torch.dtype | None]:
-    """In which dtype FSDP gathers each parameter, by its id, where a policy says so."""
-    units = [one for one in module.modules() if isinstance(one, FSDPModule)]
-    found: dict[int, torch.dtype | None] = {}
-    for one in units:  # inner units come later, and win
-        found |= dict.fromkeys(map(id, one.parameters()), policy(one).param_dtype)
-    return found
-
-
 def _cast_as_unit(module: nn.Module, said: Any) -> None:
     """Cast inputs and outputs as a unit of FSDP does."""
 
-    def to(dtype: torch.dtype, tree: Any) -> Any:
+    def to(dtype: torch.dtype | None, tree: Any) -> Any:
         return mapped(tree, lambda one: one.to(dtype) if one.is_floating_point() else one)
 
     if said.param_dtype is not None and said.cast_forward_inputs:
         module.register_forward_pre_hook(
-            lambda _, args, kwargs: (to(said.param_dtype, args), to(said.param_dtype, kwargs)),
-            with_kwargs=True,
+            lambda _, *given: to(said.param_dtype, given), with_kwargs=True
         )
     if said.output_dtype is not None:
         module.register_forward_hook(lambda _, __, value: to(said.output_dtype, value))

@@ -307,16 +307,15 @@ class Steps:
         """Ranks give the optimizer of a parameter the same settings."""
         first, *others = sorted(self._layout.records)
         held = self._layout.update(first, number).settings
-        for rank in others:
-            update = self._layout.update(rank, number)
-            for name in (name for name in held if name in update.settings):
-                (kind, one), (_, own) = held[name], update.settings[name]
-                shared = [key for key in one if key in own and key not in _IGNORED]
-                if key := next((key for key in shared if not same(one[key], own[key])), ""):
-                    says = f"{key} of {kind} is {one[key]} on rank {first} and {own[key]} on {rank}"
-                    cause = "state differs" if key == STATE else "settings differ"
-                    self._case.find(cause, says, update.step_place, [name], rank, number)
-                    return
+        for rank, name in itertools.product(others, held):
+            update, (kind, one) = self._layout.update(rank, number), held[name]
+            _, own = update.settings.get(name, held[name])
+            shared = [key for key in one if key in own and key not in _IGNORED]
+            if key := next((key for key in shared if not same(one[key], own[key])), ""):
+                says = f"{key} of {kind} is {one[key]} on rank {first} and {own[key]} on {rank}"
+                cause = "state differs" if key == STATE else "settings differ"
+                self._case.find(cause, says, update.step_place, [name], rank, number)
+                return
 
     def _skip(self, why: str) -> None:
         self._case.skip(f"the update ({why})", is_lasting=True)
