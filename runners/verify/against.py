@@ -37,7 +37,7 @@ from runners.verify.roots import digest
 
 _STATED = re.compile(r"([^=\s]+)=(\d+)(?:/([1-9]\d*))?")
 _FUSED = re.compile(r"qkv|query_key_value|in_proj|c_attn|kv_|_kv|gate_up|w13|fused", re.IGNORECASE)
-_HELD = ("parameters", "after", "after_backward", "before_clipping", "at_step", "carried")
+_HELD = ("parameters", "after", "after_backward", "at_sum", "before_clipping", "at_step", "carried")
 _Split = tuple[int, int]  # an axis, and the number of blocks of which each is split along it
 _Tensors = Mapping[str, Tensor]
 

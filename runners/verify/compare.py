@@ -28,13 +28,11 @@ from runners.verify.report import Error, Finding, Term, Verdict, in_words
 from runners.verify.update import (
     Steps,
     compare_clipped,
-    compare_factors,
     compare_moments,
     find_left_behind,
     find_skipped,
     find_still,
     is_clip,
-    shrinking_factors,
 )
 
 _OWN = "own gradient"
@@ -68,10 +66,9 @@ def judged(layouts: Sequence[Layout], seen: Mapping[int, Seen], replays: Replays
     for rank, where in ((rank, where) for rank, one in seen.items() for where in one.lost):
         verdict.find(Finding("gather cuts", cut, where.split()[0], rank=rank))
     unpreserved = next((one.unpreserved for one in seen.values() if one.unpreserved), "")
-    scaled: dict[int, dict[int, float]] = {}
     tied = list(ties(layouts))
     for layout in layouts:
-        _Judge(Case(layout, layouts, verdict, unpreserved, scaled, tied), replays).judge()
+        _Judge(Case(layout, layouts, verdict, unpreserved, tied), replays).judge()
     if verdict.compared["updates"] and not verdict.has_clipped and not verdict.findings:
         verdict.notes.append(UNCLIPPED)
     if not layouts:
@@ -240,13 +237,13 @@ class _Judge:
         compare_moments(case, number)
         reduced = self._fit(number, "before_clipping", names, expected)
         weights = self._weights(number, reduced)
-        factors: Mapping[int, float] = {}
-        if not reduced.is_good or not weights.agree:  # or does the script clip by hand?
-            earlier = self._fit(number, "after_backward", names, expected)
+        for moment in ("at_sum", "after_backward"):
+            if reduced.is_good and weights.agree:
+                break
+            earlier = self._fit(number, moment, names, expected)
             again = self._weights(number, earlier)
-            found = shrinking_factors(case, number)
-            if earlier.is_good and again.agree and found and is_clip(case, number, found):
-                reduced, weights, factors = earlier, again, found
+            if earlier.is_good and again.agree and is_clip(case, number, moment):
+                reduced, weights = earlier, again
         if not weights.is_zero:
             case.verdict.weights = case.verdict.weights or weights.line
         case.verdict.keep(self._layout.key, number, "gradient", reduced.errors)
@@ -255,7 +252,6 @@ class _Judge:
             return set(reduced.agreed)
         self._judge_weights(number, weights)
         self._find_others(number)
-        compare_factors(case, number, factors)
         compare_clipped(case, number, expected)
         self._steps.compare_settings(number)
         self._steps.compare(number, expected)

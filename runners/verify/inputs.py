@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -31,8 +31,6 @@ class Case:
     layouts: Sequence[Layout]  # of all modules
     verdict: Verdict
     unpreserved: str = ""  # the line of a checkpoint that draws anew
-    scaled: dict[int, dict[int, float]] = field(default_factory=dict)  # by update and rank: factors
-    # by which stages of a pipeline clip gradients themselves
     ties: Sequence[Tie] = ()  # of weights in all layouts
     is_replayed: bool = False  # the module of one process computes what this one does, in shape
 

@@ -31,6 +31,7 @@ from torch.optim import optimizer as optimizers
 from runners.verify.internals import (
     FUNCTIONAL,
     NEWER,
+    OWN,
     TORCH,
     Edge,
     checkpoint_wrapper,
@@ -47,16 +48,12 @@ from runners.verify.losses import KNOWN
 from runners.verify.records import Clip, tensors_of
 
 COLLECTIVES = (
-    "all_reduce", "all_gather", "all_gather_into_tensor", "reduce_scatter",
-    "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "broadcast", "reduce", "gather",
-    "scatter", "send", "recv", "isend", "irecv", "batch_isend_irecv", "all_reduce_coalesced",
-    "barrier", "monitored_barrier", "all_gather_single", "reduce_scatter_single",
-)  # fmt: skip
-_CHECKPOINT = (
-    "use_reentrant", "context_fn", "determinism_check", "debug", "early_stop", "preserve_rng_state",
-)  # fmt: skip
+    "all_reduce all_gather all_gather_into_tensor all_gather_single reduce_scatter "
+    "reduce_scatter_tensor reduce_scatter_single all_to_all all_to_all_single broadcast reduce "
+    "gather scatter send recv isend irecv batch_isend_irecv all_reduce_coalesced barrier "
+    "monitored_barrier"
+)
 _Function = Callable[..., Any]
-
 
 answers: Iterator[Tensor] = iter(())  # of the forward pass that is being replayed
 
@@ -66,7 +63,13 @@ class CommunicationError(RuntimeError):
 
 
 def _replace(name: str, do: _Function, *owners: Any) -> None:
-    """Let `do` stand in the place of one function, which it is given first, in all owners."""
+    """Let `do` stand in the place of one function, which it is given first.
+
+    Args:
+        name: of the function.
+        do: is called instead.
+        owners: that hold it, beside all modules of torch that hold it under this name.
+    """
     original = getattr(owners[0], name, None)
     if original is None:  # `internals.LACKING` says so
         return
@@ -75,16 +78,22 @@ def _replace(name: str, do: _Function, *owners: Any) -> None:
     def call(*args: Any, **kwargs: Any) -> Any:
         return do(original, *args, **kwargs)
 
-    for owner in owners:  # the same function, since torch compares them
+    known = [one for path, one in [*sys.modules.items()] if path.startswith("torch")]
+    holders = [one for one in known if vars(one).get(name) is original]
+    for owner in (*owners, *holders):  # the same function, since torch compares them
         setattr(owner, name, call)
 
 
-def _told(tell: _Function) -> _Function:
-    """Tells of the arguments, then calls the original."""
+def _told(tell: _Function, *, is_after: bool = False) -> _Function:
+    """Calls the original, and tells of its arguments before, or of its value after it."""
 
     def do(original: _Function, /, *args: Any, **kwargs: Any) -> Any:
-        tell(*args, **kwargs)
-        return original(*args, **kwargs)
+        if not is_after:
+            tell(*args, **kwargs)
+        value = original(*args, **kwargs)
+        if is_after:
+            tell(value)
+        return value
 
     return do
 
@@ -100,13 +109,6 @@ def _leaves(pid: int, original: _Function, code: int) -> None:
 def _caller() -> FrameType:
     """The frame that called a replaced function, for one that stands in its place."""
     return sys._getframe(3)
-
-
-def _holders(name: str, home: Any = dist) -> list[Any]:
-    """The modules of torch.distributed that hold one of its functions, under its own name."""
-    original = getattr(home, name)
-    known = [one for path, one in [*sys.modules.items()] if path.startswith("torch.distributed")]
-    return [one for one in known if vars(one).get(name) is original]
 
 
 def is_number(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -126,7 +128,7 @@ def _recorded(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None
         return
     answer = next(answers, None) if is_number(name, args, kwargs) else None
     if answer is None:
-        raise CommunicationError(name)
+        raise CommunicationError(f"{name} in a forward pass")
     (args[0] if args else kwargs["tensor"]).copy_(answer)
 
 
@@ -157,79 +159,69 @@ class Interceptor:
     def install(self) -> None:
         """Replace them all."""
         watch, part = self._watch, functools.partial
-        _replace("__call__", self._called, nn.Module)
-        _replace("backward", self._backward, torch.autograd)
         wraps = _told(lambda _, module, *__, **___: watch.wraps(module))
-        _replace("__init__", wraps, DistributedDataParallel)
-        for name in KNOWN:
-            _replace(name, part(watch.losses.called, name), nn.functional)
-        for owner in (torch, Tensor):  # one does not call the other
-            _replace("log_softmax", self._log_softmax, owner)
-        for name in filter(functools.partial(hasattr, dist), COLLECTIVES):
-            _replace(name, part(self._collective, name), *_holders(name))
-        for name in ("is_initialized", "get_rank", "get_world_size"):
-            _replace(name, part(self._answered, name), dist, dist.distributed_c10d)
-        for name in filter(
-            functools.partial(hasattr, functional_collectives), (*FUNCTIONAL, *NEWER)
-        ):
-            _replace(name, part(self._collective, name), functional_collectives)
-        method = "register_fsdp_forward_method"
-        _replace(method, self._registered, *_holders(method, fsdp))
-        _replace("load", self._loaded, torch, torch.serialization)
-        _replace("read_metadata", self._loaded, FileSystemReader)
-        _replace("_exit", functools.partial(_leaves, os.getpid()), os)
-        _replace("compile", self._compiled, torch)
-        _replace("compile", self._compiled, nn.Module)
-        for name in ("clip_grad_norm_", "clip_grad_value_"):
-            _replace(name, part(self._clipped, name), nn.utils, nn.utils.clip_grad)
-        _replace("unscale_", _told(watch.unscales), torch.amp.GradScaler)
-        _replace("checkpoint", self._checkpointed, torch.utils.checkpoint)
-        _replace("torch_utils_checkpoint", self._checkpointed, checkpoint_wrapper)
-        zeroed = _told(lambda *_, **__: watch.zeroes())
-        _replace("zero_grad", zeroed, Optimizer)
-        _replace("zero_grad", zeroed, nn.Module)
-        _replace("step", self._scheduled, lr_scheduler.LRScheduler)
+        zeroes = _told(lambda *_, **__: watch.zeroes())
+        named = (
+            (COLLECTIVES, self._collective, dist),
+            (f"{FUNCTIONAL} {NEWER}", self._collective, functional_collectives),
+            (" ".join(KNOWN), watch.losses.called, nn.functional),
+            ("clip_grad_norm_ clip_grad_value_", self._clipped, nn.utils),
+            ("is_initialized get_rank get_world_size", self._answered, dist),
+        )
+        replaced: list[tuple[str, _Function, Any]] = [
+            *((name, part(do, name), one) for names, do, one in named for name in names.split()),
+            ("__call__", self._called, nn.Module),
+            ("backward", self._backward, torch.autograd),
+            ("__init__", wraps, DistributedDataParallel),
+            ("log_softmax", self._log_softmax, torch),
+            ("log_softmax", self._log_softmax, Tensor),  # neither calls the other
+            ("register_fsdp_forward_method", self._registered, fsdp),
+            ("load", _told(watch.loads, is_after=True), torch),
+            ("read_metadata", _told(watch.loads, is_after=True), FileSystemReader),
+            ("_exit", part(_leaves, os.getpid()), os),
+            ("compile", self._compiled, torch),
+            ("compile", self._compiled, nn.Module),
+            ("unscale_", _told(watch.unscales), torch.amp.GradScaler),
+            ("checkpoint", self._checkpointed, torch.utils.checkpoint),
+            ("torch_utils_checkpoint", self._checkpointed, checkpoint_wrapper),
+            ("zero_grad", zeroes, Optimizer),
+            ("zero_grad", zeroes, nn.Module),
+            ("step", self._scheduled, lr_scheduler.LRScheduler),
+        ]
+        for name, do, owner in replaced:
+            _replace(name, do, owner)
         optimizers.register_optimizer_step_pre_hook(self._before_step)
         optimizers.register_optimizer_step_post_hook(lambda one, *_: watch.stepped(one))
 
     def install_of_stages(self, kind: type) -> None:
         """Replace those of a pipeline's stage, which reduces and scales its gradients itself."""
+        watch = self._watch
         if not hasattr(kind.perform_reduce_grad, "__wrapped__"):  # type: ignore[attr-defined]
-            _replace("perform_reduce_grad", self._reduced, kind)
-            splits = _told(lambda *_, **__: self._watch.splits_backward())
+            reduced = _told(lambda _: watch.stage_reduced(), is_after=True)
+            _replace("perform_reduce_grad", reduced, kind)
+            splits = _told(lambda *_, **__: watch.splits_backward())
             _replace("backward_weight_one_chunk", splits, kind)
-
-    def _reduced(self, original: _Function, /, *args: Any, **kwargs: Any) -> None:
-        original(*args, **kwargs)
-        self._watch.stage_reduced()
 
     def _called(self, original: _Function, module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
         watch, begun = self._watch, None
-        if not watch.depth:
-            if torch.is_grad_enabled():
-                method = original.__name__ if original.__name__ in vars(module) else ""
-                begun = watch.begins(module, args, kwargs, method)
-            else:
-                watch.looks(module)
-        if begun is None:
-            return original(module, *args, **kwargs)
-        watch.depth += 1
+        if not watch.depth and torch.is_grad_enabled():
+            method = original.__name__ if original.__name__ in vars(module) else ""
+            begun = watch.begins(module, args, kwargs, method)
+        elif not watch.depth:
+            watch.looks(module)
+        watch.depth += begun is not None
         try:
             value = original(module, *args, **kwargs)
         finally:
-            watch.depth -= 1
-        watch.ends(*begun, value)
+            watch.depth -= begun is not None
+        if begun is not None:
+            watch.ends(*begun, value)
         return value
 
     def _registered(self, original: _Function, /, module: nn.Module, name: str) -> None:
         original(module, name)
         if isinstance(module, fsdp.FSDPModule):
             setattr(module, name, Registered(self._called, getattr(module, name).__func__, module))
-
-    def _loaded(self, original: _Function, /, *args: Any, **kwargs: Any) -> Any:
-        value = original(*args, **kwargs)
-        self._watch.loads(value)
-        return value
 
     def _backward(self, original: _Function, /, tensors: Any, *args: Any, **kwargs: Any) -> None:
         watch = self._watch
@@ -250,8 +242,8 @@ class Interceptor:
     def _checkpointed(self, original: _Function, /, *args: Any, **kwargs: Any) -> Any:
         seen = self._watch.seen
         if self._watch.is_replaying:
-            kept = {name: one for name, one in kwargs.items() if name not in _CHECKPOINT}
-            return args[0](*args[1:], **kept)
+            own = {*inspect.signature(original).parameters, "preserve_rng_state"}
+            return args[0](*args[1:], **{n: one for n, one in kwargs.items() if n not in own})
         if kwargs.get("preserve_rng_state") is False:
             seen.unpreserved = seen.unpreserved or place()
         return original(*args, **kwargs)
@@ -259,9 +251,9 @@ class Interceptor:
     def _log_softmax(self, original: _Function, /, *args: Any, **kwargs: Any) -> Any:
         """Only inside `loss_parallel` do ranks hold parts of its classes."""
         value = original(*args, **kwargs)
+        parts = value.placements if isinstance(value, DTensor) else ()
         axis = args[1] if len(args) > 1 else kwargs["dim"]
-        has_parts = isinstance(value, DTensor) and value.placements
-        if has_parts and any(one.is_shard(axis % value.dim()) for one in value.placements):
+        if any(one.is_shard(axis % value.dim()) for one in parts):
             at = f"log_softmax ({place()}) inside loss_parallel (pytorch/pytorch#190746)"
             self._watch.refuse(at)
         return value
@@ -291,7 +283,7 @@ class Interceptor:
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         """Look at the gradients; after the closure, where the step is given one."""
         closure = kwargs.get("closure") or (args[1] if len(args) > 1 else None)
-        if not callable(closure):
+        if closure is None:
             self._watch.steps_with(optimizer)
             return None
 
@@ -300,8 +292,7 @@ class Interceptor:
             self._watch.steps_with(optimizer)
             return value
 
-        others = {name: one for name, one in kwargs.items() if name != "closure"}
-        return (args[0], followed, *args[2:]), others
+        return args[:1], {**kwargs, "closure": followed}
 
     def _compiled(self, original: _Function, /, *args: Any, **kwargs: Any) -> Any:
         """What a script compiles runs eagerly, since our functions cannot be traced."""
@@ -327,17 +318,14 @@ class Interceptor:
         if self._watch.is_replaying:
             return _recorded(name, args, kwargs)
         caller = _caller()
+        if caller.f_code.co_filename.startswith(OWN):  # it was told (`cpu`)
+            return original(*args, **kwargs)
         self._watch.sends.begins(caller, name, args, kwargs)
         value = original(*args, **kwargs)
         self._watch.sends.ended(caller, name, args, kwargs)
         return value
 
 
-_BY_HAND = (
-    "it is divided among ranks by hand ({} sends activations); the module of one process is not "
-    "known"
-)
-_IN_LOSS = "{} is a part of the loss, so only the whole can be compared (`--one`)"
 INSIDE = " (`--against` can name it; `--one` may do without)"  # ends a reason inside the module
 
 
@@ -349,74 +337,68 @@ class Sends:
 
     Attributes:
         on_call: given what is about to be called, its process group, its size, and the line.
-        reasons: why the module of one process is not known, since the last update of a root began:
-            a place, and what it says.
+        reasons: why the module of one process is not known, since the last update of a root began.
         gathered: values without a graph, by the call that cut it, since the last backward pass.
     """
 
-    on_call: Callable[[str, str, int, str], None] | None = None
-
     def __init__(self, watch: Any) -> None:
         self._watch = watch
-        self.reasons: list[tuple[str, str]] = []
+        self.on_call: Callable[[str, str, int, str], None] = lambda *_: None
+        self.reasons: list[str] = []
         self.gathered: dict[str, list[Tensor]] = {}
 
     def tells(self, name: str, group: str = "", size: int = 0) -> None:
         """A function that communicates is about to be called; a rank may end in it."""
-        if self.on_call is not None:
-            self.on_call(name, group, size, place())
+        self.on_call(name, group, size, place())
 
     def begins(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> None:
         """A collective begins: does the script send activations itself?"""
         watch, file = self._watch, caller.f_code.co_filename
         self.tells(name, *_of_call(name, [*args, *kwargs.values()]))
-        if not watch.is_on or "barrier" in name:
+        is_torch = file.startswith(TORCH) and "distributed/nn" not in file
+        if not watch.is_on or "barrier" in name or is_torch or is_number(name, args, kwargs):
             return
-        is_norm = file.endswith("modules/_functions.py")  # of SyncBatchNorm
-        if file.startswith(TORCH) and "distributed/nn" not in file and not is_norm:
-            return
-        given = tensors_of((args, kwargs))
-        has_graph = any(one.requires_grad and one.numel() > 1 for one in given)
-        is_inside = bool(watch.depth) or name.endswith("_autograd") or in_function(caller)
-        sends = is_inside or has_graph or "send" in name or "recv" in name
-        if not is_norm and (is_number(name, args, kwargs) or not sends):
-            return
-        is_cut = is_script(caller) and not in_function(caller) and "autograd" not in name
-        if has_graph and is_cut:
-            watch.seen.cuts.append(f"{place()} ({name})")
-            self.gathered[watch.seen.cuts[-1]] = [one for one in given if not one.requires_grad]
+        at, given = f"{place()} ({name})", tensors_of((args, kwargs))
         is_transfer = "send" in name or "recv" in name
-        says = _IN_LOSS if not is_transfer else _BY_HAND
-        self.reasons.append((f"{place()} ({name})", says if watch.is_idle else _BY_HAND + INSIDE))
-
-    def enters(self, given: Any) -> None:
-        """A module is called: what it is given has been sent before the loss."""
-        if any(one.requires_grad for one in tensors_of(given)):
-            self.reasons = [(at, says.replace(_IN_LOSS, _BY_HAND)) for at, says in self.reasons]
+        is_own = "autograd" in name or in_function(caller)  # it has a gradient of its own
+        has_graph = any(one.requires_grad and one.numel() > 1 for one in given)
+        if not (watch.depth or is_own or has_graph or is_transfer):
+            return
+        if has_graph and is_script(caller) and not is_own:
+            watch.seen.cuts.append(at)
+            self.gathered[at] = [one for one in given if not one.requires_grad]
+        says = f"it is divided among ranks by hand ({at} sends activations); the module of one "
+        says += "process is not known"
+        if not watch.is_idle:
+            says += INSIDE
+        elif not is_transfer:
+            says = f"{at} sends what a module computed: it is divided among ranks by hand, or that "
+            says += "is a part of the loss (`--one` compares the whole)"
+        self.reasons.append(says)
 
     def lose(self, start: Sequence[Edge], outputs: Collection[int]) -> None:
         """A backward pass begins: does the loss multiply by values that were gathered so?"""
-        lost = (one for one, parts in self.gathered.items() if multiplies(start, outputs, parts))
-        self._watch.seen.lost += [one for one in lost if one not in self._watch.seen.lost]
+        held, lost = self.gathered.items(), self._watch.seen.lost
+        lost += [at for at, one in held if at not in lost and multiplies(start, outputs, one)]
 
     def ended(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> None:
         """A collective has ended: between forward and backward it may bring values of others."""
         watch = self._watch
         if not watch.is_on:
             return
+        given = tensors_of((args, kwargs))
         if watch.depth and is_number(name, args, kwargs):
-            watch.present.numbers.append(tensors_of((args, kwargs))[0].detach().clone())
+            watch.present.numbers.append(given[0].detach().clone())
         if not watch.is_idle or not is_script(caller):
             return
-        given = [one for one in tensors_of((args, kwargs)) if one.is_floating_point()]
+        sizes = [one.numel() for one in given if one.is_floating_point()]
         for root in (one for one in watch.roots.values() if not one.stepped):
             is_between = any(one.backward is None for one in root.update.forwards)
-            if is_between and any(one.numel() > 1 for one in given):
-                says = "values of other ranks, which no gradient reaches, may enter the loss ({}, "
-                says += f"{name} between forward and backward; `--one` compares it)"
-                self.reasons.append((place(), says))
-            elif root.done and name == "all_reduce":
-                root.update.sums += [
-                    (place(), one.detach() if kwargs.get("async_op") else one.detach().clone())
-                    for one in given if one.numel() == 1
-                ]  # fmt: skip
+            if is_between and any(size > 1 for size in sizes):
+                self.reasons.append(
+                    "values of other ranks, which no gradient reaches, may enter the loss "
+                    f"({place()}, {name} between forward and backward; `--one` compares it)"
+                )
+            elif root.done and name == "all_reduce" and sizes == [1]:
+                number = given[0].detach()
+                root.sums((place(), number if kwargs.get("async_op") else number.clone()))

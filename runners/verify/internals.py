@@ -12,7 +12,7 @@ import itertools
 import re
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any
@@ -33,61 +33,51 @@ from torch.utils.data import dataloader
 __all__ = ["checkpoint_wrapper", "functional_collectives", "pytree"]  # others take them from here
 
 TORCH = str(Path(torch.__file__).parent)
-_OWN = str(Path(__file__).parent)
+OWN = str(Path(__file__).parent)
 FUNCTIONAL = (
-    "all_reduce", "all_gather_tensor", "all_gather_tensor_autograd", "reduce_scatter_tensor",
-    "reduce_scatter_tensor_autograd", "all_to_all_single", "all_to_all_single_autograd",
-    "broadcast", "permute_tensor",
-)  # fmt: skip
+    "all_reduce all_gather_tensor all_gather_tensor_autograd reduce_scatter_tensor "
+    "reduce_scatter_tensor_autograd all_to_all_single all_to_all_single_autograd broadcast "
+    "permute_tensor"
+)
 NEWER = (  # since torch 2.13
-    "all_gather_single", "all_gather_single_autograd", "reduce_scatter_single",
-    "reduce_scatter_single_autograd",
-)  # fmt: skip
-# Names that torch does not document, by what is read through them and by torch's file.
-_NAMES = {
-    "fully_shard": {
-        "distributed/fsdp/_fully_shard/_fully_shard.py": "_get_fsdp_state",
-        "distributed/fsdp/_fully_shard/_fsdp_state.py": "_fsdp_param_groups _mp_policy",
-        "distributed/fsdp/_fully_shard/_fsdp_param_group.py": (
-            "fsdp_params mesh_info _partial_reduce_output"
-        ),
-        "distributed/fsdp/_fully_shard/_fsdp_param.py": (
-            "unsharded_accumulated_grad _unsharded_param sharded_param"
-        ),
-    },
-    "torch.distributed.pipelining": {
-        "distributed/pipelining/stage.py": (
-            "forward_one_chunk fwd_chunk_id forward_maybe_with_nosync stage_index "
-            "perform_reduce_grad backward_weight_one_chunk"
-        ),
-    },
-    "training": {
-        "_tensor.py": "_backward_hooks",
-        "distributed/_functional_collectives.py": " ".join(FUNCTIONAL),
-        "distributed/algorithms/_checkpoint/checkpoint_wrapper.py": "torch_utils_checkpoint",
-        "nn/modules/_functions.py": "SyncBatchNorm",
-        "nn/modules/module.py": "_forward_pre_hooks _call_impl",
-        "nn/parallel/distributed.py": (
-            "_DDPSink will_sync_module_buffers require_backward_grad_sync _join_config"
-        ),
-        "optim/lr_scheduler.py": "_initial_step",
-        "utils/data/dataloader.py": "_BaseDataLoaderIter",
-    },
-}
+    "all_gather_single all_gather_single_autograd reduce_scatter_single "
+    "reduce_scatter_single_autograd"
+)
+# Names that torch does not document: what is read through them, torch's file, and they.
+_NAMES = f"""
+fully_shard distributed/fsdp/_fully_shard/_fully_shard.py _get_fsdp_state
+fully_shard distributed/fsdp/_fully_shard/_fsdp_state.py _fsdp_param_groups _mp_policy
+fully_shard distributed/fsdp/_fully_shard/_fsdp_param_group.py \
+    fsdp_params mesh_info _partial_reduce_output
+fully_shard distributed/fsdp/_fully_shard/_fsdp_param.py \
+    unsharded_accumulated_grad _unsharded_param sharded_param
+torch.distributed.pipelining distributed/pipelining/stage.py forward_one_chunk fwd_chunk_id \
+    forward_maybe_with_nosync stage_index perform_reduce_grad backward_weight_one_chunk
+training _tensor.py _backward_hooks
+training distributed/_functional_collectives.py {FUNCTIONAL}
+training distributed/algorithms/_checkpoint/checkpoint_wrapper.py torch_utils_checkpoint
+training nn/modules/_functions.py SyncBatchNorm
+training nn/modules/module.py _forward_pre_hooks _call_impl
+training nn/parallel/distributed.py \
+    _DDPSink will_sync_module_buffers require_backward_grad_sync _join_config
+training optim/lr_scheduler.py _initial_step
+training utils/data/dataloader.py _BaseDataLoaderIter
+"""
 
 
-def _lacking(what: str, files: Mapping[str, str]) -> str:
-    for file, names in files.items():
-        path = Path(TORCH, file)
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        for name in names.split():
-            if not re.search(rf"\b{name}\b", text):
-                return f"{what} of torch {torch.__version__}, whose {file} has no {name},"
-    return ""
+def _lacking(file: str, names: Sequence[str]) -> str:
+    path = Path(TORCH, file)
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    absent = (name for name in names if not re.search(rf"\b{name}\b", text))
+    says = f" of torch {torch.__version__}, whose {file} has no "
+    return next((f"{says}{name}," for name in absent), "")
 
 
 # What of that cannot be read in this release, and why; empty where it can.
-LACKING = {what: _lacking(what, files) for what, files in _NAMES.items()}
+LACKING: dict[str, str] = {}
+for _what, _file, *_names in map(str.split, _NAMES.strip().splitlines()):
+    _why = _lacking(_file, _names)
+    LACKING[_what] = LACKING.get(_what) or (_why and _what + _why)
 LoaderIterator: Any = getattr(dataloader, "_BaseDataLoaderIter", None)
 
 
@@ -141,7 +131,7 @@ def place_of(frame: FrameType, line: int) -> str:
 def is_script(frame: FrameType) -> bool:
     """Whether a frame is of the script or of a module beside it."""
     file = frame.f_code.co_filename
-    is_own = not file.startswith((TORCH, _OWN, "<"))
+    is_own = not file.startswith((TORCH, OWN, "<"))
     return is_own and "site-packages" not in file and "/lib/python3" not in file
 
 
@@ -159,12 +149,9 @@ def calling_stage() -> Stage | None:
 
 def in_function(frame: FrameType) -> bool:
     """Whether an autograd function of the script's own is running."""
-    inner = (one for one, _ in itertools.islice(traceback.walk_stack(frame), 8))
-    return any(
-        isinstance(one.f_locals.get(one.f_code.co_varnames[0]), FunctionCtx)
-        for one in inner
-        if one.f_code.co_name in ("forward", "backward") and one.f_code.co_argcount
-    )
+    frames = itertools.islice(traceback.walk_stack(frame), 8)
+    firsts = (next(iter(one.f_locals.values()), None) for one, _ in frames)
+    return any(isinstance(one, FunctionCtx) for one in firsts)
 
 
 def fetcher(iterator: Any) -> Any:
@@ -183,10 +170,8 @@ def redirected(module: nn.Module) -> str:
 def variables() -> dict[str, nn.Module]:
     """The modules that variables of the script hold, those of the outermost function first."""
     found: dict[str, Any] = {}
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
+    for frame, _ in traceback.walk_stack(sys._getframe(1)):
         found = {**frame.f_locals, **found} if is_script(frame) else found
-        frame = frame.f_back
     return {name: one for name, one in found.items() if isinstance(one, nn.Module)}
 
 
@@ -209,9 +194,6 @@ def reducing_group(module: nn.Module) -> str:
     return group_name([module.process_group]) if is_reducing else ""
 
 
-# Names of the factors that nodes keep, in the order of their gradients.
-_PRODUCT = ("_saved_self", "_saved_mat2")
-_FACTORS = {"MmBackward0": _PRODUCT, "BmmBackward0": _PRODUCT}
 Edge = tuple[Any, int]  # a node, and the number of its output
 
 
@@ -227,14 +209,23 @@ def walked(start: Sequence[Edge], is_end: Callable[[Any], bool]) -> Iterator[tup
     while queue:
         edge, is_product = queue.pop()
         node = edge[0]
-        key = edge if _is_sink(node) else id(node)
+        is_sink = node is not None and node.name() == "_DDPSinkBackward"
+        key = edge if is_sink else id(node)
         if node is None or key in seen:
             continue
         seen.add(key)
         yield node, is_product
         if not is_end(node):
             is_product = is_product or node.name() == "MulBackward0"
-            queue += [(other, is_product) for other in _next(edge)]
+            edges = _of_output(*edge) if is_sink else node.next_functions
+            queue += [(other, is_product) for other in edges]
+
+
+def _of_output(sink: Any, number: int) -> Sequence[Edge]:
+    """The edge of one output, of a node that DDP has for all of them."""
+    needed = sink.needs_input_grad[1:]  # the first is DDP itself, and the rest are the outputs
+    own = [one for one in sink.next_functions if one[0] is not None]
+    return [own[sum(needed[:number])]] if needed[number] else []
 
 
 def reached(start: Sequence[Edge], ends: Collection[int] = ()) -> Iterator[Any]:
@@ -353,25 +344,11 @@ def multiplies(start: Sequence[Edge], outputs: Collection[int], parts: Sequence[
     if not parts or any(one.requires_grad for one in parts):
         return False
     values = torch.cat([one.flatten() for one in parts]).sort().values
-    for node in reached(start, outputs):
-        for index, name in enumerate(_FACTORS.get(node.name(), ())):
-            saved = getattr(node, name) if node.next_functions[index][0] is None else None
-            own = None if saved is None else saved.detach().flatten()
-            if own is not None and torch.equal(own.sort().values, values):
-                return True
+    products = (n for n in reached(start, outputs) if n.name() in ("MmBackward0", "BmmBackward0"))
+    for one in products:
+        (left, _), (right, _) = one.next_functions
+        saved = (left is None and one._saved_self, right is None and one._saved_mat2)
+        factors = (factor.detach().flatten() for factor in saved if isinstance(factor, Tensor))
+        if any(torch.equal(factor.sort().values, values) for factor in factors):
+            return True
     return False
-
-
-def _is_sink(node: Any) -> bool:
-    return bool(node is not None and node.name() == "_DDPSinkBackward")
-
-
-def _next(edge: Edge) -> Sequence[Edge]:
-    """What a gradient flows to; DDP has one node for all its outputs, of which one is meant."""
-    node, number = edge
-    edges: Sequence[Edge] = node.next_functions
-    if not _is_sink(node):
-        return edges
-    needed = node.needs_input_grad[1:]  # the first is DDP itself, and the rest are the outputs
-    own = [one for one in edges if one[0] is not None]
-    return [own[sum(needed[:number])]] if needed[number] else []

@@ -228,6 +228,8 @@ class Update:
     buffers: dict[str, Part]  # the same
     forwards: list[Forward] = field(default_factory=list)  # whose gradients the update has
     after_backward: Gradients = field(default_factory=dict)  # when the last one had ended
+    at_sum: Gradients = field(default_factory=dict)  # that the script had changed since, when it
+    # first summed a number over ranks, as the square of a norm
     before_clipping: Gradients = field(default_factory=dict)  # before unscaling, clipping or the
     # step, whichever came first
     at_step: Gradients = field(default_factory=dict)  # that the optimizer used

@@ -93,6 +93,16 @@ class Root:
         """Whether there are gradients that no optimizer has used yet."""
         return bool(self.done) and not self.stepped
 
+    def sums(self, number: tuple[str, Tensor]) -> None:
+        """The script sums a number over ranks after its backward pass: by this norm it may clip."""
+        update = self.update
+        update.sums.append(number)
+        if not update.at_sum and not update.before_clipping:
+            now = self.gradients()
+            pairs = ((one, update.after_backward.get(name)) for name, one in now.items())
+            is_same = all(a and b and torch.equal(a.local, b.local) for a, b in pairs if a or b)
+            update.at_sum = {} if is_same else now
+
     def nodes(self) -> list[set[int]]:
         """The ids of the graph's nodes for the outputs of each pass of this update."""
         return [set(map(id, one.nodes.values())) for one in self.update.forwards]

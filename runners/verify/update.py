@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -50,92 +50,93 @@ def _find_part(case: Case, used: float, norm: float, place: str, rank: int, numb
 # Clipped by hand
 
 
-def shrinking_factors(case: Case, number: int) -> dict[int, float]:
+def is_clip(case: Case, number: int, raw: str) -> bool:
+    """Whether the script itself clips: its factor times a norm is one limit, in all updates.
+
+    The norm is the true one, or a number that the script sums over ranks, or the root of that. One
+    may be a multiple of another: then the limit is a round number, as people write it.
+
+    Args:
+        case: of the module; stages of a pipeline clip together.
+        number: of the update.
+        raw: the field of `Update` that has the gradients before.
+    """
+    layout, is_stage = case.layout, case.layout.first.stage is not None
+    clipped = [one for one in case.layouts if one.first.stage is not None] if is_stage else [layout]
+    numbers, view = range(layout.num_updates), layout.view
+    factors = [_shrinking_factors(clipped, n, raw, 8 * case.sum_eps) for n in numbers]
+    if not (found := factors[number]):
+        return False
+    case.verdict.has_clipped = True
+    update = layout.update(view, number)
+    if not _are_near(*found.values()):
+        says = ", ".join(f"{one:.4g} (rank {rank})" for rank, one in list(found.items())[:4])
+        says, place = f"ranks scale their gradients by {says}", update.step_place
+        case.find("norm of a part", says, place or update.backward_place, [], view, number)
+        return True
+    true = [[_norm(some, n, raw) for n in numbers] for some in ([layout], case.layouts)]
+    summed = _summed([layout.update(view, n).sums for n in numbers])
+    fits = [
+        (limit, place, norms[number])
+        for place, norms in [*(("", one) for one in true), *summed]
+        if (limit := _limit([one.get(view, 1.0) for one in factors], norms))
+    ]
+    fits = [one for one in fits if abs(one[0] / float(f"{one[0]:.2g}") - 1) < 2e-4] or fits
+    are_true = {any(_are_near(norm, one[number]) for one in true) for *_, norm in fits}
+    if are_true == {True}:
+        case.note(f"the script itself clips gradients to a norm of {fits[0][0]:.4g}")
+    elif are_true == {False}:
+        _find_part(case, fits[0][2], true[0][number], fits[0][1], view, number)
+    return len(are_true) == 1
+
+
+def _summed(sums: Sequence[Sequence[tuple[str, Tensor]]]) -> Iterator[tuple[str, list[float]]]:
+    """What the numbers that a script sums in each update may be: a norm, or the square of one."""
+    for calls in zip(*sums, strict=True) if len({*map(len, sums)}) == 1 else ():
+        for power in (1.0, 0.5):
+            yield calls[0][0], [abs(float(one)) ** power for _, one in calls]
+
+
+def _limit(factors: Sequence[float], norms: Sequence[float]) -> float:
+    """The limit to which these factors clip these norms; zero where they do not."""
+    after = [factor * norm for factor, norm in zip(factors, norms, strict=True)]
+    pairs = zip(factors, after, strict=True)
+    is_one = all(_are_near(one, max(after)) for factor, one in pairs if factor < 1 - 1e-6)
+    return max(after) if is_one and not _are_near(*norms) else 0.0  # equal ones fit any factor
+
+
+def _shrinking_factors(
+    layouts: Sequence[Layout], number: int, raw: str, rounding: float
+) -> dict[int, float]:
     """By which factor each rank has made all its gradients smaller; empty where it has not."""
-    factors, rounding = {}, 8 * case.sum_eps
-    for rank, record in case.layout.records.items():
-        update = record.updates[number]
-        ratios = []
-        for name, raw in update.after_backward.items():
-            used = update.before_clipping.get(name)
-            if raw is None or used is None or not bool(raw.local.any()):
-                continue
-            ratios.append(ratio(used.local, raw.local))
-            off = distance(used.local, ratios[-1] * raw.local.double())
-            if off > (1e-4 + rounding) * used.local.double().norm():
+    factors = {}
+    for layout in (one for one in layouts if number < one.num_updates):
+        for rank in layout.records:
+            update = layout.update(rank, number)
+            pairs = [
+                (used.local, one.local) for name, one in getattr(update, raw).items()
+                if one and (used := update.before_clipping.get(name)) and bool(one.local.any())
+            ]  # fmt: skip
+            ratios = [ratio(*pair) for pair in pairs]
+            is_one = pairs and max(ratios) - min(ratios) <= (1e-3 + rounding) * max(ratios)
+            if not is_one or any(
+                distance(used, factor * one.double()) > (1e-4 + rounding) * used.double().norm()
+                for (used, one), factor in zip(pairs, ratios, strict=True)
+            ):
                 return {}
-        if not ratios or max(ratios) - min(ratios) > (1e-3 + rounding) * max(ratios):
-            return {}
-        factors[rank] = ratios[0]
+            factors[rank] = ratios[0]
     is_smaller = all(0 < one <= 1 for one in factors.values())
     return factors if is_smaller and min(factors.values()) < 1 else {}
 
 
-def is_clip(case: Case, number: int, found: Mapping[int, float]) -> bool:
-    """Whether factors by hand are those of clipping: a norm times its factor is one limit.
-
-    The norm is the true one, or one that the script sums over ranks, or its square.
-    """
-    if not _are_near(*found.values()):
-        return True  # and ranks clip by different norms, which is a finding
-    layout, rank, numbers = case.layout, min(found), range(case.layout.num_updates)
-    factors = [shrinking_factors(case, n).get(rank, 1.0) for n in numbers]
-    true = [[_reduced_norm(n, some) for n in numbers] for some in ([layout], case.layouts)]
-    sums = [layout.update(rank, n).sums for n in numbers]
-    for place, norms in [*(("", one) for one in true), *_norms_of(sums)]:
-        if (limit := _limit(factors, norms)) is None:
-            continue
-        if any(_are_near(norms[number], one[number]) for one in true):
-            case.note(f"the script itself clips gradients to a norm of {limit:.4g}")
-        else:
-            _find_part(case, norms[number], true[0][number], place, rank, number)
-        return True
-    return False
-
-
-def _norms_of(sums: Sequence[Sequence[tuple[str, Tensor]]]) -> Iterator[tuple[str, list[float]]]:
-    """What the numbers that a script sums in each update may be: a norm, or the square of one."""
-    for calls in zip(*sums, strict=True) if len({*map(len, sums)}) == 1 else ():
-        numbers = [float(one) for _, one in calls]
-        yield calls[0][0], numbers
-        yield calls[0][0], [abs(one) ** 0.5 for one in numbers]
-
-
-def _reduced_norm(number: int, layouts: Sequence[Layout]) -> float:
-    held = (
-        one.whole(number, one.view, "after_backward") for one in layouts if number < one.num_updates
-    )
-    return norm_of(tensor for tensors in held for tensor in tensors.values())
+def _norm(layouts: Sequence[Layout], number: int, held: str) -> float:
+    wholes = [one.whole(number, one.view, held) for one in layouts if number < one.num_updates]
+    return norm_of(tensor for one in wholes for tensor in one.values())
 
 
 def _are_near(*numbers: float) -> bool:
     low, high = min(numbers), max(numbers)
     return high - low <= 1e-3 * max(abs(low), abs(high))
-
-
-def _limit(factors: Sequence[float], norms: Sequence[float]) -> float | None:
-    """The limit to which these factors clip these norms; None where they do not."""
-    limits = [a * b for a, b in zip(factors, norms, strict=True) if a < 1 - 1e-6]
-    rest = [b for a, b in zip(factors, norms, strict=True) if a >= 1 - 1e-6]
-    if not limits or not _are_near(*limits) or _are_near(*norms):
-        return None  # norms that are equal make any factor a limit
-    return limits[0] if max(rest, default=0.0) <= limits[0] * (1 + 1e-3) else None
-
-
-def compare_factors(case: Case, number: int, factors: Mapping[int, float]) -> None:
-    """Ranks that clip gradients by hand must use one factor, as must stages."""
-    if not factors:
-        return
-    case.verdict.has_clipped = True
-    same = case.scaled.setdefault(number, {})
-    same |= factors if case.layout.first.stage is not None else {}
-    listed = same or factors
-    if not _are_near(*listed.values()):
-        rank = min(factors)
-        update = case.layout.update(rank, number)
-        says = ", ".join(f"{one:.4g} (rank {r})" for r, one in list(listed.items())[:4])
-        says, place = f"ranks scale their gradients by {says}", update.step_place
-        case.find("norm of a part", says, place or update.backward_place, [], rank, number)
 
 
 # Clipped by torch's functions
@@ -146,78 +147,57 @@ def compare_clipped(case: Case, number: int, expected: Expected) -> None:
     layout, eps = case.layout, case.sum_eps
     for rank in layout.views():
         update = layout.update(rank, number)
-        if not update.at_step:
-            continue
         case.verdict.has_clipped |= bool(update.clips)
-        before = layout.whole(number, rank, "before_clipping")
-        used = layout.whole(number, rank, "at_step")
-        should, norm = _clipped(case, number, rank, before)
+        if not update.at_step or (not update.clips and update.scale == 1.0):
+            continue
+        held = layout.whole(number, rank, "before_clipping")
+        before = {n: one.double() / update.scale for n, one in held.items() if one is not None}
+        should = dict(before)
+        place = update.clips[0].place if update.clips else update.step_place
         for clip in update.clips:
-            if norm is None or clip.total is None:
+            names = {name for key, name in clip.names if key == layout.key} & should.keys()
+            if clip.kind == "clip_grad_value_":
+                should |= {n: should[n].clamp(-clip.limit, clip.limit) for n in names}
                 continue
-            if abs(clip.total - norm) > (1e-3 + 16 * eps) * norm:
+            norm = _whole_norm(case, clip, number, rank, should)
+            if clip.total is not None and abs(clip.total - norm) > (1e-3 + 16 * eps) * norm:
                 _find_part(case, clip.total, norm, clip.place, rank, number)
                 return
+            should |= {n: should[n] * min(1.0, clip.limit / (norm + 1e-6)) for n in names}
+        used = layout.whole(number, rank, "at_step")
         wrong = [
             name for name, one in should.items()
-            if (held := used.get(name)) is not None
-            and distance(held, one) > (1e-4 + 64 * eps) * norm_of([one])
-            + expected.tolerance.get(name, 0.0) * _shrink(before[name], one)
+            if (own := used.get(name)) is not None
+            and distance(own, one) > (1e-4 + 64 * eps) * norm_of([one])
+            + expected.tolerance.get(name, 0.0) * min(1.0, ratio(one, before[name]) / update.scale)
         ]  # fmt: skip
-        if wrong and (update.clips or update.scale != 1.0):
-            place = update.clips[0].place if update.clips else update.step_place
+        if wrong:
             says = "the optimizer's gradient is not the clipped one of one process"
             case.find("norm of a part", says, place, wrong, rank, number)
             return
 
 
-def _shrink(before: Tensor | None, after: Tensor) -> float:
-    """By how much clipping has shortened a gradient."""
-    return min(1.0, norm_of([after]) / max(norm_of([before]), 1e-300))
-
-
-def _clipped(
-    case: Case, number: int, rank: int, before: Tensors
-) -> tuple[dict[str, Tensor], float | None]:
-    """The gradients that one process would give its optimizer, and the norm that it clips by."""
-    update = case.layout.update(rank, number)
-    should = {n: one.double() / update.scale for n, one in before.items() if one is not None}
-    norm: float | None = None
-    for clip in update.clips:
-        names = {name for key, name in clip.names if key == case.layout.key} & should.keys()
-        if clip.kind == "clip_grad_value_":
-            should |= {n: should[n].clamp(-clip.limit, clip.limit) for n in names}
-        else:
-            norm = _whole_norm(case, clip, number, rank, should)
-            should |= {n: should[n] * min(1.0, clip.limit / (norm + 1e-6)) for n in names}
-    return should, norm
-
-
 def _whole_norm(case: Case, clip: Clip, number: int, rank: int, own: Tensors) -> float:
     """The norm over all that one process would clip together: all stages of a pipeline."""
-    is_stage, names = case.layout.first.stage is not None, set(clip.names)
-    found: list[Tensor] = []
-    for other in case.layouts:
-        if number >= other.num_updates or (is_stage and other.first.stage is None):
-            continue
+    is_stage, found = case.layout.first.stage is not None, list[Tensor]()
+    for other in (one for one in case.layouts if number < one.num_updates):
         view = rank if rank in other.records else other.view
-        scale = 1.0 if other is case.layout else other.update(view, number).scale
-        held = own if other is case.layout else other.whole(number, view, "before_clipping")
-        found += [
-            one.double() / scale for name, one in held.items()
-            if one is not None and (is_stage or (other.key, name) in names)
-        ]  # fmt: skip
+        is_own = other is case.layout
+        held = own if is_own else other.whole(number, view, "before_clipping")
+        scale = 1.0 if is_own else other.update(view, number).scale
+        is_part = is_stage and other.first.stage is not None
+        names = {name for name in held if is_part or (other.key, name) in clip.names}
+        found += [one.double() / scale for n, one in held.items() if one is not None and n in names]
     return norm_of(found, clip.norm_type)
 
 
 def find_skipped(case: Case) -> bool:
     """Whether a rank leaves out a step that another makes: updates are numbered by steps."""
     for (rank, one), (other, peer) in itertools.permutations(case.layout.records.items(), 2):
-        made = [u.backwards for u in one.updates if u.backwards < peer.backwards]
+        made = {u.backwards: u for u in one.updates if u.backwards < peer.backwards}
         own = {u.backwards for u in peer.updates if u.backwards <= one.updates[-1].backwards}
-        left_out = [at for at, number in enumerate(made) if number not in own]
-        if left_out and own < {*made} and _is_lost(one, peer, left_out[0]):
-            update = one.updates[left_out[0]]
+        update = next((u for number, u in made.items() if number not in own), None)
+        if update and own < {*made} and _is_lost(update, one, peer):
             says = f"after its backward pass {update.backwards}, rank {other} makes no step, and "
             says += f"rank {rank} does; the later updates of these ranks do not correspond"
             case.find("skipped step", says, update.step_place, [], other, update.number)
@@ -225,19 +205,19 @@ def find_skipped(case: Case) -> bool:
     return False
 
 
-def _is_lost(one: RootRecord, peer: RootRecord, at: int) -> bool:
+def _is_lost(update: Update, one: RootRecord, peer: RootRecord) -> bool:
     """Whether a step is missing, and its gradient is no microbatch of a later one.
 
     Ranks that accumulate unequal numbers of microbatches have equal parameters in each update.
     """
-    passes = {f.backward for u in peer.updates for f in u.forwards}
-    if one.updates[at].backwards not in passes:
+    if not any(f.backward == update.backwards for u in peer.updates for f in u.forwards):
         return True
-    pairs = zip(one.updates[at + 1 :], peer.updates[at + 1 :], strict=False)
+    later = slice(update.number + 1, None)
     return any(
         part.spec is not None or are_apart(part.local, b.parameters[name].local)
-        for a, b in pairs for name, part in a.parameters.items()
-    )  # fmt: skip
+        for a, b in zip(one.updates[later], peer.updates[later], strict=False)
+        for name, part in a.parameters.items()
+    )
 
 
 def find_left_behind(case: Case) -> None:
@@ -257,20 +237,19 @@ def find_still(case: Case) -> None:
     if any(one != nowhere for one in held):
         why = "the update (the optimizers of ranks hold different parameters)"
         case.skip(why, is_lasting=True)
-    trained = {
-        name
-        for number in range(last + 1)
-        for known in [layout.whole(number, view, "after_backward")]
-        for name, scale in scales_of({n: g for n, g in known.items() if g is not None}).items()
-        if norm_of([known[name]]) > ROUNDINGS * case.sum_eps * scale  # less is rounding
-    }
+    trained = set[str]()
+    for number in range(last + 1):
+        whole = layout.whole(number, view, "after_backward")
+        known = {name: one for name, one in whole.items() if one is not None}
+        scales, least = scales_of(known), ROUNDINGS * case.sum_eps  # less is rounding
+        trained |= {n for n, one in known.items() if norm_of([one]) > least * scales[n]}
     start = layout.whole(0, view, "parameters")
     end: Tensors = layout.whole(last, view, "parameters") | layout.whole(last, view, "after")
-    pairs = {name: (one, end[name]) for name, one in start.items() if name in trained}
-    still = {
-        name: torch.finfo(a.dtype).eps for name, (a, b) in pairs.items()
-        if a is not None and b is not None and torch.equal(a, b)
-    }  # fmt: skip
+    still = [
+        name for name, one in start.items()
+        if name in trained and one is not None and (now := end[name]) is not None
+        and torch.equal(one, now)
+    ]  # fmt: skip
     settings, place = updates[last].settings, updates[0].step_place
     unowned = [name for name in still if name in nowhere]
     if unowned and any(one.has_step for one in updates):
@@ -278,8 +257,12 @@ def find_still(case: Case) -> None:
         if len(nowhere) == len(end):
             cause, says = "optimizer before sharding", "the optimizer has none of its parameters"
         case.find(cause, says, place, unowned, view, 0)
-    coarse = [name for name, eps in still.items() if eps > _COARSE and name in settings]
-    if coarse := [name for name in coarse if float(settings[name][1].get("lr", 0.0)) > 0]:
+    coarse = [
+        name for name in still
+        if name in settings and float(settings[name][1].get("lr", 0.0)) > 0
+        and torch.finfo(updates[0].parameters[name].local.dtype).eps > _COARSE
+    ]  # fmt: skip
+    if coarse:
         says = f"no element moved in {last + 1} updates, though it has a gradient"
         case.find("does not move", says, place, coarse, None, 0)
 
@@ -295,7 +278,6 @@ class Steps:
     def __init__(self, case: Case) -> None:
         self._case, self._layout = case, case.layout
         self._optimizers: dict[str, _Made | None] = {}
-        self._after: Tensors = {}  # of the update before
 
     def compare(self, number: int, expected: Expected | None) -> None:
         """The optimizer of one process, given the same gradients, reaches the same parameters.
@@ -304,20 +286,17 @@ class Steps:
             number: of the update.
             expected: its gradients; None where they were not compared.
         """
-        view = self._layout.view
-        update = self._layout.update(view, number)
+        layout, view = self._layout, self._layout.view
+        update = layout.update(view, number)
         if not update.has_step:
             self._skip("no optimizer of torch.optim made a step")
             return
-        before, used, after = (
-            self._layout.whole(number, view, held) for held in ("parameters", "at_step", "after")
-        )
-        last, self._after = self._after, after
+        before = layout.whole(number, view, "parameters")
+        last = layout.whole(number - 1, view, "after") if number else {}
         if any(are_apart(one, before.get(n)) for n, one in last.items() if one is not None):
             self._skip("parameters change between two updates")
             return
-        state = self._layout.whole(number, view, "state")
-        errors = self._step(update, before, used, after, state)
+        errors = self._step(number, before)
         if expected:
             self._case.verdict.keep(self._layout.key, number, "step", errors)
         if wrong := [name for name, error in errors.items() if not error.agrees]:
@@ -328,37 +307,36 @@ class Steps:
         """Ranks give the optimizer of a parameter the same settings."""
         first, *others = sorted(self._layout.records)
         held = self._layout.update(first, number).settings
-        for rank in others:
-            update = self._layout.update(rank, number)
-            for name in (name for name in held if name in update.settings):
-                (kind, one), (_, own) = held[name], update.settings[name]
-                shared = [key for key in one if key in own and key not in _IGNORED]
-                if key := next((key for key in shared if not same(one[key], own[key])), ""):
-                    says = f"{key} of {kind} is {one[key]} on rank {first} and {own[key]} on {rank}"
-                    cause = "state differs" if key == STATE else "settings differ"
-                    self._case.find(cause, says, update.step_place, [name], rank, number)
-                    return
+        for rank, name in itertools.product(others, held):
+            update, (kind, one) = self._layout.update(rank, number), held[name]
+            _, own = update.settings.get(name, held[name])
+            shared = [key for key in one if key in own and key not in _IGNORED]
+            if key := next((key for key in shared if not same(one[key], own[key])), ""):
+                says = f"{key} of {kind} is {one[key]} on rank {first} and {own[key]} on {rank}"
+                cause = "state differs" if key == STATE else "settings differ"
+                self._case.find(cause, says, update.step_place, [name], rank, number)
+                return
 
     def _skip(self, why: str) -> None:
         self._case.skip(f"the update ({why})", is_lasting=True)
 
-    def _step(
-        self, update: Update, before: Tensors, used: Tensors, after: Tensors, state: Tensors
-    ) -> dict[str, Error]:
+    def _step(self, number: int, before: Tensors) -> dict[str, Error]:
         """Make the step; by parameter, how far that of the script is from it."""
-        errors, why = {}, ""
-        for name, (kind, settings) in update.settings.items():
+        used, after, state = (
+            self._layout.whole(number, self._layout.view, held)
+            for held in ("at_step", "after", "state")
+        )
+        errors = {}
+        settings_of = self._layout.update(self._layout.view, number).settings
+        for name, (kind, settings) in settings_of.items():
             start, end, gradient = before.get(name), after.get(name), used.get(name)
             if start is None or end is None:
                 continue
             if name not in self._optimizers:
-                own = {
-                    k.rpartition(" ")[2]: v for k, v in state.items() if k.startswith(f"{name} ")
-                }
+                own = {k.split()[1]: v for k, v in state.items() if k.startswith(f"{name} ")}
                 self._optimizers[name] = _made(kind, settings, start, own)
-                if self._optimizers[name] is None:
-                    why = f"a step of {kind.removeprefix('own ')} is not repeated"
             if (made := self._optimizers[name]) is None:
+                self._skip(f"a step of {kind.removeprefix('own ')} is not repeated")
                 continue
             optimizer, parameter = made
             with torch.no_grad():
@@ -371,8 +349,6 @@ class Steps:
             rounding = 8 * torch.finfo(start.dtype).eps * start.double().norm().item()
             allowed = 2e-3 * move.norm().item() + rounding
             errors[name] = error_of(end.double() - start.double(), move, allowed)
-        if why:
-            self._skip(why)
         return errors
 
 
@@ -382,17 +358,15 @@ def _made(kind: str, settings: dict[str, Any], start: Tensor, state: Tensors) ->
     None for one that cannot be made from its settings.
     """
     found = getattr(torch.optim, kind, None)
-    if found is None or kind == "LBFGS":
+    held = {key: one.clone() for key, one in state.items() if one is not None}
+    if found is None or kind == "LBFGS" or len(held) < len(state):
         return None
     parameter = nn.Parameter(start.clone())
     known = inspect.signature(found).parameters
     words = {k: v for k, v in settings.items() if k in known and k not in _IGNORED}
     try:
-        optimizer = found([parameter], **words)
+        optimizer: Optimizer = found([parameter], **words)
     except (TypeError, ValueError):
-        return None
-    held = {key: one.clone() for key, one in state.items() if one is not None}
-    if len(held) < len(state):
         return None
     if held:
         optimizer.state[parameter] = held

@@ -137,7 +137,7 @@ class Watch:
         """Begin to watch."""
         self._guard(self, *_GUARDED)
         self._guard(self.losses, "_expect", "_reach", "follow", "ended", "forget")
-        self._guard(self.sends, "tells", "begins", "enters", "ended")
+        self._guard(self.sends, "tells", "begins", "ended")
         self._interceptor.install()
         if LACKING["training"]:
             self.refuse(LACKING["training"])
@@ -214,7 +214,6 @@ class Watch:
             return None
         self._begin_update(root)
         tensors = tensors_of((args, kwargs))
-        self.sends.enters(tensors)
         self.present = Forward(
             path,
             mapped((args, kwargs), part),
@@ -369,11 +368,12 @@ class Watch:
             update = root.update
             if len(touched) == 1 and root.is_finite:  # what is reset now is lost to all
                 self._alone.add(now)
-            update.after_backward, update.before_clipping = root.gradients(), {}
+            update.after_backward = root.gradients()
+            update.at_sum, update.before_clipping = {}, {}
             update.losses += [one for one in losses if not any(one is k for k in update.losses)]
             update.outside += self._outside.get(id(root.module), [])
             update.other_terms += self._others
-            update.by_hand += [says.format(at) for at, says in self.sends.reasons]
+            update.by_hand += self.sends.reasons
             update.backward_place = at
         self.sends.reasons = []
 

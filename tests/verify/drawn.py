@@ -15,7 +15,7 @@ FLAGS = ("tied", "frozen", "ema", "dropout", "scaler", "quiet")
 # Where the first is, the others are left out: torch, or the program, does not combine them.
 EXCLUDED = (
     ("accumulate", {"padded"}),
-    ("by_hand", {"reentrant", "frozen", "clip_by_hand"}),
+    ("by_hand", {"reentrant", "frozen"}),
     ("frozen", {"reentrant", "tied"}),
     ("scaler", {"clip_by_hand", "policy"}),
     *((kind, {"reentrant", "ema", "clip_by_hand"}) for kind in ("fsdp", "policy", "hsdp")),

@@ -21,7 +21,7 @@ EPS = torch.finfo(torch.float32).eps
 def test_a_private_name_that_a_release_lacks_is_said():
     assert set(internals.LACKING.values()) == {""}
     for file, name in (("optim/lr_scheduler.py", "_no_such_name"), ("optim/no_such_file.py", "x")):
-        says = internals._lacking("training", {file: f"{name} _initial_step"})
+        says = internals._lacking(file, [name, "_initial_step"])
         assert says.endswith(f"whose {file} has no {name},")
 
 

@@ -23,7 +23,7 @@ SHOWN = ROOT / "content" / "verified" / "norms_twice.py"  # on the page “Verif
 RIGHT = [
     ("language.py", 2, "accumulate clip dropout checkpoint scaler"),
     ("language.py", 2, "reentrant ema sgd autocast clip_by_hand chunked"),
-    ("language.py", 2, "by_hand inside padded two_optimizers"),
+    ("language.py", 2, "by_hand inside padded two_optimizers clip_by_hand"),
     ("language.py", 2, "policy accumulate clip dropout"),
     ("language.py", 2, "fsdp accumulate quiet tied inside"),
     ("language.py", 4, "hsdp frozen smooth"),

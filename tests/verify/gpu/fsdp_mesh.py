@@ -56,7 +56,6 @@ for block in model.blocks:
     fully_shard(block, mesh=mesh, mp_policy=policy)
 fully_shard(model, mesh=mesh, mp_policy=policy)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-torch.set_default_device("cuda")
 generator = torch.Generator("cuda").manual_seed(mesh.get_local_rank())
 for step in range(3):
     tokens = torch.randint(64, (4, 17), generator=generator)
