@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from torch import Tensor
 
@@ -24,7 +24,7 @@ from runners.verify.inputs import ROUNDINGS, Case, ties
 from runners.verify.losses import TOLERANCE, Weights, judged_weights
 from runners.verify.records import Layout, Seen, Update
 from runners.verify.replay import Replayed
-from runners.verify.report import Error, Finding, Strip, Term, Verdict, in_words
+from runners.verify.report import Error, Finding, Term, Verdict, in_words
 from runners.verify.update import (
     Steps,
     compare_clipped,
@@ -35,6 +35,7 @@ from runners.verify.update import (
     is_clip,
 )
 
+_OWN = "own gradient"
 UNCLIPPED = "clipping: none seen (a limit that was never reached hides a norm of one shard)"
 Replays = Mapping[int, Mapping[str, Sequence[Replayed]]]  # by rank and module, one for each update
 
@@ -47,33 +48,32 @@ def judged(layouts: Sequence[Layout], seen: Mapping[int, Seen], replays: Replays
         seen: by rank.
         replays: of the ranks that lead a group.
     """
-    verdict = Verdict(numbers={"parameters": 0, "parameters_compared": 0, "updates": 0})
-    _say_limits(verdict, seen.values())
+    verdict = Verdict(compared={"parameters": 0, "parameters_compared": 0, "updates": 0})
+    says = [f"{name} is not supported" for one in seen.values() for name in one.refused]
+    says += [
+        f"what follows the updates: {one.waits}, and other ranks were stopped earlier"
+        for one in seen.values() if one.waits
+    ]  # fmt: skip
+    for one in says:
+        verdict.skip(one)
+    for where in sorted({one.eager for one in seen.values() if one.eager})[:1]:
+        verdict.notes.append(f"{where}: torch.compile does nothing here; the script ran eagerly")
     if broken := next((one.broken for one in seen.values() if one.broken), ""):
         verdict.skip(f"anything: an error of the tool's own ({broken})")
         return verdict
     inputs.compare_quiet(verdict, layouts, seen)
+    cut = "outputs of all ranks enter the loss without a gradient, its own among them"
     for rank, where in ((rank, where) for rank, one in seen.items() for where in one.lost):
-        says = "outputs of all ranks enter the loss without a gradient, its own among them"
-        verdict.find(Finding("gather cuts", says, where.split()[0], rank=rank))
+        verdict.find(Finding("gather cuts", cut, where.split()[0], rank=rank))
     unpreserved = next((one.unpreserved for one in seen.values() if one.unpreserved), "")
     tied = list(ties(layouts))
     for layout in layouts:
         _Judge(Case(layout, layouts, verdict, unpreserved, tied), replays).judge()
-    if verdict.numbers["updates"] and not verdict.has_clipped and not verdict.findings:
+    if verdict.compared["updates"] and not verdict.has_clipped and not verdict.findings:
         verdict.notes.append(UNCLIPPED)
     if not layouts:
         verdict.skip("gradients: no module with trained parameters ran a forward and backward pass")
     return verdict
-
-
-def _say_limits(verdict: Verdict, seen: Collection[Seen]) -> None:
-    for name in (name for one in seen for name in one.refused):
-        verdict.skip(f"{name} is not supported")
-    for waits in (one.waits for one in seen if one.waits):
-        verdict.skip(f"what follows the updates: {waits}, and other ranks were stopped earlier")
-    for where in sorted({one.eager for one in seen if one.eager})[:1]:
-        verdict.notes.append(f"{where}: torch.compile does nothing here; the script ran eagerly")
 
 
 class _Judge:
@@ -83,55 +83,45 @@ class _Judge:
         self._case, self._layout, self._replays = case, case.layout, replays
         self._steps = Steps(case)
         self._weighed: list[Weights] = []  # of each update whose weights could be judged
+        # Whether an update has several microbatches, or the module runs several times.
+        updates = [update for one in case.layout.records.values() for update in one.updates]
+        self._has_parts = any(len(one.forwards) > 1 for one in updates)
 
     def judge(self) -> None:
         """Compare all updates; the first that differs is reported."""
-        self._judge()
+        if why := self._why_not():
+            self._case.skip(why)
+            for number in range(self._layout.num_updates):  # what `--one` leaves open
+                self._steps.compare(number, None)
+        elif not find_skipped(self._case):
+            self._judge()
         if not self._weighed and self._has_parts and not self._case.verdict.findings:
             self._skip_weights("not known, as the module is not compared")
 
-    @property
-    def _has_parts(self) -> bool:
-        """Whether an update has several microbatches, or the module runs several times."""
-        records = self._layout.records.values()
-        return any(len(update.forwards) > 1 for one in records for update in one.updates)
-
     def _judge(self) -> None:
         case, layout, verdict = self._case, self._layout, self._case.verdict
-        updates, numbers = layout.first.updates, range(layout.num_updates)
-        names = set(updates[0].parameters) if updates else set()
-        verdict.numbers["parameters"] += len(names)
-        if why := self._why_not():
-            case.skip(why)
-            for number in numbers:  # what `--one` leaves open
-                self._steps.compare(number, None)
-            return
-        if find_skipped(case):
-            return
         find_left_behind(case)
         find_still(case)
         self._find_untied()
-        compared, frozen = names, names
-        for number in numbers:
+        updates = layout.first.updates
+        compared = frozen = set(updates[0].parameters)
+        for number in range(layout.num_updates):
             frozen = frozen & set(updates[number].frozen)
             compared = compared & (self._update(number) | set(updates[number].frozen))
-            verdict.numbers["updates"] = max(verdict.numbers["updates"], number + 1)
+            verdict.compared["updates"] = max(verdict.compared["updates"], number + 1)
             if any(one.step is not None for one in verdict.findings):
                 break
         compared = frozen if self._are_zero() else compared
-        verdict.numbers["parameters_compared"] += len(compared - frozen)
-        self._note_frozen(sorted(frozen))
+        verdict.compared["parameters_compared"] += len(compared - frozen)
+        if frozen:
+            listed = ", ".join(sorted(frozen)[:4]) + " …" * (len(frozen) > 4)
+            case.note(f"{len(frozen)} parameters are frozen: {listed}")
         if not verdict.findings:
             inputs.compare_replicas(case, layout.num_updates - 1, "after")
         inputs.compare_samples(case)
         self._compare_buffers(is_judged=bool(compared - frozen))
         if layout.has_later and not verdict.findings:
             inputs.compare_replicas(case, layout.num_updates)
-
-    def _note_frozen(self, names: Sequence[str]) -> None:
-        if names:
-            listed = ", ".join(names[:4]) + (" …" if len(names) > 4 else "")
-            self._case.note(f"{len(names)} parameters are frozen: {listed}")
 
     def _are_zero(self) -> bool:
         """Whether all weights of the loss are zero, with which anything agrees."""
@@ -145,6 +135,8 @@ class _Judge:
     def _why_not(self) -> str:
         """Why nothing can be compared; empty where something can."""
         records = self._layout.records.values()
+        updates = self._layout.first.updates
+        self._case.verdict.compared["parameters"] += len(updates[0].parameters) if updates else 0
         if refused := next((one.refused for one in records if one.refused), ""):
             return f"{refused} is not supported" if "which" not in refused else refused
         if not self._layout.num_updates:
@@ -165,10 +157,8 @@ class _Judge:
                 self._case.find("tied weights apart", says, place, [a], layout.view, None)
 
     def _compare_buffers(self, *, is_judged: bool) -> None:
-        """Ranks may keep statistics of their own, as batch norm does; other buffers start equal."""
+        """Ranks may keep statistics of their own, as batch norm does; other buffers are equal."""
         records = self._layout.records.values()
-        if any(one.buffers_from is not None for one in records):
-            return  # one rank sends them before each pass
         apart: dict[int, list[str]] = {}
         for number in (0, self._layout.num_updates - 1):
             first, *others = (one.updates[number].buffers for one in records)
@@ -176,6 +166,8 @@ class _Judge:
                 name for name, one in first.items() if not ("running_" in name or one.spec)
                 and any(are_apart(one.local, own[name].local) for own in others if name in own)
             ]  # fmt: skip
+        if any(one.buffers_from is not None for one in records):
+            apart[0] = []  # one rank sends them before each pass
         update = self._layout.first.updates[0]
         start = [n for n in apart[0] if update.buffers[n].local.is_floating_point()]
         if start and is_judged:
@@ -189,13 +181,16 @@ class _Judge:
 
     def _update(self, number: int) -> set[str]:
         """Compare an update; the parameters that agree."""
-        case = self._case
-        if not inputs.compare_batches(case, number):
+        if not inputs.compare_batches(self._case, number):
             return set()
-        inputs.compare_received(case, number)
-        runs = {
-            rank: self._replays[rank][self._layout.key][number] for rank in self._layout.leaders
-        }
+        inputs.compare_received(self._case, number)
+        agreed = self._replay(number)
+        inputs.compare_replicas(self._case, number, "used")
+        return agreed
+
+    def _replay(self, number: int) -> set[str]:
+        case, layout = self._case, self._layout
+        runs = {rank: self._replays[rank][layout.key][number] for rank in layout.leaders}
         failed = next((one.failed for one in runs.values() if one.failed), "")
         errors = [error for one in runs.values() for error, _ in one.errors]
         case.is_replayed = not failed and all(map(math.isfinite, errors))
@@ -203,35 +198,30 @@ class _Judge:
         if failed:
             case.skip(failed)
         if failed or not inputs.compare_outputs(case, number, runs):
-            inputs.compare_replicas(case, number, "used")
             return set()
-        outside = self._layout.update(self._layout.leaders[0], number).outside
+        outside = layout.update(layout.leaders[0], number).outside
         if outside:
             case.skip(f"{outside[0]}: the loss uses it outside of any module's forward pass")
         expected = self._expected(number, runs)
         names = [name for name in expected.exact if name not in outside]
-        if not names:
-            return set()
         if not all(bool(one.isfinite().all()) for one in expected.exact.values()):
             case.skip("gradients: those of one process are not finite either")
             return set()
-        agreed = self._gradients(number, names, expected) - set(outside)
-        inputs.compare_replicas(case, number, "used")
-        return agreed
+        return self._gradients(number, names, expected) - set(outside) if names else set()
 
     def _expected(self, number: int, runs: Mapping[int, Replayed]) -> Expected:
         case, key = self._case, self._layout.key
         terms = {(rank, at): one for rank, run in runs.items() for at, one in run.exact.items()}
         owns = [one for run in runs.values() for one in run.own.values()]
-        for tie in case.ties:  # the gradient of a tied weight is that of all its places
-            for name, layout, other in tie.partners(key) if tie.is_kept else ():
-                for rank in layout.leaders:
-                    run = self._replays[rank][layout.key][number]
-                    for at, one in run.exact.items():
-                        if other in one:
-                            held = terms.get((rank, at), {})
-                            terms[rank, at] = added([held, {name: one[other]}])
-                    owns += [{name: one[other]} for one in run.own.values() if other in one]
+        # The gradient of a tied weight is that of all its places.
+        partners = (each for tie in case.ties if tie.is_kept for each in tie.partners(key))
+        for name, layout, other in partners:
+            for rank in layout.leaders:
+                run = self._replays[rank][layout.key][number]
+                owns += [{name: one[other]} for one in run.own.values() if other in one]
+                for at, one in run.exact.items():
+                    if other in one:
+                        terms[rank, at] = added([terms.get((rank, at), {}), {name: one[other]}])
         exact, own = added(terms.values()), added(owns)
         tolerance = {
             name: ROUNDINGS
@@ -256,16 +246,13 @@ class _Judge:
                 reduced, weights = earlier, again
         if not weights.is_zero:
             case.verdict.weights = case.verdict.weights or weights.line
-        known = reduced.factors if reduced.is_good else None
-        case.verdict.strips.append(Strip(self._layout.key, number + 1, reduced.errors, known))
+        case.verdict.keep(self._layout.key, number, "gradient", reduced.errors)
         if not reduced.is_good:
             explain(case, number, reduced, expected)
             return set(reduced.agreed)
         self._judge_weights(number, weights)
-        self._find_carried(number)
-        self._find_dropped(number)
+        self._find_others(number)
         compare_clipped(case, number, expected)
-        self._find_schedulers(number)
         self._steps.compare_settings(number)
         self._steps.compare(number, expected)
         return set(reduced.agreed)
@@ -275,10 +262,10 @@ class _Judge:
         view, layout = self._layout.view, self._layout
         carried = layout.whole(number, view, "carried")
         held = {rank: layout.whole(number, rank, gradients) for rank in layout.views()}
-        for name, before in carried.items():
-            for own in held.values():
-                one = own.get(name)
-                own[name] = one if one is None or before is None else one.double() - before.double()
+        for own in held.values():
+            for name, before in carried.items():
+                if before is not None and (one := own.get(name)) is not None:
+                    own[name] = one.double() - before.double()
         fit = fitted(held, names, expected)
         outside = layout.update(layout.leaders[0], number).outside
         extra = [
@@ -297,11 +284,12 @@ class _Judge:
         stages = [one for one in self._case.layouts if one.first.stage is not None]
         is_stage = self._layout.first.stage is not None
         last = max(stages, key=lambda one: one.first.stage or 0) if is_stage else self._layout
-        updates = {
-            r: self._with_losses(last.update(r, number), self._replays[r][last.key][number])
-            for r in last.leaders
-            if number < last.num_updates
-        }
+        updates = {r: last.update(r, number) for r in last.leaders if number < last.num_updates}
+        for r, own in updates.items():
+            # Where the gradient at logits is that of a cross-entropy, there is no other term.
+            if losses := self._replays[r][last.key][number].losses:
+                own_or_solved = own.losses or losses
+                updates[r] = dataclasses.replace(own, losses=own_or_solved, other_terms=[])
         factors: dict[Term, float] | None = None
         if fit.is_good and fit.factors:
             scale = max((one.scale for one in updates.values()), default=1.0)
@@ -310,14 +298,6 @@ class _Judge:
                 factors = dict.fromkeys([(r, None) for r in updates], fit.common / scale)
         tolerance = max(TOLERANCE, ROUNDINGS * self._case.sum_eps)
         return judged_weights(updates, factors, tolerance)
-
-    @staticmethod
-    def _with_losses(update: Update, replay: Replayed) -> Update:
-        """Where the gradient at the logits is that of a cross-entropy, there is no other term."""
-        if not replay.losses:
-            return update
-        losses = update.losses or replay.losses
-        return dataclasses.replace(update, losses=losses, other_terms=[])
 
     def _judge_weights(self, number: int, weights: Weights) -> None:
         verdict, updates = self._case.verdict, self._layout.first.updates
@@ -359,34 +339,29 @@ class _Judge:
 
     # What was left of other backward passes, and schedulers
 
-    def _find_carried(self, number: int) -> None:
-        for rank in self._layout.records if number else ():
-            update = self._layout.update(rank, number)
+    def _find_others(self, number: int) -> None:
+        layout, case = self._layout, self._case
+        updates = [(rank, one.updates) for rank, one in layout.records.items() if number]
+        for rank, update in ((rank, own[number]) for rank, own in updates):
             if names := [n for n, one in update.carried.items() if one and bool(one.local.any())]:
                 says = "holds the gradient of the update before"
-                self._case.find("not zeroed", says, update.backward_place, names, rank, number)
-
-    def _find_dropped(self, number: int) -> None:
-        """Backward passes whose gradients were reset before the optimizer saw them."""
-        for rank in self._layout.leaders if number else ():
-            updates = self._layout.records[rank].updates
-            update, cause = updates[number], "zeroed between microbatches"
-            if self._are_dropped(updates):
+                case.find("not zeroed", says, update.backward_place, names, rank, number)
+        for rank, own in updates:
+            if self._are_dropped(own) and rank in layout.leaders:
+                update, cause = own[number], "zeroed between microbatches"
                 share = f"{update.dropped} of {update.dropped + 1}"
                 says = f"the gradients of {share} backward passes are lost"
-                self._case.find(cause, says, update.backward_place, [], rank, number)
+                case.find(cause, says, update.backward_place, [], rank, number)
+        records = layout.records.values()
+        steps = min((u.schedulers for r in records for u in r.updates[1:]), default=0)
+        if number == 0 and steps > 1:
+            place, says = layout.first.updates[0].step_place, f"a scheduler steps {steps} times"
+            case.find("scheduler", f"{says} for each update", place, [], None, number)
 
     @staticmethod
     def _are_dropped(updates: Sequence[Update]) -> bool:
+        """Whether gradients of backward passes are reset before the optimizer sees them."""
         return len(updates) > 1 and all(one.dropped and one.has_step for one in updates)
-
-    def _find_schedulers(self, number: int) -> None:
-        records = self._layout.records.values()
-        steps = min((u.schedulers for r in records for u in r.updates[1:]), default=0)
-        if number == 0 and steps > 1:
-            place = self._layout.first.updates[0].step_place
-            says = f"a scheduler steps {steps} times for each update"
-            self._case.find("scheduler", says, place, [], None, number)
 
 
 # The usual cause of gradients that are no sum over all batches
@@ -394,32 +369,31 @@ class _Judge:
 
 def explain(case: Case, number: int, fit: Fit, expected: Expected) -> None:
     """Find what the gradients of an update are, since they are not the mean over all batches."""
-    rank = min(fit.wrong or fit.apart)
-    update = case.layout.update(rank, number)
+    layout, rank = case.layout, min(fit.wrong or fit.apart)
+    update = layout.update(rank, number)
     if not fit.wrong:
-        cause, says = _shares(case.layout, fit.apart)
+        cause, says = _shares(layout, fit.apart)
         names, place = list(expected.exact), update.backward_place
-        if cause == "own gradient" and update.clips and not _steps_are_apart(case.layout, number):
+        if cause == _OWN and update.clips and not _steps_are_apart(layout, number):
             cause, says = "clipped before the reduction", "each rank clips its own gradient"
             names, place = [], update.clips[0].place
-        elif cause == "own gradient" and not update.has_step:
+        elif cause == _OWN and not update.has_step:
             case.skip("gradients: each rank has its own, and no update follows")
             return
         case.find(cause, says, place, names, rank, number)
         return
-    held = case.layout.whole(number, rank, "before_clipping")
-    total, by_name = len(expected.exact), dict[str, str]()
-    for name in fit.wrong[rank]:
-        by_name[name] = _cause(case, name, held.get(name), rank, number, fit, expected)
-    own = [name for name, cause in by_name.items() if cause == "own gradient"]
-    if cause := _left_out(case.layout, rank, own):
-        by_name |= dict.fromkeys(own, cause)
-    causes = {c: [n for n, one in by_name.items() if one == c] for c in by_name.values()}
+    held = layout.whole(number, rank, "before_clipping")
+    found = {n: _cause(case, n, held.get(n), rank, number, fit, expected) for n in fit.wrong[rank]}
+    causes: dict[str, list[str]] = {}
+    left_out = _left_out(layout, rank, [n for n, (cause, *_) in found.items() if cause == _OWN])
+    for name, (cause, *_) in found.items():
+        causes.setdefault(left_out if left_out and cause == _OWN else cause, []).append(name)
     for cause, names in sorted(causes.items(), key=lambda one: -len(one[1])):
-        says = f"gradient differs from that of one process ({len(names)} of {total} parameters)"
+        what = "gradient differs from that of one process"
         if cause == "no gradient" and len(causes) == 1:
-            says = f"no gradient reaches the optimizer ({len(names)} of {total} parameters)"
-        off, others = _off(case, names[0], held.get(names[0]), fit, expected)
+            what = "no gradient reaches the optimizer"
+        says = f"{what} ({len(names)} of {len(expected.exact)} parameters)"
+        _, off, others = found[names[0]]
         place = case.unpreserved if cause == "recomputation" else update.backward_place
         case.find(cause, says, place, names, rank, number, off, [o for o in others if o != cause])
 
@@ -430,11 +404,11 @@ def _shares(layout: Layout, apart: Mapping[int, Mapping[Term, float]]) -> tuple[
     largest = max(abs(one) for one in factors.values())
     present = [term for term, one in factors.items() if abs(one) >= 1e-3 * largest]
     ranks = {r for r, _ in present}
-    absent = {r for r, _ in factors} - ranks
+    absent = sorted({r for r, _ in factors} - ranks)
     if ranks == {_leader(layout, rank)}:
-        return "own gradient", "the gradient on each rank is that of its own batch"
+        return _OWN, "the gradient on each rank is that of its own batch"
     if len(apart) == 1 and absent:
-        listed = ", ".join(map(str, sorted(absent)))
+        listed = ", ".join(map(str, absent))
         return "another rank's gradient", f"the batch of rank {listed} has no share in it"
     missing = f"{len(factors) - len(present)} of {len(factors)} backward passes"
     return "not all reduced", f"{missing} have no share in it"
@@ -461,68 +435,57 @@ def _steps_are_apart(layout: Layout, number: int) -> bool:
     return any(are_apart(one, other[n]) for other in others for n, one in first.items())
 
 
-def _should(name: str, fit: Fit, expected: Expected) -> Tensor:
-    return expected.exact[name] * (fit.common or 1 / expected.num_batches)
-
-
 def _cause(
     case: Case, name: str, held: Tensor | None, rank: int, number: int, fit: Fit, expected: Expected
-) -> str:
-    layout = case.layout
+) -> tuple[str, str, list[str]]:
+    """The cause of one gradient, by how much it is off, and other causes of that factor."""
     if name not in expected.exact:
-        return "gradient from elsewhere"
+        return "gradient from elsewhere", "", []
     if held is None or not bool(held.any()):
-        return "no gradient"
+        return "no gradient", "", []
     held, tolerance = held.double(), 4 * expected.tolerance[name]
-    for leader in layout.leaders if expected.num_batches > 1 else ():
-        of_leader = added(g for (r, _), g in expected.terms.items() if r == leader)
-        if name in of_leader and _is_multiple(held, of_leader[name], tolerance):
-            return "own gradient" if leader == _leader(layout, rank) else "another rank's gradient"
-    should = _should(name, fit, expected)
-    before = layout.whole(number - 1, rank, "before_clipping").get(name) if number else None
-    for cause, own in (("previous gradient", held), ("not zeroed", held - should)):
-        if before is not None and distance(own, before) <= tolerance:
-            return cause
+    should = expected.exact[name] * (fit.common or 1 / expected.num_batches)
+    off = f"{distance(held, should) / max(should.norm().item(), 1e-300):.1%} of its norm"
+    causes = ["part of the sum" if case.layout.is_tensor_parallel else "gradient differs"]
+    others = list[str]()
+    if case.unpreserved:
+        causes = ["recomputation"]
     if _is_multiple(held, should, tolerance):
-        return _factor_cause(layout, name, ratio(held, should), expected)
-    other = "part of the sum" if layout.is_tensor_parallel else "gradient differs"
-    return "recomputation" if case.unpreserved else other
+        off, causes = _of_factor(case.layout, name, ratio(held, should), expected)
+        others = [one for one in causes if one == "times microbatches"]
+    before = None
+    if number:
+        before = case.layout.whole(number - 1, rank, "before_clipping").get(name)
+    for cause, own in (("not zeroed", held - should), ("previous gradient", held)):
+        if before is not None and distance(own, before) <= tolerance:
+            causes.insert(0, cause)
+    causes[:0] = _of_batch(case.layout, name, held, rank, expected)
+    return causes[0], off, others
+
+
+def _of_batch(
+    layout: Layout, name: str, held: Tensor, rank: int, expected: Expected
+) -> Iterator[str]:
+    """Whose batch alone a gradient is of, up to a factor."""
+    for leader in layout.leaders if expected.num_batches > 1 else ():
+        own = added(g for (r, _), g in expected.terms.items() if r == leader).get(name)
+        if own is not None and _is_multiple(held, own, 4 * expected.tolerance[name]):
+            yield _OWN if leader == _leader(layout, rank) else "another rank's gradient"
+
+
+def _of_factor(
+    layout: Layout, name: str, factor: float, expected: Expected
+) -> tuple[str, list[str]]:
+    """A factor in words, and its usual causes."""
+    ranks, lower = {expected.num_batches, *map(len, layout.groups)} - {1}, name.lower()
+    kind = "norm " if "norm" in lower or "ln_" in lower else "expert " if "expert" in lower else ""
+    known = [(f"{kind}times ranks", float(one)) for one in ranks]
+    known += [(f"{kind}divided by ranks", 1 / one) for one in ranks]
+    known += [("times microbatches", one) for one in {expected.num_parts} - {1}]
+    causes = [cause for cause, one in known if abs(factor / one - 1) < 0.01]
+    return in_words(factor, ranks, expected.num_parts), causes or ["other factor"]
 
 
 def _is_multiple(held: Tensor, one: Tensor, tolerance: float) -> bool:
     factor = ratio(held, one)
-    return distance(held, factor * one) <= tolerance * max(1.0, abs(factor))
-
-
-def _ranks(layout: Layout, expected: Expected) -> set[int]:
-    """Numbers of ranks that may be a factor: of all batches, and of those that share one."""
-    return {expected.num_batches, *map(len, layout.groups)} - {1}
-
-
-def _factor_cause(layout: Layout, name: str, factor: float, expected: Expected) -> str:
-    ranks, lower = _ranks(layout, expected), name.lower()
-    kind = "norm " if "norm" in lower or "ln_" in lower else "expert " if "expert" in lower else ""
-    if any(abs(factor / n - 1) < 0.01 for n in ranks):
-        return f"{kind}times ranks"
-    if any(abs(factor * n - 1) < 0.01 for n in ranks):
-        return f"{kind}divided by ranks"
-    return "times microbatches" if _is_parts(factor, expected) else "other factor"
-
-
-def _is_parts(factor: float, expected: Expected) -> bool:
-    return expected.num_parts > 1 and abs(factor / expected.num_parts - 1) < 0.01
-
-
-def _off(
-    case: Case, name: str, held: Tensor | None, fit: Fit, expected: Expected
-) -> tuple[str, list[str]]:
-    """By how much a gradient is off, and the causes of which this factor is usual, too."""
-    if held is None or name not in expected.exact:
-        return "", []
-    should = _should(name, fit, expected)
-    factor = ratio(held, should)
-    if not factor or not _is_multiple(held, should, 4 * expected.tolerance[name]):
-        error = distance(held, should) / max(should.norm().item(), 1e-300)
-        return f"{error:.1%} of its norm", []
-    words = in_words(factor, _ranks(case.layout, expected), expected.num_parts)
-    return words, ["times microbatches"] if _is_parts(factor, expected) else []
+    return factor != 0 and distance(held, factor * one) <= tolerance * max(1.0, abs(factor))

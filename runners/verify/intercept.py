@@ -42,6 +42,7 @@ from runners.verify.internals import (
     is_script,
     multiplies,
     place,
+    reducing_group,
 )
 from runners.verify.losses import KNOWN
 from runners.verify.records import Clip, tensors_of
@@ -224,7 +225,7 @@ class Interceptor:
 
     def _backward(self, original: _Function, /, tensors: Any, *args: Any, **kwargs: Any) -> None:
         watch = self._watch
-        watch.sends.tells("backward")
+        watch.sends.tells("backward", next(filter(None, map(reducing_group, watch.wrappers)), ""))
         if not watch.is_on and not watch.in_backward:
             original(tensors, *args, **kwargs)
             return

@@ -26,6 +26,7 @@ from torch.distributed import _functional_collectives as functional_collectives
 from torch.distributed.algorithms._checkpoint import checkpoint_wrapper
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils import _pytree as pytree
 from torch.utils.data import dataloader
 
@@ -48,14 +49,16 @@ fully_shard distributed/fsdp/_fully_shard/_fully_shard.py _get_fsdp_state
 fully_shard distributed/fsdp/_fully_shard/_fsdp_state.py _fsdp_param_groups _mp_policy
 fully_shard distributed/fsdp/_fully_shard/_fsdp_param_group.py \
     fsdp_params mesh_info _partial_reduce_output
-fully_shard distributed/fsdp/_fully_shard/_fsdp_param.py unsharded_accumulated_grad _unsharded_param
+fully_shard distributed/fsdp/_fully_shard/_fsdp_param.py unsharded_accumulated_grad \
+    _unsharded_param sharded_param
 torch.distributed.pipelining distributed/pipelining/stage.py forward_one_chunk fwd_chunk_id \
     forward_maybe_with_nosync stage_index perform_reduce_grad backward_weight_one_chunk
 training _tensor.py _backward_hooks
 training distributed/_functional_collectives.py {FUNCTIONAL}
 training distributed/algorithms/_checkpoint/checkpoint_wrapper.py torch_utils_checkpoint
 training nn/modules/module.py _forward_pre_hooks _call_impl
-training nn/parallel/distributed.py _DDPSink will_sync_module_buffers
+training nn/parallel/distributed.py _DDPSink will_sync_module_buffers \
+    require_backward_grad_sync _join_config
 training optim/lr_scheduler.py _initial_step
 training utils/data/dataloader.py _BaseDataLoaderIter
 """
@@ -83,6 +86,16 @@ def fsdp_groups(module: nn.Module) -> list[Any]:
     if LACKING["fully_shard"]:
         return []
     return [group for one in units for group in one._get_fsdp_state()._fsdp_param_groups]
+
+
+def gathered_by_fsdp(module: nn.Module) -> set[int]:
+    """The ids of parameters that FSDP shards and gathers, as it was not told to ignore them."""
+    held = [one for group in fsdp_groups(module) for one in group.fsdp_params]
+    return {
+        id(one)
+        for each in held
+        for one in (each.sharded_param, getattr(each, "_unsharded_param", None))
+    }
 
 
 def policy(unit: FSDPModule) -> Any:
@@ -170,6 +183,16 @@ def group_name(given: Sequence[Any]) -> str:
     return str(getattr(dist.group.WORLD, "group_name", ""))
 
 
+def reducing_group(module: nn.Module) -> str:
+    """The name of the group over which a backward pass reduces; empty where DDP does not."""
+    is_reducing = (
+        isinstance(module, DistributedDataParallel)
+        and module.require_backward_grad_sync
+        and not module._join_config.enable  # ranks that have ended join in without a pass
+    )
+    return group_name([module.process_group]) if is_reducing else ""
+
+
 Edge = tuple[Any, int]  # a node, and the number of its output
 
 
@@ -218,11 +241,93 @@ _SCALAR = {
 
 
 def terms(start: Sequence[Edge], known: Collection[int]) -> list[str]:
-    """The terms of a loss that train something, but for nodes with the ids of `known`."""
+    """The terms of a loss that train something, but for nodes with the ids of `known`.
+
+    A term that is not a sum over samples names what combines them, as in "sum of mean".
+    """
     first = walked(start, lambda node: id(node) in known or node.name() not in _SCALAR)
     others = [n for n, _ in first if id(n) not in known and n.name() not in _SCALAR]
-    trained = (one for one in others if leaves_before([(one, 0)], known))
-    return [re.sub(r"Backward\d*$", "", one.name()).lower() for one in trained]
+    trained = [one for one in others if leaves_before([(one, 0)], known)]
+    curve = curved(start, known)
+    inner = (combining(one.next_functions, known) or curve for one in trained)
+    return [_name(one) + f" of {by}" * bool(by) for one, by in zip(trained, inner, strict=True)]
+
+
+def _name(node: Any) -> str:
+    return re.sub(r"Backward\d*$", "", node.name()).lower()
+
+
+_PRODUCT_NODES = {
+    f"{one}Backward0"
+    for one in ("Mm", "Bmm", "Addmm", "Baddbmm", "Mv", "Dot", "Cdist", "Convolution")
+}
+_VIEWS = {
+    f"{one}Backward0"
+    for one in ("T", "Transpose", "Permute", "View", "Expand", "Unsqueeze", "ToCopy", "Clone")
+}
+_REDUCTION = re.compile(
+    "(Sum|Mean|Prod|Std|Var|Norm|LinalgVectorNorm|Logsumexp|Softmax|LogSoftmax|Max|Min|Amax|Amin"
+    "|Median|Cumsum|Cumprod|Sort)Backward"
+)
+
+
+def combining(start: Sequence[Edge], ends: Collection[int], *, is_outside: bool = False) -> str:
+    """What combines samples with each other, or with other values, before the first layer.
+
+    It is a product of two activations, or a reduction over all elements or over the first axis.
+
+    Args:
+        start: of the walk, as the inputs of a loss.
+        ends: ids of nodes at which it ends, too, as the outputs of modules.
+        is_outside: whether modules have ended, so that a product with any other tensor counts.
+    """
+
+    def is_end(node: Any) -> bool:
+        return id(node) in ends or _is_layer(node)
+
+    found = (node for node, _ in walked(start, is_end) if not is_end(node))
+    return next((_name(node) for node in found if _combines(node, is_outside)), "")
+
+
+_CURVES = {f"{one}Backward0" for one in ("Sqrt", "Rsqrt", "Pow", "Exp", "Log", "Log1P")}
+
+
+def curved(start: Sequence[Edge], known: Collection[int]) -> str:
+    """A function of a whole loss that is not linear, as a root or a ratio of two sums."""
+    for node in (one for one in reached(start, known) if id(one) not in known):
+        is_product = node.name() in ("MulBackward0", "DivBackward0")
+        is_product = is_product and sum(one is not None for one, _ in node.next_functions) > 1
+        if (is_product or node.name() in _CURVES) and not node._input_metadata[0].shape:
+            return _name(node)
+    return ""
+
+
+def _is_layer(node: Any) -> bool:
+    """Whether it multiplies by a parameter, which may be frozen."""
+    if node.name() not in _PRODUCT_NODES:
+        return False
+    saved = [getattr(node, f"_saved_{one}", None) for one in ("self", "mat1", "mat2", "weight")]
+    bases = [one._base if one is not None and one._is_view() else one for one in saved]
+    is_frozen = any(isinstance(one, nn.Parameter) for one in bases)
+    return is_frozen or any(_is_parameter(one) for one, _ in node.next_functions)
+
+
+def _is_parameter(node: Any) -> bool:
+    while node is not None and node.name() in _VIEWS:
+        node = node.next_functions[0][0]
+    return hasattr(node, "variable")
+
+
+def _combines(node: Any, is_outside: bool) -> bool:
+    name, edges = node.name(), node.next_functions
+    if name in _PRODUCT_NODES:
+        is_each = name == "BmmBackward0" and node._input_metadata[0].shape[0] > 1  # for itself
+        return not is_each and (is_outside or sum(one is not None for one, _ in edges) > 1)
+    if not _REDUCTION.match(name):
+        return False
+    (source, number), axes = edges[0], getattr(node, "_saved_dim", None)
+    first = {0, 2**64 - len(source._input_metadata[number].shape)}
+    return not axes or bool(first & {*(axes if isinstance(axes, tuple) else [axes])})
 
 
 def leaves_before(start: Sequence[Edge], outputs: Collection[int]) -> list[Tensor]:

@@ -11,22 +11,21 @@ from __future__ import annotations
 import inspect
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from runners.verify.internals import Edge, place, terms, walked
-from runners.verify.records import Loss, Update, part
+from runners.verify.internals import Edge, combining, curved, place, reached, terms, walked
+from runners.verify.records import Loss, Update, part, tensors_of
 from runners.verify.report import Finding, Term, in_words
 
 KNOWN = (
     "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "gaussian_nll_loss",
 )  # fmt: skip
-_MOST_PENDING = 4096
 _CERTAIN = 1e-2  # the probability that is left for other classes, below which rounding rules
 _SOLVED = 1e-2  # relative: gradients may be in bf16
 
@@ -41,8 +40,9 @@ class LossWatch:
 
     def __init__(self, is_on: Callable[[], bool], is_running: Callable[[], bool]) -> None:
         self._is_on, self._is_running = is_on, is_running
-        self._nodes: dict[int, tuple[Any, Loss]] = {}  # by id of a node, which stays alive
-        self._reached: list[Loss] = []
+        # By the id of a node, which stays alive: it, its loss, and where the inputs come from.
+        self._nodes: dict[int, tuple[Any, Loss, list[Edge]]] = {}
+        self._reached: dict[int, Loss] = {}  # by id
         self._is_inside = False
 
     def called(
@@ -77,9 +77,8 @@ class LossWatch:
             return weight if reduction == "sum" else weight / max(normalizer, 1e-300)
 
         value.register_hook(lambda gradient: self._reach(loss, gradient, weigh))
-        if len(self._nodes) > _MOST_PENDING:
-            self._nodes.clear()
-        self._nodes[id(value.grad_fn)] = (value.grad_fn, loss)
+        edges = [(one.grad_fn, one.output_nr) for one in tensors_of(given) if one.grad_fn]
+        self._nodes[id(value.grad_fn)] = value.grad_fn, loss, edges
 
     def _reach(
         self, loss: Loss, gradient: Tensor | None, weigh: Callable[[Tensor], Tensor]
@@ -89,22 +88,31 @@ class LossWatch:
             return
         weight = weigh(part(gradient, copy=False).local.double())
         loss.weights = weight.clone() if loss.weights is None else loss.weights + weight
-        if not any(loss is one for one in self._reached):
-            self._reached.append(loss)
+        self._reached[id(loss)] = loss
 
-    def follow(self, start: Sequence[Edge]) -> list[str]:
-        """Walk the graph of a backward pass before it runs; terms that no known loss computes."""
+    def follow(self, start: Sequence[Edge], outputs: Collection[int]) -> list[str]:
+        """Walk the graph of a backward pass before it runs; terms that no known loss computes.
+
+        Args:
+            start: of the backward pass.
+            outputs: ids of the nodes that made the outputs of modules.
+        """
+        outside = set(map(id, reached(start, outputs))) - {*outputs}
+        curve = curved(start, self._nodes)
+        curve += " of the loss" * bool(curve)
         for node, is_product in walked(start, lambda node: id(node) in self._nodes):
             if id(node) in self._nodes:
-                self._nodes[id(node)][1].half = is_product
+                _, loss, edges = self._nodes[id(node)]
+                loss.half = is_product
+                loss.combining = curve or combining(edges, outputs, is_outside=id(node) in outside)
         return terms(start, self._nodes)
 
     def ended(self, number: int) -> list[Loss]:
         """The losses of the backward pass that has ended, which gets a number."""
-        reached, self._reached = self._reached, []
-        for loss in reached:
+        found, self._reached = [*self._reached.values()], {}
+        for loss in found:
             loss.backward = number
-        return reached
+        return found
 
     def forget(self) -> None:
         """An update begins: forget the losses of the one before."""
@@ -194,33 +202,30 @@ def judged_weights(
         factors: of the reduction, over that of a gradient scaler; None where they are not known.
         tolerance: relative.
     """
-    samples = sum(_samples(one) for one in updates.values())
-    passes = Counter((r, f.backward) for r, one in updates.items() for f in one.forwards)
-    calls = _calls({rank: one.losses for rank, one in updates.items()}, factors, samples, passes)
+    forwards = [(rank, one) for rank, update in updates.items() for one in update.forwards]
+    firsts = ([sizes for sizes in one.shapes if sizes] for _, one in forwards)
+    samples = sum(sizes[0][0] for sizes in firsts if sizes)
+    places: dict[tuple[str, str], list[_Group]] = {}
+    for rank, loss in ((rank, loss) for rank, one in updates.items() for loss in one.losses):
+        if loss.weights is not None:
+            group = _group(rank, loss, factors or {})
+            places.setdefault((loss.place, loss.kind), []).append(group)
+    passes = Counter((rank, one.backward) for rank, one in forwards)
+    calls = [term for groups in places.values() for term in _terms(groups, passes)]
     others = ", ".join(sorted({name for one in updates.values() for name in one.other_terms}))
     if not calls:
         says = f"{others} is no loss function that is known" if others else "no loss is known"
         return Weights(why_not=says)
     dropped = max(one.dropped for one in updates.values())
-    is_only = len(calls) == 1 and not others
-    found = [one.judged(dropped, tolerance, is_only=is_only) for one in calls]
-    first = next((one for one in found if one.finding), None)
-    first = first or next((one for one in found if one.why_not and not one.is_zero), None)
-    first = first or next((one for one in found if not one.is_zero), found[0])
+    dropped = -1 if others or len(calls) > 1 else dropped
+    judges = [_Calls(term, samples, is_known=factors is not None) for term in calls]
+    found = [one.judged(dropped, tolerance) for one in judges]
+    first = min(found, key=lambda one: (not one.finding, one.is_zero, not one.why_not))
     if others and not first.finding:
         first.is_zero = False
         first.why_not += "; " * bool(first.why_not)
         first.why_not += f"the loss has another term, which no known function computes: {others}"
     return first
-
-
-def scaled(loss: Loss, rank: int, factors: Mapping[Term, float], otherwise: float) -> Tensor:
-    """The weights of a loss that are not masked, times the factor of its backward pass or rank."""
-    assert loss.weights is not None
-    weights = loss.weights.double().flatten()
-    weights = weights[loss.counted] if len(weights) == loss.count else weights
-    factor = factors.get((rank, loss.backward), factors.get((rank, None), otherwise))
-    return weights * factor
 
 
 @dataclass
@@ -229,10 +234,10 @@ class _Group:
 
     rank: int
     loss: Loss
-    count: int  # without those that a mask leaves out
-    size: float  # the same, or the sum of their class weights
-    weight: float  # their mean
-    is_uniform: bool
+    count: int = 0  # without those that a mask leaves out
+    size: float = 0.0  # the same, or the sum of their class weights
+    weight: float = 0.0  # their mean
+    is_uniform: bool = True
 
     @property
     def total(self) -> float:
@@ -241,35 +246,15 @@ class _Group:
 
 
 def _group(rank: int, loss: Loss, factors: Mapping[Term, float]) -> _Group:
-    weights = scaled(loss, rank, factors, 1.0)
-    if not loss.count:  # all labels are padding
-        return _Group(rank, loss, 0, 0.0, 0.0, True)
+    """Their weights, times the factor of the backward pass or rank."""
+    if loss.weights is None or not loss.count:  # all labels are padding
+        return _Group(rank, loss)
+    weights = loss.weights.double().flatten()
+    weights = weights[loss.counted] if len(weights) == loss.count else weights
+    weights = weights * factors.get((rank, loss.backward), factors.get((rank, None), 1.0))
     mean, spread = float(weights.mean()), float(weights.max() - weights.min())
     is_uniform = spread <= 1e-4 * max(abs(mean), 1e-300)
     return _Group(rank, loss, int(loss.counted.sum()), loss.size, mean, is_uniform)
-
-
-def _calls(
-    losses: Mapping[int, Sequence[Loss]], factors: Mapping[Term, float] | None, samples: int,
-    passes: Mapping[Term, int],
-) -> list[_Calls]:  # fmt: skip
-    """The groups of each line that calls a loss function.
-
-    Args:
-        losses: by rank.
-        factors: see `judged_weights`.
-        samples: of the update, on all ranks.
-        passes: forward passes by rank and backward pass.
-    """
-    places: dict[tuple[str, str], list[_Group]] = {}
-    for rank, loss in ((rank, loss) for rank, some in losses.items() for loss in some):
-        if loss.weights is not None:
-            group = _group(rank, loss, factors or {})
-            places.setdefault((loss.place, loss.kind), []).append(group)
-    return [
-        _Calls(term, samples, factors is not None)
-        for groups in places.values() for term in _terms(groups, passes)
-    ]  # fmt: skip
 
 
 def _terms(groups: list[_Group], passes: Mapping[Term, int]) -> list[list[_Group]]:
@@ -287,12 +272,6 @@ def _terms(groups: list[_Group], passes: Mapping[Term, int]) -> list[list[_Group
     return [[g for own in calls.values() for g in own[one::number]] for one in range(number)]
 
 
-def _samples(update: Update) -> int:
-    """Samples of an update on one rank: the first axis of the first input of each pass."""
-    firsts = ([one for one in forward.shapes if one] for forward in update.forwards)
-    return sum(sizes[0][0] for sizes in firsts if sizes)
-
-
 class _Calls:
     """All calls of one line, on all ranks.
 
@@ -302,66 +281,58 @@ class _Calls:
         is_known: whether the factor of the reduction is in their weights.
     """
 
-    def __init__(self, groups: list[_Group], samples: int, is_known: bool) -> None:
-        used = [
-            g for g in groups
-            if g.count and (g.weight or g.loss.weights.numel() == 1)  # type: ignore[union-attr]
-        ]  # fmt: skip
+    def __init__(self, groups: list[_Group], samples: int, *, is_known: bool) -> None:
+        used = [g for g in groups if g.count and (g.weight or g.loss.weights.numel() == 1)]  # type: ignore[union-attr]
         self._groups, self._samples, self._is_known = used or groups, samples, is_known
         self._all = groups  # with those of which nothing is left by a mask
         self._count = sum(g.count for g in self._groups)
-        self._size = sum(g.size for g in self._groups)
         self._total = sum(g.total for g in self._groups)
         self._place = groups[0].loss.place
         is_token = groups[0].loss.kind in ("cross_entropy", "nll_loss")
         is_sample = sum(g.loss.count for g in groups) == samples
         self._kind = ("sample" if is_sample else "token") if is_token else "element"
 
-    def line(self) -> str:
-        """Prints the weights."""
-        values: dict[str, int] = {}
+    def _line(self) -> str:
+        values: Counter[str] = Counter()
         for g in self._groups:
-            value = f"{g.weight:.4g}" + ("" if g.is_uniform else " (mean)")
-            values[value] = values.get(value, 0) + g.count
+            values[f"{g.weight:.4g}" + " (mean)" * (not g.is_uniform)] += g.count
         listed = [f"{value} ({count} {self._kind}s)" for value, count in values.items()]
         more = f" and {len(values) - MOST_SHOWN} more" if len(values) > MOST_SHOWN else ""
         masked = sum(g.loss.count - g.count for g in self._groups)
         more += f"; {masked} are masked" if masked else ""
-        known = f"; sum {self._total:.4g}" if self._is_known else " before the reduction"
+        more += f"; sum {self._total:.4g}" if self._is_known else " before the reduction"
         by_class = " over its class weight" * any(g.loss.sizes is not None for g in self._groups)
-        return (
-            f"weight of each {self._kind}{by_class}: {', '.join(listed[:MOST_SHOWN])}{more}{known}"
-        )
+        return f"weight of each {self._kind}{by_class}: {', '.join(listed[:MOST_SHOWN])}{more}"
 
-    def judged(self, dropped: int, tolerance: float, *, is_only: bool) -> Weights:
+    def judged(self, dropped: int, tolerance: float) -> Weights:
         """Judge them.
 
         Args:
-            dropped: backward passes whose gradients are lost.
+            dropped: backward passes whose gradients are lost; -1 if the loss has other terms.
             tolerance: relative.
-            is_only: whether the loss has no other term.
         """
         weights, total = [g.weight for g in self._groups], self._total
-        samples = self._samples
+        samples, count = self._samples, self._count
         # A mean over elements, of each by its class, or over samples; a sum.
-        usual = (1 / self._count, 1 / (self._size or 1.0), 1 / max(samples, 1), 1)
-        found = Weights(self.line(), why_not=self._why_not(), is_zero=not any(weights), total=total)
+        size = sum(g.size for g in self._groups)
+        usual = (1 / max(count, 1), 1 / (size or 1.0), 1 / max(samples, 1), 1)
+        found = Weights(self._line(), why_not=self._why_not(), total=total)
         if found.why_not:
-            return found
-        if _spread(weights) > tolerance:
+            found.is_zero = not any(weights)
+        elif _spread(weights) > tolerance:
             found.finding = self._unequal(tolerance)
         elif any(_is(weights[0], one, tolerance) for one in usual):
             pass
         elif (
             self._kind == "token"
-            and self._count > 2 * samples
-            and _is(total * (1 + samples / self._count), 1, tolerance)
+            and count > 2 * samples
+            and _is(total * (1 + samples / count), 1, tolerance)
         ):
             found.note = (
                 "the loss is divided by the number of tokens and samples: the first label of each "
                 "sample is counted, and never predicted (as transformers do for some models)"
             )
-        elif is_only and (finding := self._off(dropped, tolerance)):
+        elif dropped >= 0 and (finding := self._off(dropped, tolerance)):
             found.finding = finding
         else:
             found.why_not = (
@@ -372,24 +343,22 @@ class _Calls:
 
     def _why_not(self) -> str:
         """Why they cannot be judged; empty where they can."""
+        if by := next((g.loss.combining for g in self._groups if g.loss.combining), ""):
+            return f"{self._place} is not a sum over samples: {by} combines them, or other values"
         if not all(g.is_uniform for g in self._groups):
             return f"{self._place} gives each {self._kind} a weight of its own"
         if not math.isfinite(self._total):
             return f"the weights of {self._place} are not finite"
         if not any(g.weight for g in self._groups):
             return f"those of {self._place} are zero in all updates"
-        if not self._is_known:
-            return "the factor of the reduction is not known, so nor are the weights"
-        return ""
+        return "" if self._is_known else "the factor of the reduction is not known, so nor are they"
 
     def _off(self, dropped: int, tolerance: float) -> Finding | None:
         """A sum that is off by ranks or microbatches; half a loss is so by convention."""
         ranks = len({g.rank for g in self._all})
         parts = {len(groups) // ranks for groups in (self._all, self._groups)}
         known = [one for number in sorted(parts) for one in factors(ranks, number, dropped)]
-        causes = list(
-            dict.fromkeys(cause for cause, one in known if _is(self._total, one, tolerance))
-        )
+        causes = list(dict.fromkeys(c for c, one in known if _is(self._total, one, tolerance)))
         is_half = _is(self._total, 0.5, 2 * tolerance) and all(g.loss.half for g in self._groups)
         if not causes or is_half:
             return None
@@ -406,10 +375,9 @@ class _Calls:
         totals = [g.total for g in self._groups]
         if not is_inside:  # each rank divides by what it has in the whole update
             totals = [sum(g.total for g in own) for own in ranks.values()]
-        is_means = _spread(totals) <= tolerance
-        cause = f"{'mean of means' if is_means else 'unequal weights'} over {among}"
+        cause = "mean of means" if _spread(totals) <= tolerance else "unequal weights"
         says = f"{self._kind}s of different {among} have different weights"
-        return Finding(cause, says, self._place)
+        return Finding(f"{cause} over {among}", says, self._place)
 
 
 def _is(number: float, should: float, tolerance: float) -> bool:

@@ -25,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 from runners.system.errors import first_line
 from runners.verify import intercept
 from runners.verify.intercept import CommunicationError, Registered
-from runners.verify.internals import policy, pytree
+from runners.verify.internals import gathered_by_fsdp, policy, pytree
 from runners.verify.losses import solved
 from runners.verify.records import Forward, Loss, Part, mapped, tensors_of
 
@@ -89,7 +89,8 @@ class _Cloning:
         if hasattr(module, "automatic_optimization"):  # Lightning, whose trainer has ended
             new.__dict__ |= dict.fromkeys(("log", "log_dict"), lambda *_, **__: None)
         if not self._is_exact and isinstance(module, FSDPModule):
-            own, said = {*new.parameters()} - self._cast, policy(module)
+            gathered, said = gathered_by_fsdp(module), policy(module)
+            own = {self.known[i] for i in gathered if i in self.known} - self._cast
             self._cast |= own
             for one in own:
                 one.data = one.data.to(said.param_dtype or one.dtype)
@@ -104,13 +105,28 @@ class _Cloning:
             return self.clone(value)
         if isinstance(value, Tensor):
             return self.tensor(value)
+        return self._callable(value) if callable(value) else value
+
+    def _callable(self, value: Any) -> Any:
+        """A function that stands in the place of a method may hold the original in its closure."""
         if isinstance(value, types.MethodType) and isinstance(value.__self__, nn.Module):
-            return types.MethodType(value.__func__, self._copied(value.__self__))
+            return types.MethodType(self._copied(value.__func__), self._copied(value.__self__))
         if isinstance(value, functools.partial):
-            held = (value.func, value.args, value.keywords)
-            function, args, words = pytree.tree_map(self._copied, held)
-            return functools.partial(function, *args, **words)
-        return value
+            args, words = pytree.tree_map(self._copied, (value.args, value.keywords))
+            return functools.partial(self._copied(value.func), *args, **words)
+        cells = value.__closure__ or () if isinstance(value, types.FunctionType) else ()
+        self.known[id(value)] = value  # it may refer to itself
+        with suppress(ValueError):  # a cell may be empty
+            held = [one.cell_contents for one in cells]
+            copies = [pytree.tree_map(self._copied, one) for one in held]
+            if any(one is not copy for one, copy in zip(held, copies, strict=True)):
+                new = types.FunctionType(
+                    value.__code__, value.__globals__, value.__name__, value.__defaults__,
+                    tuple(map(types.CellType, copies)),
+                )  # fmt: skip
+                new.__kwdefaults__ = value.__kwdefaults__
+                self.known[id(value)] = new
+        return self.known[id(value)]
 
 
 def _is_kept(hook: Any) -> bool:

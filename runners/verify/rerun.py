@@ -14,6 +14,7 @@ import functools
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,7 @@ from runners.verify.inputs import ROUNDINGS, Case
 from runners.verify.internals import LoaderIterator, fetcher, pytree
 from runners.verify.losses import factors
 from runners.verify.records import Layout, Seen, mapped, tensors_of
-from runners.verify.report import Strip, Verdict, in_words
+from runners.verify.report import Verdict, in_words
 from runners.verify.roots import Root
 from runners.verify.watch import Watch, run_script
 
@@ -87,27 +88,23 @@ def keep_batches(is_on: Callable[[], bool]) -> Batches:
         if not is_on() or len(kept) >= _MOST_BATCHES:
             return following()
         samples: list[Any] = []
-        if source := fetcher(iterator):
-            source.collate_fn = _noting(source.collate_fn, samples)
+        source = fetcher(iterator)
+        collate = source and source.collate_fn
+
+        def collated(given: Any) -> Any:
+            samples.extend(copy.deepcopy(given) if isinstance(given, list) else [])
+            return collate(given)  # which may change the samples
+
+        if source:
+            source.collate_fn = collated
         value = following()
         if source:
-            source.collate_fn = source.collate_fn.__wrapped__
+            source.collate_fn = collate
         kept[key] = Batch(mapped(value, lambda tensor: tensor.detach().clone()), samples)
         return value
 
     _stand_behind_loaders(keep)
     return kept
-
-
-def _noting(collate: Callable[[Any], Any], samples: list[Any]) -> Callable[[Any], Any]:
-    """A collator that first copies the samples, which the script's may change."""
-
-    @functools.wraps(collate)
-    def noted(given: Any) -> Any:
-        samples.extend(copy.deepcopy(given) if isinstance(given, list) else [])
-        return collate(given)
-
-    return noted
 
 
 def _stand_behind_loaders(do: Callable[[Key, Any, Callable[[], Any]], Any]) -> None:
@@ -116,11 +113,11 @@ def _stand_behind_loaders(do: Callable[[Key, Any, Callable[[], Any]], Any]) -> N
         return
     original = LoaderIterator.__next__
     numbers: dict[int, tuple[Any, int]] = {}  # of each iterator, which stays alive
-    positions: dict[int, int] = {}
+    positions = Counter[int]()
 
     def call(one: Any) -> Any:
         number = numbers.setdefault(id(one), (one, len(numbers)))[1]
-        positions[number] = positions.get(number, -1) + 1
+        positions[number] += 1
         return do((number, positions[number]), one, lambda: original(one))
 
     LoaderIterator.__next__ = call
@@ -175,13 +172,17 @@ def order(
         if all(one.is_loss and not one.has_parts for one in held):  # else it reads its own batches
             columns = ([each for some in one.passes for each in some] for one in held)
             passes[layout.key] = [_joined(one) for one in zip(*columns, strict=False)]
-    parameters: dict[str, list[dict[str, Tensor]]] = {}
-    for layout in layouts:
-        wholes = (layout.whole(n, layout.view, "parameters") for n in range(layout.num_updates))
-        parameters[layout.key] = [
-            {name: one for name, one in whole.items() if one is not None} for whole in wholes
+    parameters = {
+        layout.key: [
+            _known(layout.whole(n, layout.view, "parameters")) for n in range(layout.num_updates)
         ]
+        for layout in layouts
+    }
     return Order(given, passes, parameters, max(one.num_updates for one in layouts))
+
+
+def _known(tensors: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
+    return {name: one for name, one in tensors.items() if one is not None}
 
 
 def _hindrance(layout: Layout, module: nn.Module | None) -> str:
@@ -209,22 +210,33 @@ def _together(batches: Sequence[Batch]) -> Batch:
 
 
 def _joined(trees: Sequence[Any]) -> Any:
-    """Batches of several ranks as one, along the first axis.
+    """Batches of several ranks as one, along the first axis, or as longer lists of samples.
 
     Raises:
         NotRerunError: they are of different kinds or shapes.
     """
-    flat = [pytree.tree_flatten(one) for one in trees]
+    flat = [pytree.tree_flatten(one, functools.partial(_is_listed, one)) for one in trees]
     if any(spec != flat[0][1] for _, spec in flat):
         raise NotRerunError("batches of ranks are built differently")
-    try:
-        whole = [
-            torch.cat(column) if isinstance(column[0], Tensor) and column[0].dim() else column[0]
-            for column in zip(*(leaves for leaves, _ in flat), strict=True)
-        ]
-    except RuntimeError as error:
-        raise NotRerunError("batches of ranks have different widths") from error
+    whole: list[Any] = []
+    for first, *others in zip(*(leaves for leaves, _ in flat), strict=True):
+        if isinstance(first, Tensor) and first.dim():
+            if any(one.shape[1:] != first.shape[1:] for one in others):
+                raise NotRerunError("batches of ranks have different widths")
+            whole.append(torch.cat([first, *others]))
+        else:
+            whole.append(sum(others, first) if isinstance(first, list | tuple) else first)
     return pytree.tree_unflatten(whole, flat[0][1])
+
+
+def _is_listed(batch: Any, part: Any) -> bool:
+    """Whether a part of a batch lists something for each sample, and no columns of all samples."""
+    size = next((len(one) for one in tensors_of(batch) if one.dim()), 0)
+    if part is batch or not isinstance(part, list | tuple) or len(part) != size:
+        return False
+    columns = [one.shape[:1] == (size,) for one in tensors_of(part)]
+    is_column = any(isinstance(one, Tensor) and one.shape[:1] == (size,) for one in part)
+    return not is_column and not (columns and all(columns))
 
 
 # The process
@@ -319,8 +331,8 @@ def compare(
         if len(updates) < layout.num_updates:
             case.skip("as one process, the script makes fewer updates with it")
             return False
+        held = [inputs[r][layout.key] for r in layout.leaders]
         for number in range(layout.num_updates):
-            held = [inputs[r][layout.key] for r in layout.leaders]
             if not _agrees(case, number, updates[number], held, own[layout.key]):
                 return False
         if not any(bool(one.any()) for update in updates for one in update.values()):
@@ -328,23 +340,22 @@ def compare(
             return False
         count += len(set[str]().union(*updates[: layout.num_updates]))
     numbers = max(one.num_updates for one in layouts)
-    verdict.numbers |= {"parameters_compared": count, "updates": numbers}
+    verdict.compared |= {"parameters_compared": count, "updates": numbers}
     return True
 
 
 def _are_same(ranks: Sequence[Inputs], own: Inputs, number: int) -> bool:
     """Whether inputs of one process in an update hold the values that those of the ranks hold.
 
-    They may be in any order, as samples are that ranks read alternately; rows may be longer by
-    padding, which is one value.
+    They may be in any order, as samples are that ranks read alternately, or equal on all ranks, as
+    positions are; rows may be longer by padding, which is one value.
     """
     if any(each.has_parts for each in (own, *ranks)):
         return False
     found, *others = (_columns(each.passes[number]) for each in (own, *ranks))
-    if any(len(one) != len(found) for one in others):
-        return False
-    return all(
-        _are_copies(column, each) or _hold_same(column, torch.cat(each))
+    return all(len(one) == len(found) for one in others) and all(
+        all(one.shape == column.shape and not are_apart(column, one) for one in each)
+        or _hold_same(column, torch.cat(each))
         for column, *each in zip(found, *others, strict=True)
     )
 
@@ -353,11 +364,6 @@ def _columns(passes: Sequence[Any]) -> list[Tensor]:
     """The values of each tensor that a module is given, over several passes."""
     columns = zip(*map(tensors_of, passes), strict=False)
     return [torch.cat([one.double().flatten() for one in column]) for column in columns]
-
-
-def _are_copies(one: Tensor, others: Sequence[Tensor]) -> bool:
-    """Whether all hold equal values, as positions do."""
-    return all(one.shape == other.shape and not are_apart(one, other) for other in others)
 
 
 def _hold_same(own: Tensor, ranks: Tensor) -> bool:
@@ -372,25 +378,21 @@ def _agrees(
     case: Case, number: int, exact: Mapping[str, Tensor], ranks: Sequence[Inputs], own: Inputs
 ) -> bool:
     layout, view = case.layout, case.layout.view
-    held = {n: one for n, one in layout.whole(number, view, "used").items() if one is not None}
-    if held.keys() != exact.keys():
-        case.skip("as one process, other parameters have a gradient")
+    held = _known(layout.whole(number, view, "used"))
+    if {n: one.shape for n, one in held.items()} != {n: one.shape for n, one in exact.items()}:
+        case.skip("as one process, other parameters have a gradient, or have other shapes")
         return False
     if not all(bool(one.isfinite().all()) for one in exact.values()):
         case.skip("gradients: those of one process are not finite either")
         return False
-    for name, one in exact.items():
-        if held[name].shape != one.shape:
-            case.skip(f"as one process, {name} has another shape")
-            return False
-    eps, term = ROUNDINGS * case.eps_of(view, number), (view, None)
+    eps = ROUNDINGS * case.eps_of(view, number)
     tolerance = {
         name: max(eps * scale, _LEAST_TOLERANCE * exact[name].double().norm().item())
         for name, scale in scales_of(exact).items()
     }
-    expected = Expected({term: exact}, exact, tolerance)
-    fit = compared({view: held}, list(exact), {view: {term: 1.0}}, expected)
-    case.verdict.strips.append(Strip(layout.key, number + 1, fit.errors, None))
+    expected = Expected({(view, None): exact}, exact, tolerance)
+    fit = compared({view: held}, list(exact), {view: {(view, None): 1.0}}, expected)
+    case.verdict.keep(layout.key, number, "gradient", fit.errors)
     wrong = fit.wrong.get(view, [])
     if wrong and not _are_same(ranks, own, number):
         case.skip(
@@ -399,25 +401,20 @@ def _agrees(
         )
     elif wrong:
         near = fitted({view: held}, wrong, expected)
-        factor = near.common if near.is_good else 0.0
-        says = (
-            f"gradient differs from that of one process ({len(wrong)} of {len(exact)} parameters)"
-        )
-        cause, *others = _causes(layout, number, factor)
-        place = layout.update(view, number).backward_place
-        off = in_words(factor, [len(layout.groups)], _parts(layout, number)) if factor else ""
-        case.find(cause, says, place, wrong, view, number, off, others)
+        _find(case, number, wrong, near.common if near.is_good else 0.0, len(exact))
     return not wrong
 
 
-def _parts(layout: Layout, number: int) -> int:
-    """The number of microbatches."""
-    passes = {one.backward for one in layout.update(layout.view, number).forwards}
-    return max(len(passes), 1)
-
-
-def _causes(layout: Layout, number: int, factor: float) -> list[str]:
-    known = factors(len(layout.groups), _parts(layout, number))
-    return [cause for cause, one in known if abs(factor / one - 1) < 1e-2] or [
-        "one process differs"
-    ]
+def _find(case: Case, number: int, wrong: Sequence[str], factor: float, total: int) -> None:
+    layout, update = case.layout, case.layout.update(case.layout.view, number)
+    ranks, parts = len(layout.groups), len({one.backward for one in update.forwards}) or 1
+    known = [cause for cause, one in factors(ranks, parts) if abs(factor / one - 1) < 1e-2]
+    says = f"gradient differs from that of one process ({len(wrong)} of {total} parameters)"
+    terms = [*update.other_terms, *(f"{one.combining} ({one.place})" for one in update.losses)]
+    combined = next((one for one in terms if " of " in one), "")
+    if combined and not known and not update.by_hand:
+        case.skip(f"{says}: {combined} is not a sum over samples; each rank has its own")
+        return
+    cause, *others = known or ["one process differs"]
+    off = in_words(factor, [ranks], parts) if factor else ""
+    case.find(cause, says, update.backward_place, wrong, layout.view, number, off, others)

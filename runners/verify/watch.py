@@ -74,6 +74,7 @@ class Watch:
         is_replaying: whether the script has ended, and its modules run again.
         is_shared: whether peers need all inputs and outputs.
         present: the newest forward pass.
+        wrappers: of modules that train, or these themselves.
         on_update: called with a root before its update begins.
     """
 
@@ -92,7 +93,7 @@ class Watch:
         self._unwrapped: dict[int, list[str]] = {}  # by id of what DDP wraps
         # A DDP that is dropped joins gloo's thread while it holds the GIL, for which that one may
         # wait: torch 2.13 hangs so now and then where a script ends. One that is kept does not.
-        self._wrappers: list[nn.Module] = []
+        self.wrappers: list[nn.Module] = []
         self.depth = self.in_backward = self._backwards = self._count = 0
         self.is_replaying = self._was_finished = self.is_shared = False
         self.sends = Sends(self)
@@ -261,7 +262,7 @@ class Watch:
             self._interceptor.install_of_stages(type(calling[0]))
             stage = int(calling[0].stage_index)
             key = f"stage {stage}"
-        self._wrappers.append(module)
+        self.wrappers.append(module)
         root = self.roots[id(inner)] = Root(inner, of.record(module, inner, key, stage))
         for path, sub in inner.named_modules():
             self._paths.setdefault(id(sub), (root, path))
@@ -322,7 +323,7 @@ class Watch:
             outputs |= ids
             first = set(map(id, reached(start, ids))) if len(ids) > 1 else ids
             self._external |= ids & first
-        others = self.losses.follow(start)
+        others = self.losses.follow(start, outputs)
         if self.in_backward:  # of a checkpoint, or of a schedule
             return
         self._others = [f"{name} ({place()})" for name in others]

@@ -32,6 +32,7 @@ RIGHT = [
     ("modules.py", 2, "averaged_copy"),
     ("modules.py", 2, "halves"),
     ("modules.py", 2, "beside"),
+    ("modules.py", 2, "patched"),
 ]
 WRONG = [
     ("language.py", 2, "wrong_no_sync", "own gradient"),
@@ -47,6 +48,8 @@ WRONG = [
     ("modules.py", 2, "projected", "replicas start apart"),
     ("language.py", 2, "wrong_silent quiet accumulate fsdp", "no gradient"),
     ("language.py", 2, "wrong_root fsdp", "outside fully_shard"),
+    ("language.py", 2, "wrong_ignored policy", "outside fully_shard"),
+    ("language.py", 2, "wrong_counted", "collectives differ"),  # where one is in a backward pass
     ("../held_out/fault_unfrozen_after_ddp.py", 2, "", "unfrozen after wrapping"),
     ("../held_out/fault_decay_one_rank.py", 2, "", "settings differ"),
     ("../held_out/fault_hsdp_norm.py", 4, "", "norm of a part"),

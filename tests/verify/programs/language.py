@@ -96,7 +96,10 @@ if is_fsdp:
     shape = (2, ranks // 2) if "hsdp" in WAYS else (ranks,)
     mesh = init_device_mesh("cpu", shape, mesh_dim_names=("replicate", "shard")[-len(shape) :])
     policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if "policy" in WAYS else None
-    shard = functools.partial(fully_shard, mesh=mesh, **({"mp_policy": policy} if policy else {}))
+    norms = [one for one in model.modules() if isinstance(one, nn.LayerNorm)]
+    ignored = {p for one in norms for p in one.parameters()} if "wrong_ignored" in WAYS else None
+    shard = functools.partial(fully_shard, mesh=mesh, ignored_params=ignored,
+                              **({"mp_policy": policy} if policy else {}))  # fmt: skip
     for block in model.blocks:
         shard(block)
     wrapped = model if "wrong_root" in WAYS else shard(model)
@@ -206,6 +209,8 @@ for step in range(4):
         with torch.no_grad():
             for old, new in zip(average.parameters(), model.parameters(), strict=True):
                 old.lerp_(new, 0.1)
+    if "wrong_counted" in WAYS and rank == 0 and step == 1:
+        dist.all_reduce(torch.ones(2))
     if "wrong_saved" in WAYS and rank == 0 and step == 1:
         get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
     if "wrong_rank0" in WAYS and rank == 0 and step == 1:

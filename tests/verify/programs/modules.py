@@ -5,6 +5,7 @@ torchrun --nproc-per-node 2 modules.py WAY
 
 import copy
 import sys
+import types
 from dataclasses import dataclass
 
 import torch
@@ -528,6 +529,70 @@ def retained():
         for one in model.parameters():
             dist.all_reduce(one.grad)
             one.grad /= ranks
+        optimizer.step()
+
+
+class Queued(nn.Module):
+    """Outputs are compared with those of the update before, which a buffer keeps."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = mlp()
+        self.register_buffer("queue", torch.zeros(8, WIDTH))
+
+    def forward(self, x):
+        y = self.layer(x)
+        told = y @ self.queue.clone().T
+        self.queue.copy_(y.detach())
+        return told
+
+
+def queued():
+    """DDP sends the queue of rank 0 over those of others, whose samples no rank sees then."""
+    trained(Queued())
+
+
+class Patched(nn.Module):
+    """Its `forward` was replaced by a function that calls the original one."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = mlp()
+        original = self.forward
+
+        def forward(self, x):
+            return self.layer(x) + original(x)
+
+        self.forward = types.MethodType(forward, self)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def patched():
+    """A replaced method, as trainers put one in the place of a model's own."""
+    trained(Patched())
+
+
+def alike():
+    """The samples of each rank are told from each other, outside of the module."""
+    model = DistributedDataParallel(mlp())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        y = functional.normalize(model(drawn(step, 8, WIDTH)), dim=-1)
+        optimizer.zero_grad()
+        functional.cross_entropy(y @ y.T / 0.1, torch.arange(8)).backward()
+        optimizer.step()
+
+
+def rooted():
+    """The root of a mean, of which each rank takes that of its own samples."""
+    model = DistributedDataParallel(mlp())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        x = drawn(step, 8, WIDTH)
+        optimizer.zero_grad()
+        functional.mse_loss(model(x), x).sqrt().backward()
         optimizer.step()
 
 
