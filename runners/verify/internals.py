@@ -49,17 +49,16 @@ fully_shard distributed/fsdp/_fully_shard/_fully_shard.py _get_fsdp_state
 fully_shard distributed/fsdp/_fully_shard/_fsdp_state.py _fsdp_param_groups _mp_policy
 fully_shard distributed/fsdp/_fully_shard/_fsdp_param_group.py \
     fsdp_params mesh_info _partial_reduce_output
-fully_shard distributed/fsdp/_fully_shard/_fsdp_param.py \
-    unsharded_accumulated_grad _unsharded_param sharded_param
+fully_shard distributed/fsdp/_fully_shard/_fsdp_param.py unsharded_accumulated_grad \
+    _unsharded_param sharded_param
 torch.distributed.pipelining distributed/pipelining/stage.py forward_one_chunk fwd_chunk_id \
     forward_maybe_with_nosync stage_index perform_reduce_grad backward_weight_one_chunk
 training _tensor.py _backward_hooks
 training distributed/_functional_collectives.py {FUNCTIONAL}
 training distributed/algorithms/_checkpoint/checkpoint_wrapper.py torch_utils_checkpoint
-training nn/modules/_functions.py SyncBatchNorm
 training nn/modules/module.py _forward_pre_hooks _call_impl
-training nn/parallel/distributed.py \
-    _DDPSink will_sync_module_buffers require_backward_grad_sync _join_config
+training nn/parallel/distributed.py _DDPSink will_sync_module_buffers \
+    require_backward_grad_sync _join_config
 training optim/lr_scheduler.py _initial_step
 training utils/data/dataloader.py _BaseDataLoaderIter
 """

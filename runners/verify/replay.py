@@ -47,11 +47,9 @@ def unsharded(
         buffers: the same.
         is_exact: in float64; else as each unit of FSDP computes.
     """
-    cloning, gathered = _Cloning(is_exact), gathered_by_fsdp(module)
+    cloning = _Cloning(is_exact)
     for name, one in module.named_parameters():
-        new = nn.Parameter(cloning.tensor(parameters[name]), one.requires_grad)
-        cloning.known[id(one)] = new
-        cloning.cast |= set() if id(one) in gathered else {new}  # FSDP ignores it
+        cloning.known[id(one)] = nn.Parameter(cloning.tensor(parameters[name]), one.requires_grad)
     for name, buffer in module.named_buffers():
         cloning.known[id(buffer)] = cloning.tensor(buffers[name])
     return cloning.clone(module)
@@ -62,12 +60,11 @@ class _Cloning:
 
     Attributes:
         known: clones, by the id of the original.
-        cast: parameters that have the dtype in which their innermost unit of FSDP computes.
     """
 
     def __init__(self, is_exact: bool) -> None:
         self._is_exact = is_exact
-        self.cast = set[nn.Parameter]()
+        self._cast = set[nn.Parameter]()  # by the innermost unit of FSDP
         self.known: dict[int, Any] = {}
 
     def tensor(self, tensor: Tensor) -> Tensor:
@@ -92,8 +89,9 @@ class _Cloning:
         if hasattr(module, "automatic_optimization"):  # Lightning, whose trainer has ended
             new.__dict__ |= dict.fromkeys(("log", "log_dict"), lambda *_, **__: None)
         if not self._is_exact and isinstance(module, FSDPModule):
-            own, said = {*new.parameters()} - self.cast, policy(module)
-            self.cast |= own
+            gathered, said = gathered_by_fsdp(module), policy(module)
+            own = {self.known[i] for i in gathered if i in self.known} - self._cast
+            self._cast |= own
             for one in own:
                 one.data = one.data.to(said.param_dtype or one.dtype)
             _cast_as_unit(new, said)
@@ -107,21 +105,20 @@ class _Cloning:
             return self.clone(value)
         if isinstance(value, Tensor):
             return self.tensor(value)
+        return self._callable(value) if callable(value) else value
+
+    def _callable(self, value: Any) -> Any:
+        """A function that stands in the place of a method may hold the original in its closure."""
         if isinstance(value, types.MethodType) and isinstance(value.__self__, nn.Module):
             return types.MethodType(self._copied(value.__func__), self._copied(value.__self__))
         if isinstance(value, functools.partial):
-            function, args, words = pytree.tree_map(
-                self._copied, (value.func, value.args, value.keywords)
-            )
-            return functools.partial(function, *args, **words)
-        return self._closure(value) if isinstance(value, types.FunctionType) else value
-
-    def _closure(self, value: types.FunctionType) -> types.FunctionType:
-        """A function that stands in the place of a method may hold the original in its closure."""
+            args, words = pytree.tree_map(self._copied, (value.args, value.keywords))
+            return functools.partial(self._copied(value.func), *args, **words)
+        cells = value.__closure__ or () if isinstance(value, types.FunctionType) else ()
         self.known[id(value)] = value  # it may refer to itself
         with suppress(ValueError):  # a cell may be empty
-            held = [one.cell_contents for one in value.__closure__ or ()]
-            copies = list(map(self._copied, held))
+            held = [one.cell_contents for one in cells]
+            copies = [pytree.tree_map(self._copied, one) for one in held]
             if any(one is not copy for one, copy in zip(held, copies, strict=True)):
                 new = types.FunctionType(
                     value.__code__, value.__globals__, value.__name__, value.__defaults__,
@@ -129,8 +126,7 @@ class _Cloning:
                 )  # fmt: skip
                 new.__kwdefaults__ = value.__kwdefaults__
                 self.known[id(value)] = new
-        found: types.FunctionType = self.known[id(value)]
-        return found
+        return self.known[id(value)]
 
 
 def _is_kept(hook: Any) -> bool:
