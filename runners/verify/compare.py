@@ -85,6 +85,7 @@ class _Judge:
     def __init__(self, case: Case, replays: Replays) -> None:
         self._case, self._layout, self._replays = case, case.layout, replays
         self._steps = Steps(case)
+        self._has_own = False  # ranks use gradients of their own, and the script makes up for it
         self._weighed: list[Weights] = []  # of each update whose weights could be judged
 
     def judge(self) -> None:
@@ -124,12 +125,12 @@ class _Judge:
         compared = frozen if self._are_zero() else compared
         verdict.numbers["parameters_compared"] += len(compared - frozen)
         self._note_frozen(sorted(frozen))
-        if not verdict.findings:
+        if not verdict.findings and not self._has_own:
             inputs.compare_replicas(case, layout.num_updates - 1, "after")
         inputs.compare_samples(case)
         self._compare_buffers(is_judged=bool(compared - frozen))
         if layout.has_later and not verdict.findings:
-            inputs.compare_replicas(case, layout.num_updates)
+            inputs.compare_replicas(case, layout.num_updates + 1)
 
     def _note_frozen(self, names: Sequence[str]) -> None:
         if names:
@@ -262,6 +263,9 @@ class _Judge:
         known = reduced.factors if reduced.is_good else None
         case.verdict.strips.append(Strip(self._layout.key, number + 1, reduced.errors, known))
         if not reduced.is_good:
+            if self._has_own or inputs.are_equal_again(self._layout):
+                self._has_own = True
+                return self._reached(number, names, expected)
             explain(case, number, reduced, expected)
             return set(reduced.agreed)
         self._judge_weights(number, weights)
@@ -273,6 +277,22 @@ class _Judge:
         self._steps.compare_settings(number)
         self._steps.compare(number, expected)
         return set(reduced.agreed)
+
+    def _reached(self, number: int, names: Sequence[str], expected: Expected) -> set[str]:
+        """Ranks keep their own gradients: is the update that of the mean gradient all the same?"""
+        share, update = 1 / expected.num_batches, self._layout.update(self._layout.view, number)
+        mean = {name: share * one for name, one in expected.exact.items()}
+        if not self._steps.reached(number, mean) >= set(names):
+            place = update.step_place or update.backward_place
+            self._case.skip(
+                f"gradients: each rank's are those of its own batch, and its parameters are equal "
+                f"again before the next update: the script reduces in its own way ({place}); one "
+                "that reduces `.grad` is compared",
+                is_lasting=True,
+            )
+            return set()
+        self._judge_weights(number, self._weights(number, Fit(dict.fromkeys(expected.terms, share))))
+        return set(names)
 
     def _fit(self, number: int, gradients: str, names: Sequence[str], expected: Expected) -> Fit:
         """How the gradients of an update relate to the batches, without what was there before."""
@@ -403,7 +423,7 @@ def explain(case: Case, number: int, fit: Fit, expected: Expected) -> None:
     if not fit.wrong:
         cause, says = _shares(case.layout, fit.apart)
         names, place = list(expected.exact), update.backward_place
-        if cause == "own gradient" and update.clips and not _steps_are_apart(case.layout, number):
+        if cause == "own gradient" and update.clips and not inputs.has_own_gradients(case.layout, number):
             cause, says = "clipped before the reduction", "each rank clips its own gradient"
             names, place = [], update.clips[0].place
         elif cause == "own gradient" and not update.has_step:
@@ -457,12 +477,6 @@ def _left_out(layout: Layout, rank: int, names: Sequence[str]) -> str:
 def _leader(layout: Layout, rank: int) -> int:
     """The first rank that has the same batch."""
     return next(group[0] for group in layout.groups if rank in group)
-
-
-def _steps_are_apart(layout: Layout, number: int) -> bool:
-    """Whether optimizers of different ranks are given different gradients."""
-    first, *others = (layout.whole(number, rank, "at_step") for rank in layout.views())
-    return any(are_apart(one, other[n]) for other in others for n, one in first.items())
 
 
 def _should(name: str, fit: Fit, expected: Expected) -> Tensor:

@@ -116,6 +116,7 @@ def _matrices(layout: Layout, number: int) -> dict[str, Tensor]:
 
 _OUTPUT_ERROR = 1e-5  # relative, in fp32; scaled with eps
 _SAME_GRADIENTS = 1e-2  # of the largest one: by which equal ones on two ranks may differ
+_SAME_MOVES = 1e-2  # of a move: by which it may differ on two ranks
 _SAME_OUTPUTS = 1e-3  # of two replays, relative, in fp32: more is no rounding
 
 
@@ -258,6 +259,26 @@ def compare_replicas(case: Case, number: int, held: str = "parameters") -> None:
             return
         if apart:
             case.skip(f"{apart[0]}: ranks {leader} and {rank} hold other parts, or one is wrong")
+
+
+def has_own_gradients(layout: Layout, number: int) -> bool:
+    """Whether optimizers of different ranks are given different gradients."""
+    first, *others = (layout.whole(number, rank, "used") for rank in layout.views())
+    return any(are_apart(one, other[n]) for other in others for n, one in first.items())
+
+
+def are_equal_again(layout: Layout) -> bool:
+    """Whether replicas begin each update after the first equal, though they have moved."""
+    has_moved = False
+    for number in range(1, layout.num_updates + layout.has_later):
+        for leader, rank in ((group[0], rank) for group in layout.groups for rank in group):
+            before = layout.update(rank, number - 1).parameters
+            for name, (_, a, b) in _pairs(layout, number, rank, leader, "parameters").items():
+                moved = distance(b, before[name].local)
+                if distance(a, b) > _SAME_MOVES * moved:
+                    return False
+                has_moved |= moved > 0
+    return has_moved
 
 
 def _pairs(

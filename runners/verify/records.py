@@ -268,7 +268,8 @@ class RootRecord:
     backwards: int = 0  # of this rank while it was watched
     left_behind: str = ""  # the line that read an optimizer's state, which its optimizer lacked
     updates: list[Update] = field(default_factory=list)
-    later: list[Update] = field(default_factory=list)  # the newest after them, with parameters only
+    later: list[Update] = field(default_factory=list)  # the first and the newest after them, with
+    # parameters only
     buffers_from: int | None = None  # the rank that sends its buffers before each pass
     unwrapped: list[str] = field(default_factory=list)  # parameters that were frozen when DDP was
     # made, which reduces those of that moment
@@ -344,15 +345,16 @@ class Layout:
 
     @property
     def has_later(self) -> bool:
-        """Whether all ranks have recorded one step after the last of these updates."""
+        """Whether all ranks have recorded the same steps after the last of these updates."""
         records = self.records.values()
-        later = {one.later[0].number if one.later else None for one in records}
-        return len(later) == len({len(one.updates) for one in records}) == 1 and None not in later
+        later = {tuple(u.number for u in one.later) for one in records}
+        return len(later) == len({len(one.updates) for one in records}) == 1 and later != {()}
 
     def update(self, rank: int, number: int) -> Update:
-        """An update of one rank; after the last one, what was seen later."""
+        """An update of one rank; after the last one, the first and the newest seen later."""
         record = self.records[rank]
-        return record.updates[number] if number < len(record.updates) else record.later[0]
+        held = [*record.updates, *record.later]
+        return held[min(number, len(held) - 1)]
 
     def whole(self, number: int, rank: int, held: str) -> dict[str, Tensor | None]:
         """Whole tensors by name, as a rank sees them; None where a part is missing.

@@ -324,6 +324,16 @@ class Steps:
             says = "the optimizer of one process reaches other parameters"
             self._case.find("update differs", says, update.step_place, wrong, view, number)
 
+    def reached(self, number: int, gradients: Tensors) -> set[str]:
+        """Parameters that begin the next update as the optimizer makes them of these gradients."""
+        layout, view = self._layout, self._layout.view
+        if number + 1 == layout.num_updates and not layout.has_later:
+            return set()
+        before, after = (layout.whole(n, view, "parameters") for n in (number, number + 1))
+        state = layout.whole(number, view, "state")
+        errors = self._step(layout.update(view, number), before, gradients, after, state)
+        return {name for name, error in errors.items() if error.agrees}
+
     def compare_settings(self, number: int) -> None:
         """Ranks give the optimizer of a parameter the same settings."""
         first, *others = sorted(self._layout.records)

@@ -231,11 +231,12 @@ class Watch:
         return root, self.present
 
     def _keep_later(self, root: Root) -> None:
-        """Keep the parameters of this step: a script may change them on one rank at any time."""
+        """Keep parameters of the next step and the newest: a script may change them at any time."""
         later = root.record.later
-        if root.module.training and not (later and later[0].number == self._count):
+        if root.module.training and (not later or later[-1].number != self._count):
             parameters = {name: part(one) for name, one in root.names.items()}
-            root.record.later = [Update(self._count, parameters, {})]
+            now = Update(self._count, parameters, {}, step_place=root.update.step_place)
+            root.record.later = [*later[:1], now]
 
     def _root_of(self, module: nn.Module, calling: Stage | None) -> tuple[Root, str] | None:
         """The root of a module, and its path in it; None for what does not train."""
