@@ -32,7 +32,7 @@ def python(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("release")
     built, found = folder / "built", folder / "environment" / "bin" / "python"
     _done(sys.executable, "-m", "venv", found.parents[1])
-    pip = [found, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    pip = [found, "-m", "pip", "--disable-pip-version-check"]
     _done(*pip, "wheel", "--no-deps", "--wheel-dir", built, cloned(folder / "source"))
     (wheel,) = built.glob("*.whl")
     release = f"torch=={request.param}.*"
@@ -41,8 +41,8 @@ def python(request, tmp_path_factory):
     done = subprocess.run(words, capture_output=True, text=True)
     if done.returncode:
         shutil.rmtree(folder)
-        why = [one.strip() for one in done.stderr.splitlines() if re.search("ERROR|request", one)]
-        pytest.skip(f"pip does not install {release} here: {'; '.join(why)}")
+        why = [one for one in done.stdout.splitlines() if "requested" in one] or [done.stderr]
+        pytest.skip(f"pip does not install {release} here: {'; '.join(map(str.strip, why))}")
     yield found
     shutil.rmtree(folder)
 
