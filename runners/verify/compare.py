@@ -291,7 +291,8 @@ class _Judge:
                 is_lasting=True,
             )
             return set()
-        self._judge_weights(number, self._weights(number, Fit(dict.fromkeys(expected.terms, share))))
+        fit = Fit(dict.fromkeys(expected.terms, share))
+        self._judge_weights(number, self._weights(number, fit))
         return set(names)
 
     def _fit(self, number: int, gradients: str, names: Sequence[str], expected: Expected) -> Fit:
@@ -423,7 +424,8 @@ def explain(case: Case, number: int, fit: Fit, expected: Expected) -> None:
     if not fit.wrong:
         cause, says = _shares(case.layout, fit.apart)
         names, place = list(expected.exact), update.backward_place
-        if cause == "own gradient" and update.clips and not inputs.has_own_gradients(case.layout, number):
+        has_own = cause == "own gradient" and inputs.has_own_gradients(case.layout, number)
+        if cause == "own gradient" and update.clips and not has_own:
             cause, says = "clipped before the reduction", "each rank clips its own gradient"
             names, place = [], update.clips[0].place
         elif cause == "own gradient" and not update.has_step:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, NamedTuple
@@ -81,26 +81,25 @@ def assembled(parts: Mapping[int, Part], rank: int) -> Tensor:
     own = parts[rank]
     if own.spec is None:
         return own.local
-    spec = own.spec
-    axes = [i for i, one in enumerate(spec.placements) if one[0] in ("shard", "blocks")]
-    axes += [i for i, one in enumerate(spec.placements) if one[0] == "strided"]
-    partial = [i for i, one in enumerate(spec.placements) if one[0] == "partial"]
-    replicated = [i for i, one in enumerate(spec.placements) if one[0] == "replicate"]
-    whole = own.local.new_zeros(spec.shape)
+    spec, whole = own.spec, own.local.new_zeros(own.spec.shape)
+    cut = [i for i, one in enumerate(spec.placements) if one[0] not in ("partial", "replicate")]
+    cut.sort(key=lambda axis: spec.placements[axis][0] == "strided")
     for at in itertools.product(*map(range, spec.mesh.shape)):
-        other = parts[int(spec.mesh[at])].local
-        if any(at[i] for i in replicated) or not other.numel():
+        local, view = parts[int(spec.mesh[at])].local, whole
+        is_copy = any(
+            i and one[0] == "replicate" for i, one in zip(at, spec.placements, strict=True)
+        )
+        if is_copy or not local.numel():
             continue
-        view = whole
-        for axis in axes:
+        for axis in cut:
             kind, dim, *blocks = spec.placements[axis]
             if kind == "blocks":
                 view, dim = view.unflatten(dim, (*blocks, -1)), dim + 1
             view = view.chunk(spec.mesh.shape[axis], dim)[at[axis]]
-        view.add_(other.view(view.shape))
-    for axis in partial:
-        if spec.placements[axis][1] == "avg":
-            whole /= spec.mesh.shape[axis]
+        view.add_(local.view(view.shape))
+    for size, one in zip(spec.mesh.shape, spec.placements, strict=True):
+        if one == ("partial", "avg"):
+            whole /= size
     return whole
 
 
@@ -161,6 +160,11 @@ class Forward:
         shared["gradients"] = {i: one for i, one in self.gradients.items() if one.spec or is_all}
         shared["random"], shared["nodes"] = (), {}
         return shared
+
+    @property
+    def ids(self) -> set[int]:
+        """The ids of its nodes."""
+        return set(map(id, self.nodes.values()))
 
     @property
     def tensors(self) -> list[Part]:
@@ -274,6 +278,12 @@ class RootRecord:
     unwrapped: list[str] = field(default_factory=list)  # parameters that were frozen when DDP was
     # made, which reduces those of that moment
 
+    @property
+    def specs(self) -> list[Spec]:
+        """Where its parameters lie, of those that ranks hold in parts."""
+        held = (one for update in self.updates[:1] for one in update.parameters.values())
+        return [one.spec for one in held if one.spec]
+
 
 # The parameters of a module that ran without gradients, by the number of optimizers' steps before
 # the pass and the script's line.
@@ -373,63 +383,51 @@ class Layout:
             found[name] = assembled(parts, rank) if is_whole else None
         return found
 
-    def views(self) -> Iterator[int]:
+    def views(self) -> list[int]:
         """One rank of each set of ranks that together hold the whole module."""
-        seen: set[tuple[int, ...]] = set()
-        for rank, record in sorted(self.records.items()):
-            ranks = {rank}
-            for one in record.updates[0].parameters.values() if record.updates else ():
-                ranks |= set(one.spec.ranks) if one.spec else set()
-            if tuple(sorted(ranks)) not in seen:
-                seen.add(tuple(sorted(ranks)))
-                yield rank
+        found: dict[frozenset[int], int] = {}
+        for rank, record in self.records.items():
+            found.setdefault(
+                frozenset((rank, *(r for one in record.specs for r in one.ranks))), rank
+            )
+        return list(found.values())
 
     def passes(self, number: int, rank: int) -> list[Forward]:
         """The forward passes of a rank, with what its peers hold parts of put together."""
         peers = {r: self.update(r, number).forwards for r in self.records}
         return [
-            _joined({r: passes[index] for r, passes in peers.items() if len(passes) > index}, rank)
+            _joined({r: one[index] for r, one in peers.items() if len(one) > index}, rank)
             for index in range(len(peers[rank]))
         ]
 
 
 def _joined(peers: Mapping[int, Forward], rank: int) -> Forward:
-    def join(choose: Callable[[Forward], Part | None]) -> Part:
-        part = choose(peers[rank])
-        assert part is not None
-        if part.spec is None:
-            return part
-        parts = {r: held for r, one in peers.items() if (held := choose(one)) is not None}
-        return Part(assembled(parts, rank))
+    def join(choose: Callable[[Forward], Mapping[int, Part]]) -> dict[int, Part]:
+        held = {r: choose(one) for r, one in peers.items()}
+        every = ((i, {r: one[i] for r, one in held.items() if one.get(i)}) for i in held[rank])
+        return {i: Part(assembled(parts, rank)) for i, parts in every}
 
-    own = peers[rank]
-    given = [join(lambda one, i=i: one.tensors[i]) for i in range(len(own.tensors))]  # type: ignore[misc]
+    given = iter(join(lambda one: dict(enumerate(one.tensors))).values())
     return dataclasses.replace(
-        own,
-        arguments=mapped(own.arguments, lambda _: given.pop(0)),
-        outputs=[join(lambda one, i=i: one.outputs[i]) for i in range(len(own.outputs))],  # type: ignore[misc]
-        gradients={i: join(lambda one, i=i: one.gradients.get(i)) for i in own.gradients},  # type: ignore[misc]
+        peers[rank],
+        arguments=mapped(peers[rank].arguments, lambda _: next(given)),
+        outputs=list(join(lambda one: dict(enumerate(one.outputs))).values()),
+        gradients=join(lambda one: one.gradients),
     )
 
 
 def layouts(seen: Mapping[int, Seen]) -> list[Layout]:
     """The layout of each module that some rank trains."""
-    keys = dict.fromkeys(key for one in seen.values() for key in one.roots)
-    found = []
-    for key in keys:
-        records = {r: one.roots[key] for r, one in sorted(seen.items()) if key in one.roots}
-        found.append(Layout(key, records, _groups(records)))
-    return found
-
-
-def _groups(records: Mapping[int, RootRecord]) -> list[list[int]]:
-    """Ranks by the place that they have among those with other samples."""
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for rank, record in records.items():
-        parameters = (one for update in record.updates[:1] for one in update.parameters.values())
-        spec = next((one.spec for one in parameters if one.spec), None)
-        place = (rank,) if spec is None else tuple(spec.ranks)
-        if record.data_ranks is not None and rank in record.data_ranks:
-            place = (-1, record.data_ranks.index(rank))
-        groups.setdefault(place, []).append(rank)
-    return list(groups.values())
+    found: dict[str, Layout] = {}
+    for rank, one in sorted(seen.items()):
+        for key, record in one.roots.items():
+            found.setdefault(key, Layout(key, {}, [])).records[rank] = record
+    for layout in found.values():
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for rank, record in layout.records.items():  # by its place among those with other samples
+            place = next((tuple(one.ranks) for one in record.specs), (rank,))
+            if record.data_ranks is not None and rank in record.data_ranks:
+                place = (-1, record.data_ranks.index(rank))
+            groups.setdefault(place, []).append(rank)
+        layout.groups = list(groups.values())
+    return list(found.values())

@@ -39,7 +39,6 @@ class Root:
         self.names: dict[str, Any] = {}  # name → parameter; under FSDP a DTensor
         self.update = Update(-1, {}, {})  # none has begun
         self.stepped = False
-        self.without_step: list[Update] = []
         self.refresh()
 
     def refresh(self) -> None:
@@ -54,7 +53,7 @@ class Root:
         """Copy parameters and buffers before the first forward pass of an update."""
         self.stepped = False
         self.update = Update(
-            len(self.record.updates),
+            self.num_stepped,
             {name: part(one) for name, one in self.names.items()},
             {name: part(one) for name, one in self.module.named_buffers()},
             frozen=[name for name, one in self.names.items() if not one.requires_grad],
@@ -88,13 +87,14 @@ class Root:
         return [one for one in self.update.forwards if one.backward is not None]
 
     @property
+    def num_stepped(self) -> int:
+        """The updates that an optimizer has made."""
+        return sum(one.has_step for one in self.record.updates)
+
+    @property
     def is_pending(self) -> bool:
         """Whether there are gradients that no optimizer has used yet."""
         return bool(self.done) and not self.stepped
-
-    def nodes(self) -> list[set[int]]:
-        """The ids of the graph's nodes for the outputs of each pass of this update."""
-        return [set(map(id, one.nodes.values())) for one in self.update.forwards]
 
     @property
     def exchanged(self) -> str:
@@ -115,20 +115,13 @@ def kind(module: nn.Module) -> str:
     return type(module).__name__.removeprefix("FSDP") or type(module).__name__
 
 
-def named(module: nn.Module, others: Collection[str], *, trains: bool = True) -> str:
-    """The name of a module in reports: its class, and what tells it from others of that class.
-
-    A class of torch's own says little: where variables hold more of it, that variable does.
-    """
-    own, known = kind(module), {id(one) for one in module.modules()}
-    held = {name: getattr(one, "module", one) for name, one in variables().items()}
-    rivals = [one for one in held.values() if kind(one) == own and id(one) not in known]
-    variable = next((name for name, one in held.items() if one is module), "")
-    is_said = not trains or (rivals and type(module).__module__.startswith("torch."))
-    if variable and is_said and f"{own} {variable}" not in others:
-        return f"{own} {variable}"
+def named(module: nn.Module, others: Collection[str]) -> str:
+    """The name of a module in reports: its class, and what tells it from others of that class."""
+    own = kind(module)
     same = sum(one.split(" ")[0] == own for one in others)
-    return f"{own} {same + 1}" if same else own
+    held = (n for n, one in variables().items() if getattr(one, "module", one) is module)
+    names = (f"{own} {one}" for one in (*held, same + 1))
+    return next(one for one in names if one not in others) if same else own
 
 
 def record(module: nn.Module, inner: nn.Module, key: str, stage: int | None) -> RootRecord:
@@ -219,12 +212,6 @@ def have_drawn(before: Sequence[Any]) -> bool:
     return any(not same(a, b) for a, b in zip(before, random_states(), strict=False))
 
 
-def has_moved(before: Update, now: Update) -> bool:
-    """Whether parameters were updated by hand."""
-    pairs = ((one, now.parameters[name]) for name, one in before.parameters.items())
-    return not all(torch.equal(one.local, other.local) for one, other in pairs)
-
-
 def number_of(total: Any) -> float | None:
     """A norm as a number; None where ranks hold parts of it."""
     if isinstance(total, DTensor) and not all(one.is_replicate() for one in total.placements):
@@ -241,11 +228,6 @@ def state(optimizer: Optimizer, parameter: Tensor) -> dict[str, Tensor]:
     """What an optimizer holds for one parameter."""
     held = optimizer.state.get(parameter, {})
     return {key: one for key, one in held.items() if isinstance(one, Tensor)}
-
-
-def plain(value: Any) -> Any:
-    """A setting of an optimizer, copied."""
-    return part(value).local if isinstance(value, Tensor) else value
 
 
 _STATE = re.compile(r"(?:^|\.)state\.(.+)\.[^.]+$")  # of a parameter, in an optimizer's state
