@@ -263,7 +263,8 @@ class _Judge:
         known = reduced.factors if reduced.is_good else None
         case.verdict.strips.append(Strip(self._layout.key, number + 1, reduced.errors, known))
         if not reduced.is_good:
-            if self._has_own or inputs.are_equal_again(self._layout):
+            has_own = inputs.has_own_gradients(self._layout, number)
+            if has_own and inputs.are_equal_again(self._layout):
                 self._has_own = True
                 return self._reached(number, names, expected)
             explain(case, number, reduced, expected)

@@ -97,22 +97,17 @@ def ties(layouts: Sequence[Layout]) -> Iterator[Tie]:
     for scope in [*([one] for one in known if one.first.stage is None), stages]:
         same: dict[str, list[tuple[Layout, str]]] = {}
         for layout in scope:
-            for name, one in _matrices(layout, 0).items():
-                same.setdefault(digest(one), []).append((layout, name))
+            for name, one in layout.whole(0, layout.view, "parameters").items():
+                if one is not None and one.dim() > 1 and bool((one != one.flatten()[0]).any()):
+                    same.setdefault(digest(one), []).append((layout, name))
         groups = [ends for ends in same.values() if len(ends) > 1]
         if len(groups) == 1 and len(groups[0]) == 2:
             (first, a), (second, b) = groups[0]
-            numbers = range(1, min(first.num_updates, second.num_updates))
-            held = [(_matrices(first, n).get(a), _matrices(second, n).get(b)) for n in numbers]
+            held = (
+                [one.whole(n, one.view, "parameters").get(name) for one, name in groups[0]]
+                for n in range(1, min(first.num_updates, second.num_updates))
+            )
             yield Tie((first, second), (a, b), not any(are_apart(*one) for one in held))
-
-
-def _matrices(layout: Layout, number: int) -> dict[str, Tensor]:
-    whole = layout.whole(number, layout.view, "parameters")
-    return {
-        name: one for name, one in whole.items()
-        if one is not None and one.dim() > 1 and bool((one != one.flatten()[0]).any())
-    }  # fmt: skip
 
 
 _OUTPUT_ERROR = 1e-5  # relative, in fp32; scaled with eps

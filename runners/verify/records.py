@@ -148,8 +148,7 @@ class Forward:
     chunk: int | None = None  # of a pipeline, the number of the microbatch
     outputs_sent: list[str] = field(default_factory=list)  # digests, of a pipeline's stage
     is_shared: bool = False  # peers need all its tensors, as of a module that is divided by hand
-    nodes: dict[int, Any] = field(default_factory=dict)  # of the graph, by number of output; until
-    # its backward pass has ended
+    nodes: dict[int, Any] = field(default_factory=dict)  # of the graph now, by number of output
     numbers: list[Tensor] = field(default_factory=list)  # that its collectives added up over ranks
 
     def __getstate__(self) -> dict[str, Any]:
@@ -224,25 +223,21 @@ class Update:
     buffers: dict[str, Part]  # the same
     forwards: list[Forward] = field(default_factory=list)  # whose gradients the update has
     after_backward: Gradients = field(default_factory=dict)  # when the last one had ended
-    before_clipping: Gradients = field(default_factory=dict)  # before unscaling, clipping or the
-    # step, whichever came first
+    before_clipping: Gradients = field(default_factory=dict)  # or before unscaling, or the step
     at_step: Gradients = field(default_factory=dict)  # that the optimizer used
     carried: Gradients = field(default_factory=dict)  # from before the first backward pass
     scale: float = 1.0  # of a gradient scaler
     after: dict[str, Part] = field(default_factory=dict)  # parameters after the step
-    settings: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)  # of each
-    # parameter's optimizer: its class, and those of its group
-    state: dict[str, Part] = field(default_factory=dict)  # of optimizers before the first update,
-    # by parameter and key
+    # Of each parameter's optimizer: its class, and the settings of its group.
+    settings: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
+    state: dict[str, Part] = field(default_factory=dict)  # before the first, by parameter and key
     losses: list[Loss] = field(default_factory=list)
     clips: list[Clip] = field(default_factory=list)
-    sums: list[tuple[str, Tensor]] = field(default_factory=list)  # numbers that the script sums
-    # over ranks after backward, and where
+    # Numbers that the script sums over ranks after backward, and where.
+    sums: list[tuple[str, Tensor]] = field(default_factory=list)
     frozen: list[str] = field(default_factory=list)  # parameters that require no gradient
-    outside: list[str] = field(default_factory=list)  # parameters that the loss reaches without
-    # any module's forward pass
-    other_terms: list[str] = field(default_factory=list)  # of the loss, which no known loss
-    # function computes: node of the graph, and line of the backward pass
+    outside: list[str] = field(default_factory=list)  # that the loss reaches past all modules
+    other_terms: list[str] = field(default_factory=list)  # of the loss, by no known function
     by_hand: list[str] = field(default_factory=list)  # why the module of one process is not known
     schedulers: int = 0  # their steps since the update before
     backwards: int = 0  # backward passes of this rank up to the step
@@ -272,11 +267,9 @@ class RootRecord:
     backwards: int = 0  # of this rank while it was watched
     left_behind: str = ""  # the line that read an optimizer's state, which its optimizer lacked
     updates: list[Update] = field(default_factory=list)
-    later: list[Update] = field(default_factory=list)  # the first and the newest after them, with
-    # parameters only
+    later: list[Update] = field(default_factory=list)  # next and newest, with parameters only
     buffers_from: int | None = None  # the rank that sends its buffers before each pass
-    unwrapped: list[str] = field(default_factory=list)  # parameters that were frozen when DDP was
-    # made, which reduces those of that moment
+    unwrapped: list[str] = field(default_factory=list)  # parameters that DDP found frozen
 
     @property
     def specs(self) -> list[Spec]:
@@ -306,8 +299,7 @@ class Seen:
     unpreserved: str = ""  # the line of a checkpoint that does not preserve the generators
     lost: list[str] = field(default_factory=list)  # those of `cuts` that the loss multiplies by
     cuts: list[str] = field(default_factory=list)  # calls that pass no gradient back
-    quiet: dict[str, Quiet] = field(default_factory=dict)  # modules that ran without gradients, by
-    # their names
+    quiet: dict[str, Quiet] = field(default_factory=dict)  # by name of the module
     broken: str = ""  # an error of the tool's own, which ended the watching
 
 

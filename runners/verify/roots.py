@@ -31,11 +31,25 @@ _LEAST_BYTES = 16  # of a sample that does not come twice by chance
 
 
 class Root:
-    """A module that trains, its names, and its present update."""
+    """A module that trains, its names, and its present update.
 
-    def __init__(self, module: nn.Module, record: RootRecord) -> None:
-        self.module, self.record = module, record
-        self.modules = list(module.modules())
+    Args:
+        module: with its wrapper, if it has one.
+        inner: without.
+        key: its name in reports.
+        stage: its number in a pipeline.
+    """
+
+    def __init__(self, module: nn.Module, inner: nn.Module, key: str, stage: int | None) -> None:
+        # A DDP that is dropped joins gloo's thread while it holds the GIL, for which that one may
+        # wait: torch 2.13 hangs so now and then where a script ends. One that is kept does not.
+        self._wrapper = module
+        self.module, self.modules = inner, list(inner.modules())
+        groups = fsdp_groups(inner)
+        data_ranks = groups[0].mesh_info.mesh.mesh.flatten().tolist() if groups else None
+        self.record = RootRecord(key, data_ranks, stage, *_eps(inner), _refused(module))
+        hooks = (hook for one in self.modules for hook in one._forward_pre_hooks.values())
+        self.record.takes_parts = any(map(_names_sequence, hooks))
         self.names: dict[str, Any] = {}  # name → parameter; under FSDP a DTensor
         self.update = Update(-1, {}, {})  # none has begun
         self.stepped = False
@@ -44,9 +58,7 @@ class Root:
     def refresh(self) -> None:
         """Find the parameters that an optimizer has: under FSDP the shards."""
         for name, one in self.module.named_parameters():
-            before = self.names.get(name)
-            is_shard: bool = isinstance(one, DTensor)
-            if is_shard or not isinstance(before, DTensor):
+            if isinstance(one, DTensor) or not isinstance(self.names.get(name), DTensor):
                 self.names[name] = one
 
     def begin_update(self) -> Update:
@@ -99,10 +111,8 @@ class Root:
     @property
     def exchanged(self) -> str:
         """Why it is refused where FSDP has gathered its parameters for another module."""
-        held = self.module.named_parameters()
-        is_so = any(
-            isinstance(b, DTensor) and not isinstance(self.names[n], DTensor) for n, b in held
-        )
+        held = ((one, self.names[name]) for name, one in self.module.named_parameters())
+        is_so = any(isinstance(one, DTensor) and not isinstance(own, DTensor) for one, own in held)
         return "a call of a part whose parameters FSDP has gathered for the whole" if is_so else ""
 
     def names_in(self, ids: Collection[int]) -> list[str]:
@@ -110,37 +120,13 @@ class Root:
         return [name for name, one in self.names.items() if id(one) in ids]
 
 
-def kind(module: nn.Module) -> str:
-    """The name of a module's class, as reports have it."""
-    return type(module).__name__.removeprefix("FSDP") or type(module).__name__
-
-
 def named(module: nn.Module, others: Collection[str]) -> str:
     """The name of a module in reports: its class, and what tells it from others of that class."""
-    own = kind(module)
+    own = type(module).__name__.removeprefix("FSDP") or type(module).__name__
     same = sum(one.split(" ")[0] == own for one in others)
     held = (n for n, one in variables().items() if getattr(one, "module", one) is module)
     names = (f"{own} {one}" for one in (*held, same + 1))
     return next(one for one in names if one not in others) if same else own
-
-
-def record(module: nn.Module, inner: nn.Module, key: str, stage: int | None) -> RootRecord:
-    """What is known of a module before its first forward pass.
-
-    Args:
-        module: with its wrapper, if it has one.
-        inner: without.
-        key: its name in reports.
-        stage: its number in a pipeline.
-    """
-    hooks = [hook for one in inner.modules() for hook in one._forward_pre_hooks.values()]
-    groups = fsdp_groups(inner)
-    data_ranks = groups[0].mesh_info.mesh.mesh.flatten().tolist() if groups else None
-    eps, sum_eps = _eps(inner)
-    takes_parts = any(_names_sequence(hook) for hook in hooks)
-    return RootRecord(
-        key, data_ranks, stage, eps, sum_eps, _refused(module), takes_parts=takes_parts
-    )
 
 
 def _eps(module: nn.Module) -> tuple[float, float]:
@@ -212,13 +198,6 @@ def have_drawn(before: Sequence[Any]) -> bool:
     return any(not same(a, b) for a, b in zip(before, random_states(), strict=False))
 
 
-def number_of(total: Any) -> float | None:
-    """A norm as a number; None where ranks hold parts of it."""
-    if isinstance(total, DTensor) and not all(one.is_replicate() for one in total.placements):
-        return None
-    return float(part(total, copy=False).local) if isinstance(total, Tensor) else None
-
-
 def ids_of(optimizer: Optimizer) -> set[int]:
     """The ids of an optimizer's parameters."""
     return {id(one) for group in optimizer.param_groups for one in group["params"]}
@@ -248,12 +227,6 @@ def moments(held: Any) -> Counter[tuple[int, ...]]:
         if name := _STATE.search(key):
             found[name[1]] = max(found.get(name[1], ()), shape, key=math.prod)
     return Counter(found.values())
-
-
-def class_of(optimizer: Optimizer) -> str:
-    """The name of an optimizer of torch; with “own” before it, of another."""
-    kind = type(optimizer)
-    return kind.__name__ if kind.__module__.startswith("torch.optim") else f"own {kind.__name__}"
 
 
 def _refused(module: nn.Module) -> str:

@@ -89,9 +89,6 @@ class Watch:
         self._quiet: dict[int, tuple[nn.Module, records.Quiet | None]] = {}  # by id of a module
         self._moments: list[tuple[str, Counter[tuple[int, ...]]]] = []  # that were read, and where
         self._unwrapped: dict[int, list[str]] = {}  # by id of what DDP wraps
-        # A DDP that is dropped joins gloo's thread while it holds the GIL, for which that one may
-        # wait: torch 2.13 hangs so now and then where a script ends. One that is kept does not.
-        self._wrappers: list[nn.Module] = []
         self.depth = self.in_backward = self._backwards = self._count = 0
         self.is_replaying = self._was_finished = self.is_shared = False
         self.sends = Sends(self)
@@ -102,7 +99,7 @@ class Watch:
         self._random: tuple[Any, ...] = ()  # states of the generators after the last forward pass
         self._alone: set[int | None] = set()  # backward passes that reached one module
         self._external: set[int] = set()  # nodes of outputs that the loss uses itself
-        self._optimizers: dict[int, Optimizer] = {}
+        self._optimizers: dict[int, Optimizer] = {}  # that have stepped
         self.losses = LossWatch(lambda: self.is_on, lambda: bool(self.in_backward))
         self._interceptor = Interceptor(self)
 
@@ -262,8 +259,7 @@ class Watch:
             self._interceptor.install_of_stages(type(calling[0]))
             stage = int(calling[0].stage_index)
             key = f"stage {stage}"
-        self._wrappers.append(module)
-        root = self.roots[id(inner)] = Root(inner, of.record(module, inner, key, stage))
+        root = self.roots[id(inner)] = Root(module, inner, key, stage)
         for path, sub in inner.named_modules():
             self._paths.setdefault(id(sub), (root, path))
 
@@ -271,7 +267,7 @@ class Watch:
         before, was_stepped = root.update, root.stepped
         if before.number >= 0 and not was_stepped and not (root.done and root.is_reset):
             return
-        self._keep_without_step(root)
+        self.zeroes()
         root.refresh()
         if self.on_update is not None:
             self.on_update(root)
@@ -392,7 +388,9 @@ class Watch:
     def clips(self, clip: Clip, given: list[Tensor], total: Any) -> None:
         """Gradients were clipped, by a norm of `total`."""
         ids = {id(one) for one in given}
-        clip.total, clip.backward = of.number_of(total), self._backwards
+        if not isinstance(total, DTensor) or all(one.is_replicate() for one in total.placements):
+            clip.total = float(part(total, copy=False).local) if total is not None else None
+        clip.backward = self._backwards
         for root in self.roots.values():
             if names := root.names_in(ids):
                 clip.names += [(root.record.key, name) for name in names]
@@ -411,13 +409,9 @@ class Watch:
         for root, update in self._pending():
             if not root.is_reset:
                 update.before_clipping = update.before_clipping or root.gradients()
-            self._keep_without_step(root)
-
-    def _keep_without_step(self, root: Root) -> None:
-        update, kept = root.update, root.record.updates
-        if root.is_pending and not root.num_stepped and len(kept) < self.steps:
-            update.before_clipping = update.before_clipping or update.after_backward
-            if not any(update is one for one in kept):
+            kept = root.record.updates
+            is_new = not root.num_stepped and not any(update is one for one in kept)
+            if is_new and len(kept) < self.steps:
                 kept.append(update)
 
     # The update
@@ -449,7 +443,8 @@ class Watch:
                     key: value.detach().clone() if isinstance(value, Tensor) else value
                     for key, value in groups[id(one)].items() if key != "params"
                 }  # fmt: skip
-                update.settings[name] = (of.class_of(optimizer), settings)
+                is_known = type(optimizer).__module__.startswith("torch.optim")
+                update.settings[name] = ("" if is_known else "own ") + kind, settings
                 if update.number == 0:
                     held = of.state(optimizer, one)
                     settings[records.STATE] = ", ".join(held) or "empty"
@@ -518,9 +513,9 @@ class Watch:
 
     def _finish(self) -> None:
         self.zeroes()
-        # One that steps more rarely has not been seen yet.
+        # Those that step more rarely have not been seen yet.
         optimizers = [one for one in gc.get_objects() if issubclass(type(one), Optimizer)]
-        held = set().union(*map(of.ids_of, (*optimizers, *self._optimizers.values())))
+        held = set[int]().union(*map(of.ids_of, optimizers))
         for root in self.roots.values():
             root.record.backwards = self._backwards
             root.record.refused = root.record.refused or root.exchanged
@@ -558,24 +553,23 @@ def run_script(
     sys.argv = [script, *arguments]
     sys.path[0] = str(Path(script).resolve().parent)
     watch.install()
-    ended = at = ""
+    seen = watch.seen
     try:
         runpy.run_path(script, run_name="__main__")
     except Enough:
-        watch.seen.is_stopped = True
+        seen.is_stopped = True
     except BaseException as error:  # noqa: BLE001 whatever ends the script is reported
-        ended = f"{type(error).__name__}: {first_line(error)}"
+        seen.ended = f"{type(error).__name__}: {first_line(error)}"
         if isinstance(error, SystemExit):
-            ended = "" if error.code in (None, 0) else f"it left with exit code {error.code}"
+            seen.ended = f"it left with exit code {error.code}" if error.code else ""
         elif not is_reported():
             traceback.print_exc()
         frames = [one for one in traceback.walk_tb(error.__traceback__) if is_script(one[0])]
-        for frame, line in frames[-1:] if ended else ():
-            at = place_of(frame, line)
+        for frame, line in frames[-1:] if seen.ended else ():
+            seen.ended_at = place_of(frame, line)
             lines = linecache.getlines(frame.f_code.co_filename)[max(line - 3, 0) : line]
-            watch.seen.ended_line = "".join(lines)
-    seen = watch.seen
-    seen.ended, seen.ended_at, seen.ended_seconds = ended, at, time.monotonic()
+            seen.ended_line = "".join(lines)
+    seen.ended_seconds = time.monotonic()
     # This process ends without Python's own end, since threads of gloo may wait for ranks that are
     # gone: join the script's threads, and run what it left for the exit.
     with suppress(Exception):  # as Python, which goes on where an exit function fails
