@@ -158,32 +158,6 @@ def _is_varied(updates: Sequence[Update]) -> bool:
     return len({*passes}) == len(passes) and len(updates) > 1
 
 
-def compare_received(case: Case, number: int) -> None:
-    """What a stage of a pipeline received is what the stage before it sent."""
-    stage = case.layout.first.stage
-    senders = [
-        one for one in case.layouts
-        if stage and one.first.stage == stage - 1 and number < one.num_updates
-    ]  # fmt: skip
-    pairs = (
-        (s, *two) for s in senders for two in zip(s.leaders, case.layout.leaders, strict=False)
-    )
-    for sender, source, rank in pairs:
-        sent, received = (
-            sorted(
-                one.forwards, key=lambda forward: forward.chunk or 0
-            )  # each call has all of them
-            for one in (sender.update(source, number), case.layout.update(rank, number))
-        )
-        for before, forward in zip(sent, received, strict=False):
-            outputs = before.outputs_sent
-            is_one = before.chunk == forward.chunk
-            if is_one and forward.digests[: len(outputs)] != outputs[: len(forward.digests)]:
-                says = f"microbatch {forward.chunk} is not what rank {source} sent"
-                case.find("received differs", says, forward.place, [], rank, number)
-                return
-
-
 def compare_samples(case: Case) -> None:
     """Ranks that draw samples for themselves may take one that another has."""
     layout = case.layout
@@ -277,19 +251,21 @@ def are_equal_again(layout: Layout) -> bool:
 
 def compare_quiet(verdict: Verdict, layouts: Sequence[Layout], seen: Mapping[int, Seen]) -> None:
     """Modules that run without gradients, as targets and teachers do, are replicas, too."""
-    reasons = (u.by_hand for one in layouts for r in one.records.values() for u in r.updates)
-    is_divided = any(reasons)
+    records = (one for layout in layouts for one in layout.records.values())
+    is_divided = any(update.by_hand for one in records for update in one.updates)
     for key in dict.fromkeys(key for one in seen.values() for key in one.quiet):
         held = {rank: one.quiet[key] for rank, one in seen.items() if key in one.quiet}
         first, (own, *_) = min(held), held.values()
         shared = [at for at in own if all(at in one for one in held.values())]
-        pairs = ((at, rank) for at in shared for rank in held)
-        apart = ((at, rank) for at, rank in pairs if not _equal(held[rank][at], own[at]))
-        for at, rank in itertools.islice(apart, 1):
+        apart = [
+            (at, r) for at in shared for r, one in held.items() if not _equal(one[at], own[at])
+        ]
+        for at, rank in apart[:1]:
             says = f"{key} runs without gradients; its parameters on ranks {first} and {rank} "
+            twin = next(_twins(layouts, [one[at] for one in held.values()]), "")
             if at != shared[0] and not is_divided:
                 cause, says = "replicas drift apart", f"{says}are equal at first, and not later"
-            elif twin := next(_twins(layouts, [one[at] for one in held.values()], at[0]), ""):
+            elif twin and not at[0]:  # before the first step
                 cause = "replicas start apart"
                 says += f"differ: not all are copies of {twin}, whose replicas are equal"
             else:
@@ -298,17 +274,15 @@ def compare_quiet(verdict: Verdict, layouts: Sequence[Layout], seen: Mapping[int
             verdict.find(Finding(cause, says, at[1], key, rank, at[0] + 1))
 
 
-def _twins(
-    layouts: Sequence[Layout], held: Sequence[Sequence[Tensor]], steps: int
-) -> Iterator[str]:
+def _twins(layouts: Sequence[Layout], held: Sequence[Sequence[Tensor]]) -> Iterator[str]:
     """Trained modules, or parts of them, equal on all ranks, of which a rank begins with a copy."""
-    for layout in (one for one in layouts if one.num_updates and not steps):
-        parts = [layout.update(rank, 0).parameters for rank in layout.records]
-        for path in sorted({"", *(n[:i] for n in parts[0] for i, c in enumerate(n) if c == ".")}):
-            names = [one for one in parts[0] if not path or one.startswith(f"{path}.")]
-            first, *others = ([one[n].local for n in names if n in one] for one in parts)
-            is_copy = any(_equal(one, first) for one in held)
-            if is_copy and all(_equal(one, first) for one in others):
+    for layout in (one for one in layouts if one.num_updates):
+        first, *others = (layout.update(rank, 0).parameters for rank in layout.records)
+        for path in sorted({"", *(n[:i] for n in first for i, c in enumerate(n) if c == ".")}):
+            names = [one for one in first if not path or one.startswith(f"{path}.")]
+            parts = [first[one].local for one in names]
+            peers = [[own[one].local for one in names if one in own] for own in others]
+            if any(_equal(one, parts) for one in held) and all(_equal(one, parts) for one in peers):
                 yield f"{layout.key}: {path}" if path else layout.key
 
 

@@ -146,7 +146,6 @@ class Forward:
     place: str = ""  # the script's line that called it
     backward: int | None = None  # the number of the backward pass that reached it
     chunk: int | None = None  # of a pipeline, the number of the microbatch
-    outputs_sent: list[str] = field(default_factory=list)  # digests, of a pipeline's stage
     is_shared: bool = False  # peers need all its tensors, as of a module that is divided by hand
     nodes: dict[int, Any] = field(default_factory=dict)  # of the graph now, by number of output
     numbers: list[Tensor] = field(default_factory=list)  # that its collectives added up over ranks

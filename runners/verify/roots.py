@@ -164,10 +164,7 @@ def digest(tensor: Tensor) -> str:
     """Of a tensor's bytes, its shape, and its dtype."""
     local = part(tensor, copy=False).local.contiguous().cpu()
     head = f"{local.dtype} {tuple(local.shape)}".encode()
-    return _digest(head + local.view(-1).view(torch.uint8).numpy().tobytes())
-
-
-def _digest(held: bytes) -> str:
+    held = head + local.view(-1).view(torch.uint8).numpy().tobytes()
     return hashlib.blake2b(held, digest_size=12).hexdigest()
 
 
@@ -178,14 +175,11 @@ def samples(tensors: Sequence[Tensor]) -> list[str]:
         tensors: inputs of a forward pass; those of one length along the first axis are the batch.
     """
     held = [part(one, copy=False).local for one in tensors if one.dim()]
-    rows = [one.detach().contiguous().cpu() for one in held if len(one) == len(held[0])]
-    if not rows or not 0 < len(rows[0]) <= _MOST_SAMPLES:
-        return []
-    flat = torch.cat([one.view(len(one), -1).view(torch.uint8) for one in rows], 1).numpy()
-    if flat.shape[1] < _LEAST_BYTES:
-        return []
-    found = [_digest(one.tobytes()) for one in flat]
-    return found if len(set(found)) == len(found) else []
+    rows = [one.contiguous().cpu() for one in held if 0 < len(one) == len(held[0]) <= _MOST_SAMPLES]
+    flat = [one.view(len(one), -1).view(torch.uint8) for one in rows]
+    is_long = sum(one.shape[1] for one in flat) >= _LEAST_BYTES
+    found = [digest(one) for one in torch.cat(flat, 1)] if is_long else []
+    return found if len({*found}) == len(found) else []
 
 
 def same(a: Any, b: Any) -> bool:

@@ -85,7 +85,6 @@ class Watch:
         self.steps, self._asks_to_stop = steps, asks_to_stop
         self.roots: dict[int, Root] = {}
         self._paths: dict[int, tuple[Root, str]] = {}
-        self._skipped: dict[int, nn.Module] = {}
         self._quiet: dict[int, tuple[nn.Module, records.Quiet | None]] = {}  # by id of a module
         self._moments: list[tuple[str, Counter[tuple[int, ...]]]] = []  # that were read, and where
         self._unwrapped: dict[int, list[str]] = {}  # by id of what DDP wraps
@@ -200,7 +199,8 @@ class Watch:
         if self.is_replaying or not dist.is_initialized():
             return None
         calling = calling_stage()
-        found = self._root_of(module, calling)
+        is_trial = calling and calling[1] is None  # a stage infers shapes
+        found = None if is_trial else self._root_of(module, calling)
         if found is None or (self.in_backward and found[1]):
             return None
         root, path = found
@@ -237,14 +237,18 @@ class Watch:
     def _root_of(self, module: nn.Module, calling: Stage | None) -> tuple[Root, str] | None:
         """The root of a module, and its path in it; None for what does not train."""
         inner = module.module if isinstance(module, DistributedDataParallel) else module
-        if id(inner) in self._skipped or (calling and calling[1] is None):  # it infers shapes
-            return None
         if id(inner) not in self._paths:
             is_whole_step = redirected(inner) and not getattr(inner, "automatic_optimization", True)
             if is_whole_step or not any(one.requires_grad for one in inner.parameters()):
-                self._skipped[id(inner)] = inner
                 return None
-            self._add(module, inner, calling)
+            key, stage = of.named(inner, [one.record.key for one in self.roots.values()]), None
+            if calling is not None:
+                self._interceptor.install_of_stages(type(calling[0]))
+                stage = int(calling[0].stage_index)
+                key = f"stage {stage}"
+            root = self.roots[id(inner)] = Root(module, inner, key, stage)
+            for path, sub in inner.named_modules():
+                self._paths.setdefault(id(sub), (root, path))
         root, path = self._paths[id(inner)]
         if isinstance(module, DistributedDataParallel) and root.record.data_ranks is None:
             root.record.data_ranks = dist.get_process_group_ranks(module.process_group)
@@ -252,16 +256,6 @@ class Watch:
             if module.will_sync_module_buffers():
                 root.record.buffers_from = root.record.data_ranks[0]
         return root, path
-
-    def _add(self, module: nn.Module, inner: nn.Module, calling: Stage | None) -> None:
-        key, stage = of.named(inner, [one.record.key for one in self.roots.values()]), None
-        if calling is not None:
-            self._interceptor.install_of_stages(type(calling[0]))
-            stage = int(calling[0].stage_index)
-            key = f"stage {stage}"
-        root = self.roots[id(inner)] = Root(module, inner, key, stage)
-        for path, sub in inner.named_modules():
-            self._paths.setdefault(id(sub), (root, path))
 
     def _begin_update(self, root: Root) -> None:
         before, was_stepped = root.update, root.stepped
@@ -287,8 +281,6 @@ class Watch:
         forward.draws = of.have_drawn(forward.random)
         outputs = tensors_of(value)
         forward.outputs = [part(one) for one in outputs]
-        if root.record.stage is not None:
-            forward.outputs_sent = [of.digest(one) for one in outputs]
         forward.nodes = {i: one.grad_fn for i, one in enumerate(outputs) if one.grad_fn is not None}
         for index, one in enumerate(outputs):
             if one.requires_grad:
@@ -398,11 +390,10 @@ class Watch:
 
     def unscales(self, scaler: Any, optimizer: Optimizer) -> None:
         """A gradient scaler is about to divide gradients."""
-        if self.is_on:
-            self.capture()
-            for root in self.roots.values():
-                if root.names_in(of.ids_of(optimizer)):
-                    root.update.scale = float(scaler.get_scale())
+        self.capture()
+        for root in self.roots.values():
+            if root.names_in(of.ids_of(optimizer)):
+                root.update.scale = float(scaler.get_scale())
 
     def zeroes(self) -> None:
         """Gradients are reset: keep those of a script that never calls an optimizer's step."""
