@@ -369,18 +369,16 @@ class Layout:
         found: dict[str, Tensor | None] = {}
         for name, own in chosen[rank].items():
             parts = {r: one[name] for r, one in chosen.items() if one.get(name) is not None}
-            ranks = own.spec.ranks if own is not None and own.spec else [rank]
-            is_whole = own is not None and all(r in parts for r in ranks)
-            found[name] = assembled(parts, rank) if is_whole else None
+            ranks = own.spec.ranks if own and own.spec else [rank]
+            found[name] = assembled(parts, rank) if all(r in parts for r in ranks) else None
         return found
 
     def views(self) -> list[int]:
         """One rank of each set of ranks that together hold the whole module."""
         found: dict[frozenset[int], int] = {}
         for rank, record in self.records.items():
-            found.setdefault(
-                frozenset((rank, *(r for one in record.specs for r in one.ranks))), rank
-            )
+            peers = (peer for one in record.specs for peer in one.ranks)
+            found.setdefault(frozenset((rank, *peers)), rank)
         return list(found.values())
 
     def passes(self, number: int, rank: int) -> list[Forward]:

@@ -139,23 +139,19 @@ class Watch:
     def _guard(self, owner: Any, *names: str) -> None:
         """An error of ours ends the watching, and never reaches the script."""
 
-        def guarded(original: Callable[..., Any]) -> Callable[..., Any]:
-            @functools.wraps(original)
-            def call(*args: Any, **kwargs: Any) -> Any:
-                if self.seen.broken:
-                    return None
-                try:
-                    return original(*args, **kwargs)
-                except Exception as error:  # noqa: BLE001 whatever it is, the script goes on
-                    at = traceback.extract_tb(error.__traceback__)[-1]
-                    where = f"{Path(at.filename).name}:{at.lineno}"
-                    self.seen.broken = f"{type(error).__name__} in {where}: {error}".splitlines()[0]
-                    return None
-
-            return call
+        def call(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            if self.seen.broken:
+                return None
+            try:
+                return original(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 whatever it is, the script goes on
+                at = traceback.extract_tb(error.__traceback__)[-1]
+                where = f"{Path(at.filename).name}:{at.lineno}"
+                self.seen.broken = f"{type(error).__name__} in {where}: {error}".splitlines()[0]
+                return None
 
         for name in names:
-            setattr(owner, name, guarded(getattr(owner, name)))
+            setattr(owner, name, functools.partial(call, getattr(owner, name)))
 
     def _pending(self) -> Iterator[tuple[Root, Update]]:
         """Roots whose gradients no optimizer has used yet."""
