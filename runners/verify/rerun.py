@@ -288,7 +288,7 @@ def be(file: Path, script: str, arguments: Sequence[str]) -> NoReturn:
 
 def _begin_update(given: Order, hooked: set[str], root: Root) -> None:
     """An update begins: from the parameters of the watched run."""
-    key, number = root.record.key, len(root.record.updates)
+    key, number = root.record.key, root.num_stepped
     if number < len(given.parameters.get(key, [])):
         with torch.no_grad():
             for name, whole in given.parameters[key][number].items():

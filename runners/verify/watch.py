@@ -467,7 +467,7 @@ class Watch:
             if not update.has_step and root.num_stepped < self.steps:
                 update.number = root.num_stepped
                 if not update.number:
-                    root.record.left_behind = self._left_behind(root, names, optimizer)
+                    root.record.left_behind = self._left_behind(update, names, optimizer)
                     root.record.updates = []  # of those that were left without a step
                 update.has_step, update.backwards = True, self._backwards
                 root.record.updates.append(update)
@@ -478,12 +478,11 @@ class Watch:
         if not self.is_replaying and (found := of.moments(held)):
             self._moments.append((place(), found))
 
-    def _left_behind(self, root: Root, names: list[str], optimizer: Optimizer) -> str:
+    def _left_behind(self, update: Update, names: list[str], optimizer: Optimizer) -> str:
         """The line that read a state of this optimizer, which began its first step without any."""
-        if root.update.state or not any(of.state(optimizer, root.names[n]) for n in names):
-            return ""
-        own = Counter(root.update.after[n].shape for n in names)
-        return next((where for where, shapes in self._moments if own <= shapes), "")
+        own = Counter(update.after[n].shape for n in names)
+        read = (where for where, shapes in self._moments if own <= shapes)
+        return "" if update.state or not optimizer.state else next(read, "")
 
     def refuse(self, name: str) -> None:
         """Say once that something is not supported."""
