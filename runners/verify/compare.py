@@ -293,6 +293,7 @@ class _Judge:
             return set()
         fit = Fit(dict.fromkeys(expected.terms, share))
         self._judge_weights(number, self._weights(number, fit))
+        self._find_schedulers(number)
         return set(names)
 
     def _fit(self, number: int, gradients: str, names: Sequence[str], expected: Expected) -> Fit:

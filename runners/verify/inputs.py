@@ -158,8 +158,21 @@ def _is_varied(updates: Sequence[Update]) -> bool:
     return len({*passes}) == len(passes) and len(updates) > 1
 
 
+def _note_pairs(case: Case) -> None:
+    """Workers that read one stream bring each batch once each: two of them, twice in a row."""
+    for rank in case.layout.leaders:
+        updates = [one.forwards for one in case.layout.records[rank].updates]
+        batches = [str(one.digests) for passes in updates for one in passes if one.digests]
+        first, second = batches[::2], batches[1::2]
+        is_paired = second == first[: len(second)] and len({*first}) == len(first) > 1
+        if is_paired and any(len(passes) != 2 for passes in updates):  # two passes may be meant
+            case.note(f"rank {rank} is given each batch twice in a row (by workers of one stream?)")
+            return
+
+
 def compare_samples(case: Case) -> None:
     """Ranks that draw samples for themselves may take one that another has."""
+    _note_pairs(case)
     layout = case.layout
     counts: dict[tuple[int, int], list[int]] = {}
     for number in range(layout.num_updates):
