@@ -38,7 +38,7 @@ class Spec(NamedTuple):
     @property
     def ranks(self) -> list[int]:
         """The global ranks that hold parts."""
-        return [int(one) for one in self.mesh.flatten()]
+        return list(self.mesh.flatten().tolist())
 
 
 class Part(NamedTuple):

@@ -394,8 +394,8 @@ class Watch:
     def zeroes(self) -> None:
         """Gradients are reset: keep those of a script that never calls an optimizer's step."""
         for root, update in self._pending():
-            if not root.is_reset:
-                update.before_clipping = update.before_clipping or root.gradients()
+            left = update.after_backward if root.is_reset else root.gradients()
+            update.before_clipping = update.before_clipping or left
             kept = root.record.updates
             is_new = not root.num_stepped and not any(update is one for one in kept)
             if is_new and len(kept) < self.steps:
