@@ -206,13 +206,17 @@ def compare_replicas(case: Case, number: int, held: str = "parameters") -> None:
     layout, is_start = case.layout, held == "parameters"
     cause = "replicas start apart" if is_start and number == 0 else "replicas drift apart"
     what, least = "parameters", 0.0
+    known = set[tuple[tuple[int, int], str]]()  # that the script has changed after the reduction
     if held == "used":
         used = (one for rank in layout.records for one in layout.update(rank, number).used.values())
         cause, what = "part of the sum", "gradients"
         least = _SAME_GRADIENTS * max((float(one.local.norm()) for one in used if one), default=0.0)
+        raw = _copies(layout, number, "after_backward")
+        known |= {(ranks, name) for ranks, name, *two in raw if not are_apart(*two)}
     apart: dict[tuple[int, int], dict[str, float]] = {}
     for ranks, name, one, other in _copies(layout, number, held):
-        if are_apart(one, other) and not distance(one, other) <= least:
+        is_same = (ranks, name) in known or distance(one, other) <= least
+        if are_apart(one, other) and not is_same:
             apart.setdefault(ranks, {})[name] = relative(one, other)
     for (peer, rank), names in apart.items():
         if case.is_replayed or rank in layout.leaders:
@@ -232,7 +236,7 @@ def _copies(
         for name, part in getattr(layout.update(rank, number), held).items():
             if part is None:
                 continue
-            place, spec = [name, leader if held == "used" else None], part.spec
+            place, spec = [name, leader if held in ("used", "after_backward") else None], part.spec
             if spec is not None:
                 at = (spec.mesh == rank).nonzero()[0].tolist()
                 kinds = (one[0] for one in spec.placements)
