@@ -9,7 +9,6 @@ reports it.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
@@ -22,6 +21,7 @@ import tempfile
 import threading
 import time
 import traceback
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -43,7 +43,7 @@ class Call(NamedTuple):
 
     order: int  # of this rank's calls
     group: str  # the name of the process group; empty where the call has no partner on each rank
-    number: int  # of the calls in this group
+    number: int  # of the calls in this group, of which all its ranks make the same
     kind: str  # the function's name
     size: int  # elements of the tensor that all ranks have alike
     place: str  # the script's line
@@ -70,15 +70,14 @@ class Board:
     """
 
     def __init__(self, rank: int | None, world_size: int, port: int | str) -> None:
-        self.rank, self.world_size = rank or 0, world_size
+        self.rank, self.ranks = rank or 0, range(world_size)
         launcher = os.getpid() if rank is None else os.getppid()
         start = processes.start_ticks(launcher)
         launch = f"{port}-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
         name = f"{PREFIX}-{os.getuid()}-{launcher}-{start}-{launch}"
         self.folder = Path(tempfile.gettempdir()) / name
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        self._processes: dict[int, tuple[int, int | None]] = {}
-        self._counts, self._numbers = itertools.count(1), dict[str, int]()
+        self._numbers = Counter[str]()  # of calls, by their group
         if rank is not None:
             self.post("process", (os.getpid(), processes.start_ticks(os.getpid())))
             self._calls = os.open(self.folder / f"calls.{rank}", os.O_CREAT | os.O_WRONLY)
@@ -101,21 +100,21 @@ class Board:
 
     def first(self, name: str) -> Any:
         """What the first of the ranks that have posted this has; None where none has."""
-        found = (self.read(name, rank) for rank in range(self.world_size))
+        found = (self.read(name, rank) for rank in self.ranks)
         return next((one for one in found if one is not None), None)
 
     def gather(self, name: str) -> dict[int, Any]:
         """Wait until all ranks have posted; the `Lookout` ends this where one is gone."""
-        while not all(self.has(name, rank) for rank in range(self.world_size)):
+        while not all(self.has(name, rank) for rank in self.ranks):
             time.sleep(GATHER_SECONDS)
-        return {rank: self.read(name, rank) for rank in range(self.world_size)}
+        return {rank: self.read(name, rank) for rank in self.ranks}
 
     def begins(self, kind: str, group: str, size: int, place: str) -> None:
         """Write that a collective is about to be called, since nothing may come after it."""
-        count, number = next(self._counts), self._numbers.get(group, 0) + 1
-        self._numbers[group] = number
-        text = json.dumps([count, group, number, kind, size, place]).encode()
-        os.pwrite(self._calls, text.ljust(_SLOT_BYTES), count % _SLOTS * _SLOT_BYTES)
+        order = self._numbers.total()
+        self._numbers[group] += 1
+        text = json.dumps(Call(order, group, self._numbers[group], kind, size, place)).encode()
+        os.pwrite(self._calls, text.ljust(_SLOT_BYTES), order % _SLOTS * _SLOT_BYTES)
 
     def calls(self, rank: int) -> list[Call]:
         """The newest calls of a rank, in order."""
@@ -129,16 +128,13 @@ class Board:
 
     def lives(self, rank: int) -> bool:
         """Whether the process of a rank runs; one that has not begun yet does."""
-        if rank not in self._processes and (process := self.read("process", rank)):
-            self._processes[rank] = process
-        pid, start = self._processes.get(rank, (0, None))
+        pid, start = self.read("process", rank) or (0, None)
         return start is None or processes.lives(pid, start)
 
     @property
     def gone(self) -> list[int]:
         """The ranks whose processes ended without a word."""
-        ranks = range(self.world_size)
-        return [one for one in ranks if not self.lives(one) and not self.has("gone", one)]
+        return [one for one in self.ranks if not self.lives(one) and not self.has("gone", one)]
 
     def remove(self) -> None:
         """Remove the folder, when no other rank needs it."""
@@ -201,7 +197,7 @@ class Lookout(threading.Thread):
         self._main = threading.main_thread().ident or 0
         self._quiet_since = time.monotonic()
         self._used = 0.0  # seconds of a processor
-        self._is_waiting = self._is_over = self._has_told = False
+        self._is_waiting = False
         # torchrun ends the ranks that are left with SIGTERM, and they have something to say first.
         # The main thread may wait in a collective, where no handler of Python runs.
         self._signals, writer = os.pipe()
@@ -210,42 +206,37 @@ class Lookout(threading.Thread):
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         os.register_at_fork(after_in_child=_forget)
 
-    def stop(self) -> None:
-        """The script has ended on this rank, and waits no longer."""
-        self._is_over = True
-
     def run(self) -> None:
         """Look until this process ends."""
         while True:
             told = select.select([self._signals], [], [], POLL_SECONDS)[0]
             is_told = told and signal.SIGTERM in os.read(self._signals, _SLOT_BYTES)
-            if not self._is_over:
+            running = [r for r in self._board.ranks if not self._board.has("seen", r)]
+            if self._board.rank in running:
                 self._look()
-            self._speak(bool(is_told) and signal.getsignal(signal.SIGTERM) is _ignore)
+            self._speak(running, bool(is_told) and signal.getsignal(signal.SIGTERM) is _ignore)
 
-    def _speak(self, is_told: bool) -> None:
+    def _speak(self, running: Sequence[int], is_told: bool) -> None:
         """Report what this rank is the first to know, or end with the rank that has reported."""
-        board, ranks = self._board, range(self._board.world_size)
+        board = self._board
         if (code := board.first("code")) is not None:
             self._leaves(code)
         if is_told:
             board.post("told", True)
-        is_first = board.rank == next(one for one in ranks if board.lives(one))
         if (gone := board.gone) or is_told:
-            if is_first:
+            if board.rank == next(one for one in board.ranks if board.lives(one)):
                 self._says(ended(board, dict.fromkeys(gone, "")))
             elif is_told:
                 os._exit(128 + signal.SIGTERM)
-        elif self._is_waiting and board.rank == self._first() and self._all_wait():
-            posted = [one for rank in ranks if (one := board.read("seen", rank)) is not None]
-            if posted and all(one.is_stopped for one in posted):
+        elif self._is_waiting and [board.rank] == running[:1] and self._all_wait(running):
+            others = [one for r in board.ranks if (one := board.read("seen", r)) is not None]
+            if others and all(one.is_stopped for one in others):
                 self._stops(_line(board, board.rank))
             self._says(hangs(board))
 
-    def _first(self) -> int | None:
-        """The first rank whose script has not ended."""
-        ranks = range(self._board.world_size)
-        return next((one for one in ranks if not self._board.has("seen", one)), None)
+    def _all_wait(self, running: Sequence[int]) -> bool:
+        waits = [self._board.read("waits", one) for one in running]
+        return all(waits) and any(is_in_collective for _, is_in_collective in waits)
 
     def _look(self) -> None:
         now, used = time.monotonic(), time.process_time() + _queued_seconds()
@@ -255,9 +246,8 @@ class Lookout(threading.Thread):
         if is_quiet != self._is_waiting:
             self._is_waiting = is_quiet
             self._board.post("waits", self._where() if is_quiet else None)
-        ranks = range(self._board.world_size)
-        if not self._has_told and any(self._board.has("failed", one) for one in ranks):
-            self._has_told = True
+        has_failed = any(self._board.has("failed", one) for one in self._board.ranks)
+        if has_failed and not self._board.has("meanwhile", self._board.rank):
             self._board.post("meanwhile", self._where())
 
     def _where(self) -> tuple[str, bool]:
@@ -266,15 +256,6 @@ class Lookout(threading.Thread):
         inner = [one for one, _ in traceback.walk_stack(frame)][:8] if frame else []
         files = [one.f_code.co_filename for one in inner]
         return place(frame), any(part in file for file in files for part in _WAITS)
-
-    def _all_wait(self) -> bool:
-        board, found = self._board, []
-        for rank in (one for one in range(board.world_size) if not board.has("seen", one)):
-            waits = board.read("waits", rank)
-            if waits is None:
-                return False
-            found.append(waits[1])
-        return any(found)
 
 
 # What is reported where a script cannot go on: of each rank a line, and what is the cause
@@ -292,40 +273,40 @@ _CONSEQUENCES = ("Connection closed by peer", "Connection reset by peer", "Broke
 
 def failed(board: Board) -> Finding | None:
     """The error that came first and is no consequence of another rank's end; None without one."""
-    every = {rank: board.read("failed", rank) for rank in range(board.world_size)}
-    found = {rank: one for rank, one in every.items() if one}
+    found = {rank: one for rank in board.ranks if (one := board.read("failed", rank))}
     own = {r: one for r, one in found.items() if not any(e in one.error for e in _CONSEQUENCES)}
     if not found:
         return None
     rank, first = min((own or found).items(), key=lambda one: one[1].seconds)
     cause = next((key for text, key in _ERRORS if text in first.error), "script failed")
     lines, place = [re.sub(r"\[/\S+\] ", "", first.error)], first.place
+    others = [one for one in board.ranks if one != rank]
     if cause == "timed out":  # it waited for one that is elsewhere
         lines += [f"rank {rank} waited in {one}, and gave up" for one in board.calls(rank)[-1:]]
-        where = {one: board.read("meanwhile", one) or ("", True) for one in every if one != rank}
-        lines += [f"rank {r} was at {at} then" for r, (at, _) in where.items() if at]
-        late = [
-            (at, r) for r, (at, is_in_collective) in where.items() if at and not is_in_collective
-        ]
-        place, rank = late[0] if late else (place, rank)
+        known = ((one, board.read("meanwhile", one)) for one in others)
+        where = [(*at, one) for one, at in known if at and at[0]]
+        lines += [f"rank {one} was at {at} then" for at, _, one in where]
+        late = [(at, one) for at, is_in_collective, one in where if not is_in_collective]
+        place, rank = next(iter(late), (place, rank))
     elif not own:
-        lines += [_line(board, one) for one in every if one not in found]
+        lines += [_line(board, one) for one in others if one not in found]
     return Finding(cause, "\n".join(lines), place, rank=rank)
 
 
 def hangs(board: Board) -> Verdict:
     """What to report where all ranks wait."""
-    finding = failed(board)
-    table = [_line(board, one) for one in range(board.world_size)]
-    if finding is None:
-        waits = (board.read("waits", one) for one in range(board.world_size))
-        place = next((one[0] for one in waits if one and one[1]), "")
-        finding = Finding("hang", "\n".join(table), place)
+    table = [_line(board, one) for one in board.ranks]
+    if finding := failed(board):
+        finding.says = "\n".join([finding.says, *(one for one in table if " waits: " in one)])
     else:
-        finding.says += "".join(f"\n{one}" for one in table if " waits: " in one)
-    verdict = Verdict([finding])
-    verdict.skip("updates: the script never ended")
-    return verdict
+        waits = (board.read("waits", one) or ("", False) for one in board.ranks)
+        place = next((at for at, is_in_collective in waits if is_in_collective), "")
+        finding = Finding("hang", "\n".join(table), place)
+    return _never_ended(finding)
+
+
+def _never_ended(finding: Finding) -> Verdict:
+    return Verdict(findings=[finding], not_compared=["updates: the script never ended"])
 
 
 def ended(board: Board, how: Mapping[int, str]) -> Verdict:
@@ -335,38 +316,43 @@ def ended(board: Board, how: Mapping[int, str]) -> Verdict:
         board: of the launch.
         how: each of them ended, by rank; empty where that is not known.
     """
-    verdict, how = Verdict(), {r: one for r, one in how.items() if not board.has("told", r)}
+    how = {rank: one for rank, one in how.items() if not board.has("told", rank)}
     if not how:
-        verdict.skip("updates: the launch was ended by SIGTERM")
-        return verdict
+        return Verdict(not_compared=["updates: the launch was ended by SIGTERM"])
     first = min(how)
     if any(board.has("seen", one) for one in how):
-        verdict.skip(f"anything: rank {first} was killed while it replayed (out of memory?)")
-        return verdict
-    calls = {rank: board.calls(rank) for rank in range(board.world_size)}
+        says = f"anything: rank {first} was killed while it replayed (out of memory?)"
+        return Verdict(not_compared=[says])
+    calls = {rank: board.calls(rank) for rank in board.ranks}
+    over = [one for one in board.ranks if board.has("seen", one) and not board.has("failed", one)]
     unlike = _unlike(calls)
     lines = []
     for rank, newest in calls.items():
         end = f", and was ended{how[rank] and f' by {how[rank]}'}" if rank in how else ""
+        end = ", and its script has ended" if rank in over else end
         call = unlike.get(rank) or (newest[-1] if newest else "no collective")
         lines.append(f"rank {rank} called {call}{end}")
-    place = next((one.place for rank in how for one in calls[rank][-1:]), "")
-    cause = "collectives differ" if unlike else "killed"
-    verdict.find(Finding(cause, "\n".join(lines), place, rank=first))
-    verdict.skip("updates: the script never ended")
-    return verdict
+    last = [one for rank in how for one in calls[rank][-1:]]
+    is_alone = any(_lacks(calls[rank], one) for one in last for rank in over)
+    cause = "collectives differ" if unlike or is_alone else "killed"
+    place = next((one.place for one in last), "")
+    return _never_ended(Finding(cause, "\n".join(lines), place, rank=first))
 
 
 def _unlike(calls: Mapping[int, Sequence[Call]]) -> dict[int, Call]:
     """By rank, the first calls with one number in their group that are not of one collective."""
-    numbered: dict[tuple[int, str], dict[int, Call]] = {}
+    numbered = defaultdict[tuple[int, str], dict[int, Call]](dict)
     for rank, newest in calls.items():
-        for one in newest:
-            if one.group:
-                numbered.setdefault((one.number, one.group), {})[rank] = one
+        for one in (one for one in newest if one.group):
+            numbered[one.number, one.group][rank] = one
     found = (numbered[key] for key in sorted(numbered))
-    unlike = (one for one in found if len({(c.kind, c.size) for c in one.values()}) > 1)
-    return next(unlike, {})
+    return next((one for one in found if len({(c.kind, c.size) for c in one.values()}) > 1), {})
+
+
+def _lacks(newest: Sequence[Call], call: Call) -> bool:
+    """Whether a rank has made the calls before one in its group, but not this one."""
+    numbers = [one.number for one in newest if one.group == call.group]
+    return bool(call.group and numbers) and max(numbers) < call.number
 
 
 def _line(board: Board, rank: int) -> str:

@@ -111,7 +111,7 @@ def _launched(arguments: argparse.Namespace, words: Sequence[str]) -> int:
         for one in started:
             one.wait()
         sweep()
-    return code if code in (*report.WORDS, FixableError.exit_code) else 1
+    return code if code in (*report.CODES.values(), FixableError.exit_code) else 1
 
 
 def _followed(started: Sequence[subprocess.Popen[bytes]]) -> dict[int, int]:

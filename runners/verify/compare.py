@@ -24,7 +24,7 @@ from runners.verify.inputs import ROUNDINGS, Case, ties
 from runners.verify.losses import TOLERANCE, Weights, judged_weights
 from runners.verify.records import Layout, Seen, Update
 from runners.verify.replay import Replayed
-from runners.verify.report import Error, Finding, Strip, Term, Verdict, in_words
+from runners.verify.report import Error, Finding, Term, Verdict, in_words
 from runners.verify.update import (
     Steps,
     compare_clipped,
@@ -49,7 +49,7 @@ def judged(layouts: Sequence[Layout], seen: Mapping[int, Seen], replays: Replays
         seen: by rank.
         replays: of the ranks that lead a group.
     """
-    verdict = Verdict(numbers={"parameters": 0, "parameters_compared": 0, "updates": 0})
+    verdict = Verdict(compared={"parameters": 0, "parameters_compared": 0, "updates": 0})
     _say_limits(verdict, seen.values())
     if broken := next((one.broken for one in seen.values() if one.broken), ""):
         verdict.skip(f"anything: an error of the tool's own ({broken})")
@@ -63,7 +63,7 @@ def judged(layouts: Sequence[Layout], seen: Mapping[int, Seen], replays: Replays
     tied = list(ties(layouts))
     for layout in layouts:
         _Judge(Case(layout, layouts, verdict, unpreserved, scaled, tied), replays).judge()
-    if verdict.numbers["updates"] and not verdict.has_clipped and not verdict.findings:
+    if verdict.compared["updates"] and not verdict.has_clipped and not verdict.findings:
         verdict.notes.append(UNCLIPPED)
     if not layouts:
         verdict.skip("gradients: no module with trained parameters ran a forward and backward pass")
@@ -104,7 +104,7 @@ class _Judge:
         case, layout, verdict = self._case, self._layout, self._case.verdict
         updates, numbers = layout.first.updates, range(layout.num_updates)
         names = set(updates[0].parameters) if updates else set()
-        verdict.numbers["parameters"] += len(names)
+        verdict.compared["parameters"] += len(names)
         if why := self._why_not():
             case.skip(why)
             for number in numbers:  # what `--one` leaves open
@@ -119,11 +119,11 @@ class _Judge:
         for number in numbers:
             frozen = frozen & set(updates[number].frozen)
             compared = compared & (self._update(number) | set(updates[number].frozen))
-            verdict.numbers["updates"] = max(verdict.numbers["updates"], number + 1)
+            verdict.compared["updates"] = max(verdict.compared["updates"], number + 1)
             if any(one.step is not None for one in verdict.findings):
                 break
         compared = frozen if self._are_zero() else compared
-        verdict.numbers["parameters_compared"] += len(compared - frozen)
+        verdict.compared["parameters_compared"] += len(compared - frozen)
         self._note_frozen(sorted(frozen))
         if not verdict.findings and not self._has_own:
             inputs.compare_replicas(case, layout.num_updates - 1, "after")
@@ -259,8 +259,7 @@ class _Judge:
                 reduced, weights, factors = earlier, again, found
         if not weights.is_zero:
             case.verdict.weights = case.verdict.weights or weights.line
-        known = reduced.factors if reduced.is_good else None
-        case.verdict.strips.append(Strip(self._layout.key, number + 1, reduced.errors, known))
+        case.verdict.keep(self._layout.key, number, "gradient", reduced.errors)
         if not reduced.is_good:
             has_own = inputs.has_own_gradients(self._layout, number)
             if has_own and inputs.are_equal_again(self._layout):

@@ -14,7 +14,7 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -43,7 +43,7 @@ def check(seen: Seen, *, is_mapped: bool) -> None:
         FixableError: that it does.
     """
     if _ASKS.search(seen.ended) or "is_available" in seen.ended_line:
-        line = (seen.ended_line.strip().splitlines() or [""])[-1].strip()
+        line = seen.ended_line.strip().rpartition("\n")[2].strip()
         asks = f"{seen.ended_at}: {line}: it needs a GPU ({seen.ended})"
         raise FixableError(
             f"--cpu cannot map {asks}" if is_mapped else f"{asks}; try --cpu (CPUs and gloo)"
@@ -57,15 +57,11 @@ def _device(one: Any) -> Any:
     return "cpu" if is_number or is_cuda else one
 
 
-def _all(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    return [*map(_device, args)], {name: _device(one) for name, one in kwargs.items()}
-
-
 def _moved(tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """A tensor that leaves the GPU or pinned memory is a copy, which later writes do not reach."""
     is_host = any(isinstance(one, str) and one == "cpu" for one in (*args, *kwargs.values()))
-    words, named = _all(args, kwargs)
-    moved: Tensor = tensor.to(*words, **named)
+    named = {name: _device(one) for name, one in kwargs.items()}
+    moved: Tensor = tensor.to(*map(_device, args), **named)
     is_copied = moved is tensor and (is_host or hasattr(tensor, "pinned_by_verify"))
     return moved.clone() if is_copied else moved
 
@@ -150,22 +146,20 @@ def _functions() -> dict[str, Any]:
     }
 
 
-def _with(**changes: _Function) -> _Function:
-    """Calls the original with some of its arguments changed."""
-
-    def do(original: _Function, /, *args: Any, **kwargs: Any) -> Any:
-        bound = inspect.signature(original).bind(*args, **kwargs)
-        bound.apply_defaults()
-        for name in changes.keys() & bound.arguments.keys():
-            bound.arguments[name] = changes[name](bound.arguments[name])
-        return original(*bound.args, **bound.kwargs)
-
-    return do
+# What other functions are given in place of an argument with this name.
+_ARGUMENTS: dict[str, _Function] = {
+    "backend": lambda _: "gloo", "device": _device, "device_type": _device,
+    "map_location": lambda one: one if callable(one) else "cpu",
+    **dict.fromkeys(("device_id", "pg_options", "device_ids", "output_device"), lambda _: None),
+}  # fmt: skip
 
 
-def _to(original: _Function, own: nn.Module, /, *args: Any, **kwargs: Any) -> nn.Module:
-    words, named = _all(args, kwargs)
-    return original(own, *words, **named)  # type: ignore[no-any-return]
+def _mapped(original: _Function, /, *args: Any, **kwargs: Any) -> Any:
+    bound = inspect.signature(original).bind(*args, **kwargs)
+    bound.apply_defaults()
+    for name in _ARGUMENTS.keys() & bound.arguments.keys():
+        bound.arguments[name] = _ARGUMENTS[name](bound.arguments[name])
+    return original(*bound.args, **bound.kwargs)
 
 
 class _Kind(type):
@@ -191,14 +185,13 @@ def install() -> None:
     for name in ("range_push", "range_pop", "mark"):
         setattr(torch.cuda.nvtx, name, lambda *_: 0)
     _replace("sdpa_kernel", lambda *_, **__: nullcontext(), nn.attention)
-    none = dict.fromkeys(("device_id", "pg_options", "device_ids", "output_device"), lambda _: None)
-    moved = dict.fromkeys(("device", "device_type"), _device)
     for name in ("init_process_group", "new_group", "barrier"):
-        _replace(name, _with(**none, backend=lambda _: "gloo"), dist, dist.distributed_c10d)
-    for kind in (DistributedDataParallel, FullyShardedDataParallel):
-        _replace("__init__", _with(**none), kind)
-    for reads in (DeviceMesh, DeviceContext, torch.autocast, torch.amp.GradScaler):
-        _replace("__init__", _with(**moved), reads)
-    _replace("to", _to, nn.Module)
-    _replace("load", _with(map_location=lambda one: one if callable(one) else "cpu"), torch)
+        _replace(name, _mapped, dist, dist.distributed_c10d)
+    for kind in (
+        DistributedDataParallel, FullyShardedDataParallel, DeviceMesh, DeviceContext,
+        torch.autocast, torch.amp.GradScaler,
+    ):  # fmt: skip
+        _replace("__init__", _mapped, kind)
+    _replace("load", _mapped, torch)
+    _replace("to", lambda to, own, *args, **kw: to(own, *map(_device, args), **kw), nn.Module)
     _OnCpu().__enter__()  # type: ignore[no-untyped-call]

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge
 from torch.distributed import fsdp
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.tensor import DTensor
@@ -33,12 +34,14 @@ from runners.verify.internals import (
     TORCH,
     Edge,
     checkpoint_wrapper,
+    edge_of,
     functional_collectives,
     group_name,
     in_function,
     is_script,
     multiplies,
     place,
+    reducing_group,
 )
 from runners.verify.losses import KNOWN
 from runners.verify.records import Clip, tensors_of
@@ -230,12 +233,13 @@ class Interceptor:
 
     def _backward(self, original: _Function, /, tensors: Any, *args: Any, **kwargs: Any) -> None:
         watch = self._watch
-        watch.sends.tells("backward")
+        groups = (reducing_group(one.wrapper) for one in watch.roots.values())
+        watch.sends.tells("backward", next(filter(None, groups), ""))
         if not watch.is_on and not watch.in_backward:
             original(tensors, *args, **kwargs)
             return
-        given = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-        watch.backward_begins([(one.grad_fn, one.output_nr) for one in given])
+        given = [tensors] if isinstance(tensors, Tensor | GradientEdge) else list(tensors)
+        watch.backward_begins([edge_of(one) for one in given])
         watch.in_backward += 1
         try:
             original(tensors, *args, **kwargs)

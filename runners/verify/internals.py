@@ -21,10 +21,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
+from torch.autograd.graph import GradientEdge
 from torch.distributed import _functional_collectives as functional_collectives
 from torch.distributed.algorithms._checkpoint import checkpoint_wrapper
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils import _pytree as pytree
 from torch.utils.data import dataloader
 
@@ -65,7 +67,9 @@ _NAMES = {
         "distributed/algorithms/_checkpoint/checkpoint_wrapper.py": "torch_utils_checkpoint",
         "nn/modules/_functions.py": "SyncBatchNorm",
         "nn/modules/module.py": "_forward_pre_hooks _call_impl",
-        "nn/parallel/distributed.py": "_DDPSink will_sync_module_buffers",
+        "nn/parallel/distributed.py": (
+            "_DDPSink will_sync_module_buffers require_backward_grad_sync _join_config"
+        ),
         "optim/lr_scheduler.py": "_initial_step",
         "utils/data/dataloader.py": "_BaseDataLoaderIter",
     },
@@ -185,10 +189,25 @@ def group_name(given: Sequence[Any]) -> str:
     return str(getattr(dist.group.WORLD, "group_name", ""))
 
 
+def reducing_group(module: nn.Module) -> str:
+    """The name of the group over which a backward pass reduces; empty where DDP does not."""
+    is_reducing = (
+        isinstance(module, DistributedDataParallel)
+        and module.require_backward_grad_sync
+        and not module._join_config.enable  # ranks that have ended join in without a pass
+    )
+    return group_name([module.process_group]) if is_reducing else ""
+
+
 # Names of the factors that nodes keep, in the order of their gradients.
 _PRODUCT = ("_saved_self", "_saved_mat2")
 _FACTORS = {"MmBackward0": _PRODUCT, "BmmBackward0": _PRODUCT}
 Edge = tuple[Any, int]  # a node, and the number of its output
+
+
+def edge_of(one: Tensor | GradientEdge) -> Edge:
+    """Where a backward pass of a tensor starts; torch 2.15 also gives edges."""
+    return (one.grad_fn if isinstance(one, Tensor) else one.node), one.output_nr
 
 
 def walked(start: Sequence[Edge], is_end: Callable[[Any], bool]) -> Iterator[tuple[Any, bool]]:

@@ -7,6 +7,7 @@ code of this process, and on rank 0 the report.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import time
@@ -16,8 +17,6 @@ from contextlib import suppress
 from pathlib import Path
 from threading import RLock
 from typing import Any, NoReturn
-
-import torch
 
 from runners.system import processes
 from runners.system.errors import FixableError, first_line
@@ -81,7 +80,6 @@ class Rank:
             self.seen = run_script(
                 self.arguments.script, self.arguments.arguments, self.watch, self._has_code
             )
-            lookout.stop()
             code = self._judged()
         except FixableError as error:
             time.sleep(SAME_SECONDS * (self.rank > 0))  # rank 0 says the same, and ends this one
@@ -108,13 +106,12 @@ class Rank:
         if self.arguments.one:
             self.board.post("batches", self.batches)
             self.board.post("inputs", rerun.inputs_of(self.seen))
-        if self.seen.ended:
-            own = self.seen.ended, self.seen.ended_at, self.seen.ended_seconds
-            self.board.post("failed", Failure(*own))
-        self.board.post("seen", self.seen)
-        everything = self.board.gather("seen") | {self.rank: self.seen}
-        failed = [one for one in everything.values() if one.ended]
-        for one in sorted(failed, key=lambda one: one.ended_seconds)[:1]:
+        if (own := self.seen).ended:
+            self.board.post("failed", Failure(own.ended, own.ended_at, own.ended_seconds))
+        self.board.post("seen", own)
+        everything = self.board.gather("seen") | {self.rank: own}
+        failures = [one for one in everything.values() if one.ended]
+        for one in sorted(failures, key=lambda one: one.ended_seconds)[:1]:
             cpu.check(one, is_mapped=self.arguments.cpu)
         is_broken = any(one.broken for one in everything.values())
         if self.against and not is_broken:
@@ -141,9 +138,9 @@ class Rank:
 
     def _check_memory(self, found: Sequence[Layout]) -> None:
         """Say what the replay needs, and refuse where the host has not got it."""
-        updates = [update for one in found for update in one.first.updates[:1]]
-        shapes = [one.shape for update in updates for one in update.parameters.values()]
-        elements = sum(torch.Size(shape).numel() for shape in shapes)
+        updates = (update for one in found for update in one.first.updates[:1])
+        parts = (one for update in updates for one in update.parameters.values())
+        elements = sum(math.prod(one.shape) for one in parts)
         needed = elements * BYTES_PER_ELEMENT * self.world_size
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         if self.rank == 0 and needed > free // 100:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
 from runners.verify.internals import pytree
@@ -56,12 +58,17 @@ class Part(NamedTuple):
 def part(tensor: Tensor, *, copy: bool = True) -> Part:
     """This rank's part of a tensor, copied, off the graph."""
     with torch.no_grad():
-        local, spec = tensor.detach(), None
-        if isinstance(tensor, DTensor):
+        local, spec = tensor, None
+        if isinstance(tensor, DTensor):  # whose own operations take long
             placements = tuple(map(_placement, tensor.placements))
-            spec = Spec(tuple(tensor.shape), tensor.device_mesh.mesh.clone(), placements)
-            local = local.to_local()  # type: ignore[attr-defined] # mypy sees a Tensor
-        return Part(local.clone() if copy else local, spec)
+            spec = Spec(tuple(tensor.shape), _mesh(tensor.device_mesh), placements)
+            local = tensor.to_local()
+        return Part(local.clone() if copy else local.detach(), spec)
+
+
+@functools.cache  # torch makes it anew in each call
+def _mesh(one: DeviceMesh) -> Tensor:
+    return one.mesh.clone()
 
 
 def _placement(one: Any) -> tuple[Any, ...]:

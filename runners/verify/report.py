@@ -1,10 +1,10 @@
 """What the tool says of a script, prints and keeps: findings first, then what was not compared.
 
-A `Verdict` collects findings and gaps, and makes the `Report`, which `--json` prints. `lines` is
-the same as text, on at most a screen: its first line is the first finding, and its last line is the
-verdict. `causes.yml` has the usual cause of each finding, and the section that explains it. `said`
-writes a `Watched` into `content/tries`, which git ignores and `make serve` shows; a report that a
-page shows lies in `content/verified`. No torch.
+A `Verdict` collects findings and gaps, and `--json` prints it. `lines` is the same as text, on at
+most a screen: its first line is the first finding, and its last line is the verdict. `causes.yml`
+has the usual cause of each finding, and the section that explains it. `said` writes a `Watched`
+into `content/tries`, which git ignores and `make serve` shows; a report that a page shows lies in
+`content/verified`. No torch.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from runners.system.patience import say
 from runners.traces import machine
 from runners.traces.files import TraceError, read_record, remedy, write
 from runners.traces.records import Circumstances
-from runners.traces.schema import Guarded, Moment, Record, Shape, digest_of, now
+from runners.traces.schema import Guarded, Moment, Record, Shape, digest_of, finite_or_none, now
 
 if TYPE_CHECKING:
-    from runners.verify.records import Layout, Update  # which import torch
+    from runners.verify.records import Layout  # which imports torch
 
+Size = Annotated[float, Field(ge=0)]
 Term = tuple[int, int | None]  # a rank, and one of its backward passes (None: all of them)
 
 
@@ -50,15 +51,17 @@ class Error(NamedTuple):
         return self.error <= self.allowed
 
 
-@dataclass
-class Strip:
-    """What an update of a module differs by, tensor by tensor; updates count from 1."""
+class Off(Record):
+    """The largest error of a tensor in any update, and what rounding allows, over its norm."""
 
-    module: str
-    update: int
-    gradients: dict[str, Error]  # up to `factors`
-    factors: dict[Term, float] | None
-    steps: dict[str, Error] = field(default_factory=dict)  # of what the optimizer added
+    error: Size | None  # null: not finite
+    allowed: Size
+    update: int  # from 1
+
+    @property
+    def agrees(self) -> bool:
+        """Whether it is no more than rounding."""
+        return self.error is not None and self.error <= self.allowed
 
 
 @dataclass
@@ -91,18 +94,33 @@ def in_words(factor: float, ranks: Collection[int], parts: int = 1) -> str:
     return " = ".join([f"{factor:.4g}", *dict.fromkeys(named)])
 
 
-@dataclass
-class Verdict:
-    """All that is said."""
+Word = Literal["agrees", "differs", "not compared"]
+CODES: dict[Word, int] = {"agrees": 0, "differs": 1, "not compared": 3}  # exit codes
 
-    findings: list[Finding] = field(default_factory=list)  # most certain first
-    not_compared: list[str] = field(default_factory=list)  # what was not, and why
-    lasting: set[str] = field(default_factory=set)  # what of that a run as one process leaves open
-    notes: list[str] = field(default_factory=list)
+
+class Verdict(Record):
+    """All that is said, as `--json` prints it and a trace keeps it."""
+
+    model_config = ConfigDict(frozen=False)
+    script: str = ""
+    world_size: Annotated[int, Field(ge=1)] = 1
+    verdict: Word = "agrees"
+    findings: list[Finding] = []  # most certain first
     weights: str = ""  # the line of the weights
-    numbers: dict[str, int] = field(default_factory=dict)  # of parameters and updates, for `--json`
-    strips: list[Strip] = field(default_factory=list)  # of each update that was compared
-    has_clipped: bool = False  # a norm was judged, or gradients were clipped by hand
+    compared: dict[str, int] = {}  # numbers of parameters and updates
+    not_compared: list[str] = []  # what was not, and why
+    notes: list[str] = []
+    # What of `not_compared` a run as one process leaves open.
+    lasting: set[str] = Field(default=set(), exclude=True)
+    # Of a tensor's gradient and of its step, which the optimizer added: module, name, which one.
+    largest: dict[tuple[str, str, str], Off] = Field(default={}, exclude=True)
+    # A norm was judged, or gradients were clipped by hand.
+    has_clipped: bool = Field(default=False, exclude=True)
+
+    @property
+    def word(self) -> Word:
+        """What the findings, and what was not compared, come to."""
+        return "differs" if self.findings else "not compared" if self.not_compared else "agrees"
 
     def find(self, finding: Finding) -> None:
         """Add a finding, once for each cause."""
@@ -121,6 +139,15 @@ class Verdict:
         if is_lasting:
             self.lasting.add(what)
 
+    def keep(self, module: str, number: int, held: str, errors: Mapping[str, Error]) -> None:
+        """Keep errors of an update, where they are the largest by what rounding allows."""
+        for name, (error, allowed) in errors.items():
+            most = allowed if math.isfinite(allowed) else 0.0
+            new = Off(error=finite_or_none(error), allowed=most, update=number + 1)
+            old = self.largest.get((module, name, held))
+            if old is None or _share(new) > _share(old):
+                self.largest[module, name, held] = new
+
     def proven(self, how: str) -> None:
         """What was not compared in parts has been compared as a whole, but for what lasts."""
         others = [one for one in self.not_compared if one not in self.lasting]
@@ -128,29 +155,12 @@ class Verdict:
         self.notes.append("; this answers: ".join([how, *(one + more for one in others[:1])]))
         self.not_compared = [one for one in self.not_compared if one in self.lasting]
 
-    def report(self, script: str, world_size: int) -> Report:
-        """All of it but for the strips."""
-        code = 1 if self.findings else 3 if self.not_compared else 0
-        return Report(
-            script=script, world_size=world_size, verdict=WORDS[code], findings=self.findings,
-            weights=self.weights, compared=self.numbers, not_compared=self.not_compared,
-            notes=self.notes,
-        )  # fmt: skip
+
+def _share(off: Off) -> float:
+    return math.inf if off.error is None else off.error / max(off.allowed, 1e-300)
 
 
 _FILE = Path(__file__).with_name("causes.yml")
-# How the table is divided, in its order: what a reader sees of gradients, updates and losses.
-GROUPS = {
-    "ranks": "A factor that is the number of ranks",
-    "microbatches": "A factor that is the number of microbatches",
-    "own": "The gradient of one rank, or a part",
-    "zero": "Zero, or lost",
-    "before": "Something of the update before",
-    "module": "Everything behind one module",
-    "norms": "Normalizations only",
-    "experts": "Experts only",
-    "others": "Data, weights, updates, and how the script ends",
-}
 
 
 class Cause(NamedTuple):
@@ -160,7 +170,7 @@ class Cause(NamedTuple):
     usually: str
     page: str
     section: str
-    group: str
+    group: str  # under which the book lists it
 
 
 @cache
@@ -177,10 +187,9 @@ SCHEMA = 2
 WIDTH = 84
 MOST_FINDINGS = 3
 MOST_REASONS = 6
-WORDS: dict[int, Word] = {0: "agrees", 1: "differs", 3: "not compared"}
 
 
-def lines(report: Report) -> Iterator[str]:
+def lines(report: Verdict) -> Iterator[str]:
     """The report of a run."""
     found, numbers = report.findings, report.compared
     for finding in found[:MOST_FINDINGS]:
@@ -201,10 +210,10 @@ def lines(report: Report) -> Iterator[str]:
         yield from _wrapped(f"not compared: {reason}")
     if len(report.not_compared) > MOST_REASONS:
         yield f"  … and {len(report.not_compared) - MOST_REASONS} more; --json lists all"
-    yield f"verify: {report.verdict}{_head(report)}"
+    yield f"verify: {report.word}{_head(report)}"
 
 
-def _head(report: Report) -> str:
+def _head(report: Verdict) -> str:
     if report.findings:
         return f" ({_lower(table()[report.findings[0].cause].title)})"
     if report.not_compared:
@@ -218,15 +227,13 @@ def _lower(title: str) -> str:
 
 
 def _finding(one: Finding, world_size: int) -> Iterator[str]:
-    row, at = table()[one.cause], []
-    where = [one.place, one.parameter, one.off and f"off by {one.off}"]
-    said = ": ".join(filter(None, where))
+    row = table()[one.cause]
+    said = ": ".join(filter(None, [one.place, one.parameter, one.off and f"off by {one.off}"]))
     yield f"{said} ({_lower(row.title)})" if said else row.title
-    at += [] if one.rank is None else [f"rank {one.rank}"]
-    at += [] if one.step is None else [f"step {one.step}"]
+    numbered = (("rank", one.rank), ("step", one.step))
+    at = ", ".join(f"{name} {number}" for name, number in numbered if number is not None)
     first, *rest = one.says.splitlines()
-    first = first if rest or not at else f"{', '.join(at)}: {first}"
-    for line in (first, *rest):
+    for line in (f"{at}: {first}" if at and not rest else first, *rest):
         yield from _wrapped(line, 4)
     yield from _wrapped(row.usually, 4)
     for other in map(table().__getitem__, one.others):
@@ -244,7 +251,7 @@ def _wrapped(text: str, indent: int = 2) -> list[str]:
     )  # fmt: skip
 
 
-def as_json(report: Report) -> str:
+def as_json(report: Verdict) -> str:
     """The report for programs, with the text of each cause."""
     held = {"schema": SCHEMA, **report.model_dump()}
     for one in held["findings"]:
@@ -264,39 +271,6 @@ def say_wrong(error: FixableError) -> int:
 
 SUFFIX = ".verify.json"
 AGAIN = "delete it, or run `verify` again"
-Size = Annotated[float, Field(ge=0)]
-Word = Literal["agrees", "differs", "not compared"]
-
-
-class Report(Record):
-    """What is printed."""
-
-    script: str
-    world_size: Annotated[int, Field(ge=1)]
-    verdict: Word
-    findings: list[Finding]
-    weights: str
-    compared: dict[str, int]
-    not_compared: list[str]
-    notes: list[str]
-
-    @property
-    def code(self) -> int:
-        """The exit code."""
-        return next(code for code, word in WORDS.items() if word == self.verdict)
-
-
-class Off(Record):
-    """The largest error of a tensor in any update, and what rounding allows, over its norm."""
-
-    error: Size | None  # null: not finite
-    allowed: Size
-    update: int
-
-    @property
-    def agrees(self) -> bool:
-        """Whether it is no more than rounding."""
-        return self.error is not None and self.error <= self.allowed
 
 
 class Parameter(Record):
@@ -329,10 +303,10 @@ class Watched(Guarded):
     command: str
     code: str  # the digest of the script's text
     printed: str
-    report: Report
+    report: Verdict
     tensors: list[Parameter]
-    samples: list[str] = []  # digests of those that the watched updates used
-    is_resumed: bool = False  # its optimizers had a state before the first update
+    samples: list[str] = []  # digests of those that the watched updates used, of a run that began
+    # anew: its optimizers had no state before the first one
 
     @property
     def first(self) -> Parameter | None:
@@ -360,10 +334,9 @@ def _violations(one: Watched) -> Iterator[tuple[str, str]]:
     report = one.report
     if unknown := [found.cause for found in report.findings if found.cause not in table()]:
         yield "report.findings", f"no cause {unknown[0]!r}"
-    if (report.verdict == "differs") != bool(report.findings):
-        yield "report.verdict", f"{report.verdict!r}, with {len(report.findings)} findings"
-    if (report.verdict == "not compared") != (bool(report.not_compared) and not report.findings):
-        yield "report.verdict", f"{report.verdict!r}, and not compared: {report.not_compared}"
+    if report.verdict != report.word:
+        found, gaps = len(report.findings), report.not_compared
+        yield "report.verdict", f"{report.verdict!r}, with {found} findings; not compared: {gaps}"
     if report.verdict == "agrees" and one.first:
         yield "tensors", f"{one.first.name} differs, and the report agrees"
     if one.tensors and len(one.tensors) != report.compared.get("parameters"):
@@ -384,119 +357,88 @@ def said(
         layouts: what the ranks recorded; empty where the script did not come so far.
         document: where it is printed as JSON; None prints text.
     """
-    if before := seen_before(layouts, script):
-        verdict.notes.append(before)
-    report = verdict.report(script.name, world_size)
-    *text, last = lines(report)
-    told = _kept(verdict, layouts, script, words, report, "\n".join([*text, last]))
-    if document:
-        text, last = [], as_json(report)
-    if told and document:
-        say(told)
-    elif told:
-        text.append(told)
+    verdict.notes += _seen_before(layouts, script)
+    verdict.script, verdict.world_size, verdict.verdict = script.name, world_size, verdict.word
+    text = [*lines(verdict)]
+    try:
+        kept = _kept(verdict, layouts, script, words, "\n".join(text))
+    except Exception as error:  # noqa: BLE001 what is kept changes nothing of what is said
+        kept = f"verify: this run is not kept ({first_line(error)})"
+    if kept and document:
+        say(kept)
+    text[-1:-1] = [kept] * bool(kept)
     output = document or sys.stdout
-    output.write("\n".join([*text, last, ""]))
+    output.write(f"{as_json(verdict)}\n" if document else "\n".join([*text, ""]))
     output.flush()
-    return report.code
+    return CODES[verdict.word]
 
 
 def _kept(
-    verdict: Verdict, layouts: Sequence[Layout], script: Path, words: Sequence[str],
-    report: Report, printed: str,
-) -> str:  # fmt: skip
+    verdict: Verdict, layouts: Sequence[Layout], script: Path, words: Sequence[str], printed: str
+) -> str:
     """Write the trace of a run over that of the same command; a line that says where."""
-    folder = _folder()
-    if folder is None:
+    folder, is_resumed = _folder(), _is_resumed(layouts)
+    if not folder.parent.is_dir():
         return ""
-    command = shlex.join(["verify", "--ranks", str(report.world_size), *words])
-    try:
-        watched = Watched(
-            schema_version=2, recorded_at=now(), machine=machine.name(),
-            circumstances=machine.circumstances(), command=command,
-            code=_code(script), printed=printed, report=report,
-            tensors=list(_tensors(verdict.strips, layouts)),
-            samples=sorted(_samples(layouts)), is_resumed=_is_resumed(layouts),
-        )  # fmt: skip
-        run = [str(script.resolve()), command, *["resumed"][: watched.is_resumed]]
-        name = f"{_name(script)}-{digest_of(run)[:8]}"
-        write(folder / f"{name}{SUFFIX}", watched)
-    except Exception as error:  # noqa: BLE001 what is kept changes nothing of what is said
-        return f"verify: this run is not kept ({first_line(error)})"
+    command = shlex.join(["verify", "--ranks", str(verdict.world_size), *words])
+    run = [str(script.resolve()), command, *["resumed"] * is_resumed]
+    name = re.sub(r"[^\w-]+", "_", script.stem) + f"-{digest_of(run)[:8]}"
+    watched = Watched(
+        schema_version=2, recorded_at=now(), machine=machine.name(),
+        circumstances=machine.circumstances(), command=command, code=_code(script),
+        printed=printed, report=verdict, tensors=list(_tensors(verdict, layouts)),
+        samples=[] if is_resumed else sorted(_samples(layouts)),
+    )  # fmt: skip
+    write(folder / f"{name}{SUFFIX}", watched)
     at = machine.from_home(folder / f"{name}{SUFFIX}")
     return f"verify: kept in {at}; `make serve` shows it on verify/{name}.html"
 
 
-def seen_before(layouts: Sequence[Layout], script: Path) -> str:
+def _seen_before(layouts: Sequence[Layout], script: Path) -> list[str]:
     """What to say where a run that goes on from a saved state uses samples of the first updates.
 
     Those are known from a kept run of the same script that began anew.
     """
-    folder, own = _folder(), _samples(layouts)
-    if folder is None or not own or not _is_resumed(layouts):
-        return ""
-    for path in sorted(folder.glob(f"{_name(script)}-*{SUFFIX}")):
+    own = _samples(layouts)
+    for path in sorted(_folder().glob(f"*{SUFFIX}")) if own and _is_resumed(layouts) else ():
         with suppress(TraceError):
             earlier = read(path)
-            again = own & set(earlier.samples)
-            if earlier.code == _code(script) and not earlier.is_resumed and again:
-                return (
+            again = own & {*earlier.samples}
+            if again and earlier.code == _code(script):
+                return [
                     f"{len(again)} of {len(own)} samples were used by the first updates of a run "
                     f"that began anew ({path.name}), and this one has an optimizer's state: with "
                     "it, restore the epoch and the batches that were already read"
-                )
-    return ""
+                ]
+    return []
 
 
-def _folder() -> Path | None:
-    """Where runs are kept; None outside a project."""
-    content = machine.TRACES.parent
-    return content / "tries" if content.is_dir() else None
-
-
-def _name(script: Path) -> str:
-    return re.sub(r"[^\w-]+", "_", script.stem)
+def _folder() -> Path:
+    """Where runs are kept; outside a project, its parent does not exist."""
+    return machine.TRACES.parent / "tries"
 
 
 def _code(script: Path) -> str:
     return digest_of(script.read_text(encoding="utf-8", errors="replace"))
 
 
-def _updates(layouts: Sequence[Layout]) -> Iterator[Update]:
-    for layout in layouts:
-        for record in layout.records.values():
-            yield from record.updates
-
-
 def _samples(layouts: Sequence[Layout]) -> set[str]:
-    return {one for u in _updates(layouts) for forward in u.forwards for one in forward.samples}
+    updates = (u for layout in layouts for one in layout.records.values() for u in one.updates)
+    return {one for u in updates for forward in u.forwards for one in forward.samples}
 
 
 def _is_resumed(layouts: Sequence[Layout]) -> bool:
-    records = (record for layout in layouts for record in layout.records.values())
+    records = [record for layout in layouts for record in layout.records.values()]
     return any(one.left_behind or any(u.state for u in one.updates) for one in records)
 
 
-def _tensors(strips: Sequence[Strip], layouts: Sequence[Layout]) -> Iterator[Parameter]:
+def _tensors(verdict: Verdict, layouts: Sequence[Layout]) -> Iterator[Parameter]:
     for layout in layouts:
-        own = [one for one in strips if one.module == layout.key]
         updates = layout.first.updates
         for name, part in updates[0].parameters.items() if updates else ():
             yield Parameter(
-                module=layout.key, name=name,
-                shape=list(part.shape),
-                gradient=_largest({one.update: one.gradients.get(name) for one in own}),
-                step=_largest({one.update: one.steps.get(name) for one in own}),
+                module=layout.key, name=name, shape=list(part.shape),
+                gradient=verdict.largest.get((layout.key, name, "gradient")),
+                step=verdict.largest.get((layout.key, name, "step")),
                 is_frozen=all(name in one.frozen for one in updates),
             )  # fmt: skip
-
-
-def _largest(errors: Mapping[int, Error | None]) -> Off | None:
-    """The error that is largest by what rounding allows it; the first of equals."""
-    known = {number: one for number, one in errors.items() if one is not None}
-    if not known:
-        return None
-    number = max(known, key=lambda n: known[n].error / max(known[n].allowed, 1e-300))
-    error, allowed = known[number]
-    return Off(error=error if math.isfinite(error) else None, update=number,
-               allowed=allowed if math.isfinite(allowed) else 0.0)  # fmt: skip

@@ -30,7 +30,7 @@ from runners.verify.inputs import ROUNDINGS, Case, are_equal_again, has_own_grad
 from runners.verify.internals import LoaderIterator, fetcher, pytree
 from runners.verify.losses import factors
 from runners.verify.records import Layout, Seen, mapped, tensors_of
-from runners.verify.report import Strip, Verdict, in_words
+from runners.verify.report import Verdict, in_words
 from runners.verify.roots import Root
 from runners.verify.watch import Watch, run_script
 
@@ -328,7 +328,7 @@ def compare(
             return False
         count += len(set[str]().union(*updates[: layout.num_updates]))
     numbers = max(one.num_updates for one in layouts)
-    verdict.numbers |= {"parameters_compared": count, "updates": numbers}
+    verdict.compared |= {"parameters_compared": count, "updates": numbers}
     return True
 
 
@@ -393,7 +393,7 @@ def _agrees(
     }
     expected = Expected({term: exact}, exact, tolerance)
     fit = compared({view: held}, list(exact), {view: {term: 1.0}}, expected)
-    case.verdict.strips.append(Strip(layout.key, number + 1, fit.errors, None))
+    case.verdict.keep(layout.key, number, "gradient", fit.errors)
     wrong = fit.wrong.get(view, [])
     if wrong and not _are_same(ranks, own, number):
         case.skip(

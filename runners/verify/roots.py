@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
+import pickle
 import random
 import re
 import sys
@@ -43,7 +44,7 @@ class Root:
     def __init__(self, module: nn.Module, inner: nn.Module, key: str, stage: int | None) -> None:
         # A DDP that is dropped joins gloo's thread while it holds the GIL, for which that one may
         # wait: torch 2.13 hangs so now and then where a script ends. One that is kept does not.
-        self._wrapper = module
+        self.wrapper = module
         self.module, self.modules = inner, list(inner.modules())
         groups = fsdp_groups(inner)
         data_ranks = groups[0].mesh_info.mesh.mesh.flatten().tolist() if groups else None
@@ -183,8 +184,10 @@ def samples(tensors: Sequence[Tensor]) -> list[str]:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether states of generators are equal."""
-    return torch.equal(a, b) if isinstance(a, Tensor) else str(a) == str(b)
+    """Whether states of generators, or settings, are equal."""
+    if isinstance(a, Tensor):
+        return torch.equal(a, b)
+    return pickle.dumps(a) == pickle.dumps(b) or str(a) == str(b)  # text of arrays takes long
 
 
 def have_drawn(before: Sequence[Any]) -> bool:

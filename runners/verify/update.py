@@ -319,7 +319,7 @@ class Steps:
         state = self._layout.whole(number, view, "state")
         errors = self._step(update, before, used, after, state)
         if expected:
-            self._case.verdict.strips[-1].steps = errors
+            self._case.verdict.keep(self._layout.key, number, "step", errors)
         if wrong := [name for name, error in errors.items() if not error.agrees]:
             says = "the optimizer of one process reaches other parameters"
             self._case.find("update differs", says, update.step_place, wrong, view, number)

@@ -8,7 +8,8 @@ import pytest
 from generator.content.reading import load
 from generator.figures.drawing import NARROW
 from generator.figures.drawings.strip import Bar, strip
-from runners.verify.report import GROUPS, table
+from generator.pages.views.watched import GROUPS
+from runners.verify.report import table
 from tests.generator.conftest import CONTENT, fresh, render
 
 NAME = "norms_twice"

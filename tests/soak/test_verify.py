@@ -47,6 +47,7 @@ WRONG = [
     ("modules.py", 2, "projected", "replicas start apart"),
     ("language.py", 2, "wrong_silent quiet accumulate fsdp", "no gradient"),
     ("language.py", 2, "wrong_root fsdp", "outside fully_shard"),
+    ("language.py", 2, "wrong_counted", "collectives differ"),  # where one is in a backward pass
     ("../held_out/fault_unfrozen_after_ddp.py", 2, "", "unfrozen after wrapping"),
     ("../held_out/fault_decay_one_rank.py", 2, "", "settings differ"),
 ]  # of causes that the gate sees in other programs

@@ -311,6 +311,33 @@ def test_calls_of_one_number_in_one_group_that_are_not_alike_are_the_cause_of_an
     ]
 
 
+@pytest.mark.parametrize(
+    ("own", "other", "cause"),
+    [
+        ("backward all_reduce", "backward backward", "collectives differ"),
+        ("backward all_reduce", "backward", "killed"),  # the other comes later
+        ("backward", "backward backward", "killed"),  # outside of any collective
+        ("backward backward", "backward ends", "collectives differ"),
+        ("backward backward", "backward backward ends", "killed"),
+        ("backward backward", "backward fails", "killed"),  # as the connection is closed
+        ("backward send", "backward ends", "killed"),
+    ],
+)
+def test_a_rank_ends_in_a_collective_that_others_do_not_call_or_from_outside(
+    boards, own, other, cause
+):
+    for board, kinds in zip(boards, (own, other), strict=True):
+        for kind in kinds.replace(" ends", "").replace(" fails", "").split():
+            board.begins(kind, "0" * (kind != "send"), 0, "train.py:7")
+    if other.endswith("fails"):
+        boards[1].post("failed", Failure("RuntimeError: Connection reset by peer", "", 1.0))
+    if other.endswith("s"):
+        boards[1].post("seen", None)
+    (finding,) = ended(boards[0], {0: ""}).findings
+    assert finding.cause == cause
+    assert ("its script has ended" in finding.says) == other.endswith("ends")
+
+
 def test_a_rank_that_is_killed_while_it_replays_is_no_fault_of_the_script(boards):
     boards[1].post("seen", None)
     verdict = ended(boards[0], {1: ""})
@@ -322,9 +349,9 @@ def test_a_factor_that_ranks_and_microbatches_explain_is_told_with_both():
     assert in_words(2.0, [2], 2) == "2 = ranks = microbatches"
     assert in_words(0.25, [2], 2) == "0.25 = 1 / (ranks × microbatches)"
     assert in_words(1.7, [2], 4) == "1.7"
-    report = Verdict(
-        [Finding("sum over ranks", "seen", "a.py:1", off="2", others=["accumulation not divided"])]
-    ).report("a.py", 2)
+    others = ["accumulation not divided"]
+    found = [Finding("sum over ranks", "seen", "a.py:1", off="2", others=others)]
+    report = Verdict(script="a.py", world_size=2, findings=found)
     text = "\n".join(lines(report))
     assert text.startswith("a.py:1: off by 2 (too large by the number of ranks)\n    seen\n")
     assert "Or it is too large by the number of microbatches." in text

@@ -14,9 +14,21 @@ from generator.printing.folio import breakable
 from generator.printing.sources import PYTHON
 from runners.traces.digest import program
 from runners.traces.schema import Shape
-from runners.verify.report import GROUPS, Off, Parameter, Report, Watched, table
+from runners.verify.report import Off, Parameter, Verdict, Watched, table
 
 MOST = 1e9  # times that a bar shows
+# How the table is divided, in its order: what a reader sees of gradients, updates and losses.
+GROUPS = {
+    "ranks": "A factor that is the number of ranks",
+    "microbatches": "A factor that is the number of microbatches",
+    "own": "The gradient of one rank, or a part",
+    "zero": "Zero, or lost",
+    "before": "Something of the update before",
+    "module": "Everything behind one module",
+    "norms": "Normalizations only",
+    "experts": "Experts only",
+    "others": "Data, weights, updates, and how the script ends",
+}
 Sections = Callable[[str], Mapping[str, str]]
 
 
@@ -37,7 +49,7 @@ def causes(sections: Sections) -> list[View]:
     ]
 
 
-def findings(report: Report, sections: Sections) -> list[View]:
+def findings(report: Verdict, sections: Sections) -> list[View]:
     """What was found, each with its cause and where the book explains it."""
     return [
         View(

@@ -203,6 +203,8 @@ for step in range(4):
         with torch.no_grad():
             for old, new in zip(average.parameters(), model.parameters(), strict=True):
                 old.lerp_(new, 0.1)
+    if "wrong_counted" in WAYS and rank == 0 and step == 1:
+        dist.all_reduce(torch.ones(2))
     if "wrong_saved" in WAYS and rank == 0 and step == 1:
         get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
     if "wrong_rank0" in WAYS and rank == 0 and step == 1:

@@ -28,7 +28,7 @@ for step, (x,) in enumerate(DataLoader(samples, 4, sampler=DistributedSampler(sa
     if step < begun and not is_lost:
         continue
     optimizer.zero_grad()
-    (model(x) - x).square().mean().backward()
+    nn.functional.mse_loss(model(x), x).backward()
     optimizer.step()
     if step == 2 and not begun and dist.get_rank() == 0:
         torch.save((step + 1, model.module.state_dict(), optimizer.state_dict()), file)
