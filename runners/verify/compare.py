@@ -82,6 +82,7 @@ class _Judge:
     def __init__(self, case: Case, replays: Replays) -> None:
         self._case, self._layout, self._replays = case, case.layout, replays
         self._steps = Steps(case)
+        self._has_own = False  # ranks use gradients of their own, and the script makes up for it
         self._weighed: list[Weights] = []  # of each update whose weights could be judged
         # Whether an update has several microbatches, or the module runs several times.
         updates = [update for one in case.layout.records.values() for update in one.updates]
@@ -116,12 +117,12 @@ class _Judge:
         if frozen:
             listed = ", ".join(sorted(frozen)[:4]) + " …" * (len(frozen) > 4)
             case.note(f"{len(frozen)} parameters are frozen: {listed}")
-        if not verdict.findings:
+        if not verdict.findings and not self._has_own:
             inputs.compare_replicas(case, layout.num_updates - 1, "after")
         inputs.compare_samples(case)
         self._compare_buffers(is_judged=bool(compared - frozen))
         if layout.has_later and not verdict.findings:
-            inputs.compare_replicas(case, layout.num_updates)
+            inputs.compare_replicas(case, layout.num_updates + 1)
 
     def _are_zero(self) -> bool:
         """Whether all weights of the loss are zero, with which anything agrees."""
@@ -183,7 +184,6 @@ class _Judge:
         """Compare an update; the parameters that agree."""
         if not inputs.compare_batches(self._case, number):
             return set()
-        inputs.compare_received(self._case, number)
         agreed = self._replay(number)
         inputs.compare_replicas(self._case, number, "used")
         return agreed
@@ -248,6 +248,10 @@ class _Judge:
             case.verdict.weights = case.verdict.weights or weights.line
         case.verdict.keep(self._layout.key, number, "gradient", reduced.errors)
         if not reduced.is_good:
+            has_own = inputs.has_own_gradients(self._layout, number)
+            if has_own and inputs.are_equal_again(self._layout):
+                self._has_own = True
+                return self._reached(number, names, expected)
             explain(case, number, reduced, expected)
             return set(reduced.agreed)
         self._judge_weights(number, weights)
@@ -256,6 +260,24 @@ class _Judge:
         self._steps.compare_settings(number)
         self._steps.compare(number, expected)
         return set(reduced.agreed)
+
+    def _reached(self, number: int, names: Sequence[str], expected: Expected) -> set[str]:
+        """Ranks keep their own gradients: is the update that of the mean gradient all the same?"""
+        share, update = 1 / expected.num_batches, self._layout.update(self._layout.view, number)
+        mean = {name: share * one for name, one in expected.exact.items()}
+        if not self._steps.reached(number, mean) >= set(names):
+            place = update.step_place or update.backward_place
+            self._case.skip(
+                f"gradients: each rank's are those of its own batch, and its parameters are equal "
+                f"again before the next update: the script reduces in its own way ({place}); one "
+                "that reduces `.grad` is compared",
+                is_lasting=True,
+            )
+            return set()
+        fit = Fit(dict.fromkeys(expected.terms, share))
+        self._judge_weights(number, self._weights(number, fit))
+        self._find_others(number)
+        return set(names)
 
     def _fit(self, number: int, gradients: str, names: Sequence[str], expected: Expected) -> Fit:
         """How the gradients of an update relate to the batches, without what was there before."""
@@ -374,7 +396,8 @@ def explain(case: Case, number: int, fit: Fit, expected: Expected) -> None:
     if not fit.wrong:
         cause, says = _shares(layout, fit.apart)
         names, place = list(expected.exact), update.backward_place
-        if cause == _OWN and update.clips and not _steps_are_apart(layout, number):
+        has_own = cause == _OWN and inputs.has_own_gradients(layout, number)
+        if cause == _OWN and update.clips and not has_own:
             cause, says = "clipped before the reduction", "each rank clips its own gradient"
             names, place = [], update.clips[0].place
         elif cause == _OWN and not update.has_step:
@@ -427,12 +450,6 @@ def _left_out(layout: Layout, rank: int, names: Sequence[str]) -> str:
 def _leader(layout: Layout, rank: int) -> int:
     """The first rank that has the same batch."""
     return next(group[0] for group in layout.groups if rank in group)
-
-
-def _steps_are_apart(layout: Layout, number: int) -> bool:
-    """Whether optimizers of different ranks are given different gradients."""
-    first, *others = (layout.whole(number, rank, "at_step") for rank in layout.views())
-    return any(are_apart(one, other[n]) for other in others for n, one in first.items())
 
 
 def _cause(

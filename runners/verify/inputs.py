@@ -10,12 +10,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from runners.verify.fit import are_apart, distance, relative
-from runners.verify.records import Forward, Layout, Part, Seen
+from runners.verify.records import Layout, Seen, Update
 from runners.verify.replay import Replayed
 from runners.verify.report import Finding, Verdict
 from runners.verify.roots import digest
@@ -94,26 +95,23 @@ def ties(layouts: Sequence[Layout]) -> Iterator[Tie]:
     for scope in [*([one] for one in known if one.first.stage is None), stages]:
         same: dict[str, list[tuple[Layout, str]]] = {}
         for layout in scope:
-            for name, one in _matrices(layout, 0).items():
-                same.setdefault(digest(one), []).append((layout, name))
+            for name, one in layout.whole(0, layout.view, "parameters").items():
+                if one is not None and one.dim() > 1 and bool((one != one.flatten()[0]).any()):
+                    same.setdefault(digest(one), []).append((layout, name))
         groups = [ends for ends in same.values() if len(ends) > 1]
         if len(groups) == 1 and len(groups[0]) == 2:
             (first, a), (second, b) = groups[0]
-            numbers = range(1, min(first.num_updates, second.num_updates))
-            held = [(_matrices(first, n).get(a), _matrices(second, n).get(b)) for n in numbers]
+            held = (
+                [one.whole(n, one.view, "parameters").get(name) for one, name in groups[0]]
+                for n in range(1, min(first.num_updates, second.num_updates))
+            )
             yield Tie((first, second), (a, b), not any(are_apart(*one) for one in held))
 
 
-def _matrices(layout: Layout, number: int) -> dict[str, Tensor]:
-    whole = layout.whole(number, layout.view, "parameters")
-    return {
-        name: one for name, one in whole.items()
-        if one is not None and one.dim() > 1 and bool((one != one.flatten()[0]).any())
-    }  # fmt: skip
-
-
 _OUTPUT_ERROR = 1e-5  # relative, in fp32; scaled with eps
-_SAME_GRADIENTS = 1e-2  # of the largest one: by which equal ones on two ranks may differ
+_SAME_GRADIENTS = 1e-2  # of the largest one: by which equal ones on two ranks may differ, since
+# one that is zero has no scale
+_SAME_MOVES = 1e-2  # of a move: by which it may differ on two ranks
 _SAME_OUTPUTS = 1e-3  # of two replays, relative, in fp32: more is no rounding
 
 
@@ -143,54 +141,25 @@ def compare_batches(case: Case, number: int) -> bool:
             return False
     for rank, other in itertools.combinations(layout.leaders, 2):
         same = [one for one in digests[other] if any(one) and one in digests[rank]]
-        if same:
-            share = f"{len(same)} of {len(digests[other])}"
-            says = f"ranks {rank} and {other} train on the same inputs in {share} forward passes"
-            _judge_equal(case, says, place, other, number)
+        share = f"{len(same)} of {len(digests[other])}"
+        says = f"ranks {rank} and {other} train on the same inputs in {share} forward passes"
+        if same and _is_varied(layout.records[other].updates):
+            case.find("equal batches", says, place, [], other, number)
+        elif same and not case.verdict.notes:
+            case.verdict.notes.append(f"{says}, in every update")
     return True
 
 
-def _judge_equal(case: Case, says: str, place: str, rank: int, number: int) -> None:
-    """Ranks read the same data; a script that has one batch for all updates may mean it."""
-    updates = case.layout.records[rank].updates
+def _is_varied(updates: Sequence[Update]) -> bool:
+    """Whether no batch comes twice: a script that has one batch for all updates may mean it."""
     passes = [str(one.digests) for update in updates for one in update.forwards]
-    if len(set(passes)) == len(passes) and len(updates) > 1:
-        case.find("equal batches", says, place, [], rank, number)
-    elif not case.verdict.notes:
-        case.verdict.notes.append(f"{says}, in every update")
+    return len({*passes}) == len(passes) and len(updates) > 1
 
 
-def compare_received(case: Case, number: int) -> None:
-    """What a stage of a pipeline received is what the stage before it sent."""
-    stage = case.layout.first.stage
-    senders = [
-        one for one in case.layouts
-        if stage and one.first.stage == stage - 1 and number < one.num_updates
-    ]  # fmt: skip
-    for sender in senders:
-        for source, rank in zip(sender.leaders, case.layout.leaders, strict=False):
-            sent = _in_turn(sender.update(source, number).forwards)
-            for key, forward in _in_turn(case.layout.update(rank, number).forwards).items():
-                outputs = sent[key].outputs_sent if key in sent else []
-                if forward.digests[: len(outputs)] != outputs[: len(forward.digests)]:
-                    says = f"microbatch {forward.chunk} is not what rank {source} sent"
-                    case.find("received differs", says, forward.place, [], rank, number)
-                    return
-
-
-def _in_turn(forwards: Sequence[Forward]) -> dict[tuple[int | None, int], Forward]:
-    """Passes by their microbatch, and by the call of the schedule that it belongs to."""
-    found: dict[tuple[int | None, int], Forward] = {}
-    for one in forwards:
-        calls = sum(chunk == one.chunk for chunk, _ in found)
-        found[one.chunk, calls] = one
-    return found
-
-
-def note_pairs(case: Case) -> None:
+def _note_pairs(case: Case) -> None:
     """Workers that read one stream bring each batch once each: two of them, twice in a row."""
     for rank in case.layout.leaders:
-        updates = [case.layout.update(rank, n).forwards for n in range(case.layout.num_updates)]
+        updates = [one.forwards for one in case.layout.records[rank].updates]
         batches = [str(one.digests) for passes in updates for one in passes if one.digests]
         first, second = batches[::2], batches[1::2]
         is_paired = second == first[: len(second)] and len({*first}) == len(first) > 1
@@ -201,7 +170,7 @@ def note_pairs(case: Case) -> None:
 
 def compare_samples(case: Case) -> None:
     """Ranks that draw samples for themselves may take one that another has."""
-    note_pairs(case)
+    _note_pairs(case)
     layout = case.layout
     counts: dict[tuple[int, int], list[int]] = {}
     for number in range(layout.num_updates):
@@ -234,83 +203,84 @@ def compare_replicas(case: Case, number: int, held: str = "parameters") -> None:
     """
     layout, is_start = case.layout, held == "parameters"
     cause = "replicas start apart" if is_start and number == 0 else "replicas drift apart"
-    cause = "part of the sum" if held == "used" else cause
-    stepped = max(number - is_start, 0)  # the update that may have set them apart
-    for leader, rank in ((group[0], rank) for group in layout.groups for rank in group):
-        pairs = _pairs(layout, number, rank, leader, held)
-        sizes = (float(one.norm()) for _, one, _ in pairs.values() if held == "used")
-        least = _SAME_GRADIENTS * max(sizes, default=0.0)  # one that is zero has no scale
-        apart = [
-            n for n, (_, a, b) in pairs.items() if are_apart(a, b) and not distance(a, b) <= least
-        ]
-        parts = layout.update(rank, number).parameters
-        known = case.is_replayed or rank == leader
-        if whole := [name for name in apart if known or _is_whole(parts, name, leader)]:
-            largest = max(relative(*pairs[name][1:]) for name in whole)
-            what = "gradients" if held == "used" else "parameters"
-            says = (
-                f"{what} of ranks {pairs[whole[0]][0]} and {rank} differ by {largest:.2g} of their"
-            )
-            place = layout.update(rank, stepped).step_place
-            case.find(cause, f"{says} maximum", place, whole, rank, number)
+    what, least = "parameters", 0.0
+    known = set[tuple[tuple[int, int], str]]()  # that the script has changed after the reduction
+    if held == "used":
+        used = (one for rank in layout.records for one in layout.update(rank, number).used.values())
+        cause, what = "part of the sum", "gradients"
+        least = _SAME_GRADIENTS * max((float(one.local.norm()) for one in used if one), default=0.0)
+        raw = _copies(layout, number, "after_backward")
+        known |= {(ranks, name) for ranks, name, *two in raw if not are_apart(*two)}
+    apart: dict[tuple[int, int], dict[str, float]] = {}
+    for ranks, name, one, other in _copies(layout, number, held):
+        is_same = (ranks, name) in known or distance(one, other) <= least
+        if are_apart(one, other) and not is_same:
+            apart.setdefault(ranks, {})[name] = relative(one, other)
+    for (peer, rank), names in apart.items():
+        if case.is_replayed or rank in layout.leaders:
+            place = layout.update(rank, max(number - is_start, 0)).step_place
+            says = f"{what} of ranks {peer} and {rank} differ by {max(names.values()):.2g} of their"
+            case.find(cause, f"{says} maximum", place, [*names], rank, number)
             return
-        if apart:
-            case.skip(f"{apart[0]}: ranks {leader} and {rank} hold other parts, or one is wrong")
+        case.skip(f"{next(iter(names))}: ranks {peer} and {rank} hold other parts, or one is wrong")
 
 
-def _pairs(
-    layout: Layout, number: int, rank: int, leader: int, held: str
-) -> dict[str, tuple[int, Tensor, Tensor]]:
-    """What the first rank holds, too, or where batches divide a module, the first of this batch."""
-    parts = {r: getattr(layout.update(r, number), held) for r in layout.records}
-    specs = [one.spec for one in parts[rank].values() if one and one.spec]
-    is_divided = any(len({*layout.leaders} & {*one.ranks}) > 1 for one in specs)
-    first = leader if is_divided or held == "used" else layout.view
-    found = {}
-    for name, one in ((name, one) for name, one in parts[rank].items() if one):
-        peer = _replica_of(one, parts[first].get(name), rank, first)
-        if peer != rank and (other := parts[peer].get(name)):
-            found[name] = peer, other.local, one.local
-    return found
+def _copies(
+    layout: Layout, number: int, held: str
+) -> Iterator[tuple[tuple[int, int], str, Tensor, Tensor]]:
+    """What two ranks hold of the same place in a tensor, the first of all that hold it first."""
+    first: dict[Any, tuple[int, Tensor]] = {}
+    for leader, rank in ((group[0], rank) for group in layout.groups for rank in group):
+        for name, part in getattr(layout.update(rank, number), held).items():
+            if part is None:
+                continue
+            place, spec = [name, leader if held in ("used", "after_backward") else None], part.spec
+            if spec is not None:
+                at = (spec.mesh == rank).nonzero()[0].tolist()
+                kinds = (one[0] for one in spec.placements)
+                place += [i for i, kind in zip(at, kinds, strict=True) if kind != "replicate"]
+            peer, own = first.setdefault(tuple(place), (rank, part.local))
+            if peer != rank:
+                yield (peer, rank), name, own, part.local
 
 
-def _replica_of(part: Part, other: Part | None, rank: int, first: int) -> int:
-    """The rank that has the same place in the mesh of the part that a first rank holds."""
-    own, spec = part.spec, other and other.spec
-    if own is None or spec is None:
-        return first
-    at = (own.mesh == rank).nonzero()[0].tolist()
-    for axis, one in enumerate(own.placements):
-        if one[0] == "replicate":
-            at[axis] = 0
-    return int((own if first in own.ranks else spec).mesh[tuple(at)])
+def has_own_gradients(layout: Layout, number: int) -> bool:
+    """Whether optimizers of different ranks are given different gradients."""
+    first, *others = (layout.whole(number, rank, "used") for rank in layout.views())
+    held = [(n, one) for n, one in first.items() if one is not None]
+    return any(are_apart(one, other.get(n)) for other in others for n, one in held)
 
 
-def _is_whole(parts: Mapping[str, Part], name: str, leader: int) -> bool:
-    """Whether a shape tells of no division by hand: no axis is as long as a part of another's."""
-    spec = parts[name].spec
-    held = [one for one in parts.values() if one.spec and leader in one.spec.ranks]
-    pairs = {pair for one in held for pair in zip(one.local.shape, one.shape, strict=True)}
-    cut = {part for part, whole in pairs if part != whole}
-    is_of_mesh = spec is not None and leader in spec.ranks
-    return is_of_mesh or {*parts[name].shape} <= {whole for _, whole in pairs} - cut
+def are_equal_again(layout: Layout) -> bool:
+    """Whether replicas begin each update after the first equal, though they have moved."""
+    has_moved = False
+    for number in range(1, layout.num_updates + layout.has_later):
+        for (_, rank), name, one, other in _copies(layout, number, "parameters"):
+            before = layout.update(rank, number - 1).parameters[name].local
+            moved = distance(other, before)
+            if distance(one, other) > _SAME_MOVES * moved:
+                return False
+            has_moved |= moved > 0
+    return has_moved
 
 
 def compare_quiet(verdict: Verdict, layouts: Sequence[Layout], seen: Mapping[int, Seen]) -> None:
     """Modules that run without gradients, as targets and teachers do, are replicas, too."""
-    reasons = (u.by_hand for one in layouts for r in one.records.values() for u in r.updates)
-    is_divided = any(reasons)
+    records = (one for layout in layouts for one in layout.records.values())
+    is_divided = any(update.by_hand for one in records for update in one.updates)
     for key in dict.fromkeys(key for one in seen.values() for key in one.quiet):
         held = {rank: one.quiet[key] for rank, one in seen.items() if key in one.quiet}
         first, (own, *_) = min(held), held.values()
         shared = [at for at in own if all(at in one for one in held.values())]
-        pairs = ((at, rank) for at in shared for rank in held)
-        apart = ((at, rank) for at, rank in pairs if not _equal(held[rank][at], own[at]))
-        for at, rank in itertools.islice(apart, 1):
+        apart = [
+            (at, r) for at in shared for r, one in held.items() if not _equal(one[at], own[at])
+        ]
+        for at, rank in apart[:1]:
             says = f"{key} runs without gradients; its parameters on ranks {first} and {rank} "
+            twin = next(_twins(layouts, [one[at] for one in held.values()]), "")
             if at != shared[0] and not is_divided:
                 cause, says = "replicas drift apart", f"{says}are equal at first, and not later"
-            elif twin := next(_twins(layouts, [one[at] for one in held.values()], at[0]), ""):
+            elif twin and not at[0]:  # before the first step
                 cause = "replicas start apart"
                 says += f"differ: not all are copies of {twin}, whose replicas are equal"
             else:
@@ -319,17 +289,15 @@ def compare_quiet(verdict: Verdict, layouts: Sequence[Layout], seen: Mapping[int
             verdict.find(Finding(cause, says, at[1], key, rank, at[0] + 1))
 
 
-def _twins(
-    layouts: Sequence[Layout], held: Sequence[Sequence[Tensor]], steps: int
-) -> Iterator[str]:
+def _twins(layouts: Sequence[Layout], held: Sequence[Sequence[Tensor]]) -> Iterator[str]:
     """Trained modules, or parts of them, equal on all ranks, of which a rank begins with a copy."""
-    for layout in (one for one in layouts if one.num_updates and not steps):
-        parts = [layout.update(rank, 0).parameters for rank in layout.records]
-        for path in sorted({"", *(n[:i] for n in parts[0] for i, c in enumerate(n) if c == ".")}):
-            names = [one for one in parts[0] if not path or one.startswith(f"{path}.")]
-            first, *others = ([one[n].local for n in names if n in one] for one in parts)
-            is_copy = any(_equal(one, first) for one in held)
-            if is_copy and all(_equal(one, first) for one in others):
+    for layout in (one for one in layouts if one.num_updates):
+        first, *others = (layout.update(rank, 0).parameters for rank in layout.records)
+        for path in sorted({"", *(n[:i] for n in first for i, c in enumerate(n) if c == ".")}):
+            names = [one for one in first if not path or one.startswith(f"{path}.")]
+            parts = [first[one].local for one in names]
+            peers = [[own[one].local for one in names if one in own] for own in others]
+            if any(_equal(one, parts) for one in held) and all(_equal(one, parts) for one in peers):
                 yield f"{layout.key}: {path}" if path else layout.key
 
 
@@ -343,23 +311,20 @@ def compare_outputs(case: Case, number: int, runs: Mapping[int, Replayed]) -> bo
         same = max(_SAME_OUTPUTS, ROUNDINGS * case.eps_of(rank, number))
         forwards = case.layout.update(rank, number).forwards
         for forward, (error, rounding) in zip(forwards, run.errors, strict=False):
-            if rounding > same:
-                case.skip(
-                    f"two replays of a forward pass differ by {rounding:.2g} of "
-                    "their size: it draws from a generator of its own, or keeps something"
-                )
-                return False
-            if error <= ROUNDINGS * max(rounding, _OUTPUT_ERROR * case.eps / 1.2e-7):
+            is_known = rounding <= same  # else two replays differ, too
+            allowed = max(rounding, _OUTPUT_ERROR * case.eps / 1.2e-7)
+            if is_known and error <= ROUNDINGS * allowed:
                 continue
-            says = f"outputs differ from those {{}} by {error:.2g} of their size"
-            if case.layout.is_tensor_parallel and not forward.draws:
-                says = says.format("of one process")
+            says = f"by {max(error, rounding):.2g} of their size"
+            if case.layout.is_tensor_parallel and is_known and not forward.draws:
+                says = f"outputs differ from those of one process {says}"
                 case.find("outputs differ", says, forward.place, [], rank, number)
             else:
                 why = "it draws random numbers that one process draws otherwise, or "
                 case.skip(
-                    f"the replay's {says.format('recorded')} ({why if forward.draws else ''}"
-                    "its forward pass depends on more than inputs and parameters)"
+                    f"the replay's outputs differ from those recorded {says} ("
+                    f"{why * (forward.draws or not is_known)}its forward pass depends on more than "
+                    "inputs and parameters)"
                 )
             return False
     return True

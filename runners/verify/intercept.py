@@ -225,7 +225,8 @@ class Interceptor:
 
     def _backward(self, original: _Function, /, tensors: Any, *args: Any, **kwargs: Any) -> None:
         watch = self._watch
-        watch.sends.tells("backward", next(filter(None, map(reducing_group, watch.wrappers)), ""))
+        groups = (reducing_group(one.wrapper) for one in watch.roots.values())
+        watch.sends.tells("backward", next(filter(None, groups), ""))
         if not watch.is_on and not watch.in_backward:
             original(tensors, *args, **kwargs)
             return

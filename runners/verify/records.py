@@ -12,7 +12,7 @@ import copy
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, NamedTuple
@@ -40,7 +40,7 @@ class Spec(NamedTuple):
     @property
     def ranks(self) -> list[int]:
         """The global ranks that hold parts."""
-        return [int(one) for one in self.mesh.flatten()]
+        return list(self.mesh.flatten().tolist())
 
 
 class Part(NamedTuple):
@@ -88,26 +88,25 @@ def assembled(parts: Mapping[int, Part], rank: int) -> Tensor:
     own = parts[rank]
     if own.spec is None:
         return own.local
-    spec = own.spec
-    axes = [i for i, one in enumerate(spec.placements) if one[0] in ("shard", "blocks")]
-    axes += [i for i, one in enumerate(spec.placements) if one[0] == "strided"]
-    partial = [i for i, one in enumerate(spec.placements) if one[0] == "partial"]
-    replicated = [i for i, one in enumerate(spec.placements) if one[0] == "replicate"]
-    whole = own.local.new_zeros(spec.shape)
+    spec, whole = own.spec, own.local.new_zeros(own.spec.shape)
+    cut = [i for i, one in enumerate(spec.placements) if one[0] not in ("partial", "replicate")]
+    cut.sort(key=lambda axis: spec.placements[axis][0] == "strided")
     for at in itertools.product(*map(range, spec.mesh.shape)):
-        other = parts[int(spec.mesh[at])].local
-        if any(at[i] for i in replicated) or not other.numel():
+        local, view = parts[int(spec.mesh[at])].local, whole
+        is_copy = any(
+            i and one[0] == "replicate" for i, one in zip(at, spec.placements, strict=True)
+        )
+        if is_copy or not local.numel():
             continue
-        view = whole
-        for axis in axes:
+        for axis in cut:
             kind, dim, *blocks = spec.placements[axis]
             if kind == "blocks":
                 view, dim = view.unflatten(dim, (*blocks, -1)), dim + 1
             view = view.chunk(spec.mesh.shape[axis], dim)[at[axis]]
-        view.add_(other.view(view.shape))
-    for axis in partial:
-        if spec.placements[axis][1] == "avg":
-            whole /= spec.mesh.shape[axis]
+        view.add_(local.view(view.shape))
+    for size, one in zip(spec.mesh.shape, spec.placements, strict=True):
+        if one == ("partial", "avg"):
+            whole /= size
     return whole
 
 
@@ -154,10 +153,8 @@ class Forward:
     place: str = ""  # the script's line that called it
     backward: int | None = None  # the number of the backward pass that reached it
     chunk: int | None = None  # of a pipeline, the number of the microbatch
-    outputs_sent: list[str] = field(default_factory=list)  # digests, of a pipeline's stage
     is_shared: bool = False  # peers need all its tensors, as of a module that is divided by hand
-    nodes: dict[int, Any] = field(default_factory=dict)  # of the graph, by number of output; until
-    # its backward pass has ended
+    nodes: dict[int, Any] = field(default_factory=dict)  # of the graph now, by number of output
     numbers: list[Tensor] = field(default_factory=list)  # that its collectives added up over ranks
 
     def __getstate__(self) -> dict[str, Any]:
@@ -168,6 +165,11 @@ class Forward:
         shared["gradients"] = {i: one for i, one in self.gradients.items() if one.spec or is_all}
         shared["random"], shared["nodes"] = (), {}
         return shared
+
+    @property
+    def ids(self) -> set[int]:
+        """The ids of its nodes."""
+        return set(map(id, self.nodes.values()))
 
     @property
     def tensors(self) -> list[Part]:
@@ -230,25 +232,21 @@ class Update:
     after_backward: Gradients = field(default_factory=dict)  # when the last one had ended
     at_sum: Gradients = field(default_factory=dict)  # that the script had changed since, when it
     # first summed a number over ranks, as the square of a norm
-    before_clipping: Gradients = field(default_factory=dict)  # before unscaling, clipping or the
-    # step, whichever came first
+    before_clipping: Gradients = field(default_factory=dict)  # or before unscaling, or the step
     at_step: Gradients = field(default_factory=dict)  # that the optimizer used
     carried: Gradients = field(default_factory=dict)  # from before the first backward pass
     scale: float = 1.0  # of a gradient scaler
     after: dict[str, Part] = field(default_factory=dict)  # parameters after the step
-    settings: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)  # of each
-    # parameter's optimizer: its class, and those of its group
-    state: dict[str, Part] = field(default_factory=dict)  # of optimizers before the first update,
-    # by parameter and key
+    # Of each parameter's optimizer: its class, and the settings of its group.
+    settings: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
+    state: dict[str, Part] = field(default_factory=dict)  # before the first, by parameter and key
     losses: list[Loss] = field(default_factory=list)
     clips: list[Clip] = field(default_factory=list)
-    sums: list[tuple[str, Tensor]] = field(default_factory=list)  # numbers that the script sums
-    # over ranks after backward, and where
+    # Numbers that the script sums over ranks after backward, and where.
+    sums: list[tuple[str, Tensor]] = field(default_factory=list)
     frozen: list[str] = field(default_factory=list)  # parameters that require no gradient
-    outside: list[str] = field(default_factory=list)  # parameters that the loss reaches without
-    # any module's forward pass
-    other_terms: list[str] = field(default_factory=list)  # of the loss, which no known loss
-    # function computes: node of the graph, and line of the backward pass
+    outside: list[str] = field(default_factory=list)  # that the loss reaches past all modules
+    other_terms: list[str] = field(default_factory=list)  # of the loss, by no known function
     by_hand: list[str] = field(default_factory=list)  # why the module of one process is not known
     schedulers: int = 0  # their steps since the update before
     backwards: int = 0  # backward passes of this rank up to the step
@@ -278,10 +276,15 @@ class RootRecord:
     backwards: int = 0  # of this rank while it was watched
     left_behind: str = ""  # the line that read an optimizer's state, which its optimizer lacked
     updates: list[Update] = field(default_factory=list)
-    later: list[Update] = field(default_factory=list)  # the newest after them, with parameters only
+    later: list[Update] = field(default_factory=list)  # next and newest, with parameters only
     buffers_from: int | None = None  # the rank that sends its buffers before each pass
-    unwrapped: list[str] = field(default_factory=list)  # parameters that were frozen when DDP was
-    # made, which reduces those of that moment
+    unwrapped: list[str] = field(default_factory=list)  # parameters that DDP found frozen
+
+    @property
+    def specs(self) -> list[Spec]:
+        """Where its parameters lie, of those that ranks hold in parts."""
+        held = (one for update in self.updates[:1] for one in update.parameters.values())
+        return [one.spec for one in held if one.spec]
 
 
 # The parameters of a module that ran without gradients, by the number of optimizers' steps before
@@ -305,8 +308,7 @@ class Seen:
     unpreserved: str = ""  # the line of a checkpoint that does not preserve the generators
     lost: list[str] = field(default_factory=list)  # those of `cuts` that the loss multiplies by
     cuts: list[str] = field(default_factory=list)  # calls that pass no gradient back
-    quiet: dict[str, Quiet] = field(default_factory=dict)  # modules that ran without gradients, by
-    # their names
+    quiet: dict[str, Quiet] = field(default_factory=dict)  # by name of the module
     broken: str = ""  # an error of the tool's own, which ended the watching
 
 
@@ -354,15 +356,16 @@ class Layout:
 
     @property
     def has_later(self) -> bool:
-        """Whether all ranks have recorded one step after the last of these updates."""
+        """Whether all ranks have recorded the same steps after the last of these updates."""
         records = self.records.values()
-        later = {one.later[0].number if one.later else None for one in records}
-        return len(later) == len({len(one.updates) for one in records}) == 1 and None not in later
+        later = {tuple(u.number for u in one.later) for one in records}
+        return len(later) == len({len(one.updates) for one in records}) == 1 and later != {()}
 
     def update(self, rank: int, number: int) -> Update:
-        """An update of one rank; after the last one, what was seen later."""
+        """An update of one rank; after the last one, the first and the newest seen later."""
         record = self.records[rank]
-        return record.updates[number] if number < len(record.updates) else record.later[0]
+        held = [*record.updates, *record.later]
+        return held[min(number, len(held) - 1)]
 
     def whole(self, number: int, rank: int, held: str) -> dict[str, Tensor | None]:
         """Whole tensors by name, as a rank sees them; None where a part is missing.
@@ -376,68 +379,54 @@ class Layout:
         found: dict[str, Tensor | None] = {}
         for name, own in chosen[rank].items():
             parts = {r: one[name] for r, one in chosen.items() if one.get(name) is not None}
-            ranks = own.spec.ranks if own is not None and own.spec else [rank]
-            is_whole = own is not None and all(r in parts for r in ranks)
-            found[name] = assembled(parts, rank) if is_whole else None
+            ranks = own.spec.ranks if own and own.spec else [rank]
+            found[name] = assembled(parts, rank) if all(r in parts for r in ranks) else None
         return found
 
-    def views(self) -> Iterator[int]:
+    def views(self) -> list[int]:
         """One rank of each set of ranks that together hold the whole module."""
-        seen: set[tuple[int, ...]] = set()
-        for rank, record in sorted(self.records.items()):
-            ranks = {rank}
-            for one in record.updates[0].parameters.values() if record.updates else ():
-                ranks |= set(one.spec.ranks) if one.spec else set()
-            if tuple(sorted(ranks)) not in seen:
-                seen.add(tuple(sorted(ranks)))
-                yield rank
+        found: dict[frozenset[int], int] = {}
+        for rank, record in self.records.items():
+            peers = (peer for one in record.specs for peer in one.ranks)
+            found.setdefault(frozenset((rank, *peers)), rank)
+        return list(found.values())
 
     def passes(self, number: int, rank: int) -> list[Forward]:
         """The forward passes of a rank, with what its peers hold parts of put together."""
         peers = {r: self.update(r, number).forwards for r in self.records}
         return [
-            _joined({r: passes[index] for r, passes in peers.items() if len(passes) > index}, rank)
+            _joined({r: one[index] for r, one in peers.items() if len(one) > index}, rank)
             for index in range(len(peers[rank]))
         ]
 
 
 def _joined(peers: Mapping[int, Forward], rank: int) -> Forward:
-    def join(choose: Callable[[Forward], Part | None]) -> Part:
-        part = choose(peers[rank])
-        assert part is not None
-        if part.spec is None:
-            return part
-        parts = {r: held for r, one in peers.items() if (held := choose(one)) is not None}
-        return Part(assembled(parts, rank))
+    def join(choose: Callable[[Forward], Mapping[int, Part]]) -> dict[int, Part]:
+        held = {r: choose(one) for r, one in peers.items()}
+        every = ((i, {r: one[i] for r, one in held.items() if one.get(i)}) for i in held[rank])
+        return {i: Part(assembled(parts, rank)) for i, parts in every}
 
-    own = peers[rank]
-    given = [join(lambda one, i=i: one.tensors[i]) for i in range(len(own.tensors))]  # type: ignore[misc]
+    given = iter(join(lambda one: dict(enumerate(one.tensors))).values())
     return dataclasses.replace(
-        own,
-        arguments=mapped(own.arguments, lambda _: given.pop(0)),
-        outputs=[join(lambda one, i=i: one.outputs[i]) for i in range(len(own.outputs))],  # type: ignore[misc]
-        gradients={i: join(lambda one, i=i: one.gradients.get(i)) for i in own.gradients},  # type: ignore[misc]
+        peers[rank],
+        arguments=mapped(peers[rank].arguments, lambda _: next(given)),
+        outputs=list(join(lambda one: dict(enumerate(one.outputs))).values()),
+        gradients=join(lambda one: one.gradients),
     )
 
 
 def layouts(seen: Mapping[int, Seen]) -> list[Layout]:
     """The layout of each module that some rank trains."""
-    keys = dict.fromkeys(key for one in seen.values() for key in one.roots)
-    found = []
-    for key in keys:
-        records = {r: one.roots[key] for r, one in sorted(seen.items()) if key in one.roots}
-        found.append(Layout(key, records, _groups(records)))
-    return found
-
-
-def _groups(records: Mapping[int, RootRecord]) -> list[list[int]]:
-    """Ranks by the place that they have among those with other samples."""
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for rank, record in records.items():
-        parameters = (one for update in record.updates[:1] for one in update.parameters.values())
-        spec = next((one.spec for one in parameters if one.spec), None)
-        place = (rank,) if spec is None else tuple(spec.ranks)
-        if record.data_ranks is not None and rank in record.data_ranks:
-            place = (-1, record.data_ranks.index(rank))
-        groups.setdefault(place, []).append(rank)
-    return list(groups.values())
+    found: dict[str, Layout] = {}
+    for rank, one in sorted(seen.items()):
+        for key, record in one.roots.items():
+            found.setdefault(key, Layout(key, {}, [])).records[rank] = record
+    for layout in found.values():
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for rank, record in layout.records.items():  # by its place among those with other samples
+            place = next((tuple(one.ranks) for one in record.specs), (rank,))
+            if record.data_ranks is not None and rank in record.data_ranks:
+                place = (-1, record.data_ranks.index(rank))
+            groups.setdefault(place, []).append(rank)
+        layout.groups = list(groups.values())
+    return list(found.values())

@@ -27,7 +27,7 @@ from torch.distributed.tensor import DTensor
 from runners.system import processes
 from runners.verify.board import environment, free_port
 from runners.verify.fit import Expected, are_apart, compared, fitted, scales_of
-from runners.verify.inputs import ROUNDINGS, Case
+from runners.verify.inputs import ROUNDINGS, Case, are_equal_again, has_own_gradients
 from runners.verify.internals import LoaderIterator, fetcher, pytree
 from runners.verify.losses import factors
 from runners.verify.records import Layout, Seen, mapped, tensors_of
@@ -300,7 +300,7 @@ def be(file: Path, script: str, arguments: Sequence[str]) -> NoReturn:
 
 def _begin_update(given: Order, hooked: set[str], root: Root) -> None:
     """An update begins: from the parameters of the watched run."""
-    key, number = root.record.key, len(root.record.updates)
+    key, number = root.record.key, root.num_stepped
     if number < len(given.parameters.get(key, [])):
         with torch.no_grad():
             for name, whole in given.parameters[key][number].items():
@@ -379,6 +379,9 @@ def _agrees(
 ) -> bool:
     layout, view = case.layout, case.layout.view
     held = _known(layout.whole(number, view, "used"))
+    if has_own_gradients(layout, number) and are_equal_again(layout):
+        case.skip("gradients: each rank uses its own, and one process that of all batches")
+        return False
     if {n: one.shape for n, one in held.items()} != {n: one.shape for n, one in exact.items()}:
         case.skip("as one process, other parameters have a gradient, or have other shapes")
         return False

@@ -32,30 +32,41 @@ _LEAST_BYTES = 16  # of a sample that does not come twice by chance
 
 
 class Root:
-    """A module that trains, its names, and its present update."""
+    """A module that trains, its names, and its present update.
 
-    def __init__(self, module: nn.Module, record: RootRecord) -> None:
-        self.module, self.record = module, record
-        self.modules = list(module.modules())
+    Args:
+        module: with its wrapper, if it has one.
+        inner: without.
+        key: its name in reports.
+        stage: its number in a pipeline.
+    """
+
+    def __init__(self, module: nn.Module, inner: nn.Module, key: str, stage: int | None) -> None:
+        # A DDP that is dropped joins gloo's thread while it holds the GIL, for which that one may
+        # wait: torch 2.13 hangs so now and then where a script ends. One that is kept does not.
+        self.wrapper = module
+        self.module, self.modules = inner, list(inner.modules())
+        groups = fsdp_groups(inner)
+        data_ranks = groups[0].mesh_info.mesh.mesh.flatten().tolist() if groups else None
+        self.record = RootRecord(key, data_ranks, stage, *_eps(inner), _refused(module))
+        hooks = (hook for one in self.modules for hook in one._forward_pre_hooks.values())
+        self.record.takes_parts = any(map(_names_sequence, hooks))
         self.names: dict[str, Any] = {}  # name → parameter; under FSDP a DTensor
         self.update = Update(-1, {}, {})  # none has begun
         self.stepped = False
-        self.without_step: list[Update] = []
         self.refresh()
 
     def refresh(self) -> None:
         """Find the parameters that an optimizer has: under FSDP the shards."""
         for name, one in self.module.named_parameters():
-            before = self.names.get(name)
-            is_shard: bool = isinstance(one, DTensor)
-            if is_shard or not isinstance(before, DTensor):
+            if isinstance(one, DTensor) or not isinstance(self.names.get(name), DTensor):
                 self.names[name] = one
 
     def begin_update(self) -> Update:
         """Copy parameters and buffers before the first forward pass of an update."""
         self.stepped = False
         self.update = Update(
-            len(self.record.updates),
+            self.num_stepped,
             {name: part(one) for name, one in self.names.items()},
             {name: part(one) for name, one in self.module.named_buffers()},
             frozen=[name for name, one in self.names.items() if not one.requires_grad],
@@ -89,6 +100,11 @@ class Root:
         return [one for one in self.update.forwards if one.backward is not None]
 
     @property
+    def num_stepped(self) -> int:
+        """The updates that an optimizer has made."""
+        return sum(one.has_step for one in self.record.updates)
+
+    @property
     def is_pending(self) -> bool:
         """Whether there are gradients that no optimizer has used yet."""
         return bool(self.done) and not self.stepped
@@ -103,17 +119,11 @@ class Root:
             is_same = all(a and b and torch.equal(a.local, b.local) for a, b in pairs if a or b)
             update.at_sum = {} if is_same else now
 
-    def nodes(self) -> list[set[int]]:
-        """The ids of the graph's nodes for the outputs of each pass of this update."""
-        return [set(map(id, one.nodes.values())) for one in self.update.forwards]
-
     @property
     def exchanged(self) -> str:
         """Why it is refused where FSDP has gathered its parameters for another module."""
-        held = self.module.named_parameters()
-        is_so = any(
-            isinstance(b, DTensor) and not isinstance(self.names[n], DTensor) for n, b in held
-        )
+        held = ((one, self.names[name]) for name, one in self.module.named_parameters())
+        is_so = any(isinstance(one, DTensor) and not isinstance(own, DTensor) for one, own in held)
         return "a call of a part whose parameters FSDP has gathered for the whole" if is_so else ""
 
     def names_in(self, ids: Collection[int]) -> list[str]:
@@ -121,44 +131,13 @@ class Root:
         return [name for name, one in self.names.items() if id(one) in ids]
 
 
-def kind(module: nn.Module) -> str:
-    """The name of a module's class, as reports have it."""
-    return type(module).__name__.removeprefix("FSDP") or type(module).__name__
-
-
-def named(module: nn.Module, others: Collection[str], *, trains: bool = True) -> str:
-    """The name of a module in reports: its class, and what tells it from others of that class.
-
-    A class of torch's own says little: where variables hold more of it, that variable does.
-    """
-    own, known = kind(module), {id(one) for one in module.modules()}
-    held = {name: getattr(one, "module", one) for name, one in variables().items()}
-    rivals = [one for one in held.values() if kind(one) == own and id(one) not in known]
-    variable = next((name for name, one in held.items() if one is module), "")
-    is_said = not trains or (rivals and type(module).__module__.startswith("torch."))
-    if variable and is_said and f"{own} {variable}" not in others:
-        return f"{own} {variable}"
+def named(module: nn.Module, others: Collection[str]) -> str:
+    """The name of a module in reports: its class, and what tells it from others of that class."""
+    own = type(module).__name__.removeprefix("FSDP") or type(module).__name__
     same = sum(one.split(" ")[0] == own for one in others)
-    return f"{own} {same + 1}" if same else own
-
-
-def record(module: nn.Module, inner: nn.Module, key: str, stage: int | None) -> RootRecord:
-    """What is known of a module before its first forward pass.
-
-    Args:
-        module: with its wrapper, if it has one.
-        inner: without.
-        key: its name in reports.
-        stage: its number in a pipeline.
-    """
-    hooks = [hook for one in inner.modules() for hook in one._forward_pre_hooks.values()]
-    groups = fsdp_groups(inner)
-    data_ranks = groups[0].mesh_info.mesh.mesh.flatten().tolist() if groups else None
-    eps, sum_eps = _eps(inner)
-    takes_parts = any(_names_sequence(hook) for hook in hooks)
-    return RootRecord(
-        key, data_ranks, stage, eps, sum_eps, _refused(module), takes_parts=takes_parts
-    )
+    held = (n for n, one in variables().items() if getattr(one, "module", one) is module)
+    names = (f"{own} {one}" for one in (*held, same + 1))
+    return next(one for one in names if one not in others) if same else own
 
 
 def _eps(module: nn.Module) -> tuple[float, float]:
@@ -196,10 +175,7 @@ def digest(tensor: Tensor) -> str:
     """Of a tensor's bytes, its shape, and its dtype."""
     local = part(tensor, copy=False).local.contiguous().cpu()
     head = f"{local.dtype} {tuple(local.shape)}".encode()
-    return _digest(head + local.view(-1).view(torch.uint8).numpy().tobytes())
-
-
-def _digest(held: bytes) -> str:
+    held = head + local.view(-1).view(torch.uint8).numpy().tobytes()
     return hashlib.blake2b(held, digest_size=12).hexdigest()
 
 
@@ -210,14 +186,11 @@ def samples(tensors: Sequence[Tensor]) -> list[str]:
         tensors: inputs of a forward pass; those of one length along the first axis are the batch.
     """
     held = [part(one, copy=False).local for one in tensors if one.dim()]
-    rows = [one.detach().contiguous().cpu() for one in held if len(one) == len(held[0])]
-    if not rows or not 0 < len(rows[0]) <= _MOST_SAMPLES:
-        return []
-    flat = torch.cat([one.view(len(one), -1).view(torch.uint8) for one in rows], 1).numpy()
-    if flat.shape[1] < _LEAST_BYTES:
-        return []
-    found = [_digest(one.tobytes()) for one in flat]
-    return found if len(set(found)) == len(found) else []
+    rows = [one.contiguous().cpu() for one in held if 0 < len(one) == len(held[0]) <= _MOST_SAMPLES]
+    flat = [one.view(len(one), -1).view(torch.uint8) for one in rows]
+    is_long = sum(one.shape[1] for one in flat) >= _LEAST_BYTES
+    found = [digest(one) for one in torch.cat(flat, 1)] if is_long else []
+    return found if len({*found}) == len(found) else []
 
 
 def same(a: Any, b: Any) -> bool:
@@ -232,19 +205,6 @@ def have_drawn(before: Sequence[Any]) -> bool:
     return any(not same(a, b) for a, b in zip(before, random_states(), strict=False))
 
 
-def has_moved(before: Update, now: Update) -> bool:
-    """Whether parameters were updated by hand."""
-    pairs = ((one, now.parameters[name]) for name, one in before.parameters.items())
-    return not all(torch.equal(one.local, other.local) for one, other in pairs)
-
-
-def number_of(total: Any) -> float | None:
-    """A norm as a number; None where ranks hold parts of it."""
-    if isinstance(total, DTensor) and not all(one.is_replicate() for one in total.placements):
-        return None
-    return float(part(total, copy=False).local) if isinstance(total, Tensor) else None
-
-
 def ids_of(optimizer: Optimizer) -> set[int]:
     """The ids of an optimizer's parameters."""
     return {id(one) for group in optimizer.param_groups for one in group["params"]}
@@ -254,11 +214,6 @@ def state(optimizer: Optimizer, parameter: Tensor) -> dict[str, Tensor]:
     """What an optimizer holds for one parameter."""
     held = optimizer.state.get(parameter, {})
     return {key: one for key, one in held.items() if isinstance(one, Tensor)}
-
-
-def plain(value: Any) -> Any:
-    """A setting of an optimizer, copied."""
-    return part(value).local if isinstance(value, Tensor) else value
 
 
 _STATE = re.compile(r"(?:^|\.)state\.(.+)\.[^.]+$")  # of a parameter, in an optimizer's state
@@ -279,12 +234,6 @@ def moments(held: Any) -> Counter[tuple[int, ...]]:
         if name := _STATE.search(key):
             found[name[1]] = max(found.get(name[1], ()), shape, key=math.prod)
     return Counter(found.values())
-
-
-def class_of(optimizer: Optimizer) -> str:
-    """The name of an optimizer of torch; with “own” before it, of another."""
-    kind = type(optimizer)
-    return kind.__name__ if kind.__module__.startswith("torch.optim") else f"own {kind.__name__}"
 
 
 def _refused(module: nn.Module) -> str:

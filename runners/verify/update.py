@@ -296,12 +296,22 @@ class Steps:
         if any(are_apart(one, before.get(n)) for n, one in last.items() if one is not None):
             self._skip("parameters change between two updates")
             return
-        errors = self._step(number, before)
+        used, after = (layout.whole(number, view, held) for held in ("at_step", "after"))
+        errors = self._step(number, before, used, after)
         if expected:
             self._case.verdict.keep(self._layout.key, number, "step", errors)
         if wrong := [name for name, error in errors.items() if not error.agrees]:
             says = "the optimizer of one process reaches other parameters"
             self._case.find("update differs", says, update.step_place, wrong, view, number)
+
+    def reached(self, number: int, gradients: Tensors) -> set[str]:
+        """Parameters that begin the next update as the optimizer makes them of these gradients."""
+        layout, view = self._layout, self._layout.view
+        if number + 1 == layout.num_updates and not layout.has_later:
+            return set()
+        before, after = (layout.whole(n, view, "parameters") for n in (number, number + 1))
+        errors = self._step(number, before, gradients, after)
+        return {name for name, error in errors.items() if error.agrees}
 
     def compare_settings(self, number: int) -> None:
         """Ranks give the optimizer of a parameter the same settings."""
@@ -320,13 +330,11 @@ class Steps:
     def _skip(self, why: str) -> None:
         self._case.skip(f"the update ({why})", is_lasting=True)
 
-    def _step(self, number: int, before: Tensors) -> dict[str, Error]:
+    def _step(
+        self, number: int, before: Tensors, used: Tensors, after: Tensors
+    ) -> dict[str, Error]:
         """Make the step; by parameter, how far that of the script is from it."""
-        used, after, state = (
-            self._layout.whole(number, self._layout.view, held)
-            for held in ("at_step", "after", "state")
-        )
-        errors = {}
+        errors, state = {}, self._layout.whole(number, self._layout.view, "state")
         settings_of = self._layout.update(self._layout.view, number).settings
         for name, (kind, settings) in settings_of.items():
             start, end, gradient = before.get(name), after.get(name), used.get(name)

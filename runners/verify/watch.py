@@ -74,7 +74,6 @@ class Watch:
         is_replaying: whether the script has ended, and its modules run again.
         is_shared: whether peers need all inputs and outputs.
         present: the newest forward pass.
-        wrappers: of modules that train, or these themselves.
         on_update: called with a root before its update begins.
     """
 
@@ -86,25 +85,20 @@ class Watch:
         self.steps, self._asks_to_stop = steps, asks_to_stop
         self.roots: dict[int, Root] = {}
         self._paths: dict[int, tuple[Root, str]] = {}
-        self._skipped: dict[int, nn.Module] = {}
-        self._looked: dict[int, nn.Module] = {}
-        self._quiet: dict[int, records.Quiet] = {}  # by id of a module
+        self._quiet: dict[int, tuple[nn.Module, records.Quiet | None]] = {}  # by id of a module
         self._moments: list[tuple[str, Counter[tuple[int, ...]]]] = []  # that were read, and where
         self._unwrapped: dict[int, list[str]] = {}  # by id of what DDP wraps
-        # A DDP that is dropped joins gloo's thread while it holds the GIL, for which that one may
-        # wait: torch 2.13 hangs so now and then where a script ends. One that is kept does not.
-        self.wrappers: list[nn.Module] = []
         self.depth = self.in_backward = self._backwards = self._count = 0
         self.is_replaying = self._was_finished = self.is_shared = False
         self.sends = Sends(self)
-        self._outside: dict[int, list[str]] = {}
-        self._scheduled: dict[int, int] = {}
+        self._outside: set[int] = set()  # parameters that the loss reaches past all modules
+        self._scheduled: Counter[int] = Counter()
         self._others: list[str] = []
         self._number = 0  # of the backward pass that added to the present gradients first
         self._random: tuple[Any, ...] = ()  # states of the generators after the last forward pass
-        self._alone: set[int] = set()  # backward passes that reached one module
+        self._alone: set[int | None] = set()  # backward passes that reached one module
         self._external: set[int] = set()  # nodes of outputs that the loss uses itself
-        self._optimizers: dict[int, Optimizer] = {}
+        self._optimizers: dict[int, Optimizer] = {}  # that have stepped
         self.losses = LossWatch(lambda: self.is_on, lambda: bool(self.in_backward))
         self._interceptor = Interceptor(self)
 
@@ -120,7 +114,7 @@ class Watch:
     @property
     def is_finished(self) -> bool:
         """Whether each module has had its updates."""
-        updates = [len(one.record.updates) for one in self.roots.values()]
+        updates = [one.num_stepped for one in self.roots.values()]
         return bool(updates) and min(updates) >= self.steps and self.is_idle
 
     @property
@@ -145,23 +139,19 @@ class Watch:
     def _guard(self, owner: Any, *names: str) -> None:
         """An error of ours ends the watching, and never reaches the script."""
 
-        def guarded(original: Callable[..., Any]) -> Callable[..., Any]:
-            @functools.wraps(original)
-            def call(*args: Any, **kwargs: Any) -> Any:
-                if self.seen.broken:
-                    return None
-                try:
-                    return original(*args, **kwargs)
-                except Exception as error:  # noqa: BLE001 whatever it is, the script goes on
-                    at = traceback.extract_tb(error.__traceback__)[-1]
-                    where = f"{Path(at.filename).name}:{at.lineno}"
-                    self.seen.broken = f"{type(error).__name__} in {where}: {error}".splitlines()[0]
-                    return None
-
-            return call
+        def call(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            if self.seen.broken:
+                return None
+            try:
+                return original(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 whatever it is, the script goes on
+                at = traceback.extract_tb(error.__traceback__)[-1]
+                where = f"{Path(at.filename).name}:{at.lineno}"
+                self.seen.broken = f"{type(error).__name__} in {where}: {error}".splitlines()[0]
+                return None
 
         for name in names:
-            setattr(owner, name, guarded(getattr(owner, name)))
+            setattr(owner, name, functools.partial(call, getattr(owner, name)))
 
     def _pending(self) -> Iterator[tuple[Root, Update]]:
         """Roots whose gradients no optimizer has used yet."""
@@ -181,14 +171,14 @@ class Watch:
         if not self.is_on or id(module) in self._paths:
             return
         parameters = list(module.parameters())
-        if id(module) not in self._looked:
-            self._looked |= {id(one): one for one in module.modules()}
+        if id(module) not in self._quiet:
+            self._quiet |= {id(one): (one, None) for one in module.modules()}
             is_part = calling_stage() is not None or any(isinstance(p, DTensor) for p in parameters)
             if parameters and not is_part:
                 taken = [*self.seen.quiet, *(one.record.key for one in self.roots.values())]
-                key = of.named(module, taken, trains=False)
-                self._quiet[id(module)] = self.seen.quiet[key] = {}
-        held, at = self._quiet.get(id(module)), (self._count, place())
+                key = of.named(module, taken)
+                self._quiet[id(module)] = module, self.seen.quiet.setdefault(key, {})
+        held, at = self._quiet[id(module)][1], (self._count, place())
         if held is not None and at not in held and len(held) <= 2 * self.steps:
             last = next(reversed(held.values()), [])
             is_same = last and all(map(torch.equal, last, parameters))
@@ -205,11 +195,12 @@ class Watch:
         if self.is_replaying or not dist.is_initialized():
             return None
         calling = calling_stage()
-        found = self._root_of(module, calling)
+        is_trial = calling and calling[1] is None  # a stage infers shapes
+        found = None if is_trial else self._root_of(module, calling)
         if found is None or (self.in_backward and found[1]):
             return None
         root, path = found
-        if len(root.record.updates) >= self.steps and root.stepped:
+        if root.num_stepped >= self.steps and root.stepped:
             self._keep_later(root)
             return None
         self._begin_update(root)
@@ -231,23 +222,28 @@ class Watch:
         return root, self.present
 
     def _keep_later(self, root: Root) -> None:
-        """Keep the parameters of this step: a script may change them on one rank at any time."""
+        """Keep parameters of the next step and the newest: a script may change them at any time."""
         later = root.record.later
-        if root.module.training and not (later and later[0].number == self._count):
+        if root.module.training and (not later or later[-1].number != self._count):
             parameters = {name: part(one) for name, one in root.names.items()}
-            root.record.later = [Update(self._count, parameters, {})]
+            now = Update(self._count, parameters, {}, step_place=root.update.step_place)
+            root.record.later = [*later[:1], now]
 
     def _root_of(self, module: nn.Module, calling: Stage | None) -> tuple[Root, str] | None:
         """The root of a module, and its path in it; None for what does not train."""
         inner = module.module if isinstance(module, DistributedDataParallel) else module
-        if id(inner) in self._skipped or (calling and calling[1] is None):  # it infers shapes
-            return None
         if id(inner) not in self._paths:
             is_whole_step = redirected(inner) and not getattr(inner, "automatic_optimization", True)
             if is_whole_step or not any(one.requires_grad for one in inner.parameters()):
-                self._skipped[id(inner)] = inner
                 return None
-            self._add(module, inner, calling)
+            key, stage = of.named(inner, [one.record.key for one in self.roots.values()]), None
+            if calling is not None:
+                self._interceptor.install_of_stages(type(calling[0]))
+                stage = int(calling[0].stage_index)
+                key = f"stage {stage}"
+            root = self.roots[id(inner)] = Root(module, inner, key, stage)
+            for path, sub in inner.named_modules():
+                self._paths.setdefault(id(sub), (root, path))
         root, path = self._paths[id(inner)]
         if isinstance(module, DistributedDataParallel) and root.record.data_ranks is None:
             root.record.data_ranks = dist.get_process_group_ranks(module.process_group)
@@ -256,22 +252,11 @@ class Watch:
                 root.record.buffers_from = root.record.data_ranks[0]
         return root, path
 
-    def _add(self, module: nn.Module, inner: nn.Module, calling: Stage | None) -> None:
-        key, stage = of.named(inner, [one.record.key for one in self.roots.values()]), None
-        if calling is not None:
-            self._interceptor.install_of_stages(type(calling[0]))
-            stage = int(calling[0].stage_index)
-            key = f"stage {stage}"
-        self.wrappers.append(module)
-        root = self.roots[id(inner)] = Root(inner, of.record(module, inner, key, stage))
-        for path, sub in inner.named_modules():
-            self._paths.setdefault(id(sub), (root, path))
-
     def _begin_update(self, root: Root) -> None:
         before, was_stepped = root.update, root.stepped
         if before.number >= 0 and not was_stepped and not (root.done and root.is_reset):
             return
-        self._keep_without_step(root)
+        self.zeroes()
         root.refresh()
         if self.on_update is not None:
             self.on_update(root)
@@ -281,7 +266,8 @@ class Watch:
         self.losses.forget()
         if all(one.backward for other in self.roots.values() for one in other.update.forwards):
             self.sends.reasons, self.sends.gathered = [], {}
-        if not was_stepped and not of.has_moved(before, now):
+        pairs = ((one.local, now.parameters[name].local) for name, one in before.parameters.items())
+        if not was_stepped and all(torch.equal(*two) for two in pairs):  # else updated by hand
             now.dropped = before.dropped + self._dropped(before)
 
     def ends(self, root: Root, forward: Forward, value: Any) -> None:
@@ -290,8 +276,6 @@ class Watch:
         forward.draws = of.have_drawn(forward.random)
         outputs = tensors_of(value)
         forward.outputs = [part(one) for one in outputs]
-        if root.record.stage is not None:
-            forward.outputs_sent = [of.digest(one) for one in outputs]
         forward.nodes = {i: one.grad_fn for i, one in enumerate(outputs) if one.grad_fn is not None}
         for index, one in enumerate(outputs):
             if one.requires_grad:
@@ -316,36 +300,32 @@ class Watch:
             self._backwards += 1
             if of.have_drawn(self._random):
                 self.present.draws = True
-            self._outside, self._others, self._external = {}, [], set()
+            self._external = set()
         nodes, outputs = set(map(id, reached(start))), set[int]()
-        nodes_of = {key: root.nodes() for key, root in self.roots.items()}
-        for ids in (ids for passes in nodes_of.values() for ids in passes if ids & nodes):
-            outputs |= ids
-            first = set(map(id, reached(start, ids))) if len(ids) > 1 else ids
-            self._external |= ids & first
+        passes = ((root, one) for root in self.roots.values() for one in root.update.forwards)
+        hit = [(root, one) for root, one in passes if one.ids & nodes]
+        for _, one in hit:
+            outputs |= one.ids
+            first = set(map(id, reached(start, one.ids))) if len(one.ids) > 1 else one.ids
+            self._external |= one.ids & first
         others = self.losses.follow(start, outputs)
         if self.in_backward:  # of a checkpoint, or of a schedule
             return
         self._others = [f"{name} ({place()})" for name in others]
         self.sends.lose(start, outputs)
-        leaves = {id(one) for one in leaves_before(start, outputs)}
-        for key, root in self.roots.items():
-            if any(nodes & ids for ids in nodes_of[key]) and not root.stepped:
-                self._before_gradients(root, nodes)
-            self._outside[key] = [name for name, one in root.names.items() if id(one) in leaves]
-        done = (one for root in self.roots.values() for one in root.done)
-        again = (f.backward for f in done if nodes & set(map(id, f.nodes.values())))
-        self._number = next(again, None) or self._backwards
+        self._outside = {id(one) for one in leaves_before(start, outputs)}
+        for root in {id(root): root for root, _ in hit if not root.stepped}.values():
+            self._before_gradients(root, [f for own, f in hit if own is root and f.backward])
+        self._number = next((f.backward for _, f in hit if f.backward), self._backwards)
 
-    def _before_gradients(self, root: Root, nodes: set[int]) -> None:
-        """A backward pass adds to gradients, or begins anew."""
+    def _before_gradients(self, root: Root, again: Sequence[Forward]) -> None:
+        """A backward pass adds to gradients, or begins anew; through some passes once more."""
         update = root.update
         if not root.done and not root.is_reset:
             update.carried = root.gradients()
         elif root.done and root.is_reset:
-            again = [f for f in root.done if nodes & set(map(id, f.nodes.values()))]
             for loss in update.losses:
-                if any(loss.backward == one.backward for one in again):
+                if loss.backward in [one.backward for one in again]:
                     loss.weights = None
             for one in again:  # whose first gradient was only looked at
                 one.backward, one.gradients = None, {}
@@ -354,27 +334,26 @@ class Watch:
             update.losses, update.carried = [], {}
 
     def _dropped(self, update: Update) -> int:
-        return len({f.backward for f in update.forwards if f.backward in self._alone})
+        return len({f.backward for f in update.forwards} & self._alone)
 
     def backward_ends(self) -> None:
         """Gradients have been reduced."""
-        at, now = place(), self._number
-        losses = self.losses.ended(now)
+        losses = self.losses.ended(self._number)
         touched = [
             root for root in self.roots.values()
-            if any(one.backward == now for one in root.update.forwards)
+            if any(one.backward == self._number for one in root.update.forwards)
         ]  # fmt: skip
         for root in touched:
             update = root.update
             if len(touched) == 1 and root.is_finite:  # what is reset now is lost to all
-                self._alone.add(now)
+                self._alone.add(self._number)
             update.after_backward = root.gradients()
             update.at_sum, update.before_clipping = {}, {}
             update.losses += [one for one in losses if not any(one is k for k in update.losses)]
-            update.outside += self._outside.get(id(root.module), [])
+            update.outside += root.names_in(self._outside)
             update.other_terms += self._others
             update.by_hand += self.sends.reasons
-            update.backward_place = at
+            update.backward_place = place()
         self.sends.reasons = []
 
     def stage_reduced(self) -> None:
@@ -397,7 +376,9 @@ class Watch:
     def clips(self, clip: Clip, given: list[Tensor], total: Any) -> None:
         """Gradients were clipped, by a norm of `total`."""
         ids = {id(one) for one in given}
-        clip.total, clip.backward = of.number_of(total), self._backwards
+        if not isinstance(total, DTensor) or all(one.is_replicate() for one in total.placements):
+            clip.total = float(part(total, copy=False).local) if total is not None else None
+        clip.backward = self._backwards
         for root in self.roots.values():
             if names := root.names_in(ids):
                 clip.names += [(root.record.key, name) for name in names]
@@ -405,36 +386,26 @@ class Watch:
 
     def unscales(self, scaler: Any, optimizer: Optimizer) -> None:
         """A gradient scaler is about to divide gradients."""
-        if self.is_on:
-            self.capture()
-            for root in self.roots.values():
-                if root.names_in(of.ids_of(optimizer)):
-                    root.update.scale = float(scaler.get_scale())
+        self.capture()
+        for root in self.roots.values():
+            if root.names_in(of.ids_of(optimizer)):
+                root.update.scale = float(scaler.get_scale())
 
     def zeroes(self) -> None:
         """Gradients are reset: keep those of a script that never calls an optimizer's step."""
-        if self.is_on:
-            self._without_step()
-
-    def _without_step(self) -> None:
         for root, update in self._pending():
-            if not root.is_reset:
-                update.before_clipping = update.before_clipping or root.gradients()
-            self._keep_without_step(root)
-
-    def _keep_without_step(self, root: Root) -> None:
-        update, others = root.update, root.without_step
-        if root.is_pending and not root.record.updates:
-            update.before_clipping = update.before_clipping or update.after_backward
-            if not any(update is one for one in others):
-                update.number = len(others)
-                others.append(update)
+            left = update.after_backward if root.is_reset else root.gradients()
+            update.before_clipping = update.before_clipping or left
+            kept = root.record.updates
+            is_new = not root.num_stepped and not any(update is one for one in kept)
+            if is_new and len(kept) < self.steps:
+                kept.append(update)
 
     # The update
 
     def schedules(self, scheduler: Any) -> None:
         """A scheduler steps."""
-        self._scheduled[id(scheduler)] = self._scheduled.get(id(scheduler), 0) + 1
+        self._scheduled[id(scheduler)] += 1
 
     def steps_with(self, optimizer: Optimizer) -> None:
         """An optimizer is about to use the gradients."""
@@ -455,13 +426,17 @@ class Watch:
             for name in (one for one in names if one not in update.after):
                 one = root.names[name]
                 update.at_step[name] = None if one.grad is None else part(one.grad)
-                settings = {k: of.plain(v) for k, v in groups[id(one)].items() if k != "params"}
-                update.settings[name] = (of.class_of(optimizer), settings)
+                settings = {
+                    key: value.detach().clone() if isinstance(value, Tensor) else value
+                    for key, value in groups[id(one)].items() if key != "params"
+                }  # fmt: skip
+                is_known = type(optimizer).__module__.startswith("torch.optim")
+                update.settings[name] = ("" if is_known else "own ") + kind, settings
                 if update.number == 0:
                     held = of.state(optimizer, one)
                     settings[records.STATE] = ", ".join(held) or "empty"
                     update.state |= {f"{name} {key}": part(own) for key, own in held.items()}
-        self._scheduled = {}
+        self._scheduled.clear()
 
     def _stepping(self, optimizer: Optimizer) -> list[tuple[Root, list[str]]]:
         """Roots that a step ends an update of, and the names of their parameters in it."""
@@ -489,11 +464,12 @@ class Watch:
         for root, names in self._stepping(optimizer):
             update = root.update
             update.after |= {n: part(root.names[n]) for n in names if n not in update.after}
-            if not update.has_step and len(root.record.updates) < self.steps:
-                update.has_step, update.backwards = True, self._backwards
-                update.number = len(root.record.updates)
+            if not update.has_step and root.num_stepped < self.steps:
+                update.number = root.num_stepped
                 if not update.number:
-                    root.record.left_behind = self._left_behind(root, names, optimizer)
+                    root.record.left_behind = self._left_behind(update, names, optimizer)
+                    root.record.updates = []  # of those that were left without a step
+                update.has_step, update.backwards = True, self._backwards
                 root.record.updates.append(update)
             root.stepped = True
 
@@ -502,12 +478,11 @@ class Watch:
         if not self.is_replaying and (found := of.moments(held)):
             self._moments.append((place(), found))
 
-    def _left_behind(self, root: Root, names: list[str], optimizer: Optimizer) -> str:
+    def _left_behind(self, update: Update, names: list[str], optimizer: Optimizer) -> str:
         """The line that read a state of this optimizer, which began its first step without any."""
-        if root.update.state or not any(of.state(optimizer, root.names[n]) for n in names):
-            return ""
-        own = Counter(root.update.after[n].shape for n in names)
-        return next((where for where, shapes in self._moments if own <= shapes), "")
+        own = Counter(update.after[n].shape for n in names)
+        read = (where for where, shapes in self._moments if own <= shapes)
+        return "" if update.state or not optimizer.state else next(read, "")
 
     def refuse(self, name: str) -> None:
         """Say once that something is not supported."""
@@ -523,23 +498,19 @@ class Watch:
         return self.seen
 
     def _finish(self) -> None:
-        self._without_step()
-        # One that steps more rarely has not been seen yet.
+        self.zeroes()
+        # Those that step more rarely have not been seen yet.
         optimizers = [one for one in gc.get_objects() if issubclass(type(one), Optimizer)]
-        held = set().union(*map(of.ids_of, (*optimizers, *self._optimizers.values())))
+        held = set[int]().union(*map(of.ids_of, optimizers))
         for root in self.roots.values():
             root.record.backwards = self._backwards
             root.record.refused = root.record.refused or root.exchanged
-            if not root.record.updates:
-                root.record.updates = root.without_step[: self.steps]
             if self._optimizers:
                 root.record.unowned = [n for n, one in root.trained() if id(one) not in held]
             for update in root.record.updates:
                 update.forwards = [one for one in update.forwards if one.backward is not None]
-            inner = [
-                one for one in self.roots.values() if any(root.module is m for m in one.modules[1:])
-            ]
-            if root.record.updates or not inner:
+            inner = (m for one in self.roots.values() for m in one.modules[1:])
+            if root.record.updates or not any(root.module is one for one in inner):
                 self.seen.roots[root.record.key] = root.record
         pipelines = "torch.distributed.pipelining"
         known = {
@@ -547,8 +518,7 @@ class Watch:
             "megatron.core": "Megatron",
             pipelines: LACKING[pipelines],
         }
-        for name in (name for modules, name in known.items() if name and modules in sys.modules):
-            self.refuse(name)
+        self.seen.refused += [name for one, name in known.items() if name and one in sys.modules]
 
 
 # The script
@@ -569,24 +539,23 @@ def run_script(
     sys.argv = [script, *arguments]
     sys.path[0] = str(Path(script).resolve().parent)
     watch.install()
-    ended = at = ""
+    seen = watch.seen
     try:
         runpy.run_path(script, run_name="__main__")
     except Enough:
-        watch.seen.is_stopped = True
+        seen.is_stopped = True
     except BaseException as error:  # noqa: BLE001 whatever ends the script is reported
-        ended = f"{type(error).__name__}: {first_line(error)}"
+        seen.ended = f"{type(error).__name__}: {first_line(error)}"
         if isinstance(error, SystemExit):
-            ended = "" if error.code in (None, 0) else f"it left with exit code {error.code}"
+            seen.ended = f"it left with exit code {error.code}" if error.code else ""
         elif not is_reported():
             traceback.print_exc()
         frames = [one for one in traceback.walk_tb(error.__traceback__) if is_script(one[0])]
-        for frame, line in frames[-1:] if ended else ():
-            at = place_of(frame, line)
+        for frame, line in frames[-1:] if seen.ended else ():
+            seen.ended_at = place_of(frame, line)
             lines = linecache.getlines(frame.f_code.co_filename)[max(line - 3, 0) : line]
-            watch.seen.ended_line = "".join(lines)
-    seen = watch.seen
-    seen.ended, seen.ended_at, seen.ended_seconds = ended, at, time.monotonic()
+            seen.ended_line = "".join(lines)
+    seen.ended_seconds = time.monotonic()
     # This process ends without Python's own end, since threads of gloo may wait for ranks that are
     # gone: join the script's threads, and run what it left for the exit.
     with suppress(Exception):  # as Python, which goes on where an exit function fails

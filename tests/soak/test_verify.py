@@ -72,6 +72,8 @@ def test_the_first_finding_of_a_wrong_program_has_its_cause(program, ranks, ways
     ("program", "way", "options", "why"),
     [
         ("modules.py", "contrasted", (), "is a part of the loss"),
+        ("modules.py", "local_adam", (), "the script reduces in its own way (modules.py:"),
+        ("modules.py", "local_adam", ("--one",), "the script reduces in its own way (modules.py:"),
         ("loader.py", "noisy", ("--one",), "its inputs are not those of all ranks"),
     ],
 )

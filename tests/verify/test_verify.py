@@ -37,6 +37,7 @@ RIGHT = [
     ("language.py", 2, "fsdp method"),
     ("modules.py", 2, "retained"),
     ("modules.py", 2, "compiled"),
+    ("modules.py", 2, "local_steps"),
 ]
 WRONG = [
     ("language.py", 2, "wrong_bypass", "own gradient"),

@@ -186,16 +186,16 @@ def penalty():
         optimizer.step()
 
 
-def local_updates_wrong():
-    """Parameters are averaged now and then, instead of gradients."""
+def local_updates(period, rule=torch.optim.SGD):
+    """Parameters are averaged after some of the steps, instead of gradients."""
     model = mlp()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = rule(model.parameters(), lr=0.1)
     for step in range(4):
         x = drawn(step, 8, WIDTH)
         optimizer.zero_grad()
         functional.mse_loss(model(x), x).backward()
         optimizer.step()
-        if step % 2:
+        if (step + 1) % period == 0:
             for one in model.parameters():
                 dist.all_reduce(one.data)
                 one.data /= ranks
@@ -623,6 +623,9 @@ def compiled(factor=1):
 
 
 WAYS = {
+    "local_steps": lambda: local_updates(period=1),
+    "local_adam": lambda: local_updates(period=1, rule=torch.optim.Adam),
+    "local_updates_wrong": lambda: local_updates(period=2),
     "tokens": lambda: by_hand(per_rank=False),
     "means_wrong": lambda: by_hand(per_rank=True),
     "gathered": lambda: trained(mlp()),
