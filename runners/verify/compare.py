@@ -22,7 +22,7 @@ from runners.verify import inputs
 from runners.verify.fit import Expected, Fit, added, are_apart, distance, fitted, ratio, scales_of
 from runners.verify.inputs import ROUNDINGS, Case, ties
 from runners.verify.losses import TOLERANCE, Weights, judged_weights
-from runners.verify.records import Layout, Seen, Update
+from runners.verify.records import STEPS_INSIDE, Layout, Seen, Update
 from runners.verify.replay import Replayed
 from runners.verify.report import Error, Finding, Term, Verdict, in_words
 from runners.verify.update import (
@@ -93,6 +93,8 @@ class _Judge:
         if why := self._why_not():
             self._case.skip(why)
             for number in range(self._layout.num_updates):  # what `--one` leaves open
+                if self._layout.first.refused == STEPS_INSIDE:
+                    inputs.compare_replicas(self._case, number)
                 self._steps.compare(number, None)
         elif not find_skipped(self._case):
             self._judge()
@@ -122,6 +124,7 @@ class _Judge:
         inputs.compare_samples(case)
         self._compare_buffers(is_judged=bool(compared - frozen))
         if layout.has_later and not verdict.findings:
+            self._steps.compare_settings(layout.num_updates + 1)
             inputs.compare_replicas(case, layout.num_updates + 1)
 
     def _are_zero(self) -> bool:

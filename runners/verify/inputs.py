@@ -218,7 +218,8 @@ def compare_replicas(case: Case, number: int, held: str = "parameters") -> None:
             apart.setdefault(ranks, {})[name] = relative(one, other)
     for (peer, rank), names in apart.items():
         if case.is_replayed or rank in layout.leaders:
-            place = layout.update(rank, max(number - is_start, 0)).step_place
+            update = layout.update(rank, max(number - is_start, 0))
+            place = update.step_place or update.backward_place
             says = f"{what} of ranks {peer} and {rank} differ by {max(names.values()):.2g} of their"
             case.find(cause, f"{says} maximum", place, [*names], rank, number)
             return

@@ -181,12 +181,16 @@ class Rank:
         except rerun.NotRerunError as why:
             verdict.skip(f"as one process: {why}")
             return
+        cuts = [cut for one in everything.values() for cut in one.cuts]
         if rerun.compare(verdict, self.layouts, found, inputs):
             verdict.proven("run again as one process, the script makes the same gradients")
-            for cut in (cut for one in everything.values() for cut in one.cuts):
+            for cut in cuts:
                 verdict.skip(
                     f"{cut} passes no gradient on to what it sends, here as in one process"
                 )
+        gathers = [cut for cut in cuts if "gather" in cut]
+        for one in (one for one in verdict.findings if one.cause == rerun.DIFFERS and gathers):
+            one.cause, one.says = "gather cuts", f"{gathers[0]} passes no gradient on; {one.says}"
 
     # The end
 

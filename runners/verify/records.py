@@ -218,6 +218,7 @@ class Clip:
 
 
 Gradients = dict[str, Part | None]  # by parameter
+STEPS_INSIDE = "an optimizer that steps inside the backward pass"
 STATE = "the state"  # among settings, the names of what an optimizer holds before its first step
 
 

@@ -36,6 +36,7 @@ from runners.verify.roots import Root
 from runners.verify.watch import Watch, run_script
 
 SECONDS = 120.0
+DIFFERS = "one process differs"  # a cause that says no more
 _MOST_BATCHES = 512
 _LEAST_TOLERANCE = 1e-3  # relative: one process adds in another order
 Key = tuple[int, int]  # of a batch: iterator and position
@@ -418,6 +419,6 @@ def _find(case: Case, number: int, wrong: Sequence[str], factor: float, total: i
     if combined and not known and not update.by_hand:
         case.skip(f"{says}: {combined} is not a sum over samples; each rank has its own")
         return
-    cause, *others = known or ["one process differs"]
+    cause, *others = known or [DIFFERS]
     off = in_words(factor, [ranks], parts) if factor else ""
     case.find(cause, says, update.backward_place, wrong, layout.view, number, off, others)

@@ -246,3 +246,8 @@ def _refused(module: nn.Module) -> str:
         if isinstance(one, nn.SyncBatchNorm):
             return "SyncBatchNorm, which mixes the samples of all ranks"
     return ""
+
+
+def plain(value: Any) -> Any:
+    """A setting of an optimizer, copied."""
+    return value.detach().clone() if isinstance(value, Tensor) else value

@@ -227,6 +227,11 @@ class Watch:
         if root.module.training and (not later or later[-1].number != self._count):
             parameters = {name: part(one) for name, one in root.names.items()}
             now = Update(self._count, parameters, {}, step_place=root.update.step_place)
+            now.settings = {
+                name: (type(one).__name__, {"lr": of.plain(group["lr"])})
+                for one in self._optimizers.values() for group in one.param_groups
+                for name in root.names_in(set(map(id, group["params"])))
+            }  # fmt: skip
             root.record.later = [*later[:1], now]
 
     def _root_of(self, module: nn.Module, calling: Stage | None) -> tuple[Root, str] | None:
@@ -415,7 +420,8 @@ class Watch:
         if (kind := type(optimizer).__name__) == "ZeroRedundancyOptimizer":
             self.refuse(kind)
         if self.in_backward:
-            self.refuse("an optimizer that steps inside the backward pass")
+            for root, _ in self._stepping(optimizer):
+                root.record.refused = records.STEPS_INSIDE
             return
         self.capture()
         groups = {id(p): group for group in optimizer.param_groups for p in group["params"]}
@@ -426,10 +432,7 @@ class Watch:
             for name in (one for one in names if one not in update.after):
                 one = root.names[name]
                 update.at_step[name] = None if one.grad is None else part(one.grad)
-                settings = {
-                    key: value.detach().clone() if isinstance(value, Tensor) else value
-                    for key, value in groups[id(one)].items() if key != "params"
-                }  # fmt: skip
+                settings = {k: of.plain(v) for k, v in groups[id(one)].items() if k != "params"}
                 is_known = type(optimizer).__module__.startswith("torch.optim")
                 update.settings[name] = ("" if is_known else "own ") + kind, settings
                 if update.number == 0:
