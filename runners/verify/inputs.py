@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from runners.verify.fit import are_apart, distance, relative
-from runners.verify.records import Layout, Seen, Update
+from runners.verify.records import Layout, Part, Seen, Update
 from runners.verify.replay import Replayed
 from runners.verify.report import Finding, Verdict
 from runners.verify.roots import digest
@@ -217,13 +217,23 @@ def compare_replicas(case: Case, number: int, held: str = "parameters") -> None:
         if are_apart(one, other) and not is_same:
             apart.setdefault(ranks, {})[name] = relative(one, other)
     for (peer, rank), names in apart.items():
-        if case.is_replayed or rank in layout.leaders:
+        parts = layout.update(rank, number).parameters
+        is_known = case.is_replayed or rank in layout.leaders
+        if is_known or all(_is_whole(parts, name) for name in names):
             update = layout.update(rank, max(number - is_start, 0))
             place = update.step_place or update.backward_place
             says = f"{what} of ranks {peer} and {rank} differ by {max(names.values()):.2g} of their"
             case.find(cause, f"{says} maximum", place, [*names], rank, number)
             return
         case.skip(f"{next(iter(names))}: ranks {peer} and {rank} hold other parts, or one is wrong")
+
+
+def _is_whole(parts: Mapping[str, Part], name: str) -> bool:
+    """Whether a shape tells of no division by hand: no axis is as long as a part of another's."""
+    held = [zip(one.local.shape, one.shape, strict=True) for one in parts.values() if one.spec]
+    pairs = {pair for one in held for pair in one}
+    cut = {part for part, whole in pairs if part != whole}
+    return bool(parts[name].spec) or {*parts[name].shape} <= {whole for _, whole in pairs} - cut
 
 
 def _copies(
