@@ -333,7 +333,7 @@ def compare_outputs(case: Case, number: int, runs: Mapping[int, Replayed]) -> bo
             else:
                 why = "it draws random numbers that one process draws otherwise, or "
                 case.skip(
-                    f"the replay's outputs differ from those recorded {says} ("
+                    f"the outputs of the replay are off {says} ("
                     f"{why * (forward.draws or not is_known)}its forward pass depends on more than "
                     "inputs and parameters)"
                 )

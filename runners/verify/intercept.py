@@ -327,7 +327,7 @@ class Interceptor:
         return value
 
 
-INSIDE = " (`--against` can name it; `--one` may do without)"  # ends a reason inside the module
+INSIDE = " (name it with `--against`, or compare the whole script with `--one`)"  # ends a reason inside the module
 
 
 class Sends:

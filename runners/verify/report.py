@@ -218,7 +218,7 @@ def _head(report: Verdict) -> str:
         return f" ({_lower(table()[report.findings[0].cause].title)})"
     if report.not_compared:
         is_some = report.compared.get("parameters_compared")
-        return " in all parts; what was compared agrees" if is_some else ""
+        return " completely; what was compared agrees" if is_some else ""
     return " with one process: forward, weights of the loss, gradients and update"
 
 
