@@ -327,7 +327,8 @@ class Interceptor:
         return value
 
 
-INSIDE = " (name it with `--against`, or compare the whole script with `--one`)"  # ends a reason inside the module
+# Ends a reason inside the module.
+INSIDE = " (name it with `--against`, or compare the whole script with `--one`)"
 
 
 class Sends:

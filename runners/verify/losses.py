@@ -351,7 +351,8 @@ class _Calls:
             return f"the weights of {self._place} are not finite"
         if not any(g.weight for g in self._groups):
             return f"those of {self._place} are zero in all updates"
-        return "" if self._is_known else "the factor of the reduction is not known, and the weights depend on it"
+        unknown = "the factor of the reduction is not known, and the weights depend on it"
+        return "" if self._is_known else unknown
 
     def _off(self, dropped: int, tolerance: float) -> Finding | None:
         """A sum that is off by ranks or microbatches; half a loss is so by convention."""
