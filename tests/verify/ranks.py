@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import socket
 import sys
+import threading
 from pathlib import Path
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -65,7 +66,10 @@ def _be(rank, ranks, port, path, words, options, content, writer):
     os.dup2(1, 2)
     sys.stdout = os.fdopen(1, "w")
 
+    ends = threading.Lock()
+
     def told(code):
+        ends.acquire()  # for good: a thread of the tool may end this process, too
         said = file.read_text()
         if rank == 0 or '"schema": ' in said:  # of the first rank that is left
             writer.send(said)
