@@ -158,7 +158,6 @@ WRITTEN_APART = [
     for path in sorted((PROGRAMS.parent / name).glob("*.py"))
 ]  # fmt: skip
 UNSEEN = {  # what the verifier does not find yet; a note of the report names some of them
-    "fault_buffer_reassigned": "DDP of this torch sends the buffer, so the update is right",
     "fault_frozen_by_name": "a frozen parameter is named, and is no fault of distribution",
     "fault_positions_restart": "what a part of a sequence means, the script alone knows",
     "fault_shifted_after_split": "what a part of a sequence means, the script alone knows",
