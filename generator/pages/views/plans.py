@@ -1,9 +1,9 @@
-"""The pages of plans: which layout to take for a model on some devices, and what speaks for it.
+"""The pages of plans: which layout to try first for a model on some devices, and what to measure.
 
-In: the committed plans of the book, what planner/plan.yml says, and the recommendation that the
-command `plan` makes of the same answers. Out: a row for each model; and for each choice of devices,
-memory, tokens and optimizer the recommendation, bars, and a table of what fits. Also the table of
-the layouts that a lesson recommends.
+In: the committed plans of the book, what planner/plan.yml says, and the choice that the command
+`plan` makes of the same answers. Out: a row for each model; and for each choice of devices, memory,
+tokens and optimizer the layouts to measure, bars, and a table of what fits. Also the table of the
+layouts that a lesson names.
 """
 
 import math
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from generator.checks.layout_checks import recommended
+from generator.checks.layout_checks import planned as planned_in
 from generator.content.lesson import WhyFile
 from generator.content.plan_page import Device
 from generator.content.typesetting import plain
@@ -26,18 +26,20 @@ from generator.printing.folio import Folio, breakable
 from generator.values import units
 from generator.values.units import Unit
 from generator.values.value import Value, computed, numeric
-from runners.planner.answers.answer import GIB, Answer, Layout, answers_of, needs, verdict
+from runners.planner.answers import rates
+from runners.planner.answers.answer import Answer, Layout, answers_of, needs, verdict
 from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.plan_grid import named_rows
 from runners.planner.answers.question import PlanError
-from runners.planner.answers.recommendation import Choice, Turn, choice
+from runners.planner.answers.search import Choice, choice
+from runners.planner.program import command_of
 
 ID = "plan"
 TITLE = "What each layout needs, simulated"  # of the bars
 WITHIN, BETWEEN = "A device sends within its node", "A node sends to others"
-ESTIMATED, AT_LEAST = "A step, estimated", "A step, at least"
-NUMBERS = ("A rank needs", WITHIN, BETWEEN, ESTIMATED, AT_LEAST, "Other layouts")
-LAYOUTS = ("Layout", *(f"#{one}" for one in NUMBERS))
+AT_LEAST = "A step, at least"
+LAYOUTS = "Layout", "#A rank needs", f"#{WITHIN}", f"#{BETWEEN}", f"#{AT_LEAST}", "#Other layouts"
+NEARLY_FULL = Markup('<br><b>nearly fills the device</b>')
 NOTHING_FITS = "No simulated layout fits"
 MOST = 8  # layouts that fit, of which bars and the table show the best
 
@@ -61,7 +63,7 @@ class Choices(NamedTuple):
 
     @property
     def choice(self) -> Choice | None:
-        """The recommendation, as the command makes it; None where nothing fits."""
+        """What to measure, as the command says it; None where nothing fits."""
         try:
             return choice(self.answers, self.cluster, numeric(self.memory))
         except PlanError:
@@ -148,18 +150,32 @@ class Plans:
 
     def compared(self, layout: Layout, chosen: Choices) -> dict[str, Markup | str]:
         """The cells of a layout's row, by column, as the page prints them."""
-        path, mesh = self.path(layout.answer), _mesh(chosen.cluster)
-        read, rates = (path, _rates(chosen.device), self.folio), layout.bounds
-        seconds, least = layout.estimate.seconds, rates.at_least
+        path, law = self.path(layout.answer), layout.bounds
+        says = f"law_of_time({path}, {_mesh(chosen.cluster)}).at_least"
+        read = path, _rates(chosen.device), self.folio
         return {
-            "layout": label(self.label(layout.answer)),
+            "layout": _warned(self.label(layout.answer), layout, numeric(chosen.memory)),
             "needs": self.needs(layout.answer),
-            "probably": _computed(seconds, units.SECONDS, f"estimate({path}, {mesh})", *read),
-            "at_least": _computed(
-                least, units.SECONDS, f"law_of_time({path}, {mesh}).at_least", *read
-            ),
-            "decided_by": rates.decides,
+            "at_least": _computed(law.at_least, units.SECONDS, says, *read),
+            "decided_by": law.decides,
         }
+
+    def measured(self, layout: Layout, chosen: Choices) -> View:
+        """A layout to measure: its row, how long steps of published clusters would be, a command.
+
+        The command writes its program; without one, it says why.
+        """
+        path, found = self.path(layout.answer), rates.range_of(layout.answer, chosen.cluster)
+        command = command_of(layout, self.grid.preset)
+        says = f"range_of({path}, {_mesh(chosen.cluster)})"
+        read = path, _rates(chosen.device), self.folio
+        return View(
+            **self.compared(layout, chosen),
+            command=command,
+            has_program=command.startswith("python "),
+            range=found and [_computed(one, units.SECONDS, says, *read) for one in found[:2]],
+            num_clusters=found and counted(found[2]),
+        )
 
 
 def _rates(device: Device) -> tuple[str, str, str]:
@@ -179,6 +195,12 @@ def _computed(
     return folio.show(computed(number, unit, says, inputs))
 
 
+def _warned(said: str, layout: Layout, memory_bytes: float) -> Markup:
+    """A layout in words; where it leaves little of the device, with a warning."""
+    is_tight = layout.verdict == "fits" and layout.is_tight(memory_bytes)
+    return label(said) + (NEARLY_FULL if is_tight else "")
+
+
 def _mesh(cluster: Cluster) -> str:
     return f"{cluster.nodes} × {cluster.per_node}"
 
@@ -191,18 +213,17 @@ def named(run: str, folio: Folio) -> str:
     return f"{layout}, {plans.grid.title}, {plans.settings[row].devices} devices"
 
 
-def recommended_rows(lesson: WhyFile, folio: Folio) -> tuple[list[Row], str]:
-    """The layouts that a lesson recommends, at the size of real models, each once; a caption."""
+def planned_rows(lesson: WhyFile, folio: Folio) -> tuple[list[Row], str]:
+    """The layouts that a lesson names, at the size of real models, each once; a caption."""
     rows: dict[str, Row] = {}
-    layouts, read = list(recommended(folio.evidence, lesson)), ("needed_bytes", "flops")
+    layouts, read = list(planned_in(folio.evidence, lesson)), ("needed_bytes", "flops")
     folio = folio.for_table(folio.value(_largest(one.run, of)) for one in layouts for of in read)
     uses = {one.planned: one.use for one in reversed(lesson.decisions)}
     for one in layouts:
-        law, links = one.layout.bounds, one.cluster
+        law, links = one.layout.bounds, one.layout.cluster
         by_law = (
             (WITHIN, law.within * links.within, units.BYTES),
             (BETWEEN, law.between * links.between, units.BYTES),
-            (ESTIMATED, one.layout.estimate.seconds, units.SECONDS),
             (AT_LEAST, law.at_least, units.SECONDS),
         )
         said = Markup('{}<br><a class="pb-label" href="../../{}">{}, {:,} tokens a sample</a>')
@@ -217,8 +238,9 @@ def recommended_rows(lesson: WhyFile, folio: Folio) -> tuple[list[Row], str]:
 
 
 def models(folio: Folio) -> Iterator[Row]:
-    """Each model whose plans the book has, with the layout that its page recommends first."""
+    """Each model whose plans the book has, with the layout that its page says to try first."""
     assert folio.book.plan is not None
+    said = Markup('<a class="pb-label" href="{}">{}</a><br>{} parameters')
     for name in folio.book.plan.models:
         plans = Plans(name, folio)
         first, page = plans.choices[0], folio.book.traces[name].page
@@ -227,11 +249,11 @@ def models(folio: Folio) -> Iterator[Row]:
         options["mesh"] += " devices"
         options["sequence"] += " tokens"
         del options["optimizer"]  # the same everywhere
+        count = folio.cell(f"{name}.{next(iter(plans.runs))}.settings.num_parameters")
         yield [
-            Markup('<a class="pb-label" href="{}">{}</a>').format(page, plans.grid.title),
-            folio.cell(f"{name}.{next(iter(plans.runs))}.settings.num_parameters"),
+            said.format(page, plans.grid.title, count),
             label(" · ".join(options.values())),
-            label(plans.label(made.best.answer) if made else NOTHING_FITS),
+            plans.compared(made.measured[0], first)["layout"] if made else label(NOTHING_FITS),
         ]
 
 
@@ -299,9 +321,9 @@ def _named(plans: Plans) -> Iterator[View]:
 
 
 def _answer(plans: Plans, chosen: Choices) -> View:
-    """The recommendation, its reason, the runner-up, what would turn the choice, and bars."""
+    """What to measure, the best layout of each strategy, and bars."""
     made, memory = chosen.choice, numeric(chosen.memory)
-    of_each: dict[str, Layout] = {}  # the best layout of each strategy, in their order
+    of_each: dict[str, Layout] = {}  # the first layout of each strategy, in their order
     for one in made.fitting if made else ():
         of_each.setdefault(one.strategy, one)
     best = list(of_each.values())[:MOST]
@@ -310,16 +332,12 @@ def _answer(plans: Plans, chosen: Choices) -> View:
         (plans.label(one), plans.runs[plans.path(one).partition(".")[2]], verdict(one, memory))
         for one in drawn
     ]
-    compared = [plans.compared(one, chosen) for one in best]
-    later, device = made.runner_up if made else None, chosen.device
+    device = chosen.device
     return View(
         memory=plans.folio.show(chosen.memory) if made else None,
-        best=compared[0] if compared else None,
-        rows=[list(one.values()) for one in compared],
-        is_tight=bool(made and made.best.is_tight(memory)),
-        later=plans.compared(later, chosen) if later else None,
-        is_open=bool(made and later and made.best.is_as_fast_as(later)),
-        turns=[_turned(plans, chosen, one) for one in made.turns] if made else [],
+        measured=[plans.measured(one, chosen) for one in made.measured] if made else [],
+        is_ordered=bool(made and made.is_ordered),
+        rows=[list(plans.compared(one, chosen).values()) for one in best],
         least=None if made else plans.needs(min(chosen.answers, key=needs)),
         bars=bars(named, memory, plans.folio).svg(ID, TITLE),
         is_cut=needs(max(drawn, key=needs)) > memory * LONGEST,
@@ -329,16 +347,6 @@ def _answer(plans: Plans, chosen: Choices) -> View:
         num_simulated=len(chosen.answers),
         num_fitting=len(made.fitting) if made else 0,
     )
-
-
-def _turned(plans: Plans, chosen: Choices, one: Turn) -> Markup:
-    """Other links or less memory, and the layout to take there."""
-    given = chosen.cluster.between / 1e9
-    where = (
-        f"{one.between / 1e9:.4g} GB/s between nodes instead of {given:.4g}" if one.between
-        else f"Below {one.memory_bytes / GIB:.1f} GiB per device"
-    )  # fmt: skip
-    return label(f"{where}: {plans.label(one.best.answer) if one.best else 'no layout fits'}")
 
 
 def _drawn(chosen: Choices, best: Sequence[Layout]) -> list[Answer]:
