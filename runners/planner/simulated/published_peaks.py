@@ -28,7 +28,7 @@ from runners.planner.answers.question import (
     Strategy,
     Training,
 )
-from runners.planner.answers.recommendation import Simulate
+from runners.planner.answers.search import Simulate
 from runners.planner.simulated.processes import answers
 from runners.traces.records import Run
 from runners.traces.schema import Record, Setting
