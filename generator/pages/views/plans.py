@@ -64,8 +64,10 @@ class Choices(NamedTuple):
     @property
     def choice(self) -> Choice | None:
         """What to measure, as the command says it; None where nothing fits."""
+        num, answers = self.setting.devices, self.answers  # of which none may stay idle
+        busy = [one for one in answers if one.question.strategy.num_devices == num]
         try:
-            return choice(self.answers, self.cluster, numeric(self.memory))
+            return choice(busy, self.cluster, numeric(self.memory))
         except PlanError:
             return None
 
@@ -171,6 +173,8 @@ class Plans:
         read = path, _rates(chosen.device), self.folio
         return View(
             **self.compared(layout, chosen),
+            said=label(self.label(layout.answer)),
+            is_tight=layout.is_tight(numeric(chosen.memory)),
             command=command,
             has_program=command.startswith("python "),
             range=found and [_computed(one, units.SECONDS, says, *read) for one in found[:2]],
@@ -240,7 +244,7 @@ def planned_rows(lesson: WhyFile, folio: Folio) -> tuple[list[Row], str]:
 def models(folio: Folio) -> Iterator[Row]:
     """Each model whose plans the book has, with the layout that its page says to try first."""
     assert folio.book.plan is not None
-    said = Markup('<a class="pb-label" href="{}">{}</a><br>{} parameters')
+    said = Markup('<a class="pb-label" href="{}">{}</a><br><small class="pb-regime">{} parameters</small>')
     for name in folio.book.plan.models:
         plans = Plans(name, folio)
         first, page = plans.choices[0], folio.book.traces[name].page

@@ -25,7 +25,7 @@ GIB = 2**30
 NEARLY = 0.01  # layouts that differ by a smaller share are equal
 TIGHT = 0.95  # of a device's memory: what needs more of it leaves little
 _VERDICTS = ("fits", "marginal", "no")
-_TIERS = ("within", "between")
+_TIERS = ("computing", "within", "between")
 _HEAD = (
     f"{'':<9}{'layout':<44}{'needs':>8}{'params':>8}{'grads':>8}{'optim':>8}{'activ':>8}{'bufs':>8}"
     f"{'at least':>12}  decided by"
@@ -167,7 +167,7 @@ class Layout:
     def dominates(self, other: Layout, *, is_memory_free: bool = False) -> bool:
         """Whether it costs no more in anything, and less in something, on the same cluster.
 
-        What they cost is memory and the time of sending over each tier of links. Where computing
+        What they cost is memory, computing, and sending over each tier of links. Where computing
         decides how long both take at least, it comes no later by the rule either.
         """
         pairs = [(getattr(self.bounds, tier), getattr(other.bounds, tier)) for tier in _TIERS]

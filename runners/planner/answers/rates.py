@@ -1,0 +1,5 @@
+"""Stand-in until the rows are merged."""
+
+
+def range_of(*_):
+    return None
