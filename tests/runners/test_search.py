@@ -83,14 +83,15 @@ def test_of_two_layouts_the_simpler_one_comes_first(first, later, settings):
 
 
 def test_what_computing_does_not_hide_comes_after_what_it_hides():
-    """FSDP over slow links waits for its gathers; eight tensor-parallel ranks gather an eighth."""
-    question = single("llama-8b", global_batch=64)
+    """FSDP gathers for each microbatch; stages with ZeRO-1 send gradients once a step."""
+    question = single("llama-8b", global_batch=512)
     fast, slow = Cluster(8, 8, *RATES), Cluster(8, 8, RATES[0], RATES[1], 100e9)
     for cluster, is_hidden in ((fast, True), (slow, False)):
         flat = on(question, "fsdp", cluster)
         assert flat.is_hidden == is_hidden
-        divided = on(question, "fsdp.8+tp-sp.8", cluster, microbatch=8)
-        assert (place(flat) < place(divided)) == is_hidden
+        staged = on(question, "1f1b.8+zero1.8", cluster)
+        assert staged.is_hidden
+        assert (place(flat) < place(staged)) == is_hidden
     assert on(question, "fsdp", fast).seconds_of_data(is_flat=True) == pytest.approx(
         8 * on(question, "fsdp", fast).seconds_of_data(), rel=0.2
     )
