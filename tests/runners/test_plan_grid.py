@@ -10,7 +10,7 @@ from runners.planner.answers.estimate import ALIKE
 from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.plan_grid import as_trace, read_grid
 from runners.planner.answers.question import Model, Question, Training, strategy_of
-from runners.planner.answers.recommendation import search
+from runners.planner.answers.search import search
 from runners.planner.simulated import grid
 from runners.simulate import processes
 from runners.traces.digest import ROOT, covered_files

@@ -22,7 +22,7 @@ from runners.planner.answers.plan_grid import (
     run_name,
 )
 from runners.planner.answers.question import Model, PlanError, Question, strategy_of
-from runners.planner.answers.recommendation import microbatch_of
+from runners.planner.answers.search import microbatch_of
 from runners.planner.simulated.processes import answers
 from runners.system.errors import unknown
 from runners.traces.digest import ROOT
