@@ -80,7 +80,7 @@ STEPS = Comparison(
     f"{PREFIX}steps",
     "Which rates did published trainings reach, and does each step take at least its bound?",
     lists=_RATES,
-    code="answers/published_steps",
+    code="answers/rates",
 )
 ORDER = Comparison(
     f"{PREFIX}order",

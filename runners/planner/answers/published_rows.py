@@ -1,8 +1,8 @@
-"""Published rows: trainings that others ran, with the memory or the time that they measured. No torch.
+"""Published rows: trainings that others ran, with the memory or the time that was measured.
 
-In: `planner/published_measurements.yml` and `published_rates.yml`, whose heads say which rows qualify
-and how a file is read, and the tables in CSV that they name. Out: a `Row` each, in the fields by
-which a plan asks for a training, and in one unit: bytes, and seconds of a step.
+In: `published_measurements.yml` and `published_rates.yml`, whose heads say which rows qualify and
+how they are read, and the tables in CSV that they name. Out: a `Row` each, in the fields by which a
+plan asks for a training, in bytes and in seconds of a step. No torch.
 """
 
 import csv
@@ -34,11 +34,7 @@ Positive = Annotated[float, Field(gt=0)]
 
 
 class Place(Record):
-    """Where a row was published.
-
-    Attributes:
-        field: the table or key that states the value.
-    """
+    """Where a row was published, and the table or key there that states the value."""
 
     title: str
     where: str
@@ -58,22 +54,20 @@ class Device(Record):
 
 
 class Measurement(Record):
-    """One published number.
+    """Published memory of a rank.
 
     Attributes:
         kind: `allocated` are blocks given out, `active` those and freed ones that a stream still
             uses, `reserved` all segments.
         moment: `peak` since the start, or `between_steps`.
         rank: which rank's; `largest` over all.
-        value: as published, in `unit`; `percent` is of the device's memory.
         step: after which update it was read, where the source says so.
     """
 
     kind: Literal["allocated", "active", "reserved"]
     moment: Literal["peak", "between_steps"] = "peak"
     rank: Literal["last", "largest", "unstated"] = "largest"
-    value: Positive
-    unit: Literal["bytes", "GiB", "percent"] = "GiB"
+    bytes: Positive
     step: Count | None = None
     field: str
 
@@ -86,8 +80,7 @@ class Row(Training, Implementation):
         source: where it stands, and in which `part` of it.
         framework: whose layers; they decide which activations are kept.
         group: the cluster or the search that it belongs to.
-        software: the release or the variant of the program; rows of one are compared.
-        measured: peaks of memory.
+        software: the release or the variant of the program.
         seconds: of a step; None where it failed, or was not published.
         mfu: share of the highest rate, where the source of a search states it.
         num_out_of_memory: other layouts of a search that were tried and failed.
@@ -100,15 +93,15 @@ class Row(Training, Implementation):
     source: Place
     part: str = ""
     framework: Literal["transformer_engine", "megatron_local", "torchtitan"] | None = None
-    group: str = ""
+    group: str
     software: str = ""
     model: str
     architecture: Architecture
     strategy: Strategy
     device: Device
     devices: Count
-    measured: list[Measurement] = []
-    seconds: Positive | None = None
+    measured: list[Measurement]
+    seconds: Positive | None
     mfu: float = 0.0
     num_out_of_memory: int = 0
     details: list[str] = []
@@ -128,21 +121,8 @@ class Row(Training, Implementation):
     @property
     def cluster(self) -> Cluster:
         """The devices that it ran on."""
-        device = self.device
-        rates = device.flops, device.within, device.between
-        return Cluster(1, device.per_node, *rates).of(self.devices)
-
-    @property
-    def search(self) -> tuple[str, int, int, str]:
-        """What rows have in common that are layouts of one training on one cluster."""
-        return self.group, self.sequence, self.global_batch, self.software
-
-    def bytes_of(self, kind: str, moment: str = "peak") -> float | None:
-        """A measurement in bytes; None where this kind was not published."""
-        percent = (self.device.memory_gib or 0) * GIB / 100
-        units = {"bytes": 1, "GiB": GIB, "percent": percent}
-        found = (one for one in self.measured if (one.kind, one.moment) == (kind, moment))
-        return next((one.value * units[one.unit] for one in found), None)
+        one = self.device
+        return Cluster(1, one.per_node, one.flops, one.within, one.between).of(self.devices)
 
 
 @cache
@@ -157,97 +137,95 @@ def rows(name: str) -> list[Row]:
     """The rows of a file of the planner, in their order.
 
     Raises:
-        PlanError: a row is not what it should be.
+        PlanError: a row is not what it should be; the message has its place.
     """
     found, file = list[Row](), read(name)
-    for entry in file["rows"]:
-        for place, values in _values(entry):
-            try:
-                found.append(_row(values, file))
-            except (LookupError, TypeError, ValueError) as error:
-                said = error.errors()[0] if isinstance(error, ValidationError) else {}
-                why = f"{said['loc'][0]}: {said['msg']}" if said else str(error)
-                raise PlanError(f"{place or values.get('id', name)}: {why}") from error
+    for place, values in (pair for entry in file["rows"] for pair in _values(entry)):
+        try:
+            found.append(_row(values, file))
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise PlanError(f"{place or name}: {first['loc'][0]}: {first['msg']}") from error
+        except (LookupError, TypeError, ValueError) as error:
+            raise PlanError(f"{place or name}: {error!r} in {values}") from error
     return found
 
 
 def _values(entry: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The rows of an entry, with the place of those that a table in CSV has."""
+    """What an entry states of each of its rows, with the place of one that a table in CSV has."""
     shared = {name: value for name, value in entry.items() if name not in _FORMS}
     if "csv" not in entry:
         for one in entry.get("table", [[]]):
             yield "", shared | dict(zip(entry.get("columns", ()), one, strict=True))
         return
-    columns, words, path = entry["columns"], entry.get("values", {}), PLANNER / entry["csv"]
+    columns, words, path = entry["columns"], entry["values"], PLANNER / entry["csv"]
     with path.open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file, restval="")
-        for line in reader:
-            if any(line[column] not in some for column, some in entry["only"].items()):
-                continue
-            named = {own: line[column] for own, column in columns.items()}
-            named = {own: words.get(own, {}).get(text, text) for own, text in named.items()}
-            yield f"{path.name}:{reader.line_num}", shared | {k: v for k, v in named.items() if v}
+        lines = csv.DictReader(file, restval="")
+        for line in lines:
+            if all(line[column] in some for column, some in entry["only"].items()):
+                texts = {own: line[column] for own, column in columns.items()}
+                named = {own: words.get(own, {}).get(text, text) for own, text in texts.items()}
+                stated = {own: value for own, value in named.items() if value != ""}
+                yield f"{path.name}:{lines.line_num}", shared | stated
 
 
 def _row(values: dict[str, Any], file: dict[str, Any]) -> Row:
-    """A row of the words and numbers that state it."""
-    for name, value in values.items():
-        if isinstance(value, str) and value.isdecimal():
-            values[name] = int(value)
-    for name, usual in {"group": "{model} on {devices}", "id": "{group}"}.items():
-        values[name] = values.get(name, usual).format_map(values)
+    """A row of the words and numbers that state it; braces stand for fields of the row."""
+    numbers = {k: int(v) for k, v in values.items() if isinstance(v, str) and v.isdecimal()}
+    values |= {"group": "{model} on {devices}", "id": "{group}"} | values | numbers
+    for name in ("group", "id"):
+        values[name] = values[name].format_map(values)
+    values["id"] = values["id"].lower().replace("_", "-").replace(" ", "-")
     values["source"] = {k: text.format_map(values) for k, text in values["source"].items()}
     shape = values.get("architecture") or file["models"][values["model"]]
     layers = values.pop("layers", shape["num_layers"])  # a model may be cut to the first of them
-    strategy = {one: values.pop(one) for one in Strategy.model_fields if one in values}
-    device = values["device"]
-    values |= {
-        "id": values["id"].lower().replace("_", "-").replace(" ", "-"),
-        "architecture": {**shape, "num_layers": layers},
-        "device": file["devices"][device] if isinstance(device, str) else device,
-        "strategy": _strategy({**strategy, **values.pop("strategy", {})}, values),
-        "seconds": _seconds(values, shape),
-        "measured": [*_measured(values)],
-    }
+    values["architecture"] = shape = {**shape, "num_layers": layers}
+    if isinstance(device := values["device"], str):
+        values["device"] = file["devices"][device]
+    values["strategy"] = _strategy(values)
+    values["measured"] = [*_measured(values)]
+    values["seconds"] = _seconds(values, shape)
     return Row.model_validate(values, strict=False)
 
 
-def _strategy(stated: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+def _strategy(values: dict[str, Any]) -> dict[str, Any]:
     """The axes, of which the data axis takes what the others leave."""
+    stated = {one: values.pop(one) for one in Strategy.model_fields if one in values}
+    stated |= values.get("strategy", {})
     tensor, stages, context = (stated.get(one, 1) for one in ("tensor", "pipeline", "context"))
     kind = "interleaved" if stated.get("chunks", 1) > 1 else "1f1b"
-    usual = {
+    return {
         "name": values["id"],
         "data": values["devices"] // (tensor * stages * context),
         "schedule": kind if stages > 1 else "none",
+        **stated,
+        "has_sequence_parallel": tensor > 1 and stated.get("has_sequence_parallel", False),
     }
-    divides = tensor > 1 and stated.get("has_sequence_parallel", False)
-    return {**usual, **stated, "has_sequence_parallel": divides}
+
+
+def _measured(values: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Memory in bytes, as it stands or of the columns that a table has for peaks."""
+    units = {"bytes": 1, "GiB": GIB, "percent": values["device"].get("memory_gib", 0) * GIB / 100}
+    for one in values.pop("measured", []):
+        stated = {name: value for name, value in one.items() if name not in ("value", "unit")}
+        yield {**stated, "bytes": one["value"] * units[one["unit"]]}
+    for kind in KINDS:
+        if size := values.pop(f"{kind}_gib", None):
+            yield {"kind": kind, "bytes": float(size) * GIB, "field": f"measured_peak_{kind}_gib"}
 
 
 def _seconds(values: dict[str, Any], shape: dict[str, Any]) -> float | None:
     """Of a step, from whichever rate of a device was published.
 
-    Formula: where TFLOP/s count recomputed operations and the whole square of the scores, a step
-    has 96 × batch × sequence × layers × hidden² × (1 + sequence / 6 hidden + vocabulary / 16 layers
-    hidden) operations.
+    Formula: for TFLOP/s that count recomputed operations and the whole square of the scores, 96 ×
+    batch × sequence × layers × hidden² × (1 + sequence / 6 hidden + vocabulary / 16 layers hidden).
     Source: Narayanan et al., “Efficient Large-Scale Language Model Training on GPU Clusters”, 3.
     """
-    tokens = values["global_batch"] * values["sequence"] / values["devices"]
+    tokens = float(values["global_batch"] * values["sequence"] / values["devices"])
     if speed := values.pop("tokens_per_second", None):
         return tokens / float(speed)
     if rate := values.pop("narayanan_tflops", None):
-        layers, hidden = shape["num_layers"], shape["hidden_size"]
-        more = values["sequence"] / (6 * hidden) + shape["vocabulary"] / (16 * layers * hidden)
-        each: float = 96 * layers * hidden**2 * (1 + more)
-        return tokens * each / (rate * 1e12)
-    found: float | None = values.get("seconds")
-    return found
-
-
-def _measured(values: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Peaks as they stand, or of the columns that a table has for them."""
-    yield from values.pop("measured", [])
-    for kind in KINDS:
-        if value := values.pop(f"{kind}_gib", None):
-            yield {"kind": kind, "value": float(value), "field": f"measured_peak_{kind}_gib"}
+        layers, hidden, vocabulary = (shape[k] for k in ("num_layers", "hidden_size", "vocabulary"))
+        more = values["sequence"] / (6 * hidden) + vocabulary / (16 * layers * hidden)
+        return tokens * float(96 * layers * hidden**2 * (1 + more) / (rate * 1e12))
+    return float(values["seconds"]) if "seconds" in values else None

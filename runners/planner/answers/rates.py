@@ -1,96 +1,116 @@
-"""How long a step may take: the rates that published trainings reached on the same devices. No torch.
+"""How long a step may take: the rates that published trainings reached on like devices. No torch.
 
-In: an answer, a cluster, and the committed comparison `plan_steps`, whose runs have the highest rate
-that each published cluster or search reached. Out: a range of seconds, and of how many it follows.
+In: the rows of `published_rates.yml`. Out: `plan_steps`, a run for each cluster or search with the
+highest share of its devices' rate that a row reached, and for each device whether steps took at
+least the bound; and of a planned layout, the seconds between the quartiles of those shares.
 
-Formula: operations of the model / (devices × highest rate × share). The operations are those of our
-closed form without recomputation, with attention counted once, for published rows and plans alike.
+Formula: operations / (devices × highest rate × share). Operations are those of the model by our
+closed form, causal attention once and nothing recomputed, for published rows and plans alike.
 """
 
+from collections import defaultdict
+from collections.abc import Sequence
 from functools import cache
 from statistics import quantiles
-from typing import NamedTuple
 
 from runners.planner.answers import closed_form
 from runners.planner.answers.answer import Answer
-from runners.planner.answers.architecture import Architecture
 from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.published import STEPS
+from runners.planner.answers.published import STEPS, run, run_name
+from runners.planner.answers.published_rows import RATES, Row, rows
 from runners.planner.answers.question import Question, Strategy
 from runners.traces.files import read
+from runners.traces.records import Run
+from runners.traces.schema import Setting
 
 LEAST = 6  # clusters, with fewer of which there is no range
 ALIKE = 2.0  # times as many parameters, or as few, as a model may have that counts
-SAME_RATE = 0.01  # devices whose highest rates differ by a smaller share are the same
-
-
-class Range(NamedTuple):
-    """Shares of a device's highest rate: the quartiles of what published trainings reached."""
-
-    low: float
-    high: float
-    num_clusters: int
-
-
-def model_flops(question: Question) -> float:
-    """Operations of a step on all devices, without what is computed again."""
-    single = {"microbatch": 1, "checkpointing": "none"}
-    training = question.training.model_copy(update=single)
-    strategy = {"training": training, "strategy": Strategy(name="single")}
-    return float(closed_form.answer(question.model_copy(update=strategy)).ranks[0].flops)
-
-
-def reached(flops: float, shape: Architecture) -> Range | None:
-    """The rates that models like this one reached on devices of such a highest rate.
-
-    Models are alike by their parameters in all, which decide how many devices divide them. Those
-    with experts are compared with their like alone: sending tokens to experts takes time that no
-    other model needs, and few of the parameters compute.
-
-    Args:
-        flops: of a device in a second, at its highest rate in 16 bits.
-        shape: of the model.
-    """
-    is_mixture, size = shape.num_experts > 1, shape.num_parameters
-    shares = [
-        share
-        for rate, has_experts, parameters, share in _clusters()
-        if has_experts == is_mixture
-        and abs(rate / flops - 1) < SAME_RATE
-        and size / ALIKE <= parameters <= size * ALIKE
-    ]
-    if len(shares) < LEAST:
-        return None
-    low, _, high = quantiles(shares, n=4, method="inclusive")
-    return Range(low, high, len(shares))
-
-
-@cache
-def _clusters() -> list[tuple[float, bool, int, float]]:
-    """Of each published cluster: rate of a device, whether experts, parameters, share reached."""
-    runs = [run.ranks[0].measures for run in read(STEPS.path).runs.values()]
-    return [
-        (float(m["flops"]), bool(m["is_mixture"]), int(m["num_parameters"]), float(m["share"]))
-        for m in runs
-        if "share" in m
-    ]
+SAME = 0.01  # devices whose highest rates differ by a smaller share are the same
 
 
 def range_of(answer: Answer, cluster: Cluster) -> tuple[float, float, int] | None:
     """The shortest and longest seconds that a step usually takes, and of how many clusters.
 
-    None where too few are published, where a step computes in 32 bits, and where all of the range
-    is less than a step takes at least.
+    Models are alike by their parameters in all, which decide how many devices divide them. Those
+    with experts are compared with their like alone: sending tokens to experts takes time that no
+    other model needs, and few of the parameters compute.
+
+    Returns:
+        None where too few are published, for steps in 32 bits, and where the range is below the
+        bound.
     """
-    question = answer.question
-    shape = question.model.architecture
-    found = None
-    if shape is not None and question.training.precision != "fp32":
-        found = reached(cluster.flops, shape)
-    if found is None:
+    question, shape = answer.question, answer.question.model.architecture
+    if shape is None or question.training.precision == "fp32":
         return None
+    size, has_experts = shape.num_parameters, shape.num_experts > 1
+    shares = [
+        share
+        for share, flops, parameters, is_mixture in _clusters()
+        if abs(flops / cluster.flops - 1) < SAME
+        and size / ALIKE <= parameters <= size * ALIKE
+        and is_mixture == has_experts
+    ]
+    if len(shares) < LEAST:
+        return None
+    low, _, high = quantiles(shares, n=4, method="inclusive")
     whole = model_flops(question) / (cluster.num_devices * cluster.flops)
-    longest, least = whole / found.low, answer.bounds(cluster).at_least
-    if longest < least:
-        return None
-    return max(whole / found.high, least), longest, found.num_clusters
+    least = answer.bounds(cluster).at_least
+    return (max(whole / high, least), whole / low, len(shares)) if whole / low > least else None
+
+
+@cache
+def _clusters() -> list[list[float]]:
+    """Of each published cluster: share, rate of a device, parameters, and whether experts."""
+    measures = [one.ranks[0].measures for one in read(STEPS.path).runs.values()]
+    names = ("share", "flops", "num_parameters", "is_mixture")
+    return [[float(str(one[name])) for name in names] for one in measures if "share" in one]
+
+
+def model_flops(question: Question) -> float:
+    """Operations of a step on all devices, without what is computed again."""
+    once = {"microbatch": 1, "checkpointing": "none"}
+    training = question.training.model_copy(update=once)
+    whole = {"training": training, "strategy": Strategy(name="single")}
+    return float(closed_form.answer(question.model_copy(update=whole)).ranks[0].flops)
+
+
+def runs() -> dict[str, Run]:
+    """Every cluster and every device as a run."""
+    clusters, devices = defaultdict[str, list[Row]](list), defaultdict[str, list[Row]](list)
+    for row in rows(RATES):
+        if row.seconds is not None:
+            clusters[row.group].append(row)
+            devices[row.device.name].append(row)
+    found = {run_name(f"cluster-{one}"): _cluster(of) for one, of in clusters.items()}
+    return found | {run_name(name): _device(of) for name, of in devices.items()}
+
+
+def share(row: Row) -> float:
+    """Of the devices' highest rate, that the operations of the model took."""
+    seconds = (row.seconds or 0) * row.devices
+    return model_flops(row.question) / (seconds * row.device.flops)
+
+
+def _cluster(of: Sequence[Row]) -> Run:
+    best = max(of, key=share)
+    settings: dict[str, Setting] = {
+        **best.model_dump(include={"model", "devices"}),
+        **best.source.model_dump(include={"title", "where", "url"}),
+        "device": best.device.name,
+        "num_rows": len(of),
+    }
+    shape = best.architecture
+    measures: dict[str, Setting] = {
+        "share": share(best),
+        "flops": best.device.flops,
+        "num_parameters": shape.num_parameters,
+        "is_mixture": int(shape.num_experts > 1),
+    }
+    return run(settings, measures)
+
+
+def _device(of: Sequence[Row]) -> Run:
+    least = [closed_form.answer(row.question).bounds(row.cluster).at_least for row in of]
+    possible = [a <= (row.seconds or 0) for a, row in zip(least, of, strict=True)]
+    measures: dict[str, Setting] = {"num_rows": len(of), "num_possible": sum(possible)}
+    return run({"device": of[0].device.name}, measures)

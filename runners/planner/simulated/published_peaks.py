@@ -8,38 +8,27 @@ plan leaves out is simulated once more with it (`terms`).
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import cache, partial
+from functools import cache
+from typing import Any
 
 from runners.planner.answers.answer import Answer
-from runners.planner.answers.architecture import Id
 from runners.planner.answers.published import MOST_ERROR, run, run_name
 from runners.planner.answers.published_rows import MEASUREMENTS, Measurement, Row, read, rows
 from runners.planner.answers.question import PlanError, Question
 from runners.planner.simulated.processes import answers
 from runners.traces.machine import num_cores
 from runners.traces.records import Run
-from runners.traces.schema import Record, Setting
-
-
-class Term(Record):
-    """What the simulation of some rows leaves out; all were found after the first comparison.
-
-    Attributes:
-        rows: their ids.
-        says: what it is, and where that is stated.
-        implementation: the fields that add it; None where no plan can.
-    """
-
-    rows: list[Id]
-    says: str
-    implementation: dict[str, bool] | None = None
+from runners.traces.schema import Setting
 
 
 @cache
-def terms() -> dict[str, Term]:
-    """The term of each row that has one, by the row's id."""
-    found = [Term.model_validate(one) for one in read(MEASUREMENTS)["terms"]]
-    return {row: one for one in found for row in one.rows}
+def terms() -> dict[str, dict[str, Any]]:
+    """What the simulation of some rows leaves out, by their ids; the file says what it is.
+
+    All were found after the first comparison. `implementation` has the fields that add it, where a
+    plan can.
+    """
+    return {row: one for one in read(MEASUREMENTS)["terms"] for row in one["rows"]}
 
 
 @cache
@@ -78,11 +67,9 @@ def workspace_bytes(row: Row) -> int:
 
 def _questions(row: Row) -> Iterator[Question]:
     """The row as a plan asks it; then with its term, where a plan can add that."""
-    asked, term = row.question, terms().get(row.id)
-    yield asked
-    if term is not None and term.implementation is not None:
-        implementation = asked.implementation.model_copy(update=term.implementation)
-        yield asked.model_copy(update={"implementation": implementation})
+    yield row.question
+    if added := terms().get(row.id, {}).get("implementation"):
+        yield row.model_copy(update=added).question
 
 
 def runs(names: Sequence[str] = ()) -> dict[str, Run]:
@@ -96,7 +83,7 @@ def runs(names: Sequence[str] = ()) -> dict[str, Run]:
         raise PlanError(f"no published row is called {gone[0]!r} any more")
     chosen = {name: known[name] for name in names or known}
     asked = [(name, question) for name, row in chosen.items() for question in _questions(row)]
-    simulated = partial(answers, num_workers=num_cores())([question for _, question in asked])
+    simulated = answers([question for _, question in asked], num_cores())
     found: defaultdict[str, list[Answer]] = defaultdict(list)
     for (name, _), answer in zip(asked, simulated, strict=True):
         if answer.reason is not None:
@@ -110,18 +97,15 @@ def _run(row: Row, place: int, answer: Answer, second: Answer | None = None) -> 
     settings = {"place": place, **_settings(row)}
     measures: dict[str, Setting] = {"workspace_bytes": workspace_bytes(row)}
     for one in row.measured:
-        published_bytes = row.bytes_of(one.kind)
-        if one.moment != "peak" or published_bytes is None:
-            continue
-        simulated = _simulated(row, answer, one)
-        settings[f"published_{one.kind}_bytes"] = published_bytes
-        settings[f"field_{one.kind}"] = one.field
-        measures[f"{one.kind}_bytes"] = simulated
-        if abs(simulated / published_bytes - 1) > MOST_ERROR:
-            term = terms().get(row.id)
-            settings[f"explained_{one.kind}"] = term.says if term else "Not explained."
-            if second is not None:
-                measures[f"with_term_{one.kind}_bytes"] = _simulated(row, second, one)
+        if one.moment == "peak":
+            settings[f"published_{one.kind}_bytes"] = one.bytes
+            settings[f"field_{one.kind}"] = one.field
+            measures[f"{one.kind}_bytes"] = simulated = _simulated(row, answer, one)
+            if abs(simulated / one.bytes - 1) > MOST_ERROR:
+                term = terms().get(row.id, {"says": "Not explained."})
+                settings[f"explained_{one.kind}"] = term["says"]
+                if second is not None:
+                    measures[f"with_term_{one.kind}_bytes"] = _simulated(row, second, one)
     return run(settings, measures, answer.seconds)
 
 
