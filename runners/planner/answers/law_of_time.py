@@ -128,15 +128,13 @@ def seconds_of_call(call: AxisCalls, strategy: Strategy, cluster: Cluster) -> tu
 
 
 def seconds_of_data(ranks: Sequence[GridRank], strategy: Strategy, cluster: Cluster) -> float:
-    """Seconds that gathers and reductions of data parallelism need, one tier after the other."""
-    return max(
-        sum(
-            sum(seconds_of_call(call, strategy, cluster))
-            for call in rank.calls
-            if call.axis in _OF_DATA
-        )
-        for rank in ranks
-    )
+    """Seconds that gathers and reductions of data parallelism need, on the longer tier."""
+    seconds = []
+    for rank in ranks:
+        calls = [call for call in rank.calls if call.axis in _OF_DATA]
+        tiers = [seconds_of_call(call, strategy, cluster) for call in calls]
+        seconds += [sum(within for within, _ in tiers), sum(between for _, between in tiers)]
+    return max(seconds)
 
 
 def bounds(

@@ -284,7 +284,8 @@ def _reasons(one: Layout, memory_bytes: float) -> list[str]:
     bounds = one.bounds
     lines = [
         f"  needs {one.needed_bytes / GIB:.1f} of {memory_bytes / GIB:.4g} GiB: {sizes(one)}",
-        f"  a step takes at least {bounds.at_least:.3g} s at the highest rates, by {bounds.decides}",
+        f"  a step takes at least {bounds.at_least:.3g} s at the highest rates, "
+        + f"by {bounds.decides}",
     ]
     if one.is_tight(memory_bytes):
         lines.insert(
