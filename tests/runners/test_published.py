@@ -2,6 +2,7 @@
 
 import pytest
 
+from runners.planner.answers.published_rows import MEASUREMENTS, rows
 from runners.planner.simulated.published_peaks import published, workspace_bytes
 
 MIB = 1 << 20
@@ -60,3 +61,9 @@ def test_what_is_allocated_between_steps_is_the_state_and_the_libraries_workspac
         passed = row.microbatch * row.sequence * row.architecture.hidden_size * LOW
         most += PASSED * row.strategy.chunks * passed
     assert workspace_bytes(row) <= beside <= most
+
+
+def test_a_plan_is_asked_for_every_row_but_those_of_experts_beside_zero1():
+    left = [row for row in rows(MEASUREMENTS) if row not in published().values()]
+    assert left
+    assert all(row.strategy.expert > 1 and row.strategy.sharding == "zero1" for row in left)
