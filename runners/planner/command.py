@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import get_args
 
 from runners.planner import program
-from runners.planner.answers import how_many, published_layouts, published_steps
+from runners.planner.answers import how_many
 from runners.planner.answers.answer import GIB, Answer, Layout, lines, ordered
 from runners.planner.answers.architecture import model_presets
 from runners.planner.answers.configuration import architecture_of
 from runners.planner.answers.device_memory import H100_BYTES
 from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.published import COMPARISONS, LAYOUTS, PEAKS
+from runners.planner.answers.published import COMPARISONS
 from runners.planner.answers.published import lines as values_by_run
 from runners.planner.answers.question import (
     STRATEGY_WORDS,
@@ -46,7 +46,7 @@ from runners.planner.answers.search import (
     shortlist,
     shortlist_lines,
 )
-from runners.planner.simulated import grid, published_peaks
+from runners.planner.simulated import grid
 from runners.planner.simulated.processes import answers, cached
 from runners.system.errors import unknown
 from runners.traces.files import TraceError, read, write
@@ -186,11 +186,7 @@ def _check(names: list[str], *, is_writing: bool) -> int:
 def _check_comparison(name: str, *, is_writing: bool) -> str:
     """Compute what is said of published lists once more; what came of it."""
     comparison = COMPARISONS[name]
-    if comparison is PEAKS:
-        simulate = partial(answers, num_workers=num_cores())
-        runs = published_peaks.runs(published_peaks.published(), simulate)
-    else:
-        runs = (published_layouts if comparison is LAYOUTS else published_steps).runs()
+    runs = comparison.runs()
     print("\n".join(values_by_run(runs)))
     try:
         trace = read(comparison.path)

@@ -70,6 +70,15 @@ def test_a_message_between_stages_takes_the_links_between_its_nodes():
     assert bounds([rank(sent)], strategy_of("1f1b", 2), between).between == 1000 / 1e6
 
 
+def test_each_rank_of_a_node_sends_its_own_tokens_to_the_experts_of_other_nodes():
+    cluster = Cluster(2, 8, FLOPS, within=1e9, between=1e9)
+    law = bounds(
+        [rank([call("all_to_all", 1600, "expert", 16)])], strategy_of("fsdp+ep.16", 16), cluster
+    )
+    assert law.within == pytest.approx(1600 * 7 / 16 / 1e9)
+    assert law.between == pytest.approx(8 * 1600 * 8 / 16 / 1e9)  # of eight ranks, to eight others
+
+
 @pytest.mark.parametrize("devices", [8, 64])
 def test_a_committed_plan_of_ddp_sends_the_bytes_of_a_ring_over_each_tier(devices):
     """Of 2 N bytes: twice 7/8 within the node, and twice 7/8 between eight nodes."""

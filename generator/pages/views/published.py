@@ -91,7 +91,9 @@ def peak_rows(page: PeaksPage, folio: Folio) -> Iterator[Row]:
         settings = run.settings
         off = _off(name, kind, kind, folio)
         misses = abs(numeric(off)) > MOST_ERROR
-        said = label(f"{settings['model']}, {_device_mesh(run)}")
+        device = re.split(r" \(| HBM", str(settings["device"]))[0]  # without the name of its host
+        mesh = f"{_mesh(settings['sharding'], settings)} on {device}"
+        said = label("{model}, {microbatch} × {sequence:,} tokens, {}".format(mesh, **settings))
         row = str(settings["id"])
         if row in page.variants:
             said += Markup(", {}").format(folio.line(page.variants[row]))
@@ -119,14 +121,8 @@ def _noted(name: str, run: Run, kind: str, note: str | None, folio: Folio) -> Ma
     return Markup('<br><small class="pb-regime">† {}</small>').format(why)
 
 
-def _device_mesh(run: Run) -> str:
-    """What data parallelism shards, how many ways each axis divides the work, and the device."""
-    settings = run.settings
-    device = re.split(r" \(| HBM", str(settings["device"]))[0]  # without the name of its host
-    return f"{_mesh(settings['sharding'], settings)} on {device}"
-
-
 def _mesh(sharding: object, sizes: Mapping[str, object]) -> str:
+    """What data parallelism shards, and how many ways each axis divides the work."""
     ways = {axis: int(str(sizes.get(axis, 1))) for axis in AXES}
     mesh = [SHARDING[str(sharding)], *(f"{axis} {n:,}" for axis, n in ways.items() if n > 1)]
     return " × ".join(mesh)
@@ -138,32 +134,28 @@ def _mesh(sharding: object, sizes: Mapping[str, object]) -> str:
 def clusters(folio: Folio) -> Iterator[Row]:
     """Each published cluster: what ran fastest there, what the rule tries first, and its cost."""
     for name, run in _listed(ORDER.experiment, "won", folio):
-        path, settings = f"{ORDER.experiment}.{name}", run.settings
+        path, settings, measures = f"{ORDER.experiment}.{name}", run.settings, run.ranks[0].measures
         folio.run(path)
-        measures = f"{path}.ranks[0].measures"
         about = "{model}, {devices} {device}, {global_batch:,} × {sequence:,} tokens"
-        shares = {
-            part: float(str(run.ranks[0].measures[part])) > NEAR
-            for part in ("slower_share", "slower_share_of_three")
-        }
+        cell = f"{path}.ranks[0].measures.{{}}".format
+        slower = [
+            _marked(folio.cell(f"{cell(one)} | percent"), is_off=float(str(measures[one])) > NEAR)
+            for one in ("slower_share", "slower_share_of_three")
+        ]
         yield [
             _named(name, label(about.format(**settings)))
             + _source(settings["url"], settings["title"]),
-            *(folio.cell(f"{measures}.num_{of}") for of in ("layouts", "failed")),
-            *(label(_layout(run, of)) for of in ("won", "first")),
-            *(
-                _marked(folio.cell(f"{measures}.{part} | percent"), is_off=is_off)
-                for part, is_off in shares.items()
-            ),
+            *(folio.cell(cell(f"num_{of}")) for of in ("layouts", "failed")),
+            *(label(_layout(settings[of], settings[f"{of}_sharding"])) for of in ("won", "first")),
+            *slower,
         ]
 
 
-def _layout(run: Run, of: str) -> str:
-    sizes = run.settings[of]
+def _layout(sizes: object, sharding: object) -> str:
     assert isinstance(sizes, list)
     data, stages, tensor, microbatch = sizes
-    mesh = {"data": data, "tensor": tensor, "pipeline": stages}
-    return f"{_mesh(run.settings[f'{of}_sharding'], mesh)}, microbatch {microbatch}"
+    mesh = _mesh(sharding, {"data": data, "tensor": tensor, "pipeline": stages})
+    return f"{mesh}, microbatch {microbatch}"
 
 
 # --- both

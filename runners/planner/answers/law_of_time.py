@@ -24,7 +24,7 @@ from runners.simulate.log import RESHARDED, AxisCalls
 Part = Literal["computing", "links within a node", "links between nodes"]
 # How often the payload passes, next to an all_gather.
 _OF_DATA = ("data", "shards", RESHARDED, "expert_data", "replicas")
-_PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
+_PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,10 @@ def seconds_of_call(call: AxisCalls, strategy: Strategy, cluster: Cluster) -> tu
     if (call.operation, call.axis) == ("all_to_all", "context"):  # around a ring, to the next rank
         crosses = nodes > 1
         return call.bytes / cluster.within, crosses * call.bytes * groups / cluster.between
+    if call.operation == "all_to_all":  # each rank has something else for each of the others
+        each = call.bytes / call.num_ranks
+        crossing = (call.num_ranks - inner) * each * cluster.per_node
+        return (inner - 1) * each / cluster.within, crossing / cluster.between
     if call.operation in _PASSES:
         passed = _PASSES[call.operation] * call.bytes
         return (

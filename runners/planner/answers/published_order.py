@@ -28,8 +28,8 @@ def searches() -> dict[str, list[Row]]:
     for row in rows(RATES):
         if row.device.memory_gib:
             found[row.group, row.sequence, row.global_batch, row.software].append(row)
-    named = {run_name(f"cluster-{of[0].group} {of[0].software}".strip()): of for of in found.values()}
-    return {name: of for name, of in named.items() if len(of) > 1 and any(r.seconds for r in of)}
+    several = [of for of in found.values() if len(of) > 1 and any(row.seconds for row in of)]
+    return {run_name(f"cluster-{of[0].group} {of[0].software}".strip()): of for of in several}
 
 
 def tried(of: Sequence[Row]) -> list[Row]:

@@ -143,11 +143,11 @@ def rows(name: str) -> list[Row]:
     for place, values in (pair for entry in file["rows"] for pair in _values(entry)):
         try:
             found.append(_row(values, file))
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise PlanError(f"{place or name}: {first['loc'][0]}: {first['msg']}") from error
         except (LookupError, TypeError, ValueError) as error:
-            raise PlanError(f"{place or name}: {error!r} in {values}") from error
+            said = repr(error)
+            if isinstance(error, ValidationError):
+                said = "; ".join(f"{one['loc'][0]}: {one['msg']}" for one in error.errors())
+            raise PlanError(f"{place or values.get('id', name)}: {said}") from error
     return found
 
 

@@ -14,7 +14,10 @@ from runners.planner.answers import closed_form
 from runners.planner.answers.answer import GIB, Answer, Layout, layout, layouts, needs, sizes
 from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.order import KNOWN_TO, RECOMPUTATION, place
+from runners.planner.answers.published import ORDER
 from runners.planner.answers.question import PlanError, Question, Strategy, strategy_of
+from runners.planner.answers.rates import range_of
+from runners.traces.files import read
 
 Simulate = Callable[[Sequence[Question]], list[Answer]]
 MOST = 24  # layouts that a search simulates
@@ -23,7 +26,6 @@ TO_MEASURE = 3  # strategies that are known to fit once a search ends
 MOST_LISTED = 6  # layouts by closed forms, which are shown before any is simulated
 SLACK = 1.15  # closed forms may be off by so much
 MICROBATCHES = (8, 4, 2, 1)  # times the smallest
-NOT_PUBLISHED = "nothing published compares FSDP, context or expert ranks with other layouts"
 
 
 # --- the search
@@ -270,27 +272,39 @@ def choice_lines(
     lines = []
     for head, one in zip(heads, made.measured, strict=False):
         lines += [f"{head:<19}{one.name}", *_reasons(one, memory_bytes), f"  {command(one)}"]
-    where = f"up to {KNOWN_TO} devices, the first layout was mostly within 10 % of the fastest"
-    if not made.is_ordered:
-        where = f"unknown beyond {KNOWN_TO} devices: these fit, in the order of their memory"
-    lines.append(f"{'the order:':<19}{where}; {NOT_PUBLISHED}")
+    lines.append(f"{'the order:':<19}{_known(is_ordered=made.is_ordered)}")
     left = f"{found.num_left} others not simulated" if found.num_left else ""
     over = f"{len(found.over)} need far more memory by closed forms" if found.over else ""
     tried = f"{len(found.answers)} layouts simulated"
     return [*lines, f"{'tried:':<19}{'; '.join(filter(None, [tried, left, over]))}"]
 
 
+def _known(*, is_ordered: bool) -> str:
+    """How often the first layout of the rule was near the fastest on published clusters."""
+    table = read(ORDER.path).runs
+    few = table["few" if is_ordered else "many"].ranks[0].measures
+    sizes = f"up to {KNOWN_TO} devices" if is_ordered else f"beyond {KNOWN_TO} devices"
+    said = (
+        f"{sizes} the rule's first layout was within 10 % of the fastest on {few['num_near']} of "
+        f"{few['num_clusters']} published clusters, one of its first three on "
+        f"{few['num_near_of_three']}"
+    )
+    return said if is_ordered else f"not known; {said}; these fit, in the order of their memory"
+
+
 def _reasons(one: Layout, memory_bytes: float) -> list[str]:
-    bounds = one.bounds
-    lines = [
-        f"  needs {one.needed_bytes / GIB:.1f} of {memory_bytes / GIB:.4g} GiB: {sizes(one)}",
-        f"  a step takes at least {bounds.at_least:.3g} s at the highest rates, "
-        + f"by {bounds.decides}",
-    ]
+    bounds, used = one.bounds, f"{one.needed_bytes / GIB:.1f} of {memory_bytes / GIB:.4g} GiB"
+    lines = [f"  needs {used}: {sizes(one)}"]
     if one.is_tight(memory_bytes):
-        lines.insert(
-            1, "  it nearly fills the device: measure its first steps before you rely on it"
+        lines.append("  it nearly fills the device: measure its first steps before you rely on it")
+    time = f"  a step takes at least {bounds.at_least:.3g} s, by {bounds.decides}"
+    if reached := range_of(one.answer, one.cluster):
+        short, long, num = reached
+        time += (
+            f"; {short:.3g} to {long:.3g} s at the rates of the middle half of {num} published "
+            "clusters with like models and devices"
         )
+    lines.append(time)
     if seconds := one.seconds_of_data():
         flat = one.seconds_of_data(is_flat=True)
         said = "hidden by" if one.is_hidden else "not hidden by"

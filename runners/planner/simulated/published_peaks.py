@@ -8,6 +8,7 @@ plan leaves out is simulated once more with it (`terms`).
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -33,20 +34,12 @@ def terms() -> dict[str, dict[str, Any]]:
 
 @cache
 def published() -> dict[str, Row]:
-    """The rows that a plan can ask for, by the names of their runs; see `obstacles`."""
-    gone = obstacles()
-    return {run_name(row.id): row for row in rows(MEASUREMENTS) if row.id not in gone}
-
-
-@cache
-def obstacles() -> dict[str, str]:
-    """Why a plan cannot ask for a row, by the ids of the rows of which that is so."""
+    """The rows by the names of their runs, but those whose strategy no plan can ask for."""
     found = {}
     for row in rows(MEASUREMENTS):
-        try:
+        with suppress(PlanError):
             row.question.check()
-        except PlanError as error:
-            found[row.id] = str(error)
+            found[run_name(row.id)] = row
     return found
 
 
