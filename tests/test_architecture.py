@@ -1,9 +1,9 @@
 """The directions that imports may take.
 
-generator → `runners/traces`, `runners/declared`, `runners/planner/answers` and
-the commands that `runners/planner/program` writes, what `runners/verify` keeps, and `runners/system` for its commands and processes; nothing under generator imports torch;
-only its plugins import MkDocs; runners never import generator; only what handles tensors needs
-torch; rooms import in one direction only.
+generator → `runners/traces`, `runners/declared`, `runners/planner/answers` and the commands of
+`runners/planner/program`, what `runners/verify` keeps, and `runners/system` for its commands and
+processes; nothing under generator imports torch; only its plugins import MkDocs; runners never
+import generator; only what handles tensors needs torch; rooms import in one direction only.
 """
 
 import ast

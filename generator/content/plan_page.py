@@ -22,6 +22,11 @@ class Device(Written):
     between: Expression
     """bytes per second that a node of such devices sends to other nodes."""
 
+    @property
+    def rates(self) -> tuple[str, str, str]:
+        """What bounds the time of a step."""
+        return self.compute, self.link, self.between
+
 
 class Words(Written):
     """What a setting of the plan, such as `fsdp-keep`, is called; `checkpointed` a layout's own."""
@@ -104,4 +109,4 @@ class PlanFile(Written):
     order: OrderPart | None = None
     """of the table of published clusters, likewise."""
     former: dict[str, list[str]] = {}
-    """anchors of rows that a page had and has no more, by the path of the page, which keeps them."""
+    """anchors of rows that a page has no more, by its path; links to them still lead there."""
