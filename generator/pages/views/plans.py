@@ -1,9 +1,8 @@
 """The pages of plans: which layout to try first for a model on some devices, and what to measure.
 
-In: the committed plans of the book, what planner/plan.yml says, and the choice that the command
-`plan` makes of the same answers. Out: a row for each model; and for each choice of devices, memory,
-tokens and optimizer the layouts to measure, bars, and a table of what fits. Also the table of the
-layouts that a lesson names.
+In: the committed plans of the book, planner/plan.yml, and the choice that the command `plan` makes
+of the same answers. Out: a row for each model; for each choice of devices, memory, tokens and
+optimizer the layouts to measure, bars, and what fits; and the layouts that a lesson names.
 """
 
 import math
