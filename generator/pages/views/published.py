@@ -23,7 +23,7 @@ from runners.planner.answers.published import (
     published_bytes_of,
     reference_of,
 )
-from runners.planner.answers.published_order import FIRST, NEAR
+from runners.planner.answers.published_order import NEAR
 from runners.traces.records import Run
 
 *ALLOCATED, RESERVED = KINDS
@@ -33,10 +33,7 @@ SHARDING = {
     "none": "DDP", "zero1": "ZeRO-1", "fsdp": "FSDP", "fsdp-keep": "FSDP without resharding",
 }  # fmt: skip
 CASE = "Configuration, and where it is published"
-CLUSTERS = (
-    "Model and cluster", "#Layouts", "#Of which failed", "Fastest as measured", "First by the rule",
-    "#Slower than the fastest", f"#Best of the rule's first {FIRST}",
-)  # fmt: skip
+CLUSTERS = "Model and cluster", "Fastest, and the rule's", "#Slower by", "#Best of its first ones"
 
 
 # --- memory
@@ -135,19 +132,17 @@ def clusters(folio: Folio) -> Iterator[Row]:
     """Each published cluster: what ran fastest there, what the rule tries first, and its cost."""
     for name, run in _listed(ORDER.experiment, "won", folio):
         path, settings, measures = f"{ORDER.experiment}.{name}", run.settings, run.ranks[0].measures
+        cell = f"{path}.ranks[0].measures.{{}} | percent | digits(2)".format
         folio.run(path)
         about = "{model}, {devices} {device}, {global_batch:,} × {sequence:,} tokens"
-        cell = f"{path}.ranks[0].measures.{{}}".format
-        slower = [
-            _marked(folio.cell(f"{cell(one)} | percent"), is_off=float(str(measures[one])) > NEAR)
-            for one in ("slower_share", "slower_share_of_three")
-        ]
+        parts = "slower_share", "slower_share_of_three"
+        off = {one: float(str(measures[one])) > NEAR for one in parts}
+        both = [label(_layout(settings[of], settings[f"{of}_sharding"])) for of in ("won", "first")]
         yield [
             _named(name, label(about.format(**settings)))
-            + _source(settings["url"], settings["title"]),
-            *(folio.cell(cell(f"num_{of}")) for of in ("layouts", "failed")),
-            *(label(_layout(settings[of], settings[f"{of}_sharding"])) for of in ("won", "first")),
-            *slower,
+            + _source(settings["url"], str(settings["title"]).partition(",")[0]),
+            Markup("<br>").join(dict.fromkeys(both)),
+            *(_marked(folio.cell(cell(one)), is_off=off[one]) for one in off),
         ]
 
 
