@@ -61,16 +61,13 @@ class Built:
     is_last: bool = True
 
 
-def build(
-    question: Question, mesh: DeviceMesh | None, stage: int, device: torch.device = CPU
-) -> Built:
+def build(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
     """Build the module of a stage, divide it, and give its parameters memory.
 
     Args:
         question: model, training and strategy.
         mesh: with the axes `pipeline`, `data` and `tensor`; None for a single device.
         stage: of the pipeline.
-        device: of the parameters.
 
     Raises:
         PlanError: a function that the model names is not there.
@@ -84,7 +81,7 @@ def build(
     _checkpoint(built.module, training.checkpointing)
     if question.has_fsdp and mesh is not None:
         _shard(built.module, question, mesh["data"])
-    _give_memory(built.module, device)
+    _give_memory(built.module)
     built.wrapped = built.module
     # Stages of a pipeline and fp32 gradients are summed at the end of a step, and not by DDP.
     is_plain = strategy.pipeline == 1 and not question.implementation.has_wide_gradients
@@ -98,12 +95,12 @@ def build(
     return built
 
 
-def _give_memory(module: nn.Module, device: torch.device) -> None:
+def _give_memory(module: nn.Module) -> None:
     """As `to_empty`, which would untie the parameters that modules share."""
     names: defaultdict[int, list[str]] = defaultdict(list)
     for name, parameter in module.named_parameters(remove_duplicate=False):
         names[id(parameter)].append(name)
-    module.to_empty(device=device)
+    module.to_empty(device=CPU)
     for first, *tied in names.values():
         for name in tied:
             owner, _, own_name = name.rpartition(".")
