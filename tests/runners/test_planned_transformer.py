@@ -103,7 +103,7 @@ def test_attention_in_a_window_has_the_gradients_of_torch():
     inputs = [torch.randn(2, 3, 9, size, requires_grad=True) for size in (4, 4, 6)]
     seen = torch.ones(9, 9, dtype=torch.bool).tril().triu(-3)
     public = torch.nn.functional.scaled_dot_product_attention(*inputs, attn_mask=seen)
-    outputs = attention(*inputs, 4)[0], public
+    outputs = attention(*inputs, True, 4)[0], public
     torch.testing.assert_close(*outputs)
     torch.testing.assert_close(*(torch.autograd.grad(y.square().sum(), inputs) for y in outputs))
 

@@ -134,7 +134,7 @@ def simulated(program, rank):
         patch.object(pp, "PipelineStage", partial(stage, plan)),
         patch.object(pp.schedules._PipelineSchedule, "_warmup_p2p", lambda *_: None),
         ValuelessMode(),
-        Meter(meshes, is_gloo=False) as meter,
+        Meter(meshes) as meter,
     ):
         dist.init_process_group()
         program.train(plan, torch.device("cpu"), 2, None)

@@ -16,6 +16,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
+from runners.meters.collectives import tensors_in
 from runners.simulate.fake_mode import ValuelessMode
 from runners.simulate.meter import Meter
 from runners.simulate.processes import Job, results
@@ -110,6 +111,18 @@ def ring(rank):
         taken.add_(received) if step < rank.world_size - 1 else taken.copy_(received)
 
 
+class GlooMeter(Meter):
+    """Sees what gloo copies for a reduce-scatter, which it makes of an all-reduce of the whole."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name, copies = func.__name__.partition(".")[0], []
+        if name in ("_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_"):
+            copies = [tensor.clone() for tensor in tensors_in(args[1])]
+        for copy in copies:
+            self._see(copy)
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
 def simulated(program, world_size):
     """What the meter of each simulated rank says."""
     jobs = [Job(partial(_log, program, world_size, rank), str) for rank in range(world_size)]
@@ -122,7 +135,7 @@ def _log(program, world_size, rank):
     with (
         stand_ins(rank, world_size, meshes),
         ValuelessMode(),
-        Meter(meshes, is_gloo=True) as meter,
+        GlooMeter(meshes) as meter,
     ):
         meter.counting = True
         dist.init_process_group()

@@ -50,7 +50,6 @@ def simulate_rank(question: Question, rank: int) -> GridRank:
         with RefusingMode() as mode, own_code_at_work():
             meter = Meter(
                 meshes,
-                is_gloo=question.backend == "gloo",
                 activation_axes=("tensor", "pipeline", EMBEDDING, CONTEXT, EXPERT),
                 copies_on_reduce_stream=question.implementation.copies_on_reduce_stream,
             )
@@ -61,9 +60,7 @@ def simulate_rank(question: Question, rank: int) -> GridRank:
             return _answer(question, rank, step.module, meter, held)
 
 
-def take_steps(
-    question: Question, mesh: DeviceMesh | None, rank: int, meter: MemoryMeter
-) -> Step:
+def take_steps(question: Question, mesh: DeviceMesh | None, rank: int, meter: MemoryMeter) -> Step:
     """Build this rank's part of the model and take two steps, of which the second is counted.
 
     Args:

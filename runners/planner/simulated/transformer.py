@@ -174,7 +174,7 @@ class Attention(nn.Module):
             return ring_attention(queries, keys, values, self._part.context)
         if self._window or self.sinks is not None or values.shape != queries.shape:
             result: Tensor
-            result, logs = attention(queries, keys, values, self._window)
+            result, logs = attention(queries, keys, values, True, self._window)
             if self.sinks is not None:  # as torchtitan weighs them
                 shares = torch.sigmoid(logs - self.sinks.unsqueeze(-1)).unsqueeze(-1)
                 result = result * shares.type_as(result)
