@@ -40,7 +40,7 @@ SHAPES = [
 def test_its_peak_in_one_process_is_what_torchs_tracker_finds(shape):
     question = asked("single", 1, shape, microbatch=4, global_batch=4, precision="fp32")
     tracked = tracked_peak(
-        lambda: Transformer(Part(shape, question.training)),
+        lambda: Transformer(Part.of(shape, question.training)),
         lambda: torch.zeros(4, 32, dtype=torch.long),
         lambda module, tokens: module.loss(module(tokens), torch.zeros_like(tokens)),
     )
@@ -50,11 +50,11 @@ def test_its_peak_in_one_process_is_what_torchs_tracker_finds(shape):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_tiny_one_trains_with_values(shape):
     torch.manual_seed(0)
-    model = Transformer(Part(shape, Training(sequence=32)))
+    model = Transformer(Part.of(shape, Training(sequence=32)))
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.1)
-    if model.angles is not None:
-        model.angles = torch.polar(torch.ones(half := model.angles.shape), torch.rand(half))
+    if model.rotations is not None:
+        model.rotations = torch.polar(torch.ones(half := model.rotations.shape), torch.rand(half))
     update = torch.optim.Adam(model.parameters(), 1e-2)
     tokens = torch.randint(0, 256, (3, 32))
     losses = []
@@ -70,7 +70,7 @@ def test_a_tiny_one_trains_with_values(shape):
 
 def test_a_loss_in_another_way_has_the_value_and_the_gradient_of_torch():
     with torch.device("meta"):
-        model = Transformer(Part(TINY, Training(sequence=32, loss_chunks=4)))
+        model = Transformer(Part.of(TINY, Training(sequence=32, loss_chunks=4)))
     logits, tokens = torch.randn(3, 32, 256, requires_grad=True), torch.randint(0, 256, (3, 32))
     rows = logits.flatten(0, 1), tokens.flatten()
     whole = torch.nn.functional.cross_entropy(*rows)
@@ -82,7 +82,7 @@ def test_a_loss_in_another_way_has_the_value_and_the_gradient_of_torch():
 
 def test_stages_share_the_parameters_out():
     with torch.device("meta"):
-        part = Part(LLAMA, Training(sequence=32))
+        part = Part.of(LLAMA, Training(sequence=32))
         stages = [Transformer(part, layers) for layers in ([0], [1])]
     assert sum(p.numel() for s in stages for p in s.parameters()) == LLAMA.num_parameters
 
