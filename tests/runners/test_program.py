@@ -32,13 +32,13 @@ LAYOUTS = [
     (2, "ddp-view", 4, "gpt2-1.5b", {"precision": "bf16-mixed"}),
     (2, "fsdp", 4, "mixtral-8x7b", {"checkpointing": "all"}),
     (2, "fsdp-keep", 4, "llama-8b", {"precision": "autocast"}),
-    (2, "zero1", 4, "llama-8b", {}),
+    (2, "zero1", 4, "llama-8b", {"checkpointing": "selective"}),
     (4, "hsdp.2.4", 8, "llama-8b", {}),
     (4, "fsdp.8.4", 8, "llama-8b", {"precision": "bf16-mixed"}),
     (4, "fsdp.2+tp-sp-keep.4", 8, "mixtral-8x7b", {}),
     (2, "interleaved", 2, "llama-8b", {}),
     (4, "1f1b.2+zero1.4", 8, "llama-8b", {"precision": "bf16-mixed"}),
-    (4, "1f1b.2+tp-sp-keep.2", 4, "llama-8b", {}),
+    (4, "1f1b.2+tp-sp-keep.2", 4, "llama-8b", {"checkpointing": "selective"}),
 ]
 
 
