@@ -5,7 +5,6 @@ They run on gloo ranks and, with fake tensors, as one simulated rank of many.
 
 import warnings
 from contextlib import nullcontext
-from functools import partial
 from types import SimpleNamespace
 
 import torch
@@ -19,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from runners.meters.collectives import tensors_in
 from runners.simulate.fake_mode import ValuelessMode
 from runners.simulate.meter import Meter
-from runners.simulate.processes import Job, results
+from runners.simulate.processes import results
 from runners.simulate.stand_ins import stand_ins
 
 BATCH, NUM_STEPS, RING_VALUES = 16, 3, 4096
@@ -125,11 +124,12 @@ class GlooMeter(Meter):
 
 def simulated(program, world_size):
     """What the meter of each simulated rank says."""
-    jobs = [Job(partial(_log, program, world_size, rank), str) for rank in range(world_size)]
-    return results(jobs, 2, "ranks simulated")
+    given = [(program, world_size, rank) for rank in range(world_size)]
+    return results(_log, given, lambda _, reason: reason, 2, "ranks simulated")
 
 
-def _log(program, world_size, rank):
+def _log(given):
+    program, world_size, rank = given
     warnings.simplefilter("ignore")
     meshes = []
     with (
