@@ -358,12 +358,12 @@ class Transformer(nn.Module):
         return x
 
 
-def cross_entropy(logits: Tensor, targets: Tensor, mesh: DeviceMesh) -> Tensor:
-    """The mean over tokens, in fp32."""
+def cross_entropy(logits: Tensor, targets: Tensor, mesh: DeviceMesh | None) -> Tensor:
+    """The mean over tokens, in fp32; the mesh is that of the ranks that divide the vocabulary."""
     rows = logits.flatten(0, 1).float()
-    if mesh["tensor"].size() > 1:
+    if mesh is not None and mesh.size() > 1:
         # Under `loss_parallel`, in which no rank needs the whole vocabulary.
-        divided = DTensor.from_local(rows, mesh["tensor"], [Shard(1)])
+        divided = DTensor.from_local(rows, mesh, [Shard(1)])
         loss = F.cross_entropy(divided, targets.flatten())
         assert isinstance(loss, DTensor)
         return loss.to_local()
@@ -561,7 +561,7 @@ def schedule_of(
 
     def loss(logits: Tensor, targets: Tensor) -> Tensor:
         stages[-1].output_chunks.clear()  # or the logits of all microbatches stay
-        return cross_entropy(logits, targets, mesh)
+        return cross_entropy(logits, targets, mesh["tensor"])
 
     if plan.schedule == "interleaved":
         return pp.ScheduleInterleaved1F1B(stages, plan.num_microbatches, loss_fn=loss)
@@ -594,7 +594,7 @@ def run_model(
             model.set_requires_all_reduce(is_last or plan.replicas == 1)
         elif isinstance(model, DistributedDataParallel):
             model.require_backward_grad_sync = is_last
-        loss = cross_entropy(model(inputs), wanted, mesh) / count
+        loss = cross_entropy(model(inputs), wanted, mesh["tensor"]) / count
         loss.backward()
         total += loss.detach()
     return total

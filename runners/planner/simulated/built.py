@@ -113,9 +113,9 @@ def _preset(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
     assert shape is not None
     length = question.training.sequence // strategy.context
     training = question.training.model_copy(update={"sequence": length})
-    group = mesh.get_group("tensor") if mesh is not None and strategy.tensor > 1 else None
+    divides = mesh["tensor"] if mesh is not None and strategy.tensor > 1 else None
     axis = TensorAxis(
-        group, strategy.tensor, strategy.has_sequence_parallel, strategy.keeps_gathered
+        divides, strategy.tensor, strategy.has_sequence_parallel, strategy.keeps_gathered
     )
     context = _neighbours(mesh, strategy.context, CONTEXT)
     experts = _neighbours(mesh, strategy.expert, EXPERT)

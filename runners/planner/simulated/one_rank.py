@@ -7,10 +7,12 @@ pipeline, it has a single microbatch.
 
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import nullcontext
 
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor.parallel import loss_parallel
 
 from runners.declared.closed_forms import ring_bytes, share_bytes
 from runners.meters.memory import MemoryMeter, local
@@ -82,11 +84,13 @@ def take_steps(question: Question, mesh: DeviceMesh | None, rank: int, meter: Me
     meter.name(update.wide.values(), "gradients")
     step = Step(question, chunks, update, mesh, meter)
     num_microbatches = repeats(question).simulated
-    # What a pipeline frees in its first step decides where the optimizer's state lies.
-    step.run(num_microbatches if strategy.pipeline > 1 else 1)
-    meter.counting = True
-    step.run(num_microbatches)
-    meter.counting = False
+    is_divided = question.model.architecture is not None and strategy.tensor > 1
+    with loss_parallel() if is_divided else nullcontext():
+        # What a pipeline frees in its first step decides where the optimizer's state lies.
+        step.run(num_microbatches if strategy.pipeline > 1 else 1)
+        meter.counting = True
+        step.run(num_microbatches)
+        meter.counting = False
     return step
 
 

@@ -10,7 +10,6 @@ dropout, other norms, and the axes of tensors, contexts and experts as Megatron-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from typing import Any, Self
 
 import torch
@@ -23,12 +22,7 @@ from runners.planner.answers.architecture import Architecture
 from runners.planner.answers.question import Implementation, Training
 from runners.planner.simulated.context_axis import ring_attention
 from runners.planner.simulated.fused_kernels import attention, rms_norm
-from runners.planner.simulated.tensor_axis import (
-    DividedCrossEntropy,
-    TensorAxis,
-    TorchCrossEntropy,
-    exchanged,
-)
+from runners.planner.simulated.tensor_axis import DividedCrossEntropy, TensorAxis, exchanged
 
 program.SAVED.add(torch.ops.planning.attention.default)
 
@@ -394,8 +388,7 @@ class Transformer(nn.Module):
         if implementation.has_loss_in_place:
             rows, wanted = logits.flatten(0, 1), targets.flatten()
             return DividedCrossEntropy.apply(rows, wanted, axis, implementation.has_compiled_loss)
-        one = F.cross_entropy if axis.size == 1 else partial(TorchCrossEntropy.apply, axis)
         num = self._part.loss_chunks
         parts = zip(logits.chunk(num, 1), targets.chunk(num, 1), strict=True)
-        losses = [one(part.flatten(0, 1).float(), t.flatten()) for part, t in parts]
+        losses = [program.cross_entropy(*both, axis.mesh) for both in parts]
         return torch.stack(losses).mean() if len(losses) > 1 else losses[0]
