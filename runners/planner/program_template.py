@@ -20,8 +20,8 @@ import re
 import time
 import warnings
 import zlib
-from collections.abc import Sequence, Set
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -263,30 +263,29 @@ class Experts(nn.Module):
         weights = (weights / weights.sum(-1, keepdim=True)).flatten()
         order = chosen.flatten().argsort()  # by experts
         rows = order // self.num_active
-        outputs = self.computed(tokens[rows], chosen)
+        outputs = self.run_experts(tokens[rows], chosen)
         outputs = outputs * weights[order, None].type_as(outputs)
         return torch.zeros_like(tokens).index_add(0, rows, outputs.type_as(x)).view_as(x)
 
-    def computed(self, x: Tensor, chosen: Tensor) -> Tensor:
+    def run_experts(self, x: Tensor, chosen: Tensor) -> Tensor:
         """(tokens, hidden) in the order of their experts → the same."""
         counts = chosen.flatten().bincount(minlength=len(self.experts)).tolist()  # waits for them
         parts = zip(self.experts, x.split(counts), strict=True)
         return torch.cat([expert(part) for expert, part in parts])
 
 
-def contexts(saved: Set[Any] = SAVED) -> tuple[AbstractContextManager[Any], ...]:
-    """Of the forward pass and of its recomputation: what selective checkpointing keeps."""
+def contexts() -> Any:
+    """Of a forward pass and of its recomputation: what selective checkpointing keeps."""
     count = {False: 0, True: 0}
 
     def policy(context: Any, operation: Any, *_: Any, **__: Any) -> CheckpointPolicy:
-        is_kept = operation in saved
+        is_kept = operation in SAVED
         if operation in PRODUCTS:
             count[context.is_recompute] += 1
             is_kept = count[context.is_recompute] % 2 == 1
         return CheckpointPolicy.MUST_SAVE if is_kept else CheckpointPolicy.PREFER_RECOMPUTE
 
-    made: tuple[AbstractContextManager[Any], ...] = create_selective_checkpoint_contexts(policy)
-    return made
+    return create_selective_checkpoint_contexts(policy)
 
 
 class Layer(nn.Module):

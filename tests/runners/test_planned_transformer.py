@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from runners.planner.answers.question import Training
-from runners.planner.simulated.fused_kernels import attention, rms_norm
+from runners.planner.simulated.fused_kernels import attention, attention_backward, rms_norm
 from runners.planner.simulated.one_rank import simulate_rank
 from runners.planner.simulated.transformer import Part, Transformer
 from tests.runners.questions import GPT, LLAMA, asked, changed
@@ -105,6 +105,32 @@ def test_attention_in_a_window_has_the_gradients_of_torch():
     outputs = attention(*inputs, True, 4)[0], public
     torch.testing.assert_close(*outputs)
     torch.testing.assert_close(*(torch.autograd.grad(y.square().sum(), inputs) for y in outputs))
+
+
+def test_attention_to_keys_in_blocks_has_the_values_and_gradients_of_attention_to_all():
+    torch.manual_seed(0)
+    shapes = (2, 4, 4, 8), (2, 2, 8, 8), (2, 2, 8, 8)  # of the last four tokens, and of all
+    query, key, value = inputs = [torch.randn(one, requires_grad=True) for one in shapes]
+    seen = torch.ones(4, 8, dtype=torch.bool).tril(4)
+    public = torch.nn.functional.scaled_dot_product_attention(
+        *inputs, attn_mask=seen, enable_gqa=True
+    )
+    blocks = [
+        (k, v, i == 1)
+        for i, (k, v) in enumerate(zip(key.chunk(2, 2), value.chunk(2, 2), strict=False))
+    ]
+    outputs, logs = zip(*(attention(query, *block) for block in blocks), strict=True)
+    both = torch.logaddexp(*logs)
+    shares = [(one - both).exp().unsqueeze(-1) for one in logs]
+    whole = sum(one * share for one, share in zip(outputs, shares, strict=True))
+    torch.testing.assert_close(whole, public)
+    up = torch.randn_like(public)
+    parts = [
+        attention_backward(up, query, k, v, whole, both, *is_causal) for k, v, *is_causal in blocks
+    ]
+    of_query, of_key, of_value = zip(*parts, strict=True)
+    ours = (sum(of_query), torch.cat(of_key, 2), torch.cat(of_value, 2))
+    torch.testing.assert_close(ours, torch.autograd.grad(public, inputs, up))
 
 
 def test_a_window_leaves_out_the_flops_of_what_it_hides():

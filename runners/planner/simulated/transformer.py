@@ -249,7 +249,7 @@ class Experts(program.Experts):
         self._axis, self._ranks, shape = part.axis, part.expert, part.shape
         self._num_experts = part.num_experts
         self._num_own = part.num_experts // (part.expert.size() if part.expert else 1)
-        self.experts = self.own = OwnExperts(part, self._num_own)
+        self.experts = OwnExperts(part, self._num_own)
         self.router = nn.Linear(part.hidden_size, part.num_experts, bias=shape.has_ffn_bias)
         self.shared = FeedForward(part, shape.shared_size) if shape.shared_size else None
         self.gate = nn.Linear(part.hidden_size, 1, bias=False) if shape.has_shared_gate else None
@@ -263,12 +263,11 @@ class Experts(program.Experts):
             total = total + (shared if self.gate is None else self.gate(whole).sigmoid() * shared)
         return self._axis.leave(total)
 
-    def computed(self, x: Tensor, _: Tensor) -> Tensor:
+    def run_experts(self, x: Tensor, _: Tensor) -> Tensor:
         """(tokens, hidden), in the order of experts → the same."""
-        if self._ranks is not None:
-            return self._from_experts(self.own(self._to_experts(x)))
-        computed: Tensor = self.own(x)
-        return computed
+        is_here = self._ranks is None
+        outputs: Tensor = self.experts(x if is_here else self._to_experts(x))
+        return outputs if is_here else self._from_experts(outputs)
 
     def _to_experts(self, x: Tensor) -> Tensor:
         """Tokens of all experts, from this rank → tokens of this rank's experts, from all ranks."""
