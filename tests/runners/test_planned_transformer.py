@@ -115,10 +115,7 @@ def test_attention_to_keys_in_blocks_has_the_values_and_gradients_of_attention_t
     public = torch.nn.functional.scaled_dot_product_attention(
         *inputs, attn_mask=seen, enable_gqa=True
     )
-    blocks = [
-        (k, v, i == 1)
-        for i, (k, v) in enumerate(zip(key.chunk(2, 2), value.chunk(2, 2), strict=False))
-    ]
+    blocks = list(zip(key.chunk(2, 2), value.chunk(2, 2), [False, True], strict=True))
     outputs, logs = zip(*(attention(query, *block) for block in blocks), strict=True)
     both = torch.logaddexp(*logs)
     shares = [(one - both).exp().unsqueeze(-1) for one in logs]
@@ -126,7 +123,7 @@ def test_attention_to_keys_in_blocks_has_the_values_and_gradients_of_attention_t
     torch.testing.assert_close(whole, public)
     up = torch.randn_like(public)
     parts = [
-        attention_backward(up, query, k, v, whole, both, *is_causal) for k, v, *is_causal in blocks
+        attention_backward(up, query, *keys, whole, both, is_causal) for *keys, is_causal in blocks
     ]
     of_query, of_key, of_value = zip(*parts, strict=True)
     ours = (sum(of_query), torch.cat(of_key, 2), torch.cat(of_value, 2))
