@@ -9,8 +9,15 @@ from pathlib import Path
 
 from runners.planner.answers.answer import GIB, Layout
 from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.question import Model, PlanError, Question, Strategy, Training
-from runners.planner.answers.recommendation import strategies
+from runners.planner.answers.question import (
+    Model,
+    PlanError,
+    Question,
+    Strategy,
+    Training,
+    strategy_of,
+)
+from runners.planner.answers.search import strategies
 
 TEMPLATE = Path(__file__).with_name("program_template.py")
 _FIELD = re.compile(r"^    (\w+): (?:int|str|bool|float) = ", re.MULTILINE)  # of its `Plan`
@@ -43,9 +50,36 @@ def summary_of(layout: Layout) -> str:
     training = layout.answer.question.training
     return (
         f"The plan: {layout.needed_bytes / GIB:.1f} GiB on each device, and for a step of "
-        f"{training.global_batch * training.sequence:,} tokens\nprobably "
-        f"{layout.estimate.seconds:.3g} s, by an estimate that was fitted to other programs."
+        f"{training.global_batch * training.sequence:,} tokens\nat least "
+        f"{layout.bounds.at_least:.3g} s at the highest rates of the devices."
     )
+
+
+def command_of(layout: Layout, name: str) -> str:
+    """The command that writes the program of a layout, or why there is none.
+
+    Args:
+        layout: of a preset or a configuration.
+        name: of the model on the command line.
+    """
+    question, cluster = layout.answer.question, layout.cluster
+    own = question.strategy.name.replace("tp-sp", "tp-sp-keep")  # which torch has
+    strategy = strategy_of(own, question.strategy.num_devices)
+    if why := _obstacle(question.model_copy(update={"strategy": strategy})):
+        return f"no program: {why}"
+    usual, training = Training(sequence=1), question.training
+    flags = {
+        "devices": f"{cluster.nodes}x{cluster.per_node}" if cluster.nodes > 1 else cluster.per_node,
+        "strategies": own,
+        "sequence": training.sequence,
+        "microbatch": training.microbatch,
+        "global-batch": training.global_batch,
+    }
+    for field in ("precision", "optimizer", "checkpointing"):
+        if (value := getattr(training, field)) != getattr(usual, field):
+            flags[field] = value
+    words = " ".join(f"--{flag} {value}" for flag, value in flags.items())
+    return f"python -m runners plan program {name} train.py {words}"
 
 
 def covered(model: Model, training: Training, cluster: Cluster) -> list[Strategy]:

@@ -16,7 +16,7 @@ import pytest
 from runners.__main__ import main
 from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.question import _AXES, Model, Question, Training, strategy_of
-from runners.planner.answers.recommendation import strategies
+from runners.planner.answers.search import strategies
 from runners.planner.simulated import grid, processes
 from runners.planner.simulated.one_rank import simulate_rank
 from tests.judged import judged, peaks_of
