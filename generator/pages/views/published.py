@@ -90,7 +90,7 @@ def peak_rows(page: PeaksPage, folio: Folio) -> Iterator[Row]:
         misses = abs(numeric(off)) > MOST_ERROR
         device = re.split(r" \(| HBM", str(settings["device"]))[0]  # without the name of its host
         mesh = f"{_mesh(settings['sharding'], settings)} on {device}"
-        said = label("{model}, {microbatch} × {sequence:,} tokens, {}".format(mesh, **settings))
+        said = label("{model}, {}, {microbatch} × {sequence:,} tokens".format(mesh, **settings))
         row = str(settings["id"])
         if row in page.variants:
             said += Markup(", {}").format(folio.line(page.variants[row]))
