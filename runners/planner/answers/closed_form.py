@@ -157,7 +157,7 @@ class _Rank:
         if not self._question.reduces_each:  # gradients stay whole until the last microbatch
             held += 4 * whole
         of_loss = held + self._loss() + low * (whole if keeps else layer) + copy * (copy > largest)
-        of_loss += (low + 4) * others * (low * self._embedding > largest)
+        of_loss += low * others * (low * self._embedding > largest)
         of_loss += max(optimizer, hole + low * others * (not keeps))  # which lies in such holes
         of_layer = held + optimizer + (4 + 2 * low) * layer + 2 * low * others
         summed = copy / self._strategy.shards * (self._num > 1)
