@@ -5,7 +5,8 @@ smallest number of devices that fits; and changes of a training with which it fi
 there are. Closed forms choose what is simulated. No torch.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from runners.planner.answers.answer import GIB, Layout, layout
@@ -14,7 +15,7 @@ from runners.planner.answers.question import PlanError, Question, Strategy, stra
 from runners.planner.answers.search import Simulate, shortlist
 
 MOST_DEVICES = 1024
-_NEAR = 2  # numbers of devices that are simulated of a strategy, and of which times the fewest
+_NEAR = 2  # layouts of a strategy that fit by closed forms; times the fewest devices
 _CHUNKS = 8  # of the loss, where a knob is turned
 _HALVINGS = 8  # of a sample
 
@@ -60,7 +61,7 @@ def least_devices(
 
 
 def _candidates(question: Question, node: Cluster, memory_bytes: float) -> dict[str, list[Layout]]:
-    """Of each strategy, the layouts with the fewest devices that may fit by closed forms."""
+    """Of each strategy, what may fit by closed forms, on the fewest devices first."""
     found: dict[str, list[Layout]] = {}
     devices = 1
     while devices <= MOST_DEVICES:
@@ -71,19 +72,22 @@ def _candidates(question: Question, node: Cluster, memory_bytes: float) -> dict[
         asked = question.model_copy(update={"training": settings})
         for family, strategy in _families(devices, node.per_node, question):
             sizes = found.setdefault(family, [])
-            if len(sizes) >= _NEAR:
+            if sum(one.verdict == "fits" for one in sizes) >= _NEAR:
                 continue
-            try:
+            with suppress(PlanError):
                 may, _ = shortlist(asked, cluster, memory_bytes, [strategy])
-            except PlanError:
-                continue
-            small = [
-                one for one in may if one.answer.question.training.microbatch == training.microbatch
-            ]
-            if small:
-                sizes.append(small[0])
+                sizes += _until_it_fits(may, training.microbatch)
         devices *= 2
     return {family: sizes for family, sizes in found.items() if sizes}
+
+
+def _until_it_fits(listed: Sequence[Layout], microbatch: int) -> Iterator[Layout]:
+    """Layouts of this microbatch with more and more recomputation, to the first that fits."""
+    for one in listed:
+        if one.answer.question.training.microbatch == microbatch:
+            yield one
+            if one.verdict == "fits":
+                return
 
 
 def _families(devices: int, node: int, question: Question) -> Iterator[tuple[str, Strategy]]:

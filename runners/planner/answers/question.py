@@ -19,7 +19,6 @@ Optimizer = Literal["sgd", "momentum", "adam", "adam8bit"]
 Checkpointing = Literal["none", "selective", "all"]
 Sharding = Literal["none", "zero1", "fsdp", "fsdp-keep"]
 Schedule = Literal["none", "gpipe", "1f1b", "interleaved"]
-Backend = Literal["nccl", "gloo"]
 
 
 class PlanError(FixableError):
@@ -174,17 +173,12 @@ class Model(Record):
 
 
 class Question(Record):
-    """One strategy for one model.
-
-    Attributes:
-        backend: of the process groups. Gloo makes a reduce-scatter of an all-reduce on a copy.
-    """
+    """One strategy for one model."""
 
     model: Model
     training: Training
     implementation: Implementation = Implementation()
     strategy: Strategy
-    backend: Backend = "nccl"
 
     @property
     def has_fsdp(self) -> bool:

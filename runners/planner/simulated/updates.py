@@ -29,7 +29,8 @@ class EightBitAdam(Optimizer):
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
         """Create what is kept, where it is not there yet, and update in place."""
-        for parameter in (one for group in self.param_groups for one in group["params"]):
+        every = (one for group in self.param_groups for one in group["params"])
+        for parameter in (one for one in every if one.grad is not None):
             state, num = self.state[parameter], parameter.numel()
             for name in () if state else ("first", "second"):
                 is_small = num < LEAST_QUANTISED
@@ -76,17 +77,18 @@ class Update:
         self._shard = shard
         self.wide: dict[nn.Parameter, Tensor] = {}  # fp32 gradients, where they are asked for
         self.masters: list[nn.Parameter] = []
-        self._leaves = []
+        pairs = []
         for parameter in self._parameters:
             target = self._own(local(parameter).detach())
             leaf = nn.Parameter(target)
             if target.dtype is not torch.float32 and training.precision != "bf16":
                 leaf = nn.Parameter(target.float())
                 self.masters.append(leaf)
-            self._leaves.append(leaf)
-        groups = [[leaf] for leaf in self._leaves] if self.masters else [self._leaves]
+            pairs.append((parameter, leaf))
+        self._groups = [[pair] for pair in pairs] if self.masters else [pairs] * bool(pairs)
         self._optimizers = [
-            _optimizer(group, training, implementation) for group in groups if group
+            _optimizer([leaf for _, leaf in group], training, implementation)
+            for group in self._groups
         ]
         if implementation.has_wide_gradients:
             self._widen()
@@ -133,31 +135,21 @@ class Update:
         if self._shard is not None:
             for gradient in found.values():
                 self._communicate(dist.reduce_scatter_single, gradient, reduces=True)
-        if self.masters:
-            self._update_masters(found)
-        else:
-            self._update_in_place(found)
+        self._update(found)
         for parameter in self._parameters if self._shard is not None else ():
             self._communicate(dist.all_gather_single, local(parameter), reduces=False)
 
-    def _update_masters(self, found: dict[nn.Parameter, Tensor]) -> None:
-        """One parameter after another, so that one fp32 gradient is there at a time."""
-        for parameter, leaf, optimizer in zip(
-            self._parameters, self._leaves, self._optimizers, strict=True
-        ):
-            if parameter in found:
-                leaf.grad = self._own(found[parameter]).float()
-                optimizer.step()
-                leaf.grad = None
-                self._own(local(parameter)).copy_(leaf)
-
-    def _update_in_place(self, found: dict[nn.Parameter, Tensor]) -> None:
-        for parameter, leaf in zip(self._parameters, self._leaves, strict=True):
-            leaf.grad = self._own(found[parameter]) if parameter in found else None
-        for optimizer in self._optimizers:
+    def _update(self, found: dict[nn.Parameter, Tensor]) -> None:
+        """Parameters with fp32 copies one after another, so that one fp32 gradient is there."""
+        for group, optimizer in zip(self._groups, self._optimizers, strict=True):
+            for parameter, leaf in group:
+                if parameter in found:
+                    leaf.grad = self._own(found[parameter]).type_as(leaf)
             optimizer.step()
-        for leaf in self._leaves:
-            leaf.grad = None
+            for parameter, leaf in group:
+                leaf.grad = None
+                if self.masters:
+                    self._own(local(parameter)).copy_(leaf)
 
     def _communicate(self, collective: Any, whole: Tensor, *, reduces: bool) -> None:
         """In place where ranks divide a tensor evenly, else through a padded copy."""
