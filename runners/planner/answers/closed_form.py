@@ -85,11 +85,15 @@ class _Rank:
         self._others = self._embedding * matrices  # parameters that no layer has
         self._others += shape.norm_parameters * self._is_last
         self._parameters = self._sum(shape.parameters_of_layer) / strategy.tensor + self._others
+        self._experts = self._sum(lambda layer: self._units(layer)[0])
+        self._undivided = self._sum(lambda layer: self._units(layer)[1]) + self._others
 
     def found(self, number: int) -> GridRank:
         """The rank of this number with the fields of a simulated one."""
         reserved = round(self._memory_bytes())
-        shards = self._strategy.shards if self._shards_all else 1
+        held = self._experts + self._undivided
+        if self._shards_all:
+            held = self._parameters / self._strategy.shards
         units = self._num * self._kinds.total()  # that FSDP gathers for backward
         calls = [
             AxisCalls(operation=one, axis=axis, num_ranks=ranks, count=count, bytes=round(size))
@@ -105,7 +109,7 @@ class _Rank:
             between_steps_bytes=reserved,
             allocated_bytes=reserved,
             reserved_bytes=reserved,
-            num_parameters=round(self._parameters / shards),
+            num_parameters=round(held),
             flops=round(self.flops()),
             sent_bytes=0,
             calls=calls,
@@ -156,11 +160,8 @@ class _Rank:
         FSDP has three streams, and a block of one is not given to another: what is gathered, and
         what remains of gradients, add to the peak of all others.
         """
-        low, others, layer = (
-            self._parameter,
-            self._others,
-            max((sum(self._units(n)) for n in self._kinds), default=0.0),
-        )
+        low, others = self._parameter, self._others
+        layer = max((sum(self._units(n)) for n in self._kinds), default=0.0)
         whole, copy = self._sum(lambda n: sum(self._units(n))) + others, 4 * max(layer, others)
         keeps = self._strategy.sharding == "fsdp-keep"
         if not self._question.reduces_each:  # gradients stay whole until the last microbatch
@@ -177,11 +178,13 @@ class _Rank:
         training, strategy, own = self._training, self._strategy, self._parameters
         is_halved = training.precision == "bf16" and training.optimizer != "adam8bit"
         optimizer = _STATE[training.optimizer] * own / (1 + is_halved) / strategy.shards
-        gradients = own * self._gradient
         if self._shards_all:
             parameter = 4 if self._is_mixed else self._parameter
-            return own * parameter / strategy.shards, optimizer, gradients / strategy.shards
-        always = own * (self._parameter + 4 * self._is_mixed / strategy.shards)
+            shard = own / strategy.shards
+            return shard * parameter, optimizer, shard * self._gradient
+        whole = self._experts + self._undivided
+        gradients = whole * self._gradient
+        always = whole * self._parameter + own * 4 * self._is_mixed / strategy.shards
         is_ddp = strategy.sharding == "none" and strategy.num_summing > 1 == strategy.pipeline
         if not is_ddp or self._is_wide:
             return always, optimizer, gradients
@@ -304,15 +307,17 @@ class _Rank:
         if strategy.sharding == "none":
             yield "all_reduce", "data", ranks, own * self._gradient
         elif strategy.sharding == "zero1":
-            yield "reduce_scatter", "data", ranks, own * self._gradient
-            yield "all_gather", "data", ranks, own * self._parameter
+            of_experts = "expert_data", ranks // strategy.expert, self._experts
+            for axis, num, whole in (("data", ranks, self._undivided), of_experts):
+                yield "reduce_scatter", axis, num, whole * self._gradient
+                yield "all_gather", axis, num, whole * self._parameter
         else:
             axis, shards = "shards" if strategy.replicas > 1 else "data", strategy.shards
-            experts = self._sum(lambda layer: self._units(layer)[0])
-            others = self._sum(lambda layer: self._units(layer)[1]) + self._others
             last = self._units(self._last)
-            yield from self._fsdp_calls("expert_data", shards // strategy.expert, experts, last[0])
-            yield from self._fsdp_calls(axis, shards, others, last[1])
+            yield from self._fsdp_calls(
+                "expert_data", shards // strategy.expert, self._experts, last[0]
+            )
+            yield from self._fsdp_calls(axis, shards, self._undivided, last[1])
             yield "all_reduce", "replicas", strategy.replicas, own * self._gradient / shards
 
     def _fsdp_calls(self, axis: str, ranks: int, whole: float, stays: float) -> Iterator[_Call]:
