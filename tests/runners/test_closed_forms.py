@@ -51,6 +51,7 @@ CASES = [  # model, strategy, devices, settings; a sample for each device but wh
     ("mixtral-8x7b", "fsdp", 16, {}),
     ("mixtral-8x7b", "fsdp.8+ep.8", 8, {}),
     ("mixtral-8x7b", "fsdp.16+ep.8", 16, ALL),
+    ("mixtral-8x7b", "zero1.16+ep.8", 16, {}),
     ("mixtral-8x7b", "tp-sp.8", 8, {}),
 ]
 
