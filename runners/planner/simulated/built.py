@@ -144,9 +144,9 @@ def _preset(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
 def _own(question: Question, mesh: DeviceMesh | None, _: int) -> Built:
     model, strategy = question.model, question.strategy
     module = own_model.built(model)
-    _checkpoint(module, question.training.checkpointing)
     if strategy.tensor > 1 and mesh is not None:
         parallelize_module(module, mesh["tensor"], own_model.named(model.tensor_plan or "")())
+    _checkpoint(module, question.training.checkpointing)  # which gives layers other names
 
     def arguments() -> Any:
         with _default_type(question):
