@@ -69,7 +69,7 @@ def test_a_rate_of_narayanan_is_a_step_of_the_time_that_the_paper_estimates_by_p
 def test_a_rate_of_mpt_is_the_utilization_that_its_source_gives(group, fields, parameters, mfu):
     row = row_of(group, **fields)
     assert row.architecture.num_parameters == pytest.approx(parameters, rel=0.001)
-    whole = rates.model_flops(row.question) + square_of_scores(row)
+    whole = closed_form.model_flops(row.question) + square_of_scores(row)
     assert whole / (row.seconds * row.devices * row.device.flops) == pytest.approx(mfu, rel=0.01)
 
 
@@ -80,7 +80,7 @@ def test_our_operations_are_those_of_a_searchs_published_mfu(name):
     assert won.seconds == min(row.seconds for row in searches()[name])
     # The published MFU counts the embedding like the logits; looking a token up is no product.
     embedding = 6 * won.global_batch * won.sequence * won.architecture.embedding_parameters
-    whole = rates.model_flops(won.question) + square_of_scores(won) + embedding
+    whole = closed_form.model_flops(won.question) + square_of_scores(won) + embedding
     published = won.mfu * won.seconds * won.devices * won.device.flops
     assert whole == pytest.approx(published, rel=0.005)
 
@@ -119,7 +119,7 @@ def test_a_range_lies_between_the_quartiles_of_what_published_clusters_reached()
         if group in ALIKE
     )
     assert num == len(found) == len(ALIKE)
-    whole = rates.model_flops(asked) / 8 / 989e12
+    whole = closed_form.model_flops(asked) / 8 / 989e12
     assert sum(one <= whole / longest for one in found) == pytest.approx(num / 4, abs=1)
     assert sum(one >= whole / shortest for one in found) == pytest.approx(num / 4, abs=1)
 

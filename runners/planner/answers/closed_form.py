@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 
 from runners.planner.answers.answer import Answer
 from runners.planner.answers.plan_grid import GridRank
-from runners.planner.answers.question import Question
+from runners.planner.answers.question import Question, Strategy
 from runners.simulate.log import RESHARDED, AxisCalls
 from runners.traces.measured import MemoryClasses
 
@@ -39,6 +39,16 @@ def answer(question: Question) -> Answer:
     return Answer.model_construct(question=question, reason=None, ranks=ranks, seconds=0.0)
 
 
+def model_flops(question: Question) -> float:
+    """Operations of a step on all devices, as utilization counts them: nothing is computed again.
+
+    For backward, a kernel of attention computes its scores again, which `answer` counts.
+    """
+    training = question.training.model_copy(update={"microbatch": 1, "checkpointing": "none"})
+    whole = {"training": training, "strategy": Strategy(name="single")}
+    return _Rank(question.model_copy(update=whole), 0).flops(attention=6)
+
+
 class _Rank:
     """One rank, whose methods are the terms of the forms."""
 
@@ -53,7 +63,7 @@ class _Rank:
         kinds = ((shape.has_experts(n), shape.window_of(n)) for n in layers)
         # How many layers there are of a kind, by the first of them.
         self._kinds = Counter(map(firsts.setdefault, kinds, layers))
-        self._last, self._num = layers[-1], question.num_microbatches
+        self._last, self._num = max(layers, default=0), question.num_microbatches
         self._is_last = stage == strategy.pipeline - 1
         self._ends = (stage == 0) + self._is_last  # of the model, which this stage has
         self._neighbours = 2 * strategy.chunks - self._ends  # stages that send to those of the rank
@@ -75,12 +85,15 @@ class _Rank:
         self._others = self._embedding * matrices  # parameters that no layer has
         self._others += shape.norm_parameters * self._is_last
         self._parameters = self._sum(shape.parameters_of_layer) / strategy.tensor + self._others
+        self._experts = self._sum(lambda layer: self._units(layer)[0])
+        self._undivided = self._sum(lambda layer: self._units(layer)[1]) + self._others
 
     def found(self, number: int) -> GridRank:
         """The rank of this number with the fields of a simulated one."""
         reserved = round(self._memory_bytes())
-        shards = self._strategy.shards if self._shards_all else 1
-        head = self._is_last * 6 * self._shape.embedding_parameters / self._strategy.tensor
+        held = self._experts + self._undivided
+        if self._shards_all:
+            held = self._parameters / self._strategy.shards
         units = self._num * self._kinds.total()  # that FSDP gathers for backward
         calls = [
             AxisCalls(operation=one, axis=axis, num_ranks=ranks, count=count, bytes=round(size))
@@ -96,8 +109,8 @@ class _Rank:
             between_steps_bytes=reserved,
             allocated_bytes=reserved,
             reserved_bytes=reserved,
-            num_parameters=round(self._parameters / shards),
-            flops=round(self._num * self._tokens * (self._sum(self._layer_flops) + head)),
+            num_parameters=round(held),
+            flops=round(self.flops()),
             sent_bytes=0,
             calls=calls,
         )
@@ -123,7 +136,7 @@ class _Rank:
         always, optimizer, gradients = self._state()
         again = 0.0  # of a layer that is computed again
         if self._training.checkpointing != "none":
-            again = max(self._layer_bytes(layer, "none") for layer in self._kinds)
+            again = max((self._layer_bytes(n, "none") for n in self._kinds), default=0.0)
         activations = self._sum(lambda n: self._layer_bytes(n, self._training.checkpointing))
         activations = activations * self._in_flight() + again
         if self._strategy.pipeline > 1 and self._question.implementation.has_stages_of_torch:
@@ -147,17 +160,14 @@ class _Rank:
         FSDP has three streams, and a block of one is not given to another: what is gathered, and
         what remains of gradients, add to the peak of all others.
         """
-        low, others, layer = (
-            self._parameter,
-            self._others,
-            max(sum(self._units(n)) for n in self._kinds),
-        )
+        low, others = self._parameter, self._others
+        layer = max((sum(self._units(n)) for n in self._kinds), default=0.0)
         whole, copy = self._sum(lambda n: sum(self._units(n))) + others, 4 * max(layer, others)
         keeps = self._strategy.sharding == "fsdp-keep"
         if not self._question.reduces_each:  # gradients stay whole until the last microbatch
             held += 4 * whole
         of_loss = held + self._loss() + low * (whole if keeps else layer) + copy * (copy > largest)
-        of_loss += (low + 4) * others * (low * self._embedding > largest)
+        of_loss += low * others * (low * self._embedding > largest)
         of_loss += max(optimizer, hole + low * others * (not keeps))  # which lies in such holes
         of_layer = held + optimizer + (4 + 2 * low) * layer + 2 * low * others
         summed = copy / self._strategy.shards * (self._num > 1)
@@ -168,11 +178,13 @@ class _Rank:
         training, strategy, own = self._training, self._strategy, self._parameters
         is_halved = training.precision == "bf16" and training.optimizer != "adam8bit"
         optimizer = _STATE[training.optimizer] * own / (1 + is_halved) / strategy.shards
-        gradients = own * self._gradient
         if self._shards_all:
             parameter = 4 if self._is_mixed else self._parameter
-            return own * parameter / strategy.shards, optimizer, gradients / strategy.shards
-        always = own * (self._parameter + 4 * self._is_mixed / strategy.shards)
+            shard = own / strategy.shards
+            return shard * parameter, optimizer, shard * self._gradient
+        whole = self._experts + self._undivided
+        gradients = whole * self._gradient
+        always = whole * self._parameter + own * 4 * self._is_mixed / strategy.shards
         is_ddp = strategy.sharding == "none" and strategy.num_summing > 1 == strategy.pipeline
         if not is_ddp or self._is_wide:
             return always, optimizer, gradients
@@ -241,20 +253,26 @@ class _Rank:
 
     # --- FLOPs and bytes that are sent
 
-    def _layer_flops(self, layer: int) -> float:
-        """Of a token: 6 for each weight, causal attention, and what is computed again."""
+    def flops(self, attention: int = 0) -> float:
+        """Of a step, with so many for each score of causal attention; 0: as its kernel does."""
+        head = self._is_last * 6 * self._shape.embedding_parameters / self._strategy.tensor
+        layers = self._sum(lambda layer: self._layer_flops(layer, attention))
+        return self._num * self._tokens * (layers + head)
+
+    def _layer_flops(self, layer: int, attention: int) -> float:
+        """Of a token: 6 for each weight, attention, and what is computed again."""
         shape, which = self._shape, self._training.checkpointing
         idle = (shape.num_experts - shape.num_active_experts) * shape.expert_parameters
         weights = shape.parameters_of_layer(layer) - idle * shape.has_experts(layer)
         length, window = self._training.sequence, shape.window_of(layer)
         seen = length - max(0, length - window) ** 2 / length if window else length
         is_kept = which == "none" or (which == "selective" and self._strategy.context == 1)
-        attention = (7 if is_kept else 9) * shape.num_heads * shape.head_size * seen
+        scores = (attention or 7 + 2 * (not is_kept)) * shape.num_heads * shape.head_size * seen
         # Nothing but the router's weights needs what the last product gave.
         end = None if shape.has_experts(layer) else -1
         again = {"none": slice(0), "selective": slice(1, end, 2), "all": slice(end)}[which]
         products = sum(one * other for one, other in self._products(layer)[again])
-        return (6 * weights + attention) / self._strategy.tensor + 2 * products
+        return (6 * weights + scores) / self._strategy.tensor + 2 * products
 
     def _calls(self) -> Iterator[_Call]:
         """Of all axes but data; without norms and the loss, which send a few bytes a token."""
@@ -289,15 +307,17 @@ class _Rank:
         if strategy.sharding == "none":
             yield "all_reduce", "data", ranks, own * self._gradient
         elif strategy.sharding == "zero1":
-            yield "reduce_scatter", "data", ranks, own * self._gradient
-            yield "all_gather", "data", ranks, own * self._parameter
+            of_experts = "expert_data", ranks // strategy.expert, self._experts
+            for axis, num, whole in (("data", ranks, self._undivided), of_experts):
+                yield "reduce_scatter", axis, num, whole * self._gradient
+                yield "all_gather", axis, num, whole * self._parameter
         else:
             axis, shards = "shards" if strategy.replicas > 1 else "data", strategy.shards
-            experts = self._sum(lambda layer: self._units(layer)[0])
-            others = self._sum(lambda layer: self._units(layer)[1]) + self._others
             last = self._units(self._last)
-            yield from self._fsdp_calls("expert_data", shards // strategy.expert, experts, last[0])
-            yield from self._fsdp_calls(axis, shards, others, last[1])
+            yield from self._fsdp_calls(
+                "expert_data", shards // strategy.expert, self._experts, last[0]
+            )
+            yield from self._fsdp_calls(axis, shards, self._undivided, last[1])
             yield "all_reduce", "replicas", strategy.replicas, own * self._gradient / shards
 
     def _fsdp_calls(self, axis: str, ranks: int, whole: float, stays: float) -> Iterator[_Call]:

@@ -18,7 +18,6 @@ from runners.planner.answers.answer import Answer
 from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.published import STEPS, run, run_name
 from runners.planner.answers.published_rows import RATES, Row, rows
-from runners.planner.answers.question import Question, Strategy
 from runners.traces.files import read
 from runners.traces.records import Run
 from runners.traces.schema import Setting
@@ -53,7 +52,7 @@ def range_of(answer: Answer, cluster: Cluster) -> tuple[float, float, int] | Non
     if len(shares) < LEAST:
         return None
     low, _, high = quantiles(shares, n=4, method="inclusive")
-    whole = model_flops(question) / (cluster.num_devices * cluster.flops)
+    whole = closed_form.model_flops(question) / (cluster.num_devices * cluster.flops)
     least = answer.bounds(cluster).at_least
     return (max(whole / high, least), whole / low, len(shares)) if whole / low > least else None
 
@@ -64,14 +63,6 @@ def _clusters() -> list[list[float]]:
     measures = [one.ranks[0].measures for one in read(STEPS.path).runs.values()]
     names = ("share", "flops", "num_parameters", "is_mixture")
     return [[float(str(one[name])) for name in names] for one in measures if "share" in one]
-
-
-def model_flops(question: Question) -> float:
-    """Operations of a step on all devices, without what is computed again."""
-    once = {"microbatch": 1, "checkpointing": "none"}
-    training = question.training.model_copy(update=once)
-    whole = {"training": training, "strategy": Strategy(name="single")}
-    return float(closed_form.answer(question.model_copy(update=whole)).ranks[0].flops)
 
 
 def runs() -> dict[str, Run]:
@@ -88,7 +79,7 @@ def runs() -> dict[str, Run]:
 def share(row: Row) -> float:
     """Of the devices' highest rate, that the operations of the model took."""
     seconds = (row.seconds or 0) * row.devices
-    return model_flops(row.question) / (seconds * row.device.flops)
+    return closed_form.model_flops(row.question) / (seconds * row.device.flops)
 
 
 def _cluster(of: Sequence[Row]) -> Run:

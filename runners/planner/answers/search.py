@@ -64,7 +64,8 @@ def strategies(cluster: Cluster, num_experts: int = 1, tensor: str = "tp-sp") ->
             axes = {f"1f1b.{stages}": stages, f"zero1.{rest}": rest, f"{tensor}.{n}": n}
             names.append("+".join(axis for axis, size in axes.items() if size > 1))
     names += [f"fsdp.{devices // n}+cp.{n}" for n in inner]
-    names += [f"fsdp.{devices}+ep.{n}" for n in inner if num_experts % n == 0]
+    experts = [n for n in inner if num_experts % n == 0]
+    names += [f"{sharding}.{devices}+ep.{n}" for n in experts for sharding in ("zero1", "fsdp")]
     return [strategy_of(name, devices) for name in dict.fromkeys(names)]
 
 

@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runners.meters.memory import CPU
 from runners.planner import program_template as program
-from runners.planner.answers.question import Question
+from runners.planner.answers.question import Question, Strategy
 from runners.planner.simulated import own_model
 from runners.planner.simulated.tensor_axis import TensorAxis
 from runners.planner.simulated.transformer import OwnExperts, Part, Transformer
@@ -144,9 +144,9 @@ def _preset(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
 def _own(question: Question, mesh: DeviceMesh | None, _: int) -> Built:
     model, strategy = question.model, question.strategy
     module = own_model.built(model)
-    _checkpoint(module, question.training.checkpointing)
     if strategy.tensor > 1 and mesh is not None:
         parallelize_module(module, mesh["tensor"], own_model.named(model.tensor_plan or "")())
+    _checkpoint(module, question.training.checkpointing)  # which gives layers other names
 
     def arguments() -> Any:
         with _default_type(question):
@@ -179,6 +179,12 @@ def _checkpoint(module: nn.Module, which: str) -> None:
         children[index] = checkpoint_wrapper(unit, **how)
 
 
+def expert_data(mesh: DeviceMesh, strategy: Strategy) -> DeviceMesh:
+    """The ranks of the data axis that have the same experts."""
+    sizes = strategy.shards // strategy.expert, strategy.expert
+    return mesh._unflatten(0, sizes, ("expert_data", "data"))["expert_data"]
+
+
 def _neighbours(mesh: DeviceMesh | None, size: int, name: str) -> dist.ProcessGroup | None:
     """This rank's group of so many neighbours on the data axis, described by a name."""
     if mesh is None or size == 1:
@@ -200,9 +206,7 @@ def _shard(module: nn.Module, question: Question, mesh: DeviceMesh) -> None:
     shard = program.sharder(mesh, precision, strategy.sharding, strategy.replicas)
     shard_experts = shard
     if strategy.expert > 1:
-        sizes = strategy.shards // strategy.expert, strategy.expert
-        of_experts = mesh._unflatten(0, sizes, ("expert_data", "data"))["expert_data"]
-        shard_experts = partial(shard, mesh=of_experts)
+        shard_experts = partial(shard, mesh=expert_data(mesh, strategy))
     reshards = strategy.reshards_to or strategy.sharding == "fsdp"
     own = list(units(module) or ())
     for index, unit in enumerate(own):

@@ -17,10 +17,11 @@ from torch.distributed.tensor.parallel import loss_parallel
 from runners.declared.closed_forms import ring_bytes, share_bytes
 from runners.meters.memory import MemoryMeter, local
 from runners.planner.answers.plan_grid import GridRank
-from runners.planner.answers.question import Question
-from runners.planner.simulated.built import CONTEXT, EXPERT, build
+from runners.planner.answers.question import Question, Strategy
+from runners.planner.simulated.built import CONTEXT, EXPERT, build, expert_data
 from runners.planner.simulated.own_model import RefusingMode, own_code_at_work
 from runners.planner.simulated.step import EMBEDDING, Repeats, Step, repeats
+from runners.planner.simulated.transformer import OwnExperts
 from runners.planner.simulated.updates import Update
 from runners.simulate.caching_allocator import replay
 from runners.simulate.log import AxisCalls, Call
@@ -78,8 +79,8 @@ def take_steps(question: Question, mesh: DeviceMesh | None, rank: int, meter: Me
     meter.name(module.buffers(), "buffers")
     meter.name(map(local, module.parameters()), "parameters")
     divides = strategy.sharding == "zero1" and not question.has_fsdp
-    shard = mesh.get_group("data") if mesh is not None and divides else None
-    update = Update(module.parameters(), question.training, shard, question.implementation)
+    shards = _shards(module, strategy, mesh["data"]) if mesh is not None and divides else None
+    update = Update(module.parameters(), question.training, shards, question.implementation)
     meter.name(update.state(), "optimizer")
     meter.name(update.wide.values(), "gradients")
     step = Step(question, chunks, update, mesh, meter)
@@ -92,6 +93,19 @@ def take_steps(question: Question, mesh: DeviceMesh | None, rank: int, meter: Me
         step.run(num_microbatches)
         meter.counting = False
     return step
+
+
+def _shards(
+    module: nn.Module, strategy: Strategy, data: DeviceMesh
+) -> dict[nn.Parameter, dist.ProcessGroup]:
+    """The ranks among which ZeRO-1 shards the state of each parameter."""
+    found = dict.fromkeys(module.parameters(), data.get_group())
+    if strategy.expert > 1:
+        group = expert_data(data, strategy).get_group()
+        own = [one for one in module.modules() if isinstance(one, OwnExperts)]
+        for parameter in (parameter for one in own for parameter in one.parameters()):
+            found[parameter] = group
+    return {parameter: group for parameter, group in found.items() if group.size() > 1}
 
 
 def _answer(question: Question, rank: int, module: nn.Module, meter: Meter, held: int) -> GridRank:

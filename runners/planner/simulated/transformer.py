@@ -265,9 +265,14 @@ class Experts(program.Experts):
 
     def run_experts(self, x: Tensor, _: Tensor) -> Tensor:
         """(tokens, hidden), in the order of experts → the same."""
-        is_here = self._ranks is None
-        outputs: Tensor = self.experts(x if is_here else self._to_experts(x))
-        return outputs if is_here else self._from_experts(outputs)
+        outputs: Tensor
+        if self._ranks is None:
+            outputs = self.experts(x)
+        else:
+            lacking = -len(x) % self._num_experts  # so that each has equally many
+            sent = F.pad(x, (0, 0, 0, lacking)) if lacking else x
+            outputs = self._from_experts(self.experts(self._to_experts(sent)))[: len(x)]
+        return outputs
 
     def _to_experts(self, x: Tensor) -> Tensor:
         """Tokens of all experts, from this rank → tokens of this rank's experts, from all ranks."""
