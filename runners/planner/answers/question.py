@@ -164,6 +164,7 @@ class Model(Record):
         module: `module:function` that builds an `nn.Module`.
         batch: `module:function` from microbatch and sequence length to the model's arguments.
         tensor_plan: `module:function` to a plan for `parallelize_module`.
+        configuration: path of a file, which is the argument of `module`.
     """
 
     name: str
@@ -171,6 +172,7 @@ class Model(Record):
     module: str | None = None
     batch: str | None = None
     tensor_plan: str | None = None
+    configuration: str | None = None
 
 
 class Question(Record):
