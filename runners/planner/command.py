@@ -11,15 +11,15 @@ import argparse
 import json
 import sys
 from functools import partial
-from math import inf, prod
+from math import prod
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, NoReturn, get_args
 
 from runners.planner import program
 from runners.planner.answers import how_many
 from runners.planner.answers.answer import GIB, Answer, Layout, lines, ordered
-from runners.planner.answers.architecture import model_presets
-from runners.planner.answers.configuration import architecture_of
+from runners.planner.answers.architecture import Architecture, model_presets
+from runners.planner.answers.configuration import LORA, UnknownFamilyError, architecture_of
 from runners.planner.answers.device_memory import H100_BYTES
 from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.published import COMPARISONS
@@ -53,11 +53,17 @@ from runners.traces.files import TraceError, read, write
 from runners.traces.machine import num_cores
 from runners.traces.records import Run
 
+if TYPE_CHECKING:
+    from runners.planner.simulated import public_model
+
 H100_FLOPS = 989e12  # in bf16, without sparsity
 SCOPE = """Every parameter is trained, in 16 or 32 bits. LoRA, quantized weights, FP8 and offloading
 to the host's memory are out of scope."""
 LONGEST = 4096  # tokens of a sample where none are named
 NODE = (1, 8)  # nodes and devices, where none are named
+# No cluster, training or device comes near; more is a slip of the keyboard, and long to compute.
+MOST_DEVICES, MOST_TOKENS, MOST_CHUNKS = 131_072, 100_000_000, 1024
+MOST_GIB, MOST_FLOPS = 1e6, 1e18
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -96,19 +102,24 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
     add("--microbatch", type=_positive, default=1, metavar="B", help="samples of a forward pass")
     add("--global-batch", type=_positive, metavar="G", help="samples of an update, all ranks")
     add("--precision", choices=get_args(Precision), default="bf16-mixed")
-    add("--loss-chunks", type=_positive, default=1, metavar="N", help="of the logits, in turn")
+    chunks = partial(_positive, most=MOST_CHUNKS)
+    add("--loss-chunks", type=chunks, default=1, metavar="N", help="of the logits, in turn")
     add("--loss", choices=("torch", "fused"), default="torch", help="fused: Megatron's, in place")
     add("--gradients", choices=("fp32",), help="the type in which those of microbatches add up")
-    add("--optimizer", choices=get_args(Optimizer), default="adam")
+    optimizers = get_args(Optimizer)
+    add("--optimizer", type=_optimizer, choices=optimizers, default="adam")
+    lora = ("--lora", "--qlora", "--lora-rank", "--peft")
+    add(*lora, type=_lora, nargs="?", const="", help=argparse.SUPPRESS)
     add("--checkpointing", choices=get_args(Checkpointing), default="none")
 
 
 def _add_cluster(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--devices", type=_mesh, metavar="[NODES×]N", help="such as 8 or 2x8")
-    add("--strategies", metavar="A,B+C.2", help="such as ddp,fsdp.4+tp-sp.2; default: a search")
+    of_strategies = "such as ddp,fsdp.4+tp-sp.2; default: a search"
+    add("--strategies", type=_named, metavar="A,B+C.2", help=of_strategies)
     of_flops = "of a device per second, at its highest rate; default: an H100's"
-    add("--flops", type=_size, default=H100_FLOPS, help=of_flops)
+    add("--flops", type=partial(_size, most=MOST_FLOPS), default=H100_FLOPS, help=of_flops)
     of_links = (
         "GB/s that a device sends within its node, and a node to others; default: an H100's "
         "NVLink, and eight links of 400 Gbit/s"
@@ -120,16 +131,19 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
     parser.epilog = f"words of strategies, each with the ranks of its axis:\n{STRATEGY_WORDS}"
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1")
-    return int(text)
+def _positive(text: str, most: int = MOST_TOKENS) -> int:
+    if not text.isdecimal() or not 0 < (number := int(text[:20])) <= most:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 to {most:,}")
+    return number
 
 
 def _mesh(text: str) -> tuple[int, int]:
     """Nodes, and devices of each."""
     nodes, _, each = text.replace("×", "x").rpartition("x")
-    return _positive(nodes or "1"), _positive(each)
+    mesh = _positive(nodes or "1"), _positive(each)
+    if prod(mesh) > MOST_DEVICES:
+        raise argparse.ArgumentTypeError(f"at most {MOST_DEVICES:,} devices are planned")
+    return mesh
 
 
 def _links(text: str) -> tuple[float, float]:
@@ -138,14 +152,28 @@ def _links(text: str) -> tuple[float, float]:
     return _size(within) * 1e9, _size(between or within) * 1e9
 
 
-def _size(text: str) -> float:
+def _size(text: str, most: float = MOST_GIB) -> float:
     try:
         number = float(text)
     except ValueError:
         number = 0.0
-    if not 0 < number < inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    if not 0 < number <= most:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0, up to {most:.0e}")
     return number
+
+
+def _named(text: str) -> str:
+    if not all(text.split(",")):
+        raise argparse.ArgumentTypeError(f"{text!r} names no strategy; leave it out for a search")
+    return text
+
+
+def _lora(_: str) -> NoReturn:
+    raise argparse.ArgumentTypeError(LORA)
+
+
+def _optimizer(text: str) -> str:
+    return _lora(text) if "lora" in text else text
 
 
 def main(asked: argparse.Namespace) -> int:
@@ -350,11 +378,32 @@ def _title(question: Question, asked: argparse.Namespace, *, is_open: bool = Fal
     devices = "how many devices" if is_open else f"{mesh} devices" if mesh else "one device"
     batch = f"{asked.global_batch or 'one for each device'}" if is_open else training.global_batch
     return (
-        f"{question.model.name} on {devices} of {asked.memory:.4g} GiB, sequence "
-        f"{training.sequence}, microbatch {training.microbatch}, global batch "
+        f"{question.model.name}{_parameters(question.model)}, on {devices} of {asked.memory:.4g} "
+        f"GiB, sequence {training.sequence}, microbatch {training.microbatch}, global batch "
         f"{batch}, {training.precision}, {training.optimizer}, checkpointing "
         f"{training.checkpointing}; simulated"
     )
+
+
+def _parameters(model: Model) -> str:
+    """How many a model has, and how many are active where that differs; nothing of an own one."""
+    if (sizes := _sizes(model)) is None:
+        return ""
+    total, active = sizes.num_parameters, sizes.active_parameters
+    return f", {_short(total)} parameters" + f" ({_short(active)} active)" * (active < total)
+
+
+def _short(number: int) -> str:
+    return f"{number / 1e9:.1f} B" if number >= 1e9 else f"{number / 1e6:.1f} M"
+
+
+def _sizes(model: Model) -> "Architecture | public_model.Sizes | None":
+    """What is known of a model before it is simulated; None of one's own."""
+    if not model.configuration:
+        return model.architecture
+    from runners.planner.simulated import public_model
+
+    return public_model.sizes(model.configuration)
 
 
 def _model(asked: argparse.Namespace) -> tuple[Model, int]:
@@ -363,26 +412,37 @@ def _model(asked: argparse.Namespace) -> tuple[Model, int]:
     Raises:
         PlanError: there is none such, or a flag has no effect with it.
     """
-    own, presets = ":" in asked.model, model_presets()
-    without_effect = (
-        {"--loss-chunks": asked.loss_chunks > 1, "--loss": asked.loss != "torch"}
-        if own
-        else {"--batch": asked.batch, "--tensor-plan": asked.tensor_plan}
-    )
-    for flag in (flag for flag, is_given in without_effect.items() if is_given):
-        raise PlanError(f"{flag} has no effect with {asked.model}; leave it out")
-    if own:
-        if not asked.batch:
-            raise PlanError(f"{asked.model} needs --batch, of its microbatch and sequence")
+    is_own, presets = ":" in asked.model, model_presets()
+    if is_own:
         functions = {"batch": asked.batch, "tensor_plan": asked.tensor_plan}
         model = Model(name=asked.model, module=asked.model, **functions)
-        return model, max(LONGEST, asked.sequence or 0)
-    if asked.model in presets:
-        shape = presets[asked.model].architecture
-        return Model(name=asked.model, architecture=shape), shape.context_length
-    path = Path(asked.model)
+    elif asked.model in presets:
+        model = Model(name=asked.model, architecture=presets[asked.model].architecture)
+    else:
+        model = _model_of_file(asked.model)
+    without_effect = {
+        "--loss-chunks": asked.loss_chunks > 1 and not model.architecture,
+        "--loss": asked.loss != "torch" and not model.architecture,
+        "--batch": asked.batch and not is_own,
+        "--tensor-plan": asked.tensor_plan and not is_own,
+    }
+    for flag in (flag for flag, is_given in without_effect.items() if is_given):
+        raise PlanError(f"{flag} has no effect with {asked.model}; leave it out")
+    if not model.batch and is_own:
+        raise PlanError(f"{asked.model} needs --batch, of its microbatch and sequence")
+    longest = sizes.context_length if (sizes := _sizes(model)) else 0
+    return model, longest or max(LONGEST, asked.sequence or 0)
+
+
+def _model_of_file(name: str) -> Model:
+    """The model of a configuration file, by our own reading of its family or by transformers."""
+    path = Path(name)
     if path.suffix != ".json":
-        raise unknown("preset", asked.model, presets)
-    shape = architecture_of(path)
+        raise unknown("preset", name, model_presets())
     name = path.parent.resolve().name if path.name == "config.json" else path.stem
-    return Model(name=name, architecture=shape), shape.context_length
+    try:
+        return Model(name=name, architecture=architecture_of(path))
+    except UnknownFamilyError:
+        from runners.planner.simulated import public_model
+
+        return public_model.model_of(path, name)

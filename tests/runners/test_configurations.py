@@ -1,6 +1,7 @@
 """Configuration files: what plans count of them, as transformers counts it, or a refusal."""
 
 import json
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -10,21 +11,31 @@ import yaml
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from runners.__main__ import main
+from runners.planner.answers.architecture import model_presets
 from runners.planner.answers.configuration import architecture_of
-from runners.planner.answers.question import PlanError, Training
+from runners.planner.answers.question import PlanError, Question, Training, strategy_of
+from runners.planner.command import _model_of_file, _parameters
 from runners.planner.program import check
+from runners.planner.simulated.one_rank import simulate_rank
+from runners.planner.simulated.own_model import loss_of
+from runners.planner.simulated.public_model import batch, built
 from runners.planner.simulated.transformer import Part, Transformer
 from tests.runners.questions import asked
+from tests.runners.tracked import tracked_peak
 
 PATH = Path(__file__).with_name("configurations.yml")
 TABLE = yaml.safe_load(PATH.read_text(encoding="utf-8"))
 BY_TYPE = {one["model_type"]: one for one in reversed(TABLE)}
 
 
-def read(folder, configuration):
+def written(folder, configuration):
     path = folder / "config.json"
     path.write_text(json.dumps(configuration))
-    return architecture_of(path)
+    return path
+
+
+def read(folder, configuration):
+    return architecture_of(written(folder, configuration))
 
 
 def num_parameters(module):
@@ -38,18 +49,17 @@ def test_its_parameters_are_those_of_transformers(stated, tmp_path):
     with torch.device("meta"):
         config = AutoConfig.for_model(stated["model_type"], **keys)
         public = AutoModelForCausalLM.from_config(config)
-        simulated = Transformer(Part(shape, Training(sequence=32)))
+        simulated = Transformer(Part.of(shape, Training(sequence=32)))
     assert shape.num_parameters == num_parameters(public)
     assert num_parameters(simulated) == shape.num_parameters
+    assert read(tmp_path, config.to_dict()).num_parameters == shape.num_parameters
     of_layers = [num_parameters(layer) for layer in simulated.layers]
     assert of_layers == [*map(shape.parameters_of_layer, range(shape.num_layers))]
 
 
 @pytest.mark.parametrize("family", ["gpt_oss", "deepseek_v3"])
 def test_what_is_only_simulated_has_no_outcome_on_a_device(family, tmp_path, capsys):
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(BY_TYPE[family]))
-    assert main(["plan", "outcomes", str(path)]) == 2
+    assert main(["plan", "outcomes", str(written(tmp_path, BY_TYPE[family]))]) == 2
     (said,) = capsys.readouterr().err.splitlines()
     assert "are simulated, and run on no device" in said
 
@@ -61,7 +71,7 @@ def test_what_is_only_simulated_has_no_outcome_on_a_device(family, tmp_path, cap
         ("llama", {"kv_lora_rank": 512}, "kv_lora_rank: no plan has 512; 0 is planned"),
         ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor: no plan has 0.5; 1 is"),
         ("llama", {"hidden_act": "relu"}, 'hidden_act: no plan has "relu"; "silu" is planned'),
-        ("llama", {"new_expert_groups": 2}, "new_expert_groups: no plan has 2"),
+        ("llama", {"new_expert_groups": 2}, "new_expert_groups: no such key is known"),
         ("mistral", {"attention_bias": True}, "attention_bias: no plan has true; false is"),
         ("mistral", {"layer_types": ["sliding_attention"]}, "layer_types: no plan has these"),
         ("mixtral", {"num_local_experts": 1, "num_experts_per_tok": 1}, "experts: no plan has 1"),
@@ -80,8 +90,14 @@ def test_what_is_only_simulated_has_no_outcome_on_a_device(family, tmp_path, cap
         ("qwen3_moe", {"mlp_only_layers": 3}, "mlp_only_layers: no plan has 3"),
         ("llama", {"architectures": ["A\nB"]}, "architectures: .* has no head for causal"),
         ("llama", {"head_dim": 63}, "rotary positions turn pairs, and a head has 63"),
-        ("llama", {"num_hidden_layers": 10**9}, "at most 10,000 layers are planned"),
+        ("llama", {"num_hidden_layers": 10**9}, "at most 1,000 layers are planned"),
+        ("llama", {"hidden_size": 10**12}, "at most 100,000,000,000,000 parameters are planned"),
         ("mistral", {"sliding_window": -5}, "sliding_window: Input should be greater"),
+        ("llama", {"num_hidden_layer": 2}, "no such key is known .did you mean num_hidden_layers"),
+        ("qwen2", {"num_layer_groups": None}, "num_layer_groups: no such key is known"),
+        ("deepseek_v3", {"quantization_config": {"quant_method": "fp8"}}, "remove its quant"),
+        ("llama", {"peft_type": "LORA"}, "LoRA is not planned: a plan trains every parameter"),
+        ("llama", {"model_type": None}, "states no model_type; name a model's config.json"),
     ],
 )  # fmt: skip
 def test_what_is_not_planned_is_refused_by_its_name(family, change, why, tmp_path):
@@ -111,3 +127,142 @@ def test_a_program_trains_this_model_or_is_refused(family, change, why, tmp_path
     question = asked("fsdp.2", 2, shape, sequence=32)
     with pytest.raises(PlanError, match=why) if why else nullcontext():
         check(question)
+
+
+DEEPSEEK = {"num_hidden_layers": 61, "first_k_dense_replace": 3, "q_lora_rank": 1536}
+KIMI = {"model_type": "kimi_k2", "first_k_dense_replace": 1, "n_routed_experts": 384,
+        "num_attention_heads": 64, "vocab_size": 163840}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("configuration", "said"),
+    [
+        (BY_TYPE["llama"], ", 8.0 B parameters"),
+        (BY_TYPE["mixtral"], ", 46.7 B parameters (12.9 B active)"),
+        (BY_TYPE["deepseek_v3"] | DEEPSEEK, ", 671.0 B parameters (37.6 B active)"),
+        (BY_TYPE["deepseek_v3"] | DEEPSEEK | KIMI, ", 1026.4 B parameters (32.9 B active)"),
+        ({"model_type": "smollm3"}, ", 3.1 B parameters"),
+        ({"model_type": "llama4"}, ", 107.8 B parameters (17.2 B active)"),
+        ({"model_type": "qwen3_next"}, ", 79.7 B parameters (3.9 B active)"),
+    ],
+)
+def test_the_title_has_the_published_parameters_in_all_and_active(configuration, said, tmp_path):
+    assert _parameters(_model_of_file(str(written(tmp_path, configuration)))) == said
+
+
+SMALL = {
+    "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 256, "max_position_embeddings": 64,
+    "pad_token_id": 0, "num_local_experts": 16, "moe_intermediate_size": 32,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", ["gemma2", "smollm3", "glm4_moe"])
+def test_a_model_of_transformers_has_the_peak_that_torchs_tracker_finds(family, tmp_path):
+    path = str(written(tmp_path, SMALL | {"model_type": family}))
+    training = Training(sequence=32, microbatch=2, global_batch=2, precision="bf16")
+    question = Question(
+        model=_model_of_file(path), training=training, strategy=strategy_of("single", 1)
+    )
+
+    def loss(model, given):
+        return loss_of(model(**given), "")
+
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        tracked = tracked_peak(lambda: built(path), lambda: batch(2, 32), loss)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert simulate_rank(question, 0).peak_bytes == tracked
+
+
+@pytest.mark.parametrize(
+    ("stated", "why"),
+    [
+        ({"model_type": "t5"}, "not planned by transformers: Unrecognized configuration class"),
+        ({"model_type": "gemma3"}, "Gemma3ForConditionalGeneration has other parts; give its text"),
+        ({"model_type": "gemma2", "num_hidden_layers": 10**9}, "at most 1,000 layers are planned"),
+        ({"model_type": "gemma2", "hidden_size": 10**12}, "000,000 parameters are planned"),
+        ({"model_type": "gemma2", "hidden_size": "x"}, "Field 'hidden_size' expected int, got str"),
+    ],
+)
+def test_what_transformers_does_not_build_is_one_line(stated, why, tmp_path):
+    with pytest.raises(PlanError, match=why) as raised:
+        _model_of_file(str(written(tmp_path, stated)))
+    assert "\n" not in str(raised.value)
+
+
+def test_without_transformers_a_family_is_refused_with_what_installs_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(PlanError, match="transformers reads it: pip install transformers"):
+        _model_of_file(str(written(tmp_path, {"model_type": "smollm3"})))
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--devices", "1000000"], "at most 131,072 devices are planned"),
+        (["--devices", "1024x1024"], "at most 131,072 devices are planned"),
+        (["--sequence", "999999999999"], "is no whole number from 1 to 100,000,000"),
+        (["--microbatch", "9" * 5000], "is no whole number from 1 to 100,000,000"),
+        (["--loss-chunks", "2000"], "is no whole number from 1 to 1,024"),
+        (["--memory", "1e30"], "'1e30' is no number above 0, up to 1e+06"),
+        (["--flops", "inf"], "'inf' is no number above 0, up to 1e+18"),
+        (["--strategies", ""], "'' names no strategy; leave it out for a search"),
+        (["--strategies", "ddp,,fsdp"], "'ddp,,fsdp' names no strategy"),
+        (["--optimizer", "lora"], "LoRA is not planned: a plan trains every parameter"),
+        (["--lora"], "LoRA is not planned: a plan trains every parameter"),
+        (["--lora-rank", "16"], "LoRA is not planned: a plan trains every parameter"),
+    ],
+)
+def test_what_no_plan_has_is_one_line(words, why, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["plan", "for", "llama-8b", *words])
+    assert why in capsys.readouterr().err.splitlines()[-1]
+
+
+FILE = {  # of Llama 8B
+    "model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+}  # fmt: skip
+
+
+def test_a_configuration_file_gives_the_published_size(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(FILE))
+    read = architecture_of(path)
+    preset = model_presets()["llama-8b"]
+    assert read.num_parameters == preset.architecture.num_parameters
+    assert abs(read.num_parameters - 8_030_000_000) < 10_000_000  # as its model card says
+    path.write_text(json.dumps(FILE | {"tie_word_embeddings": True}))
+    assert read.num_parameters - architecture_of(path).num_parameters == 128256 * 4096
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "is no configuration file"),
+        (json.dumps({"model_type": "bert"}), "'bert' is not known"),
+        (json.dumps({"model_type": "llama"}), "num_hidden_layers or n_layer: Field required"),
+        (json.dumps({"model_type": "gpt2", "n_embd": None}), "n_layer: Field required"),
+        (json.dumps(FILE | {"num_attention_heads": 11}), "11 heads do not divide a width of 4096"),
+        (json.dumps(FILE | {"num_key_value_heads": 5}), "5 heads of keys do not divide 32"),
+        (json.dumps(FILE | {"attention_dropout": 0.1}), "attention_dropout: no plan has 0.1; 0.0"),
+        (json.dumps(FILE | {"quantization_config": {"bits": 4}}), "quantization_config: no plan"),
+        (json.dumps(FILE | {"n_shared_experts": 2}), "n_shared_experts: no plan has 2"),
+        (json.dumps(FILE | {"decoder_sparse_step": 2}), "decoder_sparse_step: no plan has 2"),
+        (json.dumps(FILE | {"mlp_only_layers": [0]}), r"mlp_only_layers: no plan has \[0\]"),
+        (json.dumps(FILE | {"layer_types": ["sliding_attention"]}), "layer_types: no plan"),
+        (
+            json.dumps(FILE | {"architectures": ["LlamaForSequenceClassification"]}),
+            "has no head for causal",
+        ),
+    ],
+)
+def test_a_file_that_is_no_such_configuration_is_refused_in_one_line(text, why, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(PlanError, match=why) as raised:
+        architecture_of(path)
+    assert "\n" not in str(raised.value)

@@ -1,16 +1,13 @@
 """What to try first: what is searched, in which order, and what is said of it."""
 
-import json
-
 import pytest
 
 from runners.planner.answers import closed_form
 from runners.planner.answers.answer import GIB, Answer, layout, layouts
 from runners.planner.answers.architecture import model_presets
-from runners.planner.answers.configuration import architecture_of
 from runners.planner.answers.how_many import knobs, least_devices
 from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.order import KNOWN_TO, place
+from runners.planner.answers.order import KNOWN_TO
 from runners.planner.answers.question import Model, PlanError, Question, Training, strategy_of
 from runners.planner.answers.search import (
     MOST,
@@ -79,7 +76,7 @@ def test_of_two_layouts_the_simpler_one_comes_first(first, later, settings):
         on(question, name, cluster, **changed)
         for name, changed in zip((first, later), settings, strict=True)
     )
-    assert place(one) < place(other)
+    assert one.place < other.place
 
 
 def test_what_computing_does_not_hide_comes_after_what_it_hides():
@@ -91,7 +88,7 @@ def test_what_computing_does_not_hide_comes_after_what_it_hides():
         assert flat.is_hidden == is_hidden
         staged = on(question, "1f1b.8+zero1.8", cluster)
         assert staged.is_hidden
-        assert (place(flat) < place(staged)) == is_hidden
+        assert (flat.place < staged.place) == is_hidden
     assert on(question, "fsdp", fast).seconds_of_data(is_flat=True) == pytest.approx(
         8 * on(question, "fsdp", fast).seconds_of_data(), rel=0.2
     )
@@ -241,50 +238,3 @@ def test_a_setting_that_turns_a_no_is_named_and_was_simulated():
     said = list(knobs(question, Cluster(1, 8, *RATES), 80 * GIB, simulate))
     assert any(line.startswith("--precision bf16: ") for line in said)
     assert len(simulated) >= len(said)
-
-
-FILE = {  # of Llama 8B
-    "model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32,
-    "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256,
-    "max_position_embeddings": 131072,
-}  # fmt: skip
-
-
-def test_a_configuration_file_gives_the_published_size(tmp_path):
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(FILE))
-    read = architecture_of(path)
-    preset = model_presets()["llama-8b"]
-    assert read.num_parameters == preset.architecture.num_parameters
-    assert abs(read.num_parameters - 8_030_000_000) < 10_000_000  # as its model card says
-    path.write_text(json.dumps(FILE | {"tie_word_embeddings": True}))
-    assert read.num_parameters - architecture_of(path).num_parameters == 128256 * 4096
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("{", "is no configuration file"),
-        (json.dumps({"model_type": "bert"}), "'bert' is not known"),
-        (json.dumps({"model_type": "llama"}), "num_hidden_layers or n_layer: Field required"),
-        (json.dumps({"model_type": "gpt2", "n_embd": None}), "n_layer: Field required"),
-        (json.dumps(FILE | {"num_attention_heads": 11}), "11 heads do not divide a width of 4096"),
-        (json.dumps(FILE | {"num_key_value_heads": 5}), "5 heads of keys do not divide 32"),
-        (json.dumps(FILE | {"attention_dropout": 0.1}), "attention_dropout: no plan has 0.1; 0.0"),
-        (json.dumps(FILE | {"quantization_config": {"bits": 4}}), "quantization_config: no plan"),
-        (json.dumps(FILE | {"n_shared_experts": 2}), "n_shared_experts: no plan has 2"),
-        (json.dumps(FILE | {"decoder_sparse_step": 2}), "decoder_sparse_step: no plan has 2"),
-        (json.dumps(FILE | {"mlp_only_layers": [0]}), r"mlp_only_layers: no plan has \[0\]"),
-        (json.dumps(FILE | {"layer_types": ["sliding_attention"]}), "layer_types: no plan"),
-        (
-            json.dumps(FILE | {"architectures": ["LlamaForSequenceClassification"]}),
-            "has no head for causal",
-        ),
-    ],
-)
-def test_a_file_that_is_no_such_configuration_is_refused_in_one_line(text, why, tmp_path):
-    path = tmp_path / "config.json"
-    path.write_text(text)
-    with pytest.raises(PlanError, match=why) as raised:
-        architecture_of(path)
-    assert "\n" not in str(raised.value)

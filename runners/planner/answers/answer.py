@@ -16,7 +16,7 @@ from runners.declared.closed_forms import pipelined_work
 from runners.planner.answers import device_memory
 from runners.planner.answers.architecture import Architecture
 from runners.planner.answers.law_of_time import Bounds, Cluster, bounds, seconds_of_data
-from runners.planner.answers.order import place
+from runners.planner.answers.order import Place, place
 from runners.planner.answers.plan_grid import Grid, GridRank, GridRow, State, named_rows
 from runners.planner.answers.question import Model, Question, Training, strategy_of
 from runners.traces.schema import Record
@@ -159,6 +159,11 @@ class Layout:
         """Whether computing takes as long as gathers and reductions, which it can hide."""
         return self.seconds_of_data() <= self.bounds.computing
 
+    @property
+    def place(self) -> Place:
+        """Where the rule puts it."""
+        return place(self.answer.question, self.cluster.per_node, is_hidden=self.is_hidden)
+
     def seconds_of_data(self, *, is_flat: bool = False) -> float:
         """Seconds of gathers and reductions at the highest rates; flat: one ring of all ranks."""
         cluster = self.cluster.flat if is_flat else self.cluster
@@ -177,7 +182,7 @@ class Layout:
             return False
         is_less = any(mine < (1 - NEARLY) * its for mine, its in pairs)
         if {self.bounds.decides, other.bounds.decides} == {"computing"}:
-            mine, its = place(self), place(other)
+            mine, its = self.place, other.place
             return mine < its or (is_less and mine == its)
         return is_less
 
@@ -209,7 +214,7 @@ def ordered(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) ->
 
 
 def _key(one: Layout) -> tuple[object, ...]:
-    return _VERDICTS.index(one.verdict), place(one), one.needed_bytes, one.name
+    return _VERDICTS.index(one.verdict), one.place, one.needed_bytes, one.name
 
 
 def layout(answer: Answer, cluster: Cluster, memory_bytes: float) -> Layout:

@@ -14,7 +14,7 @@ from runners.declared.settings import Count
 from runners.traces.digest import ROOT
 from runners.traces.schema import Record
 
-MOST_LAYERS = 10_000
+MOST_LAYERS, MOST_PARAMETERS = 1_000, 10**14  # no model that was published comes near
 PRESETS = ROOT / "content" / "planner" / "model_presets.yml"
 
 Id = Annotated[str, Field(pattern=r"^[a-z0-9]+([-.][a-z0-9]+)*$")]
@@ -24,6 +24,16 @@ def _rare(default: Any) -> Any:
     """A field of few models, which the others do not write."""
     least = None if isinstance(default, str) else 0
     return Field(default=default, ge=least, exclude_if=lambda value: value == default)
+
+
+def check_bound(number: int, most: int, what: str) -> None:
+    """Refuse a size that no model has, before anything is computed with it.
+
+    Raises:
+        ValueError: it is above the most that is planned.
+    """
+    if number > most:
+        raise ValueError(f"at most {most:,} {what} are planned")
 
 
 class Architecture(Record):
@@ -108,8 +118,8 @@ class Architecture(Record):
             raise ValueError(f"{self.num_kv_heads} heads of keys do not divide {self.num_heads}")
         if self.positions == "rotary" and self.head_size % 2:
             raise ValueError(f"rotary positions turn pairs, and a head has {self.head_size}")
-        if self.num_layers > MOST_LAYERS:
-            raise ValueError(f"at most {MOST_LAYERS:,} layers are planned")
+        check_bound(self.num_layers, MOST_LAYERS, "layers")
+        check_bound(self.num_parameters, MOST_PARAMETERS, "parameters")
         if self.num_active_experts > self.num_experts:
             raise ValueError(f"{self.num_active_experts} of {self.num_experts} experts are active")
         return self
@@ -192,6 +202,13 @@ class Architecture(Record):
         positions = self.context_length * self.hidden_size if self.positions == "learned" else 0
         ends = self.embedding_parameters + positions + self.norm_parameters + logits
         return sum(map(self.parameters_of_layer, range(self.num_layers))) + ends
+
+    @property
+    def active_parameters(self) -> int:
+        """Of the whole model, those through which one token passes."""
+        num_mixtures = sum(map(self.has_experts, range(self.num_layers)))
+        idle = (self.num_experts - self.num_active_experts) * self.expert_parameters
+        return self.num_parameters - num_mixtures * idle
 
     @property
     def _norm_vectors(self) -> int:

@@ -2,10 +2,11 @@
 
 In: the path of a file; nothing is downloaded. Out: an `Architecture`. What keys mean, and what each
 family leaves out, is in `content/planner/model_families.yml`. Other families are refused in one
-line, and so is a key that changes the model and that no plan has. No torch.
+line, and so are invented keys and values that change the model and that no plan has. No torch.
 """
 
 import json
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,10 +16,17 @@ from pydantic import ValidationError
 
 from runners.planner.answers.architecture import PRESETS, Architecture
 from runners.planner.answers.question import PlanError
+from runners.system.errors import nearest
 
+LORA = "LoRA is not planned: a plan trains every parameter in 16 or 32 bits and needs more memory"
+TEXT_MODELS = ("LMHeadModel", "ForCausalLM")  # ends of the names of their classes
 _ACTIVATIONS = ("hidden_activation", "hidden_act", "activation_function")
 _OF_ROTATION = ("rope_theta", "rope_type", "partial_rotary_factor")  # also in `rope_parameters`
 _WHOLE = "full_attention"
+
+
+class UnknownFamilyError(PlanError):
+    """A file is of a family that only transformers may know."""
 
 
 @cache
@@ -27,24 +35,27 @@ def _read() -> dict[str, Any]:
     return dict(yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
+@cache
+def _known_keys() -> set[str]:
+    """Keys that some family has, and whose value may change the sizes of a model."""
+    read = _read()
+    lists = [*read["keys"].values(), *read["own_keys"].values()]
+    lists += [read["one_value"], read["other_values"]]
+    for family in read["families"].values():
+        lists += [family["defaults"], family.get("refused", ())]
+    return {key for several in lists for key in several}
+
+
 def architecture_of(path: Path) -> Architecture:
     """The architecture that a configuration file describes.
 
     Raises:
+        UnknownFamilyError: plans do not read its family.
         PlanError: it cannot be read, or describes a model that no plan simulates.
     """
-    try:
-        stated = dict(json.loads(path.read_text()))
-    except OSError as error:
-        raise PlanError(f"{path}: {error.strerror}; name a model's config.json") from error
-    except (TypeError, ValueError, RecursionError) as error:
-        raise PlanError(f"{path} is no configuration file in JSON: {error}") from error
-    family, known = stated.get("model_type"), _read()["families"]
-    if not isinstance(family, str) or family not in known:
-        raise PlanError(
-            f"{path}: a model of type {family!r} is not known; "
-            f"known are {', '.join(sorted(known))}; give others as MODULE:FUNCTION"
-        )
+    stated, known = _stated(path), _read()["families"]
+    if (family := stated["model_type"]) not in known:
+        raise UnknownFamilyError(f"{path}: a model of type {family!r} is not known")
     try:
         return _architecture(stated, known[family])
     except ValidationError as error:
@@ -52,11 +63,36 @@ def architecture_of(path: Path) -> Architecture:
         field = str(*first["loc"][:1])
         keys = [*_read()["own_keys"].get(field, ()), *_read()["keys"].get(field, ())]
         where = " or ".join([key for key in keys if key in stated] or keys) or "the sizes"
-        raise PlanError(f"{path}: {where}: {first['msg']}") from error
+        reason = first["msg"].removeprefix("Value error, ")
+        raise PlanError(f"{path}: {where}: {reason}") from error
     except PlanError as error:
         raise PlanError(f"{path}: {error}") from error
     except (TypeError, ValueError, LookupError, AttributeError) as error:
         raise PlanError(f"{path}: {_culprit(stated, known[family])}") from error
+
+
+def _stated(path: Path) -> dict[str, Any]:
+    """The keys of a file that describes a model, with their values.
+
+    Raises:
+        PlanError: it describes none, or one whose weights are not trained as they are.
+    """
+    try:
+        stated = dict(json.loads(path.read_text()))
+    except OSError as error:
+        raise PlanError(f"{path}: {error.strerror}; name a model's config.json") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise PlanError(f"{path} is no configuration file in JSON: {error}") from error
+    if "peft_type" in stated:
+        raise PlanError(f"{path} describes an adapter; {LORA}; name the model's config.json")
+    if not isinstance(stated.get("model_type"), str):
+        raise PlanError(f"{path} states no model_type; name a model's config.json")
+    if stated.get("quantization_config"):
+        raise PlanError(
+            f"{path} describes quantized weights, and a plan trains weights of 16 or 32 bits; "
+            "remove its quantization_config to plan that"
+        )
+    return stated
 
 
 def _culprit(stated: dict[str, Any], family: dict[str, Any]) -> str:
@@ -100,6 +136,7 @@ def _architecture(stated: dict[str, Any], family: dict[str, Any]) -> Architectur
         fields["num_kv_heads"] = fields.get("num_heads")
         fields["head_dim"] = said["qk_nope_head_dim"] + fields["rotary_size"]
         fields["shared_size"] = said["n_shared_experts"] * fields["ffn_size"]
+    _check(said, {*defaults, *(key for several in keys.values() for key in several)})
     others = [
         key for key, value in _read()["other_values"].items() if said.get(key, value) != value
     ]
@@ -111,20 +148,24 @@ def _architecture(stated: dict[str, Any], family: dict[str, Any]) -> Architectur
         raise PlanError(f"mlp_only_layers: no plan has {dense}; the first layers are planned")
     if fields.get("num_experts") == 1:
         raise PlanError(f"{own['num_experts'][0]}: no plan has 1; several experts are planned")
-    _check(said, {*defaults, *(key for several in keys.values() for key in several)})
     return found.model_copy(update=changes | _windows(said, reads="whole_step" in fields))
 
 
 def _check(said: dict[str, Any], known: set[str]) -> None:
-    """Refuse the first key by which a model may differ from what plans simulate."""
-    known |= {*_read()["any_value"].split(), *_read()["other_values"]}
+    """Refuse the first key that is invented, or with which a model is not as plans simulate it."""
+    patterns = _read()["any_value"].split()
+    known |= {*_read()["other_values"]}
     for key, value in said.items():
+        if key in known or any(fnmatch(key, one) for one in patterns):
+            continue
+        if key not in _known_keys():
+            name, near = json.dumps(key)[1:-1], nearest(key, _known_keys())
+            raise PlanError(f"{name}: no such key is known{near}; correct it, or remove it")
         right = _read()["one_value"].get(key, type(value)())
-        may_differ = key not in known and value and value != right
-        if may_differ and any(word in key for word in _read()["words"].split()):
+        if value and value != right:
             _refuse(key, value, right)
     for one in said.get("architectures") or []:
-        if not one.endswith(("LMHeadModel", "ForCausalLM")):
+        if not one.endswith(TEXT_MODELS):
             raise PlanError(f"architectures: {json.dumps(one)} has no head for causal language")
 
 
@@ -144,7 +185,7 @@ def _windows(said: dict[str, Any], *, reads: bool) -> dict[str, int]:
         return {"window": 0, "whole_step": 0}
     if not {*kinds} - {_WHOLE}:
         return {}
-    for step in range(len(kinds) * reads):
+    for step in range((len(kinds) + 1) * reads):
         is_whole = [step > 0 and number % step == 0 for number in range(1, len(kinds) + 1)]
         if kinds == [_WHOLE if one else "sliding_attention" for one in is_whole]:
             return {"whole_step": step}

@@ -1,16 +1,13 @@
 """In which order layouts are tried: a rule of thumb as practitioners state it. No torch.
 
-In: a `Layout` on a cluster. Out: its `Place`; the smallest is tried first. Nothing is fitted, and
-no time is predicted: `content/planner/plan_order.json` says how far the rule's choice was from the
-fastest layout of each published cluster.
+In: a layout, and whether computing hides what it sends. Out: its `Place`; the smallest is tried
+first. Nothing is fitted, and no time is predicted: `content/planner/plan_order.json` says how far
+the rule's choice was from the fastest layout of each published cluster.
 """
 
-from __future__ import annotations
+from typing import NamedTuple
 
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from runners.planner.answers.answer import Layout
+from runners.planner.answers.question import Question
 
 KNOWN_TO = 64  # devices up to which the rule was near the fastest on most published clusters
 RECOMPUTATION = ("none", "selective", "all")
@@ -45,13 +42,19 @@ class Place(NamedTuple):
     microbatch: int
 
 
-def place(layout: Layout) -> Place:
-    """Where the rule puts a layout among others of the same training."""
-    strategy, training = layout.answer.question.strategy, layout.answer.question.training
+def place(question: Question, per_node: int, *, is_hidden: bool) -> Place:
+    """Where the rule puts a layout among others of the same training.
+
+    Args:
+        question: the layout.
+        per_node: devices of a node.
+        is_hidden: computing takes as long as gathers and reductions.
+    """
+    strategy, training = question.strategy, question.training
     return Place(
         recomputation=RECOMPUTATION.index(training.checkpointing),
-        is_exposed=not layout.is_hidden,
-        leaves_node=strategy.tensor > layout.cluster.per_node,
+        is_exposed=not is_hidden,
+        leaves_node=strategy.tensor > per_node,
         context=strategy.context,
         stages=strategy.num_stages,
         tensor=strategy.tensor,

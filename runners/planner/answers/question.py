@@ -163,6 +163,7 @@ class Model(Record):
         module: `module:function` that builds an `nn.Module`.
         batch: `module:function` from microbatch and sequence length to the model's arguments.
         tensor_plan: `module:function` to a plan for `parallelize_module`.
+        configuration: path of a file, which is the argument of `module`.
     """
 
     name: str
@@ -170,6 +171,7 @@ class Model(Record):
     module: str | None = None
     batch: str | None = None
     tensor_plan: str | None = None
+    configuration: str | None = None
 
 
 class Question(Record):
@@ -285,6 +287,8 @@ def _obstacles(question: Question, shape: Architecture) -> Iterator[str]:
         is_plain = strategy.sharding != "none" and not strategy.reshards_to
         if not is_plain or strategy.replicas * strategy.tensor > 1:
             yield "ep is planned with zero1, fsdp or fsdp-keep, and without tp"
+        if strategy.sharding != "zero1" and training.checkpointing == "selective":
+            yield "torch recomputes units of FSDP within a layer all or not at all"
 
 
 def _obstacles_of_layers(question: Question, shape: Architecture) -> Iterator[str]:

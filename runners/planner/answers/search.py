@@ -13,7 +13,7 @@ from typing import NamedTuple
 from runners.planner.answers import closed_form
 from runners.planner.answers.answer import GIB, Answer, Layout, layout, layouts, needs, sizes
 from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.order import KNOWN_TO, RECOMPUTATION, place
+from runners.planner.answers.order import KNOWN_TO, RECOMPUTATION
 from runners.planner.answers.published import ORDER
 from runners.planner.answers.question import PlanError, Question, Strategy, strategy_of
 from runners.planner.answers.rates import range_of
@@ -116,7 +116,7 @@ def shortlist(
     found = [layout(closed_form.answer(one), cluster, memory_bytes) for one in forms]
     may = [one for one in found if one.needed_bytes <= SLACK * memory_bytes]
     over = [one for one in found if one.needed_bytes > SLACK * memory_bytes]
-    return sorted(may, key=place), sorted(over, key=lambda one: one.needed_bytes)
+    return sorted(may, key=lambda one: one.place), sorted(over, key=lambda one: one.needed_bytes)
 
 
 def shortlist_lines(listed: Sequence[Layout]) -> list[str]:

@@ -104,7 +104,7 @@ def built(model: Model) -> nn.Module:
         PlanError: the function returns something else.
     """
     build = named(model.module or "")
-    module = build()
+    module = build(model.configuration) if model.configuration else build()
     if not isinstance(module, nn.Module):
         kind = type(module).__name__
         raise PlanError(f"{line_of(build)} builds no nn.Module; it returns {kind}")
