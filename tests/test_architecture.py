@@ -1,9 +1,9 @@
 """The directions that imports may take.
 
-generator → `runners/traces`, `runners/declared`, `runners/planner/answers`, what `runners/verify`
-keeps, and `runners/system` for its commands and processes; nothing under generator imports torch;
-only its plugins import MkDocs; runners never import generator; only what handles tensors needs
-torch; rooms import in one direction only.
+generator → `runners/traces`, `runners/declared`, `runners/planner/answers` and the commands of
+`runners/planner/program`, what `runners/verify` keeps, and `runners/system` for its commands and
+processes; nothing under generator imports torch; only its plugins import MkDocs; runners never
+import generator; only what handles tensors needs torch; rooms import in one direction only.
 """
 
 import ast
@@ -16,7 +16,8 @@ import pytest
 from tests.conftest import ROOT
 
 FOR_THE_GENERATOR = (
-    "traces", "declared", "planner.answers", "system", "labs.shelf", "verify.report"
+    "traces", "declared", "planner.answers", "planner.program", "system", "labs.shelf",
+    "verify.report"
 )  # fmt: skip
 NEED_TORCH = (
     *(
@@ -28,7 +29,7 @@ NEED_TORCH = (
     "runners.labs",
     "runners.verify",
     "runners.planner.command",
-    "runners.planner.program",
+    "runners.planner.program_template",
 )
 
 

@@ -1,8 +1,9 @@
-"""Layouts that lessons recommend, weighed against all others of the committed plans.
+"""Layouts that lessons name, compared with all others of the committed plans.
 
 In: the decisions of a lesson or the techniques of the guide, and the evidence. Out: the layouts
 that each was compared with, and an error where one of these is better in something and worse in
-nothing: memory, bytes over each tier of links, and both bounds of a step.
+nothing: memory, bytes over each tier of links and, where computing decides the time of both, their
+place by the rule.
 """
 
 from collections.abc import Iterator
@@ -21,15 +22,14 @@ from runners.planner.answers.law_of_time import Cluster
 WRITTEN: dict[type[Any], str] = {WhyFile: "decisions", GuideFile: "techniques"}
 
 
-class Recommended(NamedTuple):
-    """A layout that a file recommends.
+class Planned(NamedTuple):
+    """A layout that a file names.
 
     Attributes:
         at: where it stands in the file.
         run: its path.
-        layout: on the cluster.
+        layout: on as many devices of the Plan pages as it has.
         others: the layouts that it was compared with, by the names of their runs.
-        cluster: as many devices of the Plan pages as the layout has.
         fits: memory is free, so that needing less of it is no gain.
     """
 
@@ -37,7 +37,6 @@ class Recommended(NamedTuple):
     run: str
     layout: Layout
     others: dict[str, Layout]
-    cluster: Cluster
     fits: bool
 
     @property
@@ -48,15 +47,15 @@ class Recommended(NamedTuple):
 
 
 def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """Recommended layouts that another one dominates."""
-    for one in recommended(evidence, document.model):
+    """Layouts that another one dominates."""
+    for one in planned(evidence, document.model):
         if one.better:
-            message = f"{one.run} is dominated by {', '.join(one.better)}; recommend one of those"
+            message = f"{one.run} is dominated by {', '.join(one.better)}; name one of those"
             yield document.error((*one.at, "planned"), message)
 
 
-def recommended(evidence: Evidence, model: Any) -> Iterator[Recommended]:  # noqa: ANN401
-    """Every layout that a file recommends; none where the book has no plans.
+def planned(evidence: Evidence, model: Any) -> Iterator[Planned]:  # noqa: ANN401
+    """Every layout that a file names; none where the book has no plans.
 
     Where memory is free, it is compared with those that fit the device of the Plan pages.
     """
@@ -79,7 +78,7 @@ def recommended(evidence: Evidence, model: Any) -> Iterator[Recommended]:  # noq
         }
         mine = found.pop(one.planned)
         others = {k: v for k, v in found.items() if not one.fits or v.verdict == "fits"}
-        yield Recommended((key, position), one.planned, mine, others, cluster, one.fits)
+        yield Planned((key, position), one.planned, mine, others, one.fits)
 
 
 def _number(evidence: Evidence, expression: str) -> float:

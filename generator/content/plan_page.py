@@ -22,6 +22,11 @@ class Device(Written):
     between: Expression
     """bytes per second that a node of such devices sends to other nodes."""
 
+    @property
+    def rates(self) -> tuple[str, str, str]:
+        """What bounds the time of a step."""
+        return self.compute, self.link, self.between
+
 
 class Words(Written):
     """What a setting of the plan, such as `fsdp-keep`, is called; `checkpointed` a layout's own."""
@@ -32,8 +37,8 @@ class Words(Written):
     checkpointed: Line
 
 
-class ComparedPage(Written):
-    """What a page says that compares what is computed with published measurements."""
+class PeaksPage(Written):
+    """The page that compares published peaks of memory with their simulations."""
 
     title: Line
     about: Line
@@ -41,11 +46,6 @@ class ComparedPage(Written):
     """what is compared."""
     selection: Prose
     """which measurements qualify, and what is assumed or lacks of them."""
-
-
-class PeaksPage(ComparedPage):
-    """The page of memory."""
-
     compiled: Prose | None = None
     """runs under a compiler, which no plan simulates."""
     variants: dict[str, Line] = {}
@@ -54,24 +54,18 @@ class PeaksPage(ComparedPage):
     """why rows miss, in words for readers, by the id of a row."""
 
 
-class StepsPage(ComparedPage):
-    """The page of rates of training."""
+class OrderPart(Written):
+    """What Plan says of the rule that orders layouts, if the book has the table by cluster."""
 
-    findings: Prose
-    """what the scores show."""
-    searches: Prose
-    """how published searches for a layout are compared with the estimate."""
-
-
-class LayoutsPage(ComparedPage):
-    """The page of published layouts, of which the estimate chooses one."""
-
-    caption: Line
-    """of the figure."""
-    clusters: Prose
-    """how the clusters that the estimate is fitted to are compared."""
-    memory: Prose
-    """how memory by closed forms compares."""
+    title: Line
+    short: Prose
+    """what the order rests on, in two sentences; the page of each model has them too."""
+    table: Line
+    """of the fold with the clusters."""
+    unknown: Prose
+    """for which strategies nothing is published, and what guides contradict each other about."""
+    selection: Prose
+    """which clusters were compared, and how."""
 
 
 class PlanFile(Written):
@@ -83,12 +77,14 @@ class PlanFile(Written):
     """of the page that leads to the models."""
     lede: Prose
     """what the pages answer."""
+    yours: Prose
+    """how to plan a model of one's own; below it stands the command, to copy."""
     model_title: Line
     """of the page of one model; `{model}` stands for its name."""
     models: Annotated[list[GridName], Field(min_length=1)]
     """the experiments that hold the plans, in the order of the page."""
     opening: Prose
-    """of each model's page: what it recommends, and at which rates."""
+    """of each model's page: what it shows."""
     task: Line
     """what readers change there."""
     caption: Line
@@ -110,9 +106,7 @@ class PlanFile(Written):
     program: Listing
     published: PeaksPage | None = None
     """of the page that compares simulations with published measurements, if any."""
-    steps: StepsPage | None = None
-    """of the page that compares the estimate with published rates, likewise."""
-    layouts: LayoutsPage | None = None
-    """of the page that says how often the estimate chooses well, likewise."""
-    often: Prose | None = None
-    """how often the recommendation is right, in a sentence for each page of a model."""
+    order: OrderPart | None = None
+    """of the table of published clusters, likewise."""
+    former: dict[str, list[str]] = {}
+    """anchors of rows that a page has no more, by its path; links to them still lead there."""

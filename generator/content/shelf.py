@@ -299,6 +299,8 @@ def published_references(found: Mapping[str, TraceOnPage]) -> Iterator[Reference
 
 def page_of(experiment: str) -> str:
     """The page of an experiment's runs, or of a preset's plans, from the site's root."""
+    if (found := published.COMPARISONS.get(experiment)) and not found.simulates:
+        return "plan.html"
     if experiment.startswith(PREFIX):
         return f"plan/{experiment.removeprefix(PREFIX)}.html"
     return f"evidence/{experiment}.html"

@@ -7,7 +7,7 @@ from generator.content.chain import chain
 from generator.content.lesson import DeepFile
 from generator.content.plan_page import PlanFile
 from generator.pages.page import Sheet
-from runners.planner.answers.published import LAYOUTS, PEAKS, STEPS
+from runners.planner.answers.published import PEAKS
 
 HOME = "content/site.yml"
 EVIDENCE = "evidence.md"
@@ -131,17 +131,11 @@ def _of_plans(book: Book, plan: PlanFile) -> Iterator[Sheet]:
     """The page that leads to the models, and that of each model."""
     written = "content/planner/plan.yml"
     yield Sheet(PLAN, "plan.md.j2", plan.title, plan.about, written, has_toc=True)
-    compared = (
-        ("published", plan.published, PEAKS),
-        ("steps", plan.steps, STEPS),
-        ("layouts", plan.layouts, LAYOUTS),
-    )
-    for name, own, comparison in compared:
-        if own and comparison.experiment in book.traces:
-            yield Sheet(
-                f"plan/{name}.md", f"{name}.md.j2", own.title, own.about, written, under=PLAN,
-                has_toc=True, experiment=comparison.experiment,
-            )  # fmt: skip
+    if plan.published and PEAKS.experiment in book.traces:
+        yield Sheet(
+            "plan/published.md", "published.md.j2", plan.published.title, plan.published.about,
+            written, under=PLAN, has_toc=True, experiment=PEAKS.experiment,
+        )  # fmt: skip
     for name in plan.models:
         shown = book.traces[name]
         assert shown.grid is not None

@@ -24,10 +24,9 @@ from runners.measuring.launch import Launcher
 from runners.measuring.measure import alone, measure_run
 from runners.measuring.progress import Progress
 from runners.plain import measure as plain
-from runners.planner.answers import published_layouts, published_steps
 from runners.planner.answers.plan_grid import PREFIX, as_trace, experiment_of, read_grid
-from runners.planner.answers.published import COMPARISONS, LAYOUTS, PEAKS, STEPS, is_stale
-from runners.planner.simulated import grid, published_peaks
+from runners.planner.answers.published import COMPARISONS, is_stale
+from runners.planner.simulated import grid
 from runners.system import accelerator
 from runners.system.errors import FixableError, unknown
 from runners.traces import machine
@@ -162,12 +161,8 @@ def _steps(path: str, run: Run) -> Steps:
 
 def _simulated(experiment: str, names: Sequence[str]) -> dict[str, Run]:
     """Runs of plans once more, by name."""
-    if experiment == PEAKS.experiment:
-        return published_peaks.again(names)
-    if experiment == STEPS.experiment:
-        return published_steps.runs()
-    if experiment == LAYOUTS.experiment:
-        return published_layouts.runs()
+    if experiment in COMPARISONS:
+        return COMPARISONS[experiment].runs(names)
     return grid.again(experiment, names)
 
 

@@ -1,8 +1,7 @@
 """`python -m runners plan`: which strategies fit a model on so many devices, by simulation.
 
-    plan for MODEL          a table of strategies and a recommendation
-    plan program MODEL FILE a program that trains in the recommended layout, or in the one named
-    plan outcomes MODEL     run the plan of one device on this accelerator, and compare
+    plan for MODEL          what to try first on some devices; without --devices, how many it takes
+    plan program MODEL FILE a program that trains in the layout to try first, or in the one named
     plan check [NAME …]     the committed plans and comparisons, once more with today's code
 
 MODEL is a preset, a model's config.json, or MODULE:FUNCTION, which builds an nn.Module.
@@ -11,20 +10,19 @@ MODEL is a preset, a model's config.json, or MODULE:FUNCTION, which builds an nn
 import argparse
 import json
 import sys
-from dataclasses import replace
 from functools import partial
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, get_args
 
 from runners.planner import program
-from runners.planner.answers import published_layouts, published_steps
-from runners.planner.answers.answer import GIB, Layout, layouts, lines, ordered
+from runners.planner.answers import how_many
+from runners.planner.answers.answer import GIB, Answer, Layout, lines, ordered
 from runners.planner.answers.architecture import Architecture, model_presets
 from runners.planner.answers.configuration import LORA, UnknownFamilyError, architecture_of
 from runners.planner.answers.device_memory import H100_BYTES
 from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.published import COMPARISONS, LAYOUTS, PEAKS
+from runners.planner.answers.published import COMPARISONS
 from runners.planner.answers.published import lines as values_by_run
 from runners.planner.answers.question import (
     STRATEGY_WORDS,
@@ -38,10 +36,18 @@ from runners.planner.answers.question import (
     Training,
     strategy_of,
 )
-from runners.planner.answers.recommendation import recommendation_lines, search
-from runners.planner.simulated import grid, published_peaks
+from runners.planner.answers.search import (
+    Choice,
+    choice,
+    choice_lines,
+    each_strategy,
+    none_fits,
+    search,
+    shortlist,
+    shortlist_lines,
+)
+from runners.planner.simulated import grid
 from runners.planner.simulated.processes import answers, cached
-from runners.system import accelerator
 from runners.system.errors import unknown
 from runners.traces.files import TraceError, read, write
 from runners.traces.machine import num_cores
@@ -57,17 +63,17 @@ LONGEST = 4096  # tokens of a sample where none are named
 # No cluster, training or device comes near; more is a slip of the keyboard, and long to compute.
 MOST_DEVICES, MOST_TOKENS, MOST_CHUNKS = 131_072, 100_000_000, 1024
 MOST_GIB, MOST_FLOPS = 1e6, 1e18
+NODE = (1, 8)  # nodes and devices, where none are named
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the subcommands and what each takes."""
     parser.description, parser.formatter_class = __doc__, argparse.RawDescriptionHelpFormatter
-    commands = parser.add_subparsers(dest="do", metavar="for | program | outcomes | check")
+    commands = parser.add_subparsers(dest="do", metavar="for | program | check")
     presets = f"one of {', '.join(model_presets())}; or config.json; or MODULE:FUNCTION"
     for name, says in (
-        ("for", "a table of strategies and a recommendation"),
+        ("for", "what to try first; without --devices, how many it takes"),
         ("program", "write a program that trains in a layout"),
-        ("outcomes", "run the plan of one device on this accelerator, and compare"),
     ):
         of = commands.add_parser(
             name, help=says, description=SCOPE, formatter_class=parser.formatter_class
@@ -76,8 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if name == "program":
             of.add_argument("file", metavar="FILE", type=Path, help="which is not there yet")
         _add_training(of)
-        if name != "outcomes":
-            _add_cluster(of)
+        _add_cluster(of)
         if name == "for":
             of.add_argument("--json", action="store_true", help="every value, as JSON")
     check = commands.add_parser("check", help="the committed plans, once more with today's code")
@@ -106,18 +111,13 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
     lora = ("--lora", "--qlora", "--lora-rank", "--peft")
     add(*lora, type=_lora, nargs="?", const="", help=argparse.SUPPRESS)
     add("--checkpointing", choices=get_args(Checkpointing), default="none")
-    parser.set_defaults(devices=(1, 1), reduce=None, expandable_segments=False)
 
 
 def _add_cluster(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--devices", type=_mesh, default=(1, 8), metavar="[NODES×]N", help="such as 8 or 2x8")
-    add(
-        "--strategies",
-        type=_named,
-        metavar="A,B+C.2",
-        help="such as ddp,fsdp.4+tp-sp.2; default: a search",
-    )
+    add("--devices", type=_mesh, metavar="[NODES×]N", help="such as 8 or 2x8")
+    of_strategies = "such as ddp,fsdp.4+tp-sp.2; default: a search"
+    add("--strategies", type=_named, metavar="A,B+C.2", help=of_strategies)
     of_flops = "of a device per second, at its highest rate; default: an H100's"
     add("--flops", type=partial(_size, most=MOST_FLOPS), default=H100_FLOPS, help=of_flops)
     of_links = (
@@ -129,8 +129,6 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
     add("--reduce", choices=("each", "last"), help="microbatches whose gradients FSDP reduces")
     add("--expandable-segments", action="store_true", help="of CUDA's allocator")
     parser.epilog = f"words of strategies, each with the ranks of its axis:\n{STRATEGY_WORDS}"
-    add("--measured", type=_size, metavar="S", help="seconds of a step of --layout on your devices")
-    add("--layout", metavar="A", help="a strategy, with which other estimates are calibrated")
 
 
 def _positive(text: str, most: int = MOST_TOKENS) -> int:
@@ -189,32 +187,14 @@ def main(asked: argparse.Namespace) -> int:
             raise PlanError(f"say what to do: `plan for {next(iter(grid.GRIDS))}`, or see --help")
         case "check":
             return _check(asked.names, is_writing=asked.write)
-        case "outcomes":
-            return _outcomes(asked)
-        case "program":
-            _check_program(asked)
-    return _plan(asked)
-
-
-def _outcomes(asked: argparse.Namespace) -> int:
-    """The plan of one device, and what that device then needs."""
-    import torch
-
-    from runners.planner.simulated import outcomes
-
-    question, limit = _question(asked), asked.memory * GIB
-    shape = question.model.architecture
-    if shape and (shape.window or shape.has_sinks or shape.kv_rank):
-        raise PlanError("windows, sinks and latent attention are simulated, and run on no device")
-    if not accelerator.num_devices():
-        raise PlanError("outcomes need an accelerator; there is none here")
-    (answer,) = answers([question], 1)
-    if answer.busiest is None:
-        raise PlanError(answer.reason or "there is nothing to compare")
-    measured = outcomes.outcome_apart(question, limit, torch.device("cuda", 0))
-    found = outcomes.lines(answer.busiest, measured, limit)
-    print("\n".join([_title(question, asked), *found]))
-    return 0
+    is_open = asked.devices is None and asked.do == "for" and not asked.strategies
+    asked.devices = asked.devices or NODE
+    if asked.do == "program":
+        _check_program(asked)
+    question = _question(asked)
+    if is_open and question.model.architecture is not None:
+        return _how_many(question, asked)
+    return _plan(question, asked)
 
 
 def _check(names: list[str], *, is_writing: bool) -> int:
@@ -234,11 +214,7 @@ def _check(names: list[str], *, is_writing: bool) -> int:
 def _check_comparison(name: str, *, is_writing: bool) -> str:
     """Compute what is said of published lists once more; what came of it."""
     comparison = COMPARISONS[name]
-    if comparison is PEAKS:
-        simulate = partial(answers, num_workers=num_cores())
-        runs = published_peaks.runs(published_peaks.published(), simulate)
-    else:
-        runs = (published_layouts if comparison is LAYOUTS else published_steps).runs()
+    runs = comparison.runs()
     print("\n".join(values_by_run(runs)))
     try:
         trace = read(comparison.path)
@@ -298,33 +274,31 @@ def _cluster(asked: argparse.Namespace) -> Cluster:
     return Cluster(nodes, per_node, asked.flops, within, between)
 
 
-def _calibrated(cluster: Cluster, question: Question, asked: argparse.Namespace) -> Cluster:
-    """The cluster as slow as a measured step says, which had the same training in a layout.
-
-    Raises:
-        PlanError: the layout is missing, or not possible.
-    """
-    if bool(asked.measured) != bool(asked.layout):
-        raise PlanError("--measured and --layout go together: seconds of a step, and its strategy")
-    if not asked.measured:
-        return cluster
-    if question.model.architecture is None:
-        raise PlanError("--measured calibrates presets and configuration files; leave it out")
-    (measured,) = cached([_on_mesh(question, asked.layout, asked)])
-    if measured.reason:
-        raise PlanError(measured.reason)
-    if asked.measured < (least := measured.bounds(cluster).at_least):
-        raise PlanError(f"--measured: at these rates no such step is shorter than {least:.3g} s")
-    return replace(cluster, slower=asked.measured / measured.estimate(cluster).seconds)
+def _how_many(question: Question, asked: argparse.Namespace) -> int:
+    """How many devices each strategy takes at the least."""
+    simulate = partial(cached, num_workers=num_cores())
+    single = question.training.model_copy(update={"global_batch": asked.global_batch or 1})
+    alone = question.model_copy(update={"training": single})
+    _say(_title(question, asked, is_open=True), asked)
+    found = how_many.least_devices(alone, _cluster(asked), asked.memory * GIB, simulate)
+    said = how_many.least_lines(found, asked.memory * GIB)
+    if asked.json:
+        said = [json.dumps([one.layout.document() for one in found], indent=1)]
+    print("\n".join(said))
+    return 0
 
 
-def _plan(asked: argparse.Namespace) -> int:
-    """A table of the strategies that are named; without any, a search and a recommendation."""
-    question, memory, cluster = _question(asked), asked.memory * GIB, _cluster(asked)
-    cluster = _calibrated(cluster, question, asked)
-    model, training = question.model, question.training
-    writes = asked.do == "program"
-    if asked.strategies:
+def _say(text: str, asked: argparse.Namespace) -> None:
+    """Print at once, before anything is simulated; nothing where JSON is asked for."""
+    if asked.do == "for" and not asked.json:
+        print(text, flush=True)
+
+
+def _plan(question: Question, asked: argparse.Namespace) -> int:
+    """What to try first; or a table of the strategies that are named."""
+    memory, cluster = asked.memory * GIB, _cluster(asked)
+    _say(_title(question, asked), asked)
+    if asked.strategies is not None:
         names = dict.fromkeys(asked.strategies.split(","))
         found = answers([_on_mesh(question, one, asked) for one in names], num_cores())
         unplanned = [one for one in found if one.reason]
@@ -334,21 +308,47 @@ def _plan(asked: argparse.Namespace) -> int:
         said = lines(best)
         said += [f"{one.question.strategy.name}: not planned: {one.reason}" for one in unplanned]
     else:
-        simulate = partial(cached if model.architecture else answers, num_workers=num_cores())
-        tried = program.covered(model, training, cluster) if writes else None
-        searched = search(question, cluster, memory, simulate, tried)
-        found, unplanned = searched.answers, []
-        best = ordered(found, cluster, memory)
-        said = recommendation_lines(searched, cluster, memory)
-        said += ["", *lines(layouts(found, cluster, memory))]
-    if not writes and asked.json:
-        found_ones = [one.document() for one in best] + [one.model_dump() for one in unplanned]
-        print(json.dumps(found_ones, indent=1))
-    else:
-        print("\n".join([_title(question, asked), *said]))
-    if writes:
+        found, made, said = _searched(question, cluster, memory, asked)
+        unplanned = []
+        best = [*made.measured, *(one for one in made.fitting if one not in made.measured)]
+    if asked.do == "program":
         _write_program(best[0], asked)
+    elif asked.json:
+        documents = [one.document() for one in best] + [one.model_dump() for one in unplanned]
+        print(json.dumps(documents, indent=1))
+    else:
+        print("\n".join(said))
     return 1 if any(one.has_failed for one in found) else 0
+
+
+def _searched(
+    question: Question, cluster: Cluster, memory: float, asked: argparse.Namespace
+) -> tuple[list[Answer], Choice, list[str]]:
+    """What was simulated, the choice, and what is said of it.
+
+    Raises:
+        PlanError: nothing fits; says what would turn that, where something does.
+    """
+    model = question.model
+    simulate = partial(cached if model.architecture else answers, num_workers=num_cores())
+    if model.architecture is None:
+        searched = each_strategy(question, cluster, simulate)
+    else:
+        tried = None
+        if asked.do == "program":
+            tried = program.covered(model, question.training, cluster)
+        listed = shortlist(question, cluster, memory, tried)
+        _say("\n".join(shortlist_lines(listed[0])), asked)
+        searched = search(listed, cluster, memory, simulate)
+    try:
+        made = choice(searched.answers, cluster, memory)
+    except PlanError as error:
+        refused = none_fits(searched, error, memory)
+        turned = how_many.knobs(question, cluster, memory, simulate) if model.architecture else ()
+        would = "; it fits with ".join(["", *turned]) or "; no setting that was tried turns that"
+        raise PlanError(f"{refused}{would}") from None
+    said = choice_lines(made, searched, memory, partial(program.command_of, name=asked.model))
+    return searched.answers, made, [*said, "", *lines(made.fitting)]
 
 
 def _check_program(asked: argparse.Namespace) -> None:
@@ -372,14 +372,15 @@ def _write_program(layout: Layout, asked: argparse.Namespace) -> None:
     print(f"program:     {asked.file}, which says how to start it", file=sys.stderr)
 
 
-def _title(question: Question, asked: argparse.Namespace) -> str:
+def _title(question: Question, asked: argparse.Namespace, *, is_open: bool = False) -> str:
     training = question.training
     mesh = " × ".join(str(n) for n in asked.devices if n > 1)
-    devices = f"{mesh} devices" if mesh else "one device"
+    devices = "how many devices" if is_open else f"{mesh} devices" if mesh else "one device"
+    batch = f"{asked.global_batch or 'one for each device'}" if is_open else training.global_batch
     return (
         f"{question.model.name}{_parameters(question.model)}, on {devices} of {asked.memory:.4g} "
         f"GiB, sequence {training.sequence}, microbatch {training.microbatch}, global batch "
-        f"{training.global_batch}, {training.precision}, {training.optimizer}, checkpointing "
+        f"{batch}, {training.precision}, {training.optimizer}, checkpointing "
         f"{training.checkpointing}; simulated"
     )
 

@@ -9,8 +9,15 @@ from pathlib import Path
 
 from runners.planner.answers.answer import GIB, Layout
 from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.question import Model, PlanError, Question, Strategy, Training
-from runners.planner.answers.recommendation import strategies
+from runners.planner.answers.question import (
+    Model,
+    PlanError,
+    Question,
+    Strategy,
+    Training,
+    strategy_of,
+)
+from runners.planner.answers.search import strategies
 
 TEMPLATE = Path(__file__).with_name("program_template.py")
 _FIELD = re.compile(r"^    (\w+): (?:int|str|bool|float) = ", re.MULTILINE)  # of its `Plan`
@@ -25,7 +32,7 @@ def program_of(
         question: model, training and strategy.
         cluster: nodes and devices, for the line that starts it.
         path: where the program will be.
-        summary: what it needs and how long it takes, for its first lines.
+        summary: what it needs and how long it takes at least, for its first lines.
         planned_bytes: that a rank needs.
 
     Raises:
@@ -39,13 +46,40 @@ def program_of(
 
 
 def summary_of(layout: Layout) -> str:
-    """What a simulated layout needs, and how long a step takes: two lines of the program."""
+    """What a simulated layout needs, and how long a step takes at least, for the first lines."""
     training = layout.answer.question.training
     return (
-        f"The plan: {layout.needed_bytes / GIB:.1f} GiB on each device, and for a step of "
-        f"{training.global_batch * training.sequence:,} tokens\nprobably "
-        f"{layout.estimate.seconds:.3g} s, by an estimate that was fitted to other programs."
+        f"The plan: {layout.needed_bytes / GIB:.1f} GiB on each device; a step of "
+        f"{training.global_batch * training.sequence:,} tokens takes\nat least "
+        f"{layout.bounds.at_least:.3g} s at the highest rates."
     )
+
+
+def command_of(layout: Layout, name: str) -> str:
+    """The command that writes the program of a layout, or why there is none.
+
+    Args:
+        layout: of a preset or a configuration.
+        name: of the model on the command line.
+    """
+    question, cluster = layout.answer.question, layout.cluster
+    own = question.strategy.name.replace("tp-sp", "tp-sp-keep")  # which torch has
+    strategy = strategy_of(own, question.strategy.num_devices)
+    if why := _obstacle(question.model_copy(update={"strategy": strategy})):
+        return f"no program: {why}"
+    usual, training = Training(sequence=1), question.training
+    flags = {
+        "devices": f"{cluster.nodes}x{cluster.per_node}" if cluster.nodes > 1 else cluster.per_node,
+        "strategies": own,
+        "sequence": training.sequence,
+        "microbatch": training.microbatch,
+        "global-batch": training.global_batch,
+    }
+    for field in ("precision", "optimizer", "checkpointing"):
+        if (value := getattr(training, field)) != getattr(usual, field):
+            flags[field] = value
+    words = " ".join(f"--{flag} {value}" for flag, value in flags.items())
+    return f"python -m runners plan program {name} train.py {words}"
 
 
 def covered(model: Model, training: Training, cluster: Cluster) -> list[Strategy]:
@@ -87,9 +121,6 @@ def _obstacle(question: Question) -> str | None:
             f"{name} is {getattr(shape, name)!r}, with which it does not train": name not in trained
             for name in shape.model_dump()  # without rare fields at their default
         },
-        "heads have to make up the hidden size": shape.num_heads * shape.head_size
-        != shape.hidden_size,
-        "plan --checkpointing all or none": training.checkpointing == "selective",
         "name zero1 in place of ddp": is_plain and strategy.data < strategy.num_devices,
         "torch has no expert parallelism of its own; leave out ep": strategy.expert > 1,
         "torch divides a sequence with kernels of CUDA alone": strategy.context > 1,
@@ -103,9 +134,11 @@ def _obstacle(question: Question) -> str | None:
 
 def _plan(question: Question, planned_bytes: int, names: list[str]) -> str:
     """The program's plan, whose fields have the names of ours."""
-    parts = (question.training, question.strategy, question.model.architecture)
-    known = {name: getattr(one, name) for one in parts if one for name in type(one).model_fields}
-    known["needed_gib"] = round(planned_bytes / GIB, 1)
+    shape = question.model.architecture
+    assert shape is not None  # else `check` has refused it
+    parts = (question.training, question.strategy, shape)
+    known = {name: getattr(one, name) for one in parts for name in type(one).model_fields}
+    known |= {"head_size": shape.head_size, "needed_gib": round(planned_bytes / GIB, 1)}
     values = (f"    {name}={known[name]!r},".replace("'", '"') for name in names)
     return "\n".join(["PLAN = Plan(", *values, ")"])
 

@@ -38,12 +38,25 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
 
 LEARNING_RATE = 3e-4
 WEIGHT_DECAY = 0.1
 MAX_NORM = 1.0  # of the gradient of the whole model
 SEED = 0
+# What selective checkpointing keeps: every second product, attention, and reductions.
+PRODUCTS = {torch.ops.aten.mm.default, torch.ops.aten.addmm.default}
+SAVED = {
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
+    torch.ops.aten._scaled_dot_product_flash_attention.default,
+    torch.ops.aten._scaled_dot_product_efficient_attention.default,
+    torch.ops.aten._scaled_dot_product_cudnn_attention.default,
+    torch.ops._c10d_functional.reduce_scatter_tensor.default,
+}
 Outcome = tuple[float, float]  # of a step: its mean loss, and the norm of its gradient
 
 
@@ -55,11 +68,13 @@ class Plan:
     hidden_size: int = 1
     num_heads: int = 1
     num_kv_heads: int = 1
+    head_size: int = 1
     ffn_size: int = 1
     vocabulary: int = 1
     context_length: int = 1
     positions: str = "rotary"  # or learned
     rotary_base: int = 10_000
+    rotary_size: int = 0  # elements of a head that turn; 0 for all
     activation: str = "swiglu"  # or gelu, or gelu_tanh
     norm: str = "rmsnorm"  # or layernorm
     norm_epsilon: float = 1e-5
@@ -82,9 +97,14 @@ class Plan:
     microbatch: int = 1
     global_batch: int = 1
     precision: str = "bf16-mixed"  # fp32 or autocast
-    checkpointing: str = "none"  # or all
+    checkpointing: str = "none"  # selective or all
     optimizer: str = "adam"  # momentum or sgd
     needed_gib: float = 0.0  # of the rank that needs most
+
+    def norm_of(self, size: int) -> nn.Module:
+        """A norm over the last dimension."""
+        kind = nn.RMSNorm if self.norm == "rmsnorm" else nn.LayerNorm
+        return kind(size, eps=self.norm_epsilon)
 
     @property
     def num_stages(self) -> int:
@@ -128,6 +148,8 @@ def made_small(plan: Plan, num_ranks: int) -> Plan:
         hidden_size=128,
         num_heads=16,
         num_kv_heads=16 if plan.num_kv_heads == plan.num_heads else 8,
+        head_size=8,
+        rotary_size=min(4, plan.rotary_size),
         ffn_size=256,
         vocabulary=512,
         context_length=64,
@@ -145,22 +167,24 @@ def made_small(plan: Plan, num_ranks: int) -> Plan:
 # --- the model
 
 
-def normalized(plan: Plan, size: int) -> nn.Module:
-    """A norm over the last dimension."""
-    if plan.norm == "rmsnorm":
-        return nn.RMSNorm(size, eps=plan.norm_epsilon)
-    return nn.LayerNorm(size, eps=plan.norm_epsilon)
+def rotations_of(plan: Plan, device: torch.device) -> Tensor:
+    """Complex numbers of length 1 (sequence, head size / 2), by which positions turn heads."""
+    half = (plan.rotary_size or plan.head_size) // 2
+    rates = plan.rotary_base ** (-torch.arange(half, device=device) / half)
+    angles = torch.outer(torch.arange(plan.sequence, device=device), rates)
+    return torch.polar(torch.ones_like(angles), angles)
 
 
-def rotated(x: Tensor, base: float) -> Tensor:
-    """Rotary positions of (batch, sequence, heads, head size), in fp32."""
-    half = x.shape[-1] // 2
-    rates = base ** (-torch.arange(half, device=x.device) / half)
-    angles = torch.arange(x.shape[1], device=x.device)[:, None, None] * rates
-    first, second = x.float().chunk(2, -1)
-    cos, sin = angles.cos(), angles.sin()
-    turned = (first * cos - second * sin, second * cos + first * sin)
-    return torch.cat(turned, -1).type_as(x)
+def rotated(x: Tensor, rotations: Tensor) -> Tensor:
+    """Rotary positions of (batch, sequence, heads, head size), in fp32.
+
+    Two neighbours are a complex number each; fewer rotations leave the last elements as they are.
+    """
+    if (size := 2 * rotations.shape[-1]) < x.shape[-1]:
+        turning, staying = x.split([size, x.shape[-1] - size], -1)
+        return torch.cat([rotated(turning, rotations), staying], -1)
+    pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))
+    return torch.view_as_real(pairs * rotations[:, None]).flatten(3).type_as(x)
 
 
 class Attention(nn.Module):
@@ -168,30 +192,34 @@ class Attention(nn.Module):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
-        self.plan = plan
-        self.head_size = plan.hidden_size // plan.num_heads
-        kv_size = plan.num_kv_heads * self.head_size
-        has_bias = plan.has_bias or plan.has_qkv_bias
-        self.query = nn.Linear(plan.hidden_size, plan.hidden_size, bias=has_bias)
-        self.key = nn.Linear(plan.hidden_size, kv_size, bias=has_bias)
-        self.value = nn.Linear(plan.hidden_size, kv_size, bias=has_bias)
-        self.output = nn.Linear(plan.hidden_size, plan.hidden_size, bias=plan.has_bias)
+        self.plan, hidden, has_bias = plan, plan.hidden_size, plan.has_bias or plan.has_qkv_bias
+        size, kv_size = (n * plan.head_size for n in (plan.num_heads, plan.num_kv_heads))
+        self.query = nn.Linear(hidden, size, bias=has_bias)
+        self.key = nn.Linear(hidden, kv_size, bias=has_bias)
+        self.value = nn.Linear(hidden, kv_size, bias=has_bias)
+        self.output = nn.Linear(size, hidden, bias=plan.has_bias)
         if plan.has_query_key_norm:
-            self.query_norm = normalized(plan, self.head_size)
-            self.key_norm = normalized(plan, self.head_size)
+            self.query_norm, self.key_norm = (plan.norm_of(plan.head_size) for _ in range(2))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(batch, sequence, hidden) → the same."""
-        parts = (self.query(x), self.key(x), self.value(x))
-        query, key, value = (part.unflatten(-1, (-1, self.head_size)) for part in parts)
+    def forward(self, x: Tensor, rotations: Tensor | None) -> Tensor:
+        """(batch, sequence, hidden), and rotations of rotary positions → as the first."""
+        parts = self.project(x)
+        query, key, value = (part.unflatten(-1, (-1, self.plan.head_size)) for part in parts)
         if self.plan.has_query_key_norm:
             query, key = self.query_norm(query), self.key_norm(key)
-        if self.plan.positions == "rotary":
-            query, key = (rotated(one, self.plan.rotary_base) for one in (query, key))
-        query, key, value = (part.transpose(1, 2) for part in (query, key, value))
-        context = F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+        if rotations is not None:
+            query, key = rotated(query, rotations), rotated(key, rotations)
+        context = self.attend(*(part.transpose(1, 2) for part in (query, key, value)))
         attended: Tensor = self.output(context.transpose(1, 2).flatten(2))
         return attended
+
+    def project(self, x: Tensor) -> Sequence[Tensor]:
+        """Queries, keys and values of all heads."""
+        return self.query(x), self.key(x), self.value(x)
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """(batch, heads, sequence, head size) of each → as queries."""
+        return F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
 
 
 class FeedForward(nn.Module):
@@ -200,7 +228,8 @@ class FeedForward(nn.Module):
     def __init__(self, plan: Plan) -> None:
         super().__init__()
         self.inner = nn.Linear(plan.hidden_size, plan.ffn_size, bias=plan.has_bias)
-        self.is_gated = plan.activation == "swiglu"
+        self.is_gated = "glu" in plan.activation
+        self.is_silu = plan.activation == "swiglu"
         self.gelu = nn.GELU("tanh" if plan.activation == "gelu_tanh" else "none")
         if self.is_gated:
             self.gate = nn.Linear(plan.hidden_size, plan.ffn_size, bias=plan.has_bias)
@@ -209,9 +238,13 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(…, hidden) → the same."""
         inner = self.inner(x)
-        inner = F.silu(inner) * self.gate(x) if self.is_gated else self.gelu(inner)
-        passed: Tensor = self.outer(inner)
+        passed: Tensor = self.outer(self.activate(inner, self.gate(x) if self.is_gated else None))
         return passed
+
+    def activate(self, inner: Tensor, gate: Tensor | None = None) -> Tensor:
+        """(…, width) → the same."""
+        inner = F.silu(inner) if self.is_silu else self.gelu(inner)
+        return inner if gate is None else inner * gate
 
 
 class Experts(nn.Module):
@@ -227,13 +260,32 @@ class Experts(nn.Module):
         """(batch, sequence, hidden) → the same."""
         tokens = x.flatten(0, 1)
         weights, chosen = self.router(tokens).float().softmax(-1).topk(self.num_active)
-        weights = (weights / weights.sum(-1, keepdim=True)).type_as(x)
-        total = torch.zeros_like(tokens)
-        for index, expert in enumerate(self.experts):
-            rows, places = (chosen == index).nonzero(as_tuple=True)  # waits for the device
-            weighted = expert(tokens[rows]) * weights[rows, places, None]
-            total = total.index_add(0, rows, weighted.type_as(x))
-        return total.view_as(x)
+        weights = (weights / weights.sum(-1, keepdim=True)).flatten()
+        order = chosen.flatten().argsort()  # by experts
+        rows = order // self.num_active
+        outputs = self.run_experts(tokens[rows], chosen)
+        outputs = outputs * weights[order, None].type_as(outputs)
+        return torch.zeros_like(tokens).index_add(0, rows, outputs.type_as(x)).view_as(x)
+
+    def run_experts(self, x: Tensor, chosen: Tensor) -> Tensor:
+        """(tokens, hidden) in the order of their experts → the same."""
+        counts = chosen.flatten().bincount(minlength=len(self.experts)).tolist()  # waits for them
+        parts = zip(self.experts, x.split(counts), strict=True)
+        return torch.cat([expert(part) for expert, part in parts])
+
+
+def contexts() -> Any:
+    """Of a forward pass and of its recomputation: what selective checkpointing keeps."""
+    count = {False: 0, True: 0}
+
+    def policy(context: Any, operation: Any, *_: Any, **__: Any) -> CheckpointPolicy:
+        is_kept = operation in SAVED
+        if operation in PRODUCTS:
+            count[context.is_recompute] += 1
+            is_kept = count[context.is_recompute] % 2 == 1
+        return CheckpointPolicy.MUST_SAVE if is_kept else CheckpointPolicy.PREFER_RECOMPUTE
+
+    return create_selective_checkpoint_contexts(policy)
 
 
 class Layer(nn.Module):
@@ -241,14 +293,25 @@ class Layer(nn.Module):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
-        self.attention_norm = normalized(plan, plan.hidden_size)
+        self.plan = plan
+        self.attention_norm = plan.norm_of(plan.hidden_size)
         self.attention = Attention(plan)
-        self.ffn_norm = normalized(plan, plan.hidden_size)
+        self.ffn_norm = plan.norm_of(plan.hidden_size)
         self.ffn = Experts(plan) if plan.num_experts > 1 else FeedForward(plan)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(batch, sequence, hidden) → the same."""
-        x = x + self.attention(self.attention_norm(x))
+    def forward(self, x: Tensor, rotations: Tensor | None) -> Tensor:
+        """The same as `compute`; checkpointing computes it once more in backward."""
+        if self.plan.checkpointing == "none":
+            return self.compute(x, rotations)
+        how: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
+        if self.plan.checkpointing == "selective":
+            how["context_fn"] = contexts
+        computed: Tensor = checkpoint(self.compute, x, rotations, **how)
+        return computed
+
+    def compute(self, x: Tensor, rotations: Tensor | None) -> Tensor:
+        """(batch, sequence, hidden), and rotations of rotary positions → as the first."""
+        x = x + self.attention(self.attention_norm(x), rotations)
         passed: Tensor = self.ffn(self.ffn_norm(x))
         return x + passed
 
@@ -259,6 +322,8 @@ class Transformer(nn.Module):
     def __init__(self, plan: Plan, stage: int) -> None:
         super().__init__()
         self.plan = plan
+        # No buffer: in bf16 it would lose its imaginary parts.
+        self.rotations: Tensor | None = None
         self.is_first, self.is_last = stage == 0, stage == plan.num_stages - 1
         rows = -(-plan.vocabulary // plan.tensor) * plan.tensor  # which the tensor axis divides
         if self.is_first:
@@ -268,7 +333,7 @@ class Transformer(nn.Module):
         # Named by their number in the whole model, for checkpoints and for `initialize`.
         self.layers = nn.ModuleDict({str(index): Layer(plan) for index in plan.layers_of(stage)})
         if self.is_last:
-            self.norm = normalized(plan, plan.hidden_size)
+            self.norm = plan.norm_of(plan.hidden_size)
             if not plan.has_tied_embeddings:
                 self.logits = nn.Linear(plan.hidden_size, rows, bias=False)
 
@@ -284,11 +349,7 @@ class Transformer(nn.Module):
             if self.plan.positions == "learned":
                 x = x + self.positions(places)
         for layer in self.layers.values():
-            if self.plan.checkpointing == "all":
-                # A layer's input alone is kept, and the layer computed again in backward.
-                x = checkpoint(layer, x, use_reentrant=False)
-            else:
-                x = layer(x)
+            x = layer(x, self.rotations)
         if self.is_last and self.plan.has_tied_embeddings:
             x = F.linear(self.norm(x), self.embedding.weight)
         elif self.is_last:
@@ -296,12 +357,12 @@ class Transformer(nn.Module):
         return x
 
 
-def cross_entropy(logits: Tensor, targets: Tensor, mesh: DeviceMesh) -> Tensor:
-    """The mean over tokens, in fp32."""
+def cross_entropy(logits: Tensor, targets: Tensor, mesh: DeviceMesh | None) -> Tensor:
+    """The mean over tokens, in fp32; the mesh is that of the ranks that divide the vocabulary."""
     rows = logits.flatten(0, 1).float()
-    if mesh["tensor"].size() > 1:
+    if mesh is not None and mesh.size() > 1:
         # Under `loss_parallel`, in which no rank needs the whole vocabulary.
-        divided = DTensor.from_local(rows, mesh["tensor"], [Shard(1)])
+        divided = DTensor.from_local(rows, mesh, [Shard(1)])
         loss = F.cross_entropy(divided, targets.flatten())
         assert isinstance(loss, DTensor)
         return loss.to_local()
@@ -315,11 +376,14 @@ def divide(model: Transformer, mesh: DeviceMesh) -> None:
     """Divide each product over the tensor axis, and what is between products by the sequence."""
     by_sequence = Shard(1)
     whole = tp.PrepareModuleInput(input_layouts=by_sequence, desired_input_layouts=Replicate())
+    given = tp.PrepareModuleInput(
+        input_layouts=(by_sequence, None), desired_input_layouts=(Replicate(), None)
+    )
     # Norms of queries and keys are of heads, which are divided along dimension 2.
     by_heads = tp.SequenceParallel(sequence_dim=2, use_local_output=True)
     of_layer: dict[str, tp.ParallelStyle] = {
         "attention_norm": tp.SequenceParallel(),
-        "attention": whole,
+        "attention": given,
         "attention.query": tp.ColwiseParallel(),
         "attention.key": tp.ColwiseParallel(),
         "attention.value": tp.ColwiseParallel(),
@@ -356,18 +420,23 @@ def divide(model: Transformer, mesh: DeviceMesh) -> None:
     tp.parallelize_module(model, mesh, there)
 
 
+def sharder(mesh: DeviceMesh, precision: str, sharding: str, replicas: int) -> Any:
+    """`fully_shard` in a precision, over all data-parallel ranks or within replicas."""
+    policy = MixedPrecisionPolicy()
+    if precision == "bf16-mixed":
+        # Shards are fp32, gathered in bf16; the types are of parameters and of the reduction.
+        reduced = torch.bfloat16 if sharding == "zero1" else torch.float32
+        policy = MixedPrecisionPolicy(torch.bfloat16, reduced)
+    if replicas > 1:
+        # A replica in each node, whose ranks shard it among them.
+        sizes = (replicas, mesh.size() // replicas)
+        mesh = mesh._unflatten(0, sizes, ("replicas", "shards"))
+    return partial(fully_shard, mesh=mesh, mp_policy=policy)
+
+
 def shard(model: Transformer, plan: Plan, mesh: DeviceMesh) -> None:
     """Apply FSDP: each layer is a unit of its own, and what remains is the root's."""
-    policy = MixedPrecisionPolicy()
-    if plan.precision == "bf16-mixed":
-        # Shards are fp32, gathered in bf16; the types are of parameters and of the reduction.
-        reduced = torch.bfloat16 if plan.sharding == "zero1" else torch.float32
-        policy = MixedPrecisionPolicy(torch.bfloat16, reduced)
-    if plan.replicas > 1:
-        # A replica in each node, whose ranks shard it among them.
-        sizes = (plan.replicas, plan.data // plan.replicas)
-        mesh = mesh._unflatten(0, sizes, ("replicas", "shards"))
-    each = partial(fully_shard, mesh=mesh, mp_policy=policy)
+    each = sharder(mesh, plan.precision, plan.sharding, plan.replicas)
     reshards = plan.reshards_to or plan.sharding == "fsdp"
     layers = list(model.layers.values())
     for layer in layers:  # the last layer's backward follows its forward
@@ -376,7 +445,7 @@ def shard(model: Transformer, plan: Plan, mesh: DeviceMesh) -> None:
 
 
 @torch.no_grad()
-def initialize(model: nn.Module, device: torch.device) -> None:
+def initialize(model: Transformer, device: torch.device) -> None:
     """Give parameters the values that they have in any layout; one is whole at a time."""
     for name, parameter in model.named_parameters():
         generator = torch.Generator(device).manual_seed(SEED + zlib.crc32(name.encode()))
@@ -389,6 +458,8 @@ def initialize(model: nn.Module, device: torch.device) -> None:
             mesh, placements = parameter.device_mesh, parameter.placements
             value = distribute_tensor(value, mesh, placements, src_data_rank=None)
         parameter.copy_(value)
+    if model.plan.positions == "rotary":
+        model.rotations = rotations_of(model.plan, device)
 
 
 def built(plan: Plan, mesh: DeviceMesh, device: torch.device, stage: int) -> nn.Module:
@@ -489,7 +560,7 @@ def schedule_of(
 
     def loss(logits: Tensor, targets: Tensor) -> Tensor:
         stages[-1].output_chunks.clear()  # or the logits of all microbatches stay
-        return cross_entropy(logits, targets, mesh)
+        return cross_entropy(logits, targets, mesh["tensor"])
 
     if plan.schedule == "interleaved":
         return pp.ScheduleInterleaved1F1B(stages, plan.num_microbatches, loss_fn=loss)
@@ -522,7 +593,7 @@ def run_model(
             model.set_requires_all_reduce(is_last or plan.replicas == 1)
         elif isinstance(model, DistributedDataParallel):
             model.require_backward_grad_sync = is_last
-        loss = cross_entropy(model(inputs), wanted, mesh) / count
+        loss = cross_entropy(model(inputs), wanted, mesh["tensor"]) / count
         loss.backward()
         total += loss.detach()
     return total

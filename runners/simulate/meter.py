@@ -40,8 +40,6 @@ _FORMULAS: dict[Any, Callable[..., int]] = {
     _aten._scaled_dot_product_flash_attention_for_cpu_backward: sdpa_backward_flop,
     _aten.addmm_: flop_registry[_aten.addmm],
 }
-# What gloo makes of an all-reduce on a copy: its arguments are an output, an input, and so on.
-_COPIED = ("_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_")
 _DEVICE = torch.ops.prim.device.default
 
 _OF_FSDP = ("", RESHARDED)  # axes of the mesh that FSDP builds for `reshard_after_forward=8`
@@ -55,7 +53,6 @@ class Meter(FakeMemoryMeter):
 
     Args:
         meshes: whose axes name the groups of collectives; it may grow while the meter runs.
-        is_gloo: whether the ranks that it stands for communicate over gloo.
         activation_axes: what ranks send each other on these axes is an activation or a gradient
             and no wrapper's bucket; a group that is described by one of these names is an axis.
         copies_on_reduce_stream: FSDP allocates its copy of gradients where it allocates their sums.
@@ -68,12 +65,11 @@ class Meter(FakeMemoryMeter):
         self,
         meshes: list[DeviceMesh],
         *,
-        is_gloo: bool = True,
         activation_axes: Sequence[str] = (),
         copies_on_reduce_stream: bool = False,
     ) -> None:
         super().__init__()
-        self._meshes, self._is_gloo, self._activation_axes = meshes, is_gloo, activation_axes
+        self._meshes, self._activation_axes = meshes, activation_axes
         # A simulation has none of gloo's threads.
         self._gloo = SimpleNamespace(wait_until_idle=lambda: None)  # type: ignore[assignment]
         self.flops: Counter[str] = Counter()
@@ -89,14 +85,12 @@ class Meter(FakeMemoryMeter):
             return _device_of(args[0])
         if any(issubclass(one, DTensor) for one in types):
             return NotImplemented  # its local operations pass by here next
-        copies = self._copies_of_gloo(func, args)
         result = func(*args, **(kwargs or {}))
         if func.namespace in NAMESPACES:
             self._see_collective(func.__name__.partition(".")[0], args)
         given = [result] if isinstance(result, torch.Tensor) else tensors_in(result)
         for tensor in filter(self._sees, given):
             self._see(tensor)
-        del copies
         if func.namespace == "fsdp":
             self._note_streams_of_fsdp(func, result, kwargs)
         if self.counting and not self._asks_for_shapes:
@@ -122,15 +116,6 @@ class Meter(FakeMemoryMeter):
             num_ranks = group.size() if group else 1
             key = (operation, self._axis(group), num_ranks, self.phase)
             self._payloads[key].append(payload_bytes(args))
-
-    def _copies_of_gloo(self, func: Any, args: Any) -> list[torch.Tensor]:
-        """What gloo copies for a reduce-scatter, which it makes of an all-reduce of the whole."""
-        if not self._is_gloo or func.__name__.partition(".")[0] not in _COPIED:
-            return []
-        copies = [tensor.clone() for tensor in tensors_in(args[1])]
-        for copy in copies:
-            self._see(copy)
-        return copies
 
     def _axis(self, group: dist.ProcessGroup | None) -> str:
         if group is None:

@@ -1,6 +1,6 @@
 """Simulations in processes of their own: a crash or an endless loop costs one alone. No torch here.
 
-In: jobs, of runs or of plans. Out: their results.
+In: a function and its arguments. Out: what it returns for each.
 """
 
 import gc
@@ -10,9 +10,10 @@ import platform
 import signal
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection, wait
-from typing import Generic, TypeVar
+from multiprocessing.process import BaseProcess
+from typing import TypeVar
 
 from runners.system import accelerator, stopping
 from runners.system.patience import WORD_SECONDS, Patience
@@ -20,86 +21,82 @@ from runners.system.patience import WORD_SECONDS, Patience
 # Processes are forked where that is safe: then they share torch, which is loaded once.
 FORKS = platform.system() == "Linux"
 
+G = TypeVar("G")
 R = TypeVar("R")
 
 
-@dataclass(frozen=True)
-class Job(Generic[R]):
-    """A simulation.
-
-    Attributes:
-        work: gives the result; it is called in a process of its own.
-        failed: the result for a reason, where that process ends without one.
-    """
-
-    work: Callable[[], R]
-    failed: Callable[[str], R]
-
-
-def results(jobs: Sequence[Job[R]], num_workers: int, what: str) -> list[R]:
-    """Do each job in a process; their results, in the order of the jobs.
+def results(
+    work: Callable[[G], R],
+    given: Sequence[G],
+    failed: Callable[[G, str], R],
+    num_workers: int,
+    what: str,
+) -> list[R]:
+    """What a function returns for each argument, each in a process of its own.
 
     Args:
-        jobs: what is to be done.
-        num_workers: jobs that are done side by side.
-        what: the jobs are, and what is done to them.
+        work: the function.
+        given: its arguments.
+        failed: the result for a reason, where a process ends without one.
+        num_workers: processes side by side.
+        what: the arguments are, and what is done to them.
     """
-    if jobs and FORKS:
+    if given and FORKS:
         prepare()
-    patience, waiting = Patience(), list(range(len(jobs)))
-    running: dict[int, _Process[R]] = {}
+    patience, waiting = Patience(), list(enumerate(given))
+    running: dict[int, tuple[BaseProcess, Connection]] = {}
     found: dict[int, R] = {}
     try:
         while waiting or running:
             while waiting and len(running) < num_workers:
-                place = waiting.pop(0)
-                running[place] = _Process(jobs[place])
-            patience.tell(f"{len(found)}/{len(jobs)} {what}, {{}} so far")
-            wait([one.receiving for one in running.values()], WORD_SECONDS)
-            for place, one in list(running.items()):
-                if (result := one.result()) is not None:
-                    running.pop(place).end()
-                    found[place] = result
+                place, one = waiting.pop(0)
+                running[place] = _started(partial(work, one))
+            patience.tell(f"{len(found)}/{len(given)} {what}, {{}} so far")
+            wait([receiving for _, receiving in running.values()], WORD_SECONDS)
+            for place, (process, receiving) in list(running.items()):
+                if receiving.poll():
+                    try:
+                        found[place] = receiving.recv()
+                    except EOFError:
+                        found[place] = failed(given[place], _reason(process))
+                    _end(*running.pop(place))
     finally:
-        for one in running.values():
-            one.end()
-    return [found[place] for place in range(len(jobs))]
+        for both in running.values():
+            _end(*both)
+    return [found[place] for place in range(len(given))]
 
 
-class _Process(Generic[R]):
-    """The process in which a job is done."""
-
-    def __init__(self, job: Job[R]) -> None:
-        self.job = job
-        context = multiprocessing.get_context("fork" if FORKS else "spawn")
-        self.receiving, sending = context.Pipe(duplex=False)
-        self._process = context.Process(  # type: ignore[attr-defined]
-            target=_execute, args=(sending, job.work), daemon=True
-        )
-        with stopping.held(), warnings.catch_warnings():  # what is raised in a fork is swallowed
-            warnings.simplefilter("ignore", DeprecationWarning)  # threads here hold no lock of ours
-            self._process.start()
-        sending.close()
-
-    def result(self) -> R | None:
-        """What the job has returned, or that it failed; None while it works."""
-        try:
-            return self.receiving.recv() if self.receiving.poll() else None
-        except EOFError:
-            self._process.join()
-            code: int = self._process.exitcode
-            how = f"by signal {-code}" if code < 0 else f"by itself, with code {code}"
-            is_endless = code == -signal.SIGXCPU
-            return self.job.failed("it does not end" if is_endless else f"its process ended {how}")
-
-    def end(self) -> None:
-        """End it, whatever it does."""
-        self._process.kill()
-        self._process.join()
-        self.receiving.close()
+def _started(work: Callable[[], object]) -> tuple[BaseProcess, Connection]:
+    """A process, and where its result arrives."""
+    context = multiprocessing.get_context("fork" if FORKS else "spawn")
+    receiving, sending = context.Pipe(duplex=False)
+    process = context.Process(  # type: ignore[attr-defined]
+        target=_execute, args=(sending, work), daemon=True
+    )
+    with stopping.held(), warnings.catch_warnings():  # what is raised in a fork is swallowed
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads here hold no lock of ours
+        process.start()
+    sending.close()
+    return process, receiving
 
 
-def _execute(sending: Connection, work: Callable[[], R]) -> None:
+def _reason(process: BaseProcess) -> str:
+    """Why a process has ended without a result."""
+    process.join()
+    code = process.exitcode or 0
+    if code == -signal.SIGXCPU:
+        return "it does not end"
+    how = f"by signal {-code}" if code < 0 else f"by itself, with code {code}"
+    return f"its process ended {how}"
+
+
+def _end(process: BaseProcess, receiving: Connection) -> None:
+    process.kill()
+    process.join()
+    receiving.close()
+
+
+def _execute(sending: Connection, work: Callable[[], object]) -> None:
     """What a process does; it is no command, and ends at once."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)

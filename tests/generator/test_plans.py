@@ -11,19 +11,16 @@ import pytest
 
 from generator.__main__ import main
 from generator.checks import layout_checks
-from generator.checks.layout_checks import Recommended
+from generator.checks.layout_checks import Planned
 from generator.pages.press import Press
 from generator.pages.views import published
-from generator.pages.views.plans import Plans
 from generator.printing.folio import Folio
 from generator.values import verdicts
 from generator.values.evaluation import Evidence
 from generator.values.moved import refuted
-from runners.planner.answers.answer import Layout, layouts
-from runners.planner.answers.estimate import Estimate
+from runners.planner.answers.answer import Layout
 from runners.planner.answers.law_of_time import Bounds, Cluster
 from runners.planner.answers.published import is_stale
-from runners.planner.answers.recommendation import choice
 from tests.recorded import write
 
 HELD = "plan_tiny.fsdp_on_4.ranks[0].memory.phases['held']"
@@ -109,22 +106,28 @@ def test_a_grid_of_older_code_is_a_problem_that_names_its_file_and_the_command(c
     assert "python -m runners plan check tiny --write" in line
 
 
+LAYOUT = Layout(None, Cluster(1, 8, 1, 1, 1), Bounds(1, 2, 0), 50, "fits")  # which links decide
+
+
 @pytest.mark.parametrize(("fits", "better"), [(False, ["less"]), (True, [])])
 def test_where_memory_is_free_needing_less_of_it_is_no_gain(fits, better):
-    mine = Layout(None, Bounds(2, 1, 0), Estimate(4, 0, 0, 0), 50, "fits")
-    others, cluster = {"less": replace(mine, needed_bytes=40)}, Cluster(1, 8, 1, 1, 1)
-    assert Recommended((), "run", mine, others, cluster, fits).better == better
+    others = {"less": replace(LAYOUT, needed_bytes=40)}
+    assert Planned((), "run", LAYOUT, others, fits).better == better
 
 
-def test_a_recommended_layout_that_another_one_dominates_is_told_at_its_place(monkeypatch):
-    mine = Layout(None, Bounds(2, 1, 0), Estimate(4, 0, 0, 0), 50, "fits")
-    others = {"faster": replace(mine, estimate=Estimate(3, 0, 0, 0)), "equal": mine}
-    one = Recommended(("techniques", 2), "run", mine, others, Cluster(1, 8, 1, 1, 1), False)
-    monkeypatch.setattr(layout_checks, "recommended", lambda *_: iter([one]))
+def test_what_computes_longer_is_not_better():
+    longer = replace(LAYOUT, bounds=Bounds(1.5, 1, 0), needed_bytes=40)
+    assert Planned((), "run", LAYOUT, {"longer": longer}, fits=False).better == []
+
+
+def test_a_layout_of_a_lesson_that_another_one_dominates_is_told_at_its_place(monkeypatch):
+    others = {"less": replace(LAYOUT, bounds=Bounds(1, 1.5, 0)), "equal": LAYOUT}
+    one = Planned(("techniques", 2), "run", LAYOUT, others, fits=False)
+    monkeypatch.setattr(layout_checks, "planned", lambda *_: iter([one]))
     told = []
     document = SimpleNamespace(model=None, error=lambda *what: told.append(what) or what)
     assert len([*layout_checks.mistakes(None, document)]) == 1
-    said = "run is dominated by faster; recommend one of those"
+    said = "run is dominated by less; name one of those"
     assert told == [(("techniques", 2, "planned"), said)]
 
 
@@ -132,16 +135,6 @@ def test_a_recommended_layout_that_another_one_dominates_is_told_at_its_place(mo
 def folio(real):
     evidence = Evidence(real)
     return Folio(evidence, evidence, {}, "plan/page.md")
-
-
-def test_below_the_memory_that_turns_a_choice_another_layout_is_first(real, folio):
-    found = [one for name in real.plan.models for one in Plans(name, folio).choices if one.choice]
-    assert found
-    for one in found:
-        first, turn = one.choice.best.kind, one.choice.turns[-1]
-        assert choice(one.answers, one.cluster, turn.memory_bytes).best.kind == first
-        below = next(iter(layouts(one.answers, one.cluster, turn.memory_bytes - 1)), None)
-        assert below == turn.best or below.kind == turn.best.kind != first
 
 
 def test_no_two_published_peaks_have_the_same_words(real, folio):

@@ -34,7 +34,7 @@ def test_a_number_says_its_runs_nature_and_opens_to_it(copy, happens, expression
 
 def test_what_is_computed_of_published_rates_is_not_said_to_be_simulated(real):
     text = Folio(Evidence(real), Evidence(real))
-    link = str(text.expression("plan_steps.a100.ranks[0].measures.estimate_ratio"))
+    link = str(text.expression("plan_steps.a100.ranks[0].measures.num_rows"))
     assert "pb-computed" in link
     assert "pb-nature" not in link
     assert not popovers_of(text.sources.block())[0].nature

@@ -66,6 +66,6 @@ def needed(rank, question, step=Step):
     dist.send = sends.send
     sizes = (strategy.pipeline, strategy.num_summing, strategy.tensor)
     mesh = init_device_mesh("cpu", sizes, mesh_dim_names=one_rank.AXES)
-    one_rank.take_steps(question, mesh, rank.rank, CPU, rank.meter)
+    one_rank.take_steps(question, mesh, rank.rank, rank.meter)
     sends.wait()
     return {one.operation: one.bytes for one in rank.meter.collective_list()}

@@ -18,7 +18,7 @@ def changed(shape, **change):
     return Architecture(**{**shape.model_dump(), **change})
 
 
-def asked(strategy, devices=4, shape=LLAMA, backend=None, **how):
+def asked(strategy, devices=4, shape=LLAMA, **how):
     """What a rank needs for a step of a tiny model."""
     training = {name: one for name, one in how.items() if name in Training.model_fields}
     implementation = {name: one for name, one in how.items() if name not in training}
@@ -27,7 +27,6 @@ def asked(strategy, devices=4, shape=LLAMA, backend=None, **how):
         training=Training(**{"sequence": shape.context_length, "global_batch": 8, **training}),
         implementation=Implementation(**implementation),
         strategy=strategy_of(strategy, devices),
-        **({"backend": backend} if backend else {}),
     )
     question.check()
     return question

@@ -5,9 +5,11 @@ torch 2.13. The published ones are `test_graph_memory_stats_and_use_result_after
 torch's test_cuda.py, which asserts what a real allocator reserves.
 """
 
+import json
 from itertools import pairwise
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +26,7 @@ from runners.simulate.caching_allocator import (
     replay,
     rounded,
 )
+from tests.processes import python
 
 
 def blocks_of(segment):
@@ -135,3 +138,31 @@ def test_freeing_everything_leaves_one_free_block_in_each_segment(log, is_expand
         allocator.free(block)
     assert allocator.allocated.now == 0
     assert all(one.is_free and one.next is None for one in allocator.segments)
+
+
+ALLOCATES = """
+import json, random, torch
+from runners.simulate.caching_allocator import Allocate, Free, replay
+
+chance, events, held = random.Random(0), [], {}
+for key in range(2000):
+    if held and (len(held) == 40 or chance.random() < 0.45):
+        events.append(Free(chance.choice(list(held))))
+        del held[events[-1].key]
+    else:
+        most = chance.choice([700, 40_000, *(mib << 20 for mib in (1, 2, 9, 12, 33, 70))])
+        events.append(Allocate(key, chance.randint(most // 2, most)))
+        held[key] = torch.empty(events[-1].num_bytes, dtype=torch.uint8, device="cuda")
+counted, modelled = torch.cuda.memory_stats(), replay(events)
+kinds = ("allocated", "reserved")
+print(json.dumps([[counted[f"{kind}_bytes.all.peak"] for kind in kinds],
+                  list(modelled)]))
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator")
+def test_the_replay_reserves_what_this_machines_allocator_reserves():
+    """In a process of its own, whose allocator has served nothing before."""
+    device, model = json.loads(python("-c", ALLOCATES).stdout)
+    assert model == device

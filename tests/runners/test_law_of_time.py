@@ -1,17 +1,15 @@
 """The law of time against its closed forms: when communication hides, and what a tier carries."""
 
-from dataclasses import replace
-
 import pytest
 
-from runners.planner.answers.answer import Layout, answer_of, rivals
-from runners.planner.answers.estimate import Estimate
+from runners.planner.answers.answer import Answer, Layout, answer_of, rivals
 from runners.planner.answers.law_of_time import Bounds, Cluster, bounds
 from runners.planner.answers.plan_grid import GridRank, read_grid
 from runners.planner.answers.question import strategy_of
 from runners.planner.simulated.grid import PLANS
 from runners.simulate.log import AxisCalls
 from runners.traces.measured import MemoryClasses
+from tests.runners.questions import asked
 
 N, FLOPS = 10**9, 1e15  # parameters; operations of a device in a second
 
@@ -72,6 +70,15 @@ def test_a_message_between_stages_takes_the_links_between_its_nodes():
     assert bounds([rank(sent)], strategy_of("1f1b", 2), between).between == 1000 / 1e6
 
 
+def test_each_rank_of_a_node_sends_its_own_tokens_to_the_experts_of_other_nodes():
+    cluster = Cluster(2, 8, FLOPS, within=1e9, between=1e9)
+    law = bounds(
+        [rank([call("all_to_all", 1600, "expert", 16)])], strategy_of("fsdp+ep.16", 16), cluster
+    )
+    assert law.within == pytest.approx(1600 * 7 / 16 / 1e9)
+    assert law.between == pytest.approx(8 * 1600 * 8 / 16 / 1e9)  # of eight ranks, to eight others
+
+
 @pytest.mark.parametrize("devices", [8, 64])
 def test_a_committed_plan_of_ddp_sends_the_bytes_of_a_ring_over_each_tier(devices):
     """Of 2 N bytes: twice 7/8 within the node, and twice 7/8 between eight nodes."""
@@ -85,14 +92,20 @@ def test_a_committed_plan_of_ddp_sends_the_bytes_of_a_ring_over_each_tier(device
 
 
 def test_a_layout_dominates_only_where_it_is_worse_in_nothing():
-    law, estimate = Bounds(computing=2, within=1, between=0), Estimate(4, 0, 0, 0)
-    usual = Layout(None, law, estimate, 500, "fits")
-    assert replace(usual, needed_bytes=400).dominates(usual)
-    longer = law._replace(within=1.1)
-    assert not replace(usual, needed_bytes=400, bounds=longer).dominates(usual)
-    assert not replace(usual, needed_bytes=499).dominates(usual)  # by less than a hundredth
-    assert replace(usual, estimate=estimate.times(0.9)).dominates(usual)
-    assert not replace(usual, estimate=estimate.times(0.97)).dominates(usual)  # cannot be told
+    def of(strategy, computing=0.0, within=1.0, needed_bytes=500):
+        cluster = Cluster(1, 8, FLOPS, within=1e9, between=1e9)
+        answer = Answer(question=asked(strategy, devices=8), ranks=[rank([])], seconds=0)
+        return Layout(answer, cluster, Bounds(computing, within, 0.0), needed_bytes, "fits")
+
+    usual = of("zero1")
+    assert of("zero1", needed_bytes=400).dominates(usual)
+    assert not of("zero1", needed_bytes=400, within=1.1).dominates(usual)
+    assert not of("zero1", needed_bytes=499).dominates(usual)  # by less than a hundredth
+    assert of("zero1", needed_bytes=600, within=0.9).dominates(usual, is_memory_free=True)
+    # Where computing decides, the rule does, too.
+    assert of("ddp", computing=9.0).dominates(of("zero1", computing=9.0))
+    assert not of("fsdp", computing=9.0, needed_bytes=400).dominates(of("zero1", computing=9.0))
+    assert of("fsdp", needed_bytes=400).dominates(usual)
 
 
 def test_rivals_do_the_same_training_on_as_many_devices():

@@ -3,14 +3,12 @@
 import pytest
 
 from runners.__main__ import main
-from runners.planner.answers import plan_grid, published, recommendation
-from runners.planner.answers.answer import Answer, answers_of, layouts
+from runners.planner.answers import plan_grid, published
 from runners.planner.answers.architecture import model_presets
-from runners.planner.answers.estimate import ALIKE
 from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.plan_grid import as_trace, read_grid
+from runners.planner.answers.plan_grid import State, as_trace, read_grid
 from runners.planner.answers.question import Model, Question, Training, strategy_of
-from runners.planner.answers.recommendation import search
+from runners.planner.answers.search import shortlist
 from runners.planner.simulated import grid
 from runners.simulate import processes
 from runners.traces.digest import ROOT, covered_files
@@ -107,40 +105,28 @@ def test_a_file_is_fresh_and_has_every_row_that_is_asked_for(committed):
         assert [one.rank for one in trace.runs[name].ranks] == [one.rank for one in row.ranks]
 
 
-@pytest.mark.parametrize("gib", [22.5, 79.6])
-def test_no_row_of_a_state_is_clearly_faster_than_what_the_search_ends_in(
-    committed, gib, monkeypatch
-):
-    """What the search asks and no row answers is left out; the pages show what all rows say."""
-    usual = committed.rows[0].state
-    cluster = Cluster(1, 8, 989e12, 450e9, 400e9).of(usual.devices)
-    known = {one.question.model_dump_json(): one for one in answers_of(committed).values()}
-    monkeypatch.setattr(recommendation, "MOST", 10_000)
-
-    def look_up(asked):
-        lacks = [Answer(question=one, reason="not in the grid", seconds=0.0) for one in asked]
-        return [known.get(one.question.model_dump_json(), one) for one in lacks]
-
-    model = Model(
-        name=committed.preset, architecture=model_presets()[committed.preset].architecture
-    )
-    training = Training(
-        sequence=usual.sequence,
-        microbatch=committed.microbatch,
-        global_batch=committed.microbatch * usual.devices,
-    )
-    question = Question(model=model, training=training, strategy=strategy_of("single", 1))
-    found = search(question, cluster, gib * 2**30, look_up)
-    of_state = [
-        one
-        for one, row in zip(known.values(), committed.rows, strict=True)
-        if (row.state.devices, row.state.sequence, row.state.optimizer)
-        == (usual.devices, usual.sequence, "adam")
-    ]
-    mine, its = (layouts(one, cluster, gib * 2**30) for one in (found.answers, of_state))
-    its = [one for one in its if not one.is_tight(gib * 2**30)]  # closed forms may rule it out
-    if its:
-        assert mine[0].estimate.seconds <= ALIKE * its[0].estimate.seconds
+@pytest.mark.parametrize("memory_and_rates", grid.DEVICES)
+def test_what_the_rule_puts_first_is_in_every_committed_grid(committed, memory_and_rates):
+    memory, *rates = memory_and_rates
+    rows, preset = rows_by(committed), model_presets()[committed.preset]
+    model = Model(name=committed.preset, architecture=preset.architecture)
+    for fields in grid.GRIDS[committed.preset].states:
+        usual = {"sequence": committed.base_sequence, "microbatch": committed.microbatch}
+        state = State.model_validate({**usual, **fields})
+        training = Training(
+            sequence=state.sequence,
+            microbatch=state.microbatch,
+            global_batch=committed.microbatch * state.devices,
+            optimizer=state.optimizer,
+        )
+        question = Question(model=model, training=training, strategy=strategy_of("single", 1))
+        cluster = Cluster(1, 8, *rates).of(state.devices)
+        listed, _ = shortlist(question, cluster, memory)
+        first = next((one for one in listed if one.verdict == "fits"), None)
+        if first is not None:
+            how = first.answer.question.training
+            settings = {"microbatch": how.microbatch, "checkpointing": how.checkpointing}
+            assert (first.strategy, state.model_copy(update=settings)) in rows
 
 
 def test_the_operations_of_a_token_are_six_for_each_parameter_and_those_of_attention(committed):

@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from runners.planner.answers.question import Training
-from runners.planner.simulated.fused_kernels import attention, rms_norm
+from runners.planner.simulated.fused_kernels import attention, attention_backward, rms_norm
 from runners.planner.simulated.one_rank import simulate_rank
-from runners.planner.simulated.tensor_axis import TensorAxis, TorchCrossEntropy
 from runners.planner.simulated.transformer import Part, Transformer
 from tests.runners.questions import GPT, LLAMA, asked, changed
 from tests.runners.tracked import tracked_peak
@@ -40,7 +39,7 @@ SHAPES = [
 def test_its_peak_in_one_process_is_what_torchs_tracker_finds(shape):
     question = asked("single", 1, shape, microbatch=4, global_batch=4, precision="fp32")
     tracked = tracked_peak(
-        lambda: Transformer(Part(shape, question.training)),
+        lambda: Transformer(Part.of(shape, question.training)),
         lambda: torch.zeros(4, 32, dtype=torch.long),
         lambda module, tokens: module.loss(module(tokens), torch.zeros_like(tokens)),
     )
@@ -50,11 +49,11 @@ def test_its_peak_in_one_process_is_what_torchs_tracker_finds(shape):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_tiny_one_trains_with_values(shape):
     torch.manual_seed(0)
-    model = Transformer(Part(shape, Training(sequence=32)))
+    model = Transformer(Part.of(shape, Training(sequence=32)))
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.1)
-    if model.angles is not None:
-        model.angles = torch.polar(torch.ones(half := model.angles.shape), torch.rand(half))
+    if model.rotations is not None:
+        model.rotations = torch.polar(torch.ones(half := model.rotations.shape), torch.rand(half))
     update = torch.optim.Adam(model.parameters(), 1e-2)
     tokens = torch.randint(0, 256, (3, 32))
     losses = []
@@ -68,21 +67,21 @@ def test_a_tiny_one_trains_with_values(shape):
     assert losses[-1] < 0.8 * losses[0]
 
 
-def test_a_loss_in_another_way_has_the_value_and_the_gradient_of_torch():
+def test_a_loss_in_chunks_has_the_value_and_the_gradient_of_torch():
     with torch.device("meta"):
-        model = Transformer(Part(TINY, Training(sequence=32, loss_chunks=4)))
+        model = Transformer(Part.of(TINY, Training(sequence=32, loss_chunks=4)))
     logits, tokens = torch.randn(3, 32, 256, requires_grad=True), torch.randint(0, 256, (3, 32))
-    rows = logits.flatten(0, 1), tokens.flatten()
-    whole = torch.nn.functional.cross_entropy(*rows)
-    for loss in (model.loss(logits, tokens), TorchCrossEntropy.apply(TensorAxis(), *rows)):
-        torch.testing.assert_close(loss, whole)
-        first, second = (torch.autograd.grad(one, logits, None, True)[0] for one in (loss, whole))
-        torch.testing.assert_close(first, second)
+    losses = [
+        model.loss(logits, tokens),
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens.flatten()),
+    ]
+    torch.testing.assert_close(*losses)
+    torch.testing.assert_close(*(torch.autograd.grad(one, logits)[0] for one in losses))
 
 
 def test_stages_share_the_parameters_out():
     with torch.device("meta"):
-        part = Part(LLAMA, Training(sequence=32))
+        part = Part.of(LLAMA, Training(sequence=32))
         stages = [Transformer(part, layers) for layers in ([0], [1])]
     assert sum(p.numel() for s in stages for p in s.parameters()) == LLAMA.num_parameters
 
@@ -103,9 +102,32 @@ def test_attention_in_a_window_has_the_gradients_of_torch():
     inputs = [torch.randn(2, 3, 9, size, requires_grad=True) for size in (4, 4, 6)]
     seen = torch.ones(9, 9, dtype=torch.bool).tril().triu(-3)
     public = torch.nn.functional.scaled_dot_product_attention(*inputs, attn_mask=seen)
-    outputs = attention(*inputs, 4)[0], public
+    outputs = attention(*inputs, True, 4)[0], public
     torch.testing.assert_close(*outputs)
     torch.testing.assert_close(*(torch.autograd.grad(y.square().sum(), inputs) for y in outputs))
+
+
+def test_attention_to_keys_in_blocks_has_the_values_and_gradients_of_attention_to_all():
+    torch.manual_seed(0)
+    shapes = (2, 4, 4, 8), (2, 2, 8, 8), (2, 2, 8, 8)  # of the last four tokens, and of all
+    query, key, value = inputs = [torch.randn(one, requires_grad=True) for one in shapes]
+    seen = torch.ones(4, 8, dtype=torch.bool).tril(4)
+    public = torch.nn.functional.scaled_dot_product_attention(
+        *inputs, attn_mask=seen, enable_gqa=True
+    )
+    blocks = list(zip(key.chunk(2, 2), value.chunk(2, 2), [False, True], strict=True))
+    outputs, logs = zip(*(attention(query, *block) for block in blocks), strict=True)
+    both = torch.logaddexp(*logs)
+    shares = [(one - both).exp().unsqueeze(-1) for one in logs]
+    whole = sum(one * share for one, share in zip(outputs, shares, strict=True))
+    torch.testing.assert_close(whole, public)
+    up = torch.randn_like(public)
+    parts = [
+        attention_backward(up, query, *keys, whole, both, is_causal) for *keys, is_causal in blocks
+    ]
+    of_query, of_key, of_value = zip(*parts, strict=True)
+    ours = (sum(of_query), torch.cat(of_key, 2), torch.cat(of_value, 2))
+    torch.testing.assert_close(ours, torch.autograd.grad(public, inputs, up))
 
 
 def test_a_window_leaves_out_the_flops_of_what_it_hides():

@@ -1,7 +1,7 @@
 """Programs of planned layouts: what they train on ranks is what one process trains without them."""
 
 import re
-from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from unittest.mock import patch
@@ -32,13 +32,13 @@ LAYOUTS = [
     (2, "ddp-view", 4, "gpt2-1.5b", {"precision": "bf16-mixed"}),
     (2, "fsdp", 4, "mixtral-8x7b", {"checkpointing": "all"}),
     (2, "fsdp-keep", 4, "llama-8b", {"precision": "autocast"}),
-    (2, "zero1", 4, "llama-8b", {}),
+    (2, "zero1", 4, "llama-8b", {"checkpointing": "selective"}),
     (4, "hsdp.2.4", 8, "llama-8b", {}),
     (4, "fsdp.8.4", 8, "llama-8b", {"precision": "bf16-mixed"}),
     (4, "fsdp.2+tp-sp-keep.4", 8, "mixtral-8x7b", {}),
     (2, "interleaved", 2, "llama-8b", {}),
     (4, "1f1b.2+zero1.4", 8, "llama-8b", {"precision": "bf16-mixed"}),
-    (4, "1f1b.2+tp-sp-keep.2", 4, "llama-8b", {}),
+    (4, "1f1b.2+tp-sp-keep.2", 4, "llama-8b", {"checkpointing": "selective"}),
 ]
 
 
@@ -134,7 +134,7 @@ def simulated(program, rank):
         patch.object(pp, "PipelineStage", partial(stage, plan)),
         patch.object(pp.schedules._PipelineSchedule, "_warmup_p2p", lambda *_: None),
         ValuelessMode(),
-        Meter(meshes, is_gloo=False) as meter,
+        Meter(meshes) as meter,
     ):
         dist.init_process_group()
         program.train(plan, torch.device("cpu"), 2, None)
@@ -211,13 +211,14 @@ def test_a_layer_of_gpt_2_is_torchs_own_encoder_layer(tmp_path):
             oracle.get_submodule(name).load_state_dict(ours.state_dict())
     x = torch.randn(2, 16, plan.hidden_size)
     mask = nn.Transformer.generate_square_subsequent_mask(16)
-    torch.testing.assert_close(layer(x), oracle(x, src_mask=mask, is_causal=True))
+    torch.testing.assert_close(layer(x, None), oracle(x, src_mask=mask, is_causal=True))
 
 
 def test_rotary_positions_leave_products_that_depend_on_distance_alone(tmp_path):
     program = loaded(written(tmp_path / "one.py", "single", 1, "llama-1b"))
+    rotations = program.rotations_of(replace(program.PLAN, head_size=8), torch.device("cpu"))[:9]
     one, other = torch.randn(2, 1, 1, 1, 8)
-    query, key = (program.rotated(x.expand(1, 9, 1, 8), 10_000.0)[0, :, 0] for x in (one, other))
+    query, key = (program.rotated(x.expand(1, 9, 1, 8), rotations)[0, :, 0] for x in (one, other))
     torch.testing.assert_close(query[2] @ key[0], query[8] @ key[6])
     assert not torch.allclose(query[2] @ key[0], query[8] @ key[0])
 
@@ -229,6 +230,7 @@ def test_rotary_positions_leave_products_that_depend_on_distance_alone(tmp_path)
         ("fsdp.2+cp.2", 4, {}, "kernels of CUDA"),
         ("fsdp", 4, {"optimizer": "adam8bit"}, "8-bit Adam"),
         ("fsdp", 4, {"precision": "bf16"}, "bf16-mixed"),
+        ("1f1b.2+fsdp.2", 4, {}, "name zero1, not fsdp"),
     ],
 )
 def test_a_plan_without_a_program_is_refused_in_one_line(layout, devices, changes, why):
@@ -243,14 +245,18 @@ def test_a_model_of_ones_own_has_no_program_whichever_layout():
         check(question("single", 1, "llama-8b").model_copy(update={"model": own}))
 
 
-def test_a_model_whose_head_size_is_stated_has_a_program_where_heads_make_up_the_hidden_size():
+def test_a_program_trains_heads_wider_than_the_hidden_size_and_turns_a_part_of_them(tmp_path):
     asked = question("fsdp", 8, "llama-1b")
-    shape = asked.model.architecture
-    for head_dim, why in ((shape.head_size, None), (2 * shape.head_size, "heads have to make up")):
-        stated = shape.model_copy(update={"head_dim": head_dim})
-        model = Model(name="stated", architecture=stated)
-        with pytest.raises(PlanError, match=why) if why else nullcontext():
-            check(asked.model_copy(update={"model": model}))
+    shape = changed(asked.model.architecture, head_dim=128, rotary_size=32)
+    asked = asked.model_copy(update={"model": Model(name="stated", architecture=shape)})
+    path = tmp_path / "one.py"
+    path.write_text(program_of(asked, Cluster(1, 8, 1e15, 1e11, 1e11), path, "No plan."))
+    program = loaded(path)
+    with torch.device("meta"):
+        model = program.Transformer(program.PLAN, 0)
+        assert model(torch.zeros(1, 1024, dtype=torch.long)).shape == (1, 1024, shape.vocabulary)
+    assert sum(one.numel() for one in model.parameters()) == shape.num_parameters
+    assert program.rotations_of(program.PLAN, torch.device("cpu")).shape == (1024, 16)
 
 
 def test_each_layout_that_a_search_for_a_program_tries_has_one():

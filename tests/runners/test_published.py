@@ -2,11 +2,16 @@
 
 import pytest
 
-from runners.planner.simulated.published_peaks import published
+from runners.planner.answers.published_rows import MEASUREMENTS, rows
+from runners.planner.simulated.published_peaks import published, workspace_bytes
 
 MIB = 1 << 20
-ROWS = {row.id: row for row in published()}
-MEGATRON = {name: row for name, row in ROWS.items() if "Megatron" in row.source.repository}
+HELD = {
+    row.id: (row, one.bytes)
+    for row in published().values()
+    for one in row.measured
+    if one.moment == "between_steps"
+}
 LOW, WIDE = 2, 4  # bytes of a value
 # What the loader of batches keeps beside state and workspaces: at most the tensors of a few
 # microbatches; Megatron's own layers keep more. Interleaved ranks also keep some of what they
@@ -46,13 +51,19 @@ def state_bytes(row):
     return (model + optimizer) / ranks
 
 
-@pytest.mark.parametrize("name", MEGATRON)
+@pytest.mark.parametrize("name", HELD)
 def test_what_is_allocated_between_steps_is_the_state_and_the_libraries_workspaces(name):
     """So the vocabulary, the widths, the axes and the precision of a row are those that ran."""
-    row = MEGATRON[name]
-    beside = row.bytes_of("allocated", "between_steps") - state_bytes(row)
-    most = row.workspace_bytes + BESIDE[row.framework]
+    row, held = HELD[name]
+    beside = held - state_bytes(row)
+    most = workspace_bytes(row) + BESIDE[row.framework]
     if row.strategy.chunks > 1:
         passed = row.microbatch * row.sequence * row.architecture.hidden_size * LOW
         most += PASSED * row.strategy.chunks * passed
-    assert row.workspace_bytes <= beside <= most
+    assert workspace_bytes(row) <= beside <= most
+
+
+def test_a_plan_is_asked_for_every_row_but_those_of_experts_beside_zero1():
+    left = [row for row in rows(MEASUREMENTS) if row not in published().values()]
+    assert left
+    assert all(row.strategy.expert > 1 and row.strategy.sharding == "zero1" for row in left)

@@ -9,7 +9,6 @@ from runners.planner.answers.published import (
     PEAKS,
     is_stale,
     published_bytes_of,
-    run_name,
 )
 from runners.planner.simulated.published_peaks import published
 from runners.traces.files import read
@@ -23,16 +22,16 @@ def committed():
 def test_every_published_peak_is_there_as_published_and_none_is_stale(committed):
     assert not is_stale(committed)
     stated = {
-        (run_name(row.id), one.kind, row.bytes_of(one.kind))
-        for row in published()
+        (name, one.kind, one.bytes)
+        for name, row in published().items()
         for one in row.measured
         if one.moment == "peak"
     }
     assert stated == {
         (name, *peak) for name, row in committed.runs.items() for peak in published_bytes_of(row)
     }
-    for row in published():
-        assert row.source.commit[:10] in committed.runs[run_name(row.id)].settings["where"]
+    for name, row in published().items():
+        assert row.source.url == committed.runs[name].settings["url"]
 
 
 def errors(committed, *kinds):

@@ -2,14 +2,12 @@
 
 import os
 import time
-from functools import partial
 
-from runners.simulate.processes import Job, results
+from runners.simulate.processes import results
 
 
 def test_results_are_in_the_order_of_the_jobs():
-    jobs = [Job(partial(_slept, seconds), str) for seconds in (0.3, 0.0, 0.1)]
-    assert results(jobs, 3, "slept") == [0.3, 0.0, 0.1]
+    assert results(_slept, [0.3, 0.0, 0.1], max, 3, "slept") == [0.3, 0.0, 0.1]
 
 
 def _slept(seconds):
@@ -19,6 +17,5 @@ def _slept(seconds):
 
 def test_a_simulation_sees_no_accelerator_and_the_command_still_does(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    jobs = [Job(partial(os.getenv, "CUDA_VISIBLE_DEVICES"), str)]
-    assert results(jobs, 1, "looked") == [""]
+    assert results(os.getenv, ["CUDA_VISIBLE_DEVICES"], max, 1, "looked") == [""]
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "0"

@@ -18,7 +18,7 @@ from runners.traces.records import Machine, Trace
     [
         ("traces/1x-h200-af8bca/ddp.json", Trace, '"torch": "'),
         ("traces/1x-h200-af8bca/machine.json", Machine, '"cpu": "'),
-        ("planner/plan_steps.json", Trace, '"estimate_ratio": 1.'),
+        ("planner/plan_steps.json", Trace, '"share": 0.'),
         ("planner/plans/gpt2-124m.json", Grid, '"title": "'),
     ],
 )

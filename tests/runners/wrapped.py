@@ -5,7 +5,6 @@ They run on gloo ranks and, with fake tensors, as one simulated rank of many.
 
 import warnings
 from contextlib import nullcontext
-from functools import partial
 from types import SimpleNamespace
 
 import torch
@@ -16,9 +15,10 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
+from runners.meters.collectives import tensors_in
 from runners.simulate.fake_mode import ValuelessMode
 from runners.simulate.meter import Meter
-from runners.simulate.processes import Job, results
+from runners.simulate.processes import results
 from runners.simulate.stand_ins import stand_ins
 
 BATCH, NUM_STEPS, RING_VALUES = 16, 3, 4096
@@ -110,19 +110,32 @@ def ring(rank):
         taken.add_(received) if step < rank.world_size - 1 else taken.copy_(received)
 
 
+class GlooMeter(Meter):
+    """Sees what gloo copies for a reduce-scatter, which it makes of an all-reduce of the whole."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name, copies = func.__name__.partition(".")[0], []
+        if name in ("_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_"):
+            copies = [tensor.clone() for tensor in tensors_in(args[1])]
+        for copy in copies:
+            self._see(copy)
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
 def simulated(program, world_size):
     """What the meter of each simulated rank says."""
-    jobs = [Job(partial(_log, program, world_size, rank), str) for rank in range(world_size)]
-    return results(jobs, 2, "ranks simulated")
+    given = [(program, world_size, rank) for rank in range(world_size)]
+    return results(_log, given, lambda _, reason: reason, 2, "ranks simulated")
 
 
-def _log(program, world_size, rank):
+def _log(given):
+    program, world_size, rank = given
     warnings.simplefilter("ignore")
     meshes = []
     with (
         stand_ins(rank, world_size, meshes),
         ValuelessMode(),
-        Meter(meshes, is_gloo=True) as meter,
+        GlooMeter(meshes) as meter,
     ):
         meter.counting = True
         dist.init_process_group()

@@ -93,8 +93,14 @@ def _reading(html: str) -> Reading:
     return reading
 
 
+def leads_to(reading: Reading) -> str | None:
+    """Where a page that has moved sends its readers; None for any other."""
+    refreshed = (tag for tag in reading.tags if tag.attributes.get("http-equiv") == "refresh")
+    return next((tag.attributes["content"].partition("url=")[2] for tag in refreshed), None)
+
+
 def pages(site: Path) -> Iterator[Path]:
-    """Every page of a site but MkDocs' own 404, which is served from any depth."""
+    """Every page of a site but those that have moved, and MkDocs' own 404, served at any depth."""
     for path in sorted(site.rglob("*.html")):
-        if path.name != "404.html":
+        if path.name != "404.html" and leads_to(read_head(path)) is None:
             yield path

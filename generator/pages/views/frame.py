@@ -28,6 +28,7 @@ SCRIPTS = {
     "calculator": ("data-calculator",),
     "home": ("data-survive",),
     "narrow": ("data-narrows",),
+    "copies": ("data-copies=",),
     "formulas": ("<math",),
 }
 SHARED = ("page", "proofbook", "sources", "schedule+kinds+question")  # by most pages
@@ -50,7 +51,7 @@ STYLES = {
 BOOSTS = {
     "deep": 1.05, "chain": 1.05, "cost": 0.8, "try": 0.6, "challenge": 0.6, "glossary": 0.4,
     "guide": 0.4, "home": 0.3, "topics": 0.3, "plan": 0.3, "topic": 0.2, "symptom": 0.15,
-    "recall": 0.1, "lab": 0.5, "summary": 0.1, "planned": 0.05, "published": 0.05, "steps": 0.05,
+    "recall": 0.1, "lab": 0.5, "summary": 0.1, "planned": 0.05, "published": 0.05,
     # From here on, below whatever a lesson says of a word.
     "retracted": 0.002, "evidence": 0.0005, "runs": 0.0005, "machines": 0.0005, "machine": 0.0005,
 }  # fmt: skip

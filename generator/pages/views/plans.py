@@ -1,9 +1,8 @@
-"""The pages of plans: which layout to take for a model on some devices, and what speaks for it.
+"""The pages of plans: which layout to try first for a model on some devices, and what to measure.
 
-In: the committed plans of the book, what planner/plan.yml says, and the recommendation that the
-command `plan` makes of the same answers. Out: a row for each model; and for each choice of devices,
-memory, tokens and optimizer the recommendation, bars, and a table of what fits. Also the table of
-the layouts that a lesson recommends.
+In: the committed plans of the book, planner/plan.yml, and the choice that the command `plan` makes
+of the same answers. Out: a row for each model; for each choice of devices, memory, tokens and
+optimizer the layouts to measure, bars, and what fits; and the layouts that a lesson names.
 """
 
 import math
@@ -13,7 +12,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from generator.checks.layout_checks import recommended
+from generator.checks.layout_checks import planned as planned_in
 from generator.content.lesson import WhyFile
 from generator.content.plan_page import Device
 from generator.content.typesetting import plain
@@ -26,18 +25,23 @@ from generator.printing.folio import Folio, breakable
 from generator.values import units
 from generator.values.units import Unit
 from generator.values.value import Value, computed, numeric
-from runners.planner.answers.answer import GIB, Answer, Layout, answers_of, needs, verdict
+from runners.planner.answers import rates
+from runners.planner.answers.answer import Answer, Layout, answers_of, needs, verdict
 from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.plan_grid import named_rows
 from runners.planner.answers.question import PlanError
-from runners.planner.answers.recommendation import Choice, Turn, choice
+from runners.planner.answers.search import Choice, choice
+from runners.planner.program import command_of
 
 ID = "plan"
 TITLE = "What each layout needs, simulated"  # of the bars
-WITHIN, BETWEEN = "A device sends within its node", "A node sends to others"
-ESTIMATED, AT_LEAST = "A step, estimated", "A step, at least"
-NUMBERS = ("A rank needs", WITHIN, BETWEEN, ESTIMATED, AT_LEAST, "Other layouts")
-LAYOUTS = ("Layout", *(f"#{one}" for one in NUMBERS))
+BY_LAW = {
+    "A device sends within its node": units.BYTES, "A node sends to others": units.BYTES,
+    "A step, at least": units.SECONDS,
+}  # fmt: skip
+LAYOUTS = "Layout", "#A rank needs", *(f"#{one}" for one in BY_LAW), "#Other layouts"
+MODEL = Markup('<a class="pb-label" href="{}">{}</a><br><small>{} parameters</small>')
+NEARLY_FULL = Markup("<br><b>nearly fills the device</b>")
 NOTHING_FITS = "No simulated layout fits"
 MOST = 8  # layouts that fit, of which bars and the table show the best
 
@@ -61,9 +65,11 @@ class Choices(NamedTuple):
 
     @property
     def choice(self) -> Choice | None:
-        """The recommendation, as the command makes it; None where nothing fits."""
+        """What to measure, as the command says it; None where nothing fits."""
+        num, answers = self.setting.devices, self.answers  # of which none may stay idle
+        busy = [one for one in answers if one.question.strategy.num_devices == num]
         try:
-            return choice(self.answers, self.cluster, numeric(self.memory))
+            return choice(busy, self.cluster, numeric(self.memory))
         except PlanError:
             return None
 
@@ -72,17 +78,13 @@ class Plans:
     """The committed plans of one model on one page."""
 
     def __init__(self, name: str, folio: Folio) -> None:
-        """Take up a model.
-
-        Args:
-            name: of its plans, as expressions call them.
-            folio: the page.
-        """
+        """Take up a model by the name of its plans, as expressions call them."""
         shown = folio.book.traces[name]
         assert shown.grid is not None
         assert folio.book.plan is not None
         self.name, self.grid, self.runs = name, shown.grid, shown.trace.runs
         self.folio, self.plan = folio, folio.book.plan
+        self.usual = f"{name}.{next(iter(self.runs))}.settings"  # where each run says the same
         self.answers = answers_of(self.grid)
         self.settings = {
             name: Setting(row.state.devices, row.state.sequence, row.state.optimizer)
@@ -96,29 +98,26 @@ class Plans:
         for name, answer in self.answers.items():
             found.setdefault(self.settings[name], []).append(answer)
         return [
-            Choices(
-                setting, self.cluster(setting, device), device, self.known(device.memory), answers
-            )
-            for setting, answers in found.items()
-            if len(answers) > 1
-            for device in self.plan.devices
+            Choices(setting, self.cluster(setting, one), one, self.known(one.memory), answers)
+            for setting, answers in found.items() if len(answers) > 1
+            for one in self.plan.devices
         ]  # fmt: skip
 
     def cluster(self, setting: Setting, device: Device) -> Cluster:
         """The nodes that so many of these devices fill, at their rates."""
-        rates = (numeric(self.known(one)) for one in _rates(device))
+        rates = (numeric(self.known(one)) for one in device.rates)
         return Cluster(1, self.plan.per_node, *rates).of(setting.devices)
 
     def options(self, setting: Setting, memory: str = "") -> dict[str, str]:
         """A choice as readers see it, by control; without a device, where none is given."""
         optimizer = self.plan.words.optimizer.get(setting.optimizer, setting.optimizer)
-        said = {
-            "mesh": _mesh(self.cluster(setting, self.plan.devices[0])),
-            "memory": memory,
+        mesh = _mesh(self.cluster(setting, self.plan.devices[0]))
+        return {
+            "mesh": mesh,
+            **({"memory": memory} if memory else {}),
             "sequence": f"{setting.sequence:,}",
             "optimizer": plain(self.folio.line(optimizer)),
         }
-        return {control: one for control, one in said.items() if one}
 
     def known(self, expression: str) -> Value:
         """A value that every book with plans has."""
@@ -139,8 +138,11 @@ class Plans:
             word = words.strategies.get(axis, axis)
             has_sizes = sizes and len(parts) + len(sizes) > 2
             said.append(f"{word} ({' × '.join(sizes)})" if has_sizes else word)
-        is_checkpointed = answer.question.training.checkpointing != "none"
-        return " × ".join(said) + (f", {words.checkpointed}" if is_checkpointed else "")
+        training = answer.question.training
+        own = [words.checkpointed] if training.checkpointing != "none" else []
+        if training.microbatch != self.grid.microbatch:
+            own.append(f"microbatch {training.microbatch}")
+        return ", ".join([" × ".join(said), *own])
 
     def needs(self, answer: Answer) -> Markup:
         """What the rank with the highest demand needs of its device."""
@@ -148,22 +150,33 @@ class Plans:
 
     def compared(self, layout: Layout, chosen: Choices) -> dict[str, Markup | str]:
         """The cells of a layout's row, by column, as the page prints them."""
-        path, mesh = self.path(layout.answer), _mesh(chosen.cluster)
-        read, rates = (path, _rates(chosen.device), self.folio), layout.bounds
-        seconds, least = layout.estimate.seconds, rates.at_least
+        is_tight = layout.is_tight(numeric(chosen.memory))
         return {
-            "layout": label(self.label(layout.answer)),
+            "layout": label(self.label(layout.answer)) + (NEARLY_FULL if is_tight else ""),
             "needs": self.needs(layout.answer),
-            "probably": _computed(seconds, units.SECONDS, f"estimate({path}, {mesh})", *read),
-            "at_least": _computed(
-                least, units.SECONDS, f"law_of_time({path}, {mesh}).at_least", *read
-            ),
-            "decided_by": rates.decides,
+            "at_least": self.seconds(layout.bounds.at_least, "law_of_time", layout, chosen),
+            "decided_by": layout.bounds.decides,
         }
 
+    def measured(self, layout: Layout, chosen: Choices) -> View:
+        """A layout to measure: its row, the range of its time, and the command for its program."""
+        found = rates.range_of(layout.answer, chosen.cluster)
+        command = command_of(layout, self.grid.preset)
+        return View(
+            **self.compared(layout, chosen),
+            said=label(self.label(layout.answer)),
+            is_tight=layout.is_tight(numeric(chosen.memory)),
+            command=command,
+            has_program=command.startswith("python "),  # else it says why there is none
+            range=found and [self.seconds(one, "range_of", layout, chosen) for one in found[:2]],
+            num_clusters=found and label(str(found[2])),
+        )
 
-def _rates(device: Device) -> tuple[str, str, str]:
-    return device.compute, device.link, device.between
+    def seconds(self, number: float, says: str, layout: Layout, chosen: Choices) -> Markup:
+        """What a formula gives for a layout on the devices that are chosen."""
+        path = self.path(layout.answer)
+        says = f"{says}({path}, {_mesh(chosen.cluster)})"
+        return _computed(number, units.SECONDS, says, path, chosen.device.rates, self.folio)
 
 
 def _largest(path: str, measure: str) -> str:
@@ -185,86 +198,64 @@ def _mesh(cluster: Cluster) -> str:
 
 def named(run: str, folio: Folio) -> str:
     """A plan by its layout, its model and its devices."""
-    name, _, row = run.partition(".")
-    plans = Plans(name, folio)
+    plans, row = Plans(run.partition(".")[0], folio), run.partition(".")[2]
     layout = plans.label(plans.answers[row])
     return f"{layout}, {plans.grid.title}, {plans.settings[row].devices} devices"
 
 
-def recommended_rows(lesson: WhyFile, folio: Folio) -> tuple[list[Row], str]:
-    """The layouts that a lesson recommends, at the size of real models, each once; a caption."""
+def planned_rows(lesson: WhyFile, folio: Folio) -> tuple[list[Row], str]:
+    """The layouts that a lesson names, at the size of real models, each once; a caption."""
     rows: dict[str, Row] = {}
-    layouts, read = list(recommended(folio.evidence, lesson)), ("needed_bytes", "flops")
+    layouts, read = list(planned_in(folio.evidence, lesson)), ("needed_bytes", "flops")
     folio = folio.for_table(folio.value(_largest(one.run, of)) for one in layouts for of in read)
     uses = {one.planned: one.use for one in reversed(lesson.decisions)}
+    said = Markup('{}<br><a class="pb-label" href="../../{}">{}, {:,} tokens a sample</a>')
     for one in layouts:
-        law, links = one.layout.bounds, one.cluster
-        by_law = (
-            (WITHIN, law.within * links.within, units.BYTES),
-            (BETWEEN, law.between * links.between, units.BYTES),
-            (ESTIMATED, one.layout.estimate.seconds, units.SECONDS),
-            (AT_LEAST, law.at_least, units.SECONDS),
-        )
-        said = Markup('{}<br><a class="pb-label" href="../../{}">{}, {:,} tokens a sample</a>')
+        law, links = one.layout.bounds, one.layout.cluster
+        by_law = law.within * links.within, law.between * links.between, law.at_least
         tokens, use = one.layout.answer.question.training.sequence, folio.line(uses[one.run])
+        numbers = zip(by_law, BY_LAW.items(), strict=True)
         rows[one.run] = [
             said.format(use, folio.place_of(one.run), named(one.run, folio), tokens),
             folio.cell(_largest(one.run, "needed_bytes")),
-            *(_computed(num, unit, says, one.run, (), folio) for says, num, unit in by_law),
+            *(_computed(num, unit, says, one.run, (), folio) for num, (says, unit) in numbers),
             counted(len(one.others)),
         ]
     return list(rows.values()), folio.caption
 
 
 def models(folio: Folio) -> Iterator[Row]:
-    """Each model whose plans the book has, with the layout that its page recommends first."""
+    """Each model whose plans the book has, with the layout that its page says to try first."""
     assert folio.book.plan is not None
     for name in folio.book.plan.models:
         plans = Plans(name, folio)
-        first, page = plans.choices[0], folio.book.traces[name].page
-        made = first.choice
+        first, made = plans.choices[0], plans.choices[0].choice
         options = plans.options(first.setting, first.device.name)
-        options["mesh"] += " devices"
-        options["sequence"] += " tokens"
-        del options["optimizer"]  # the same everywhere
+        page, count = folio.book.traces[name].page, folio.cell(f"{plans.usual}.num_parameters")
         yield [
-            Markup('<a class="pb-label" href="{}">{}</a>').format(page, plans.grid.title),
-            folio.cell(f"{name}.{next(iter(plans.runs))}.settings.num_parameters"),
-            label(" · ".join(options.values())),
-            label(plans.label(made.best.answer) if made else NOTHING_FITS),
+            MODEL.format(page, plans.grid.title, count),
+            label(f"{options['mesh']} {first.device.name}, {options['sequence']} tokens"),
+            plans.compared(made.measured[0], first)["layout"] if made else label(NOTHING_FITS),
         ]
 
 
 def planned(name: str, folio: Folio, answer_of: Callable[[View], Markup]) -> View:
-    """All that the page of a model shows: what readers choose, and what each choice leads to.
-
-    Args:
-        name: of its plans, as expressions call them.
-        folio: the page.
-        answer_of: prints what a choice leads to.
-    """
+    """All that the page of a model shows: what readers choose, and what each choice leads to."""
     folio.unmarked = "simulated"  # the page says it once, of all its numbers
     plans = Plans(name, folio)
-    by_size = sorted(plans.choices, key=lambda one: (one.setting[:2], numeric(one.memory)))
-    options = {
-        id(one): plans.options(one.setting, f"{one.device.name} {one.memory}") for one in by_size
-    }
-    found = {
-        key: list(dict.fromkeys(one[key] for one in options.values()))
-        for key in next(iter(options.values()))
-    }
+    said = [plans.options(one.setting, f"{one.device.name} {one.memory}") for one in plans.choices]
+    pairs = zip(plans.choices, said, strict=True)
+    sized = sorted(pairs, key=lambda one: (one[0].setting[:2], numeric(one[0].memory)))
+    found = {key: list(dict.fromkeys(one[key] for _, one in sized)) for key in said[0]}
     found["optimizer"].sort()  # Adam first
     varied = {key: known for key, known in found.items() if len(known) > 1}
-    places = [
-        tuple(known.index(options[id(one)][key]) for key, known in varied.items())
-        for one in plans.choices
-    ]
+    places = [tuple(known.index(one[key]) for key, known in varied.items()) for one in said]
     drawn = [answer_of(_answer(plans, one)) for one in plans.choices]
-    words, path = folio.ui["plan"]["controls"], f"{name}.{next(iter(plans.runs))}.settings"
+    words = folio.ui["plan"]["controls"]
     precision = plans.plan.words.precision[plans.grid.rows[0].state.precision]
     fixed = {
-        "num_parameters": folio.cell(f"{path}.num_parameters"),
-        "microbatch": folio.cell(f"{path}.microbatch") + ", one microbatch per device",
+        "num_parameters": folio.cell(f"{plans.usual}.num_parameters"),
+        "microbatch": folio.cell(f"{plans.usual}.microbatch") + ", one microbatch per device",
         "precision": folio.line(precision),
         **{key: label(known[0]) for key, known in found.items() if key not in varied},
     }
@@ -279,74 +270,45 @@ def planned(name: str, folio: Folio, answer_of: Callable[[View], Markup]) -> Vie
     )
 
 
-def _named(plans: Plans) -> Iterator[View]:
+def _named(plans: Plans) -> Iterator[tuple[str, Markup, str, Markup]]:
     """Every row of the grid by its setting, the smallest first: where links to its run lead."""
-    by_setting = sorted(
-        plans.answers.items(), key=lambda one: (plans.settings[one[0]], needs(one[1]))
-    )
-    for name, answer in by_setting:
-        samples = answer.question.training.microbatch
-        said = plans.label(answer) + (f", microbatches of {samples}" if samples > 1 else "")
-        yield View(
-            run=name,
-            path=breakable(f"{plans.name}.{name}"),
-            says=" · ".join([said, *plans.options(plans.settings[name]).values()]),
-            needs=plans.needs(answer),
-        )
+    pairs = plans.answers.items()
+    for name, answer in sorted(pairs, key=lambda one: (plans.settings[one[0]], needs(one[1]))):
+        says = " · ".join([plans.label(answer), *plans.options(plans.settings[name]).values()])
+        yield name, breakable(f"{plans.name}.{name}"), says, plans.needs(answer)
 
 
 # --- what a choice leads to
 
 
 def _answer(plans: Plans, chosen: Choices) -> View:
-    """The recommendation, its reason, the runner-up, what would turn the choice, and bars."""
+    """What to measure, the best layout of each strategy, and bars."""
     made, memory = chosen.choice, numeric(chosen.memory)
-    of_each: dict[str, Layout] = {}  # the best layout of each strategy, in their order
-    for one in made.fitting if made else ():
-        of_each.setdefault(one.strategy, one)
-    best = list(of_each.values())[:MOST]
+    fitting = made.fitting if made else []
+    first = {one.strategy: one for one in reversed(fitting)}
+    best = [one for one in fitting if first[one.strategy] is one][:MOST]
     drawn = _drawn(chosen, best)
-    named = [
-        (plans.label(one), plans.runs[plans.path(one).partition(".")[2]], verdict(one, memory))
-        for one in drawn
-    ]
-    compared = [plans.compared(one, chosen) for one in best]
-    later, device = made.runner_up if made else None, chosen.device
+    runs = [plans.runs[plans.path(one).partition(".")[2]] for one in drawn]
+    named = [(plans.label(a), b, verdict(a, memory)) for a, b in zip(drawn, runs, strict=True)]
     return View(
+        device=chosen.device,
         memory=plans.folio.show(chosen.memory) if made else None,
-        best=compared[0] if compared else None,
-        rows=[list(one.values()) for one in compared],
-        is_tight=bool(made and made.best.is_tight(memory)),
-        later=plans.compared(later, chosen) if later else None,
-        is_open=bool(made and later and made.best.is_as_fast_as(later)),
-        turns=[_turned(plans, chosen, one) for one in made.turns] if made else [],
+        measured=[plans.measured(one, chosen) for one in made.measured] if made else [],
+        is_ordered=bool(made and made.is_ordered),
+        rows=[list(plans.compared(one, chosen).values()) for one in best],
         least=None if made else plans.needs(min(chosen.answers, key=needs)),
         bars=bars(named, memory, plans.folio).svg(ID, TITLE),
         is_cut=needs(max(drawn, key=needs)) > memory * LONGEST,
-        compute=plans.folio.cell(device.compute),
-        link=plans.folio.cell(device.link),
-        between=plans.folio.cell(device.between),
         num_simulated=len(chosen.answers),
-        num_fitting=len(made.fitting) if made else 0,
+        num_fitting=len(fitting),
     )
-
-
-def _turned(plans: Plans, chosen: Choices, one: Turn) -> Markup:
-    """Other links or less memory, and the layout to take there."""
-    given = chosen.cluster.between / 1e9
-    where = (
-        f"{one.between / 1e9:.4g} GB/s between nodes instead of {given:.4g}" if one.between
-        else f"Below {one.memory_bytes / GIB:.1f} GiB per device"
-    )  # fmt: skip
-    return label(f"{where}: {plans.label(one.best.answer) if one.best else 'no layout fits'}")
 
 
 def _drawn(chosen: Choices, best: Sequence[Layout]) -> list[Answer]:
     """The best layouts, and those of strategies of one axis that do not fit, for bars."""
-    fitting = {one.strategy for one in best}
-    others: dict[str, Answer] = {}
+    found = {one.strategy: one.answer for one in best}
     for one in sorted(chosen.answers, key=needs):
         name, is_over = one.question.strategy.name, verdict(one, numeric(chosen.memory)) != "fits"
-        if is_over and "+" not in name and name not in fitting:
-            others.setdefault(name, one)
-    return [*(one.answer for one in best), *others.values()]
+        if is_over and "+" not in name:
+            found.setdefault(name, one)
+    return list(found.values())

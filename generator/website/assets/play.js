@@ -84,10 +84,10 @@ class Figure {
     );
   }
 
-  // All hear the state: its options, and what it recommends or draws. Those who see it read only
+  // All hear the state: its options, and what to try first or what it draws. Those who see it read only
   // which other settings it has changed.
   say(changed) {
-    const advice = all(this.root, ".pb-advice > :first-child > *").map((one) => one.textContent).join(": ");
+    const advice = all(this.root, ".pb-advice > :first-child > :not(:has(pre))").map((one) => one.textContent).join(": ");
     const drawn = advice || this.root.querySelector("desc").textContent;
     const heard = made("span", "pb-hidden", [...this.groups.map(setting), drawn].join("; "));
     this.status.replaceChildren(changed ? `${words.no_such_state} ${changed}. ` : "", heard);

@@ -2,8 +2,8 @@
 
 Bytes are tensor bytes, as the memory meter counts them; `reserved_bytes` is what CUDA's caching
 allocator would hold for the same allocations. Since each row of a grid is the answer that it was,
-pages and the command share one recommendation. On a cluster, an answer with ranks is a `Layout`:
-`runners.planner.answers.device_memory` says which of them fit, and an estimate orders them.
+pages and the command share one choice. On a cluster, an answer with ranks is a `Layout`:
+`runners.planner.answers.device_memory` says which of them fit, and a rule orders them (`order`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 from runners.declared.closed_forms import pipelined_work
 from runners.planner.answers import device_memory
 from runners.planner.answers.architecture import Architecture
-from runners.planner.answers.estimate import ALIKE, Estimate, estimated, fitted, work_of
-from runners.planner.answers.law_of_time import Bounds, Cluster, bounds
+from runners.planner.answers.law_of_time import Bounds, Cluster, bounds, seconds_of_data
+from runners.planner.answers.order import place
 from runners.planner.answers.plan_grid import Grid, GridRank, GridRow, State, named_rows
 from runners.planner.answers.question import Model, Question, Training, strategy_of
 from runners.traces.schema import Record
@@ -25,15 +25,15 @@ GIB = 2**30
 NEARLY = 0.01  # layouts that differ by a smaller share are equal
 TIGHT = 0.95  # of a device's memory: what needs more of it leaves little
 _VERDICTS = ("fits", "marginal", "no")
-_TIERS = ("within", "between")
+_TIERS = ("computing", "within", "between")
 _HEAD = (
     f"{'':<9}{'layout':<44}{'needs':>8}{'params':>8}{'grads':>8}{'optim':>8}{'activ':>8}{'bufs':>8}"
-    f"{'probably':>12}{'at least':>12}  decided by"
+    f"{'at least':>12}  decided by"
 )
 _UNITS = (
     f"{'':<53}" + "sizes in GiB, of the fullest rank; needs: "
     f"{1 + device_memory.ERROR:g} × reserved, {device_memory.OUTSIDE_SAYS}; "
-    "probably: estimated; at least: at the highest rates"
+    "at least: at the highest rates"
 )
 
 
@@ -64,11 +64,6 @@ class Answer(Record):
         units = asked.num_microbatches * strategy.chunks
         pipelined = pipelined_work([one.flops for one in self.ranks], inner, units)
         return bounds(self.ranks, strategy, cluster, float(pipelined))
-
-    def estimate(self, cluster: Cluster) -> Estimate:
-        """How long a step probably takes on these devices."""
-        work = work_of(self.question, self.ranks, cluster)
-        return estimated(work, fitted().parameters).times(cluster.slower)
 
 
 # --- committed rows
@@ -137,11 +132,11 @@ def verdict(answer: Answer, memory_bytes: float) -> device_memory.Verdict:
 
 @dataclass(frozen=True)
 class Layout:
-    """A simulated layout on a cluster."""
+    """A layout on a cluster, simulated or by closed forms."""
 
     answer: Answer
+    cluster: Cluster
     bounds: Bounds
-    estimate: Estimate
     needed_bytes: int
     verdict: device_memory.Verdict
 
@@ -149,11 +144,6 @@ class Layout:
     def strategy(self) -> str:
         """The name of its strategy."""
         return self.answer.question.strategy.name
-
-    @property
-    def kind(self) -> tuple[str, str]:
-        """What pages call it by: its strategy, and what it recomputes."""
-        return self.strategy, self.answer.question.training.checkpointing
 
     @property
     def name(self) -> str:
@@ -165,40 +155,31 @@ class Layout:
         return ", ".join(words)
 
     @property
-    def key(self) -> tuple[int, float, int]:
-        """What layouts are sorted by, best first; times alike in three digits are equal."""
-        seconds = float(f"{self.estimate.seconds:.3g}")
-        return _VERDICTS.index(self.verdict), seconds, self.needed_bytes
+    def is_hidden(self) -> bool:
+        """Whether computing takes as long as gathers and reductions, which it can hide."""
+        return self.seconds_of_data() <= self.bounds.computing
 
-    @property
-    def parts(self) -> tuple[int, bool, int]:
-        """What makes it less simple: stages, recomputation, and parts of a sample."""
-        strategy, training = self.answer.question.strategy, self.answer.question.training
-        return strategy.num_stages, training.checkpointing != "none", strategy.context
-
-    @property
-    def tokens(self) -> float:
-        """That all devices together train on in a second, by the estimate."""
-        training = self.answer.question.training
-        return training.global_batch * training.sequence / self.estimate.seconds
+    def seconds_of_data(self, *, is_flat: bool = False) -> float:
+        """Seconds of gathers and reductions at the highest rates; flat: one ring of all ranks."""
+        cluster = self.cluster.flat if is_flat else self.cluster
+        return seconds_of_data(self.answer.ranks, self.answer.question.strategy, cluster)
 
     def dominates(self, other: Layout, *, is_memory_free: bool = False) -> bool:
         """Whether it costs no more in anything, and less in something, on the same cluster.
 
-        What they cost is memory, the time of sending over each tier of links, and the estimate.
+        What they cost is memory, computing, and sending over each tier of links. Where computing
+        decides how long both take at least, it comes no later by the rule either.
         """
         pairs = [(getattr(self.bounds, tier), getattr(other.bounds, tier)) for tier in _TIERS]
         if not is_memory_free:
             pairs.append((self.needed_bytes, other.needed_bytes))
-        is_faster = self.estimate.seconds <= other.estimate.seconds
+        if any(mine > its for mine, its in pairs):
+            return False
         is_less = any(mine < (1 - NEARLY) * its for mine, its in pairs)
-        is_less |= is_faster and not self.is_as_fast_as(other)
-        return is_less and is_faster and all(mine <= its for mine, its in pairs)
-
-    def is_as_fast_as(self, other: Layout) -> bool:
-        """Whether the estimate's own error is larger than what it says lies between them."""
-        mine, its = self.estimate.seconds, other.estimate.seconds
-        return max(mine, its) <= ALIKE * min(mine, its)
+        if {self.bounds.decides, other.bounds.decides} == {"computing"}:
+            mine, its = place(self), place(other)
+            return mine < its or (is_less and mine == its)
+        return is_less
 
     def is_tight(self, memory_bytes: float) -> bool:
         """Whether it leaves so little of a device that a first try may well fail."""
@@ -211,49 +192,39 @@ class Layout:
             **self.answer.model_dump(mode="json"),
             "verdict": self.verdict,
             "needed_bytes": self.needed_bytes,
-            "seconds": {
-                "estimate": {"total": self.estimate.seconds, **self.estimate._asdict()},
-                "at_full_rates": {
-                    "at_least": law.at_least,
-                    "without_overlap": law.at_most,
-                    **law._asdict(),
-                },
+            "seconds_at_full_rates": {
+                "at_least": law.at_least,
+                "without_overlap": law.at_most,
+                **law._asdict(),
+                "gathers_and_reductions": self.seconds_of_data(),
+                "gathers_and_reductions_flat": self.seconds_of_data(is_flat=True),
             },
         }
 
 
 def ordered(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) -> list[Layout]:
-    """Every layout that was simulated, best first."""
-    return ranked([layout(one, cluster, memory_bytes) for one in answers if one.ranks])
+    """Every layout with ranks: what fits first, and in the order of the rule."""
+    found = [layout(one, cluster, memory_bytes) for one in answers if one.ranks]
+    return sorted(found, key=_key)
 
 
-def ranked(found: Sequence[Layout]) -> list[Layout]:
-    """Layouts, best first.
-
-    Of those that the estimate cannot tell from the fastest, simpler ones come first: with fewer
-    stages, without recomputation, and with the samples whole.
-    """
-    if not found:
-        return []
-    best, *others = sorted(found, key=lambda one: one.key)
-    near = [one for one in others if one.key[0] == best.key[0] and best.is_as_fast_as(one)]
-    rest = [one for one in others if one not in near]
-    return [*sorted([best, *near], key=lambda one: (*one.parts, *one.key)), *rest]
+def _key(one: Layout) -> tuple[object, ...]:
+    return _VERDICTS.index(one.verdict), place(one), one.needed_bytes, one.name
 
 
 def layout(answer: Answer, cluster: Cluster, memory_bytes: float) -> Layout:
-    """One that was simulated, on a cluster."""
+    """An answer on a cluster."""
     fits = verdict(answer, memory_bytes)
-    return Layout(answer, answer.bounds(cluster), answer.estimate(cluster), needs(answer), fits)
+    return Layout(answer, cluster, answer.bounds(cluster), needs(answer), fits)
 
 
 def layouts(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) -> list[Layout]:
-    """The layouts that fit the devices, best first."""
+    """The layouts that fit the devices, in the order of the rule."""
     return [one for one in ordered(answers, cluster, memory_bytes) if one.verdict == "fits"]
 
 
 def lines(found: Sequence[Layout]) -> list[str]:
-    """The table: memory by class, the estimate, and what no step is shorter than."""
+    """The table: memory by class, and what no step is shorter than."""
     return [_HEAD, _UNITS, *map(_line, found)]
 
 
@@ -279,5 +250,5 @@ def sizes(one: Layout) -> str:
 def _line(one: Layout) -> str:
     columns = [one.needed_bytes, *_held(one).values()]
     sizes = "".join(f"{size / GIB:8.2f}" for size in columns)
-    times = f"{one.estimate.seconds:10.3g} s{one.bounds.at_least:10.3g} s"
-    return f"{one.verdict:<9}{one.name:<44}{sizes}{times}  {one.bounds.decides}"
+    least = f"{one.bounds.at_least:10.3g} s"
+    return f"{one.verdict:<9}{one.name:<44}{sizes}{least}  {one.bounds.decides}"

@@ -1,72 +1,108 @@
 """What each rank of a layout holds, computes and sends, by closed forms, before any simulation.
 
 In: a `Question` of a preset or a configuration. Out: an `Answer` whose ranks have the fields that
-simulated ones have, a few per cent beside them. A search orders its whole space by these, and
-simulates the first few. No torch.
+simulated ones have: FLOPs and bytes that are sent within 1 %, memory mostly within 10 %. A search
+orders its whole space by these, and simulates the first few. No torch.
 
 Formula: state + gathered units + activations of the microbatches in flight + logits, where a layer
-keeps for each token what autograd saves of its norms, products and attention.
+keeps for each token what autograd saves of its norms, products and attention; and free segments of
+CUDA's caching allocator that are too small for what comes later.
 Source: Korthikanti et al., “Reducing Activation Recomputation in Large Transformer Models”, 4;
 Rajbhandari et al., “ZeRO: Memory Optimizations Toward Training Trillion Parameter Models”, 3.
 """
 
+from collections import Counter
+from collections.abc import Callable, Iterator
+
 from runners.planner.answers.answer import Answer
-from runners.planner.answers.architecture import Architecture
 from runners.planner.answers.plan_grid import GridRank
-from runners.planner.answers.question import Question
-from runners.simulate.log import AxisCalls
+from runners.planner.answers.question import Question, Strategy
+from runners.simulate.log import RESHARDED, AxisCalls
 from runners.traces.measured import MemoryClasses
 
-# Bytes of each parameter: its state in the optimizer, with an fp32 copy where there is one.
-_STATE = {"adam": 8, "adam8bit": 2, "momentum": 4, "sgd": 0}
+_Call = tuple[str, str, int, float]  # operation, axis, ranks, and bytes of a step
+_STATE = {"adam": 8, "adam8bit": 2, "momentum": 4, "sgd": 0}  # bytes of each parameter
 _WIDTHS = {"fp32": 2.0, "autocast": 1.5, "bf16-mixed": 1.0, "bf16": 1.0}  # of activations
-_LOGIT = 12  # bytes of each logit: in 16 bits, in 32, and their gradients
-_LOGIT_MORE = 5  # that torch keeps where ranks divide the logits, or a schedule holds them
-_KEPT = {"none": 1.0, "selective": 0.6, "all": 0.0}  # of a layer's activations
-KEPT_BYTES = 16
-_FRAGMENTS = 1.02  # reserved bytes next to allocated ones, where no stream but one allocates
 
 
-def answer(question: Question, kept_bytes: int = KEPT_BYTES) -> Answer:
+def answer(question: Question) -> Answer:
     """The ranks that a simulation would have: the first, the second and the last stage.
 
     Args:
         question: of a model with an architecture.
-        kept_bytes: for each element of a hidden state, that autograd keeps of a layer beside its
-            feed-forward network, in 16 bits; other programs than ours keep more.
 
     Raises:
         PlanError: the global batch does not divide so.
     """
-    strategy = question.strategy
-    each = strategy.num_devices // strategy.pipeline
-    ranks = [_Rank(question, rank // each, rank, kept_bytes).found() for rank in question.ranks]
+    each = question.strategy.num_devices // question.strategy.pipeline
+    ranks = [_Rank(question, rank // each).found(rank) for rank in question.ranks]
     return Answer.model_construct(question=question, reason=None, ranks=ranks, seconds=0.0)
 
 
-class _Rank:
-    """One rank, whose properties are the terms of the forms."""
+def model_flops(question: Question) -> float:
+    """Operations of a step on all devices, as utilization counts them: nothing is computed again.
 
-    def __init__(self, question: Question, stage: int, number: int, kept_bytes: int) -> None:
-        self._question, self._stage, self._number = question, stage, number
-        self._kept_bytes = kept_bytes
-        self._strategy, self._training = question.strategy, question.training
+    For backward, a kernel of attention computes its scores again, which `answer` counts.
+    """
+    training = question.training.model_copy(update={"microbatch": 1, "checkpointing": "none"})
+    whole = {"training": training, "strategy": Strategy(name="single")}
+    return _Rank(question.model_copy(update=whole), 0).flops(attention=6)
+
+
+class _Rank:
+    """One rank, whose methods are the terms of the forms."""
+
+    def __init__(self, question: Question, stage: int) -> None:
+        strategy, training = question.strategy, question.training
         shape = question.model.architecture
         assert shape is not None
-        self._shape: Architecture = shape
-        self._layers = [n for s in self._strategy.stages_of(stage) for n in question.layers_of(s)]
-        self._is_first = stage == 0
-        self._is_last = stage == self._strategy.pipeline - 1
-        self._tokens = self._training.microbatch * self._training.sequence // self._strategy.context
-        self._num = question.num_microbatches
-        self._shards_all = self._strategy.sharding.startswith("fsdp")
+        self._question, self._stage = question, stage
+        self._strategy, self._training, self._shape = strategy, training, shape
+        layers = [n for s in strategy.stages_of(stage) for n in question.layers_of(s)]
+        firsts: dict[tuple[bool, int], int] = {}
+        kinds = ((shape.has_experts(n), shape.window_of(n)) for n in layers)
+        # How many layers there are of a kind, by the first of them.
+        self._kinds = Counter(map(firsts.setdefault, kinds, layers))
+        self._last, self._num = max(layers, default=0), question.num_microbatches
+        self._is_last = stage == strategy.pipeline - 1
+        self._ends = (stage == 0) + self._is_last  # of the model, which this stage has
+        self._neighbours = 2 * strategy.chunks - self._ends  # stages that send to those of the rank
+        self._shards_all = strategy.sharding.startswith("fsdp")
+        self._is_mixed = training.precision == "bf16-mixed"
+        self._is_wide = question.implementation.has_wide_gradients
+        # Bytes of what a product gives, a parameter that computes, and a gradient that is summed.
+        self._low = 4 if training.precision == "fp32" else 2
+        self._parameter = 2 if training.precision.startswith("bf16") else 4
+        is_wide = self._is_wide or (self._shards_all and self._is_mixed)
+        self._gradient = 4 if is_wide else self._parameter
+        self._width = _WIDTHS[training.precision]
+        self._tokens = training.microbatch * training.sequence // strategy.context
+        self._hidden = self._tokens * shape.hidden_size
+        self._own = self._hidden / (strategy.tensor if strategy.has_sequence_parallel else 1)
+        self._logits = self._is_last * self._tokens * shape.vocabulary / strategy.tensor
+        self._embedding = shape.embedding_parameters / strategy.tensor * (self._ends > 0)
+        matrices = 1 if shape.has_tied_embeddings and self._ends else self._ends
+        self._others = self._embedding * matrices  # parameters that no layer has
+        self._others += shape.norm_parameters * self._is_last
+        self._parameters = self._sum(shape.parameters_of_layer) / strategy.tensor + self._others
+        self._experts = self._sum(lambda layer: self._units(layer)[0])
+        self._undivided = self._sum(lambda layer: self._units(layer)[1]) + self._others
 
-    def found(self) -> GridRank:
-        """The rank with the fields of a simulated one."""
-        reserved = round(self._memory_bytes)
-        held = self._parameters / (self._strategy.shards if self._shards_all else 1)
+    def found(self, number: int) -> GridRank:
+        """The rank of this number with the fields of a simulated one."""
+        reserved = round(self._memory_bytes())
+        held = self._experts + self._undivided
+        if self._shards_all:
+            held = self._parameters / self._strategy.shards
+        units = self._num * self._kinds.total()  # that FSDP gathers for backward
+        calls = [
+            AxisCalls(operation=one, axis=axis, num_ranks=ranks, count=count, bytes=round(size))
+            for one, axis, ranks, size in (*self._calls(), *self._data_calls())
+            if ranks > 1 and size
+            for count in (units if axis == RESHARDED else 1,)
+        ]
         return GridRank.model_construct(
-            rank=self._number,
+            rank=number,
             peak_bytes=reserved,
             peak_phase=None,
             at_peak=MemoryClasses.model_construct(),
@@ -74,114 +110,133 @@ class _Rank:
             allocated_bytes=reserved,
             reserved_bytes=reserved,
             num_parameters=round(held),
-            flops=round(self._flops),
+            flops=round(self.flops()),
             sent_bytes=0,
-            calls=self._calls,
+            calls=calls,
         )
 
-    @property
-    def _ends(self) -> int:
-        """Parameters of the embedding and the logits that this stage has."""
-        num = self._is_first + self._is_last
-        tied = num == 2 and self._shape.has_tied_embeddings
-        return self._shape.embedding_parameters * (num - tied)
+    def _sum(self, of: Callable[[int], float]) -> float:
+        return sum(count * of(layer) for layer, count in self._kinds.items())
 
-    @property
-    def _parameters(self) -> float:
-        """Of this rank, before data parallelism shards them."""
-        layers = sum(map(self._shape.parameters_of_layer, self._layers))
-        return (layers + self._ends) / self._strategy.tensor
+    def _units(self, layer: int) -> tuple[float, float]:
+        """Parameters of a layer that FSDP gathers: experts, where ranks divide them, and others."""
+        divided = self._shape.num_experts * self._shape.expert_parameters
+        divided *= self._strategy.expert > 1 and self._shape.has_experts(layer)
+        others = self._shape.parameters_of_layer(layer) - divided
+        return divided / self._strategy.expert, others / self._strategy.tensor
 
-    @property
+    # --- memory
+
     def _memory_bytes(self) -> float:
-        """At the peak: while the last layers' activations are there, or once gradients are."""
-        whole, gradients = self._state
-        held = self._activations * self._in_flight + self._logits + self._one_layer
-        wide = self._question.implementation.has_wide_gradients  # which stay between steps
-        both = wide or self._num > 1
-        peak = held + gradients if both else max(held, gradients + self._one_layer)
-        return _FRAGMENTS * (whole + peak) + self._gathered
+        """Reserved at the peak.
 
-    @property
-    def _state(self) -> tuple[float, float]:
-        """Bytes of parameters and optimizer, and of gradients."""
-        training, strategy, own = self._training, self._strategy, self._parameters
-        optimizer = float(_STATE[training.optimizer])
-        wide = 4 * self._question.implementation.has_wide_gradients
-        match training.precision:
-            case "bf16":
-                parameter, gradient, optimizer = 2, 2, optimizer / 2
-            case "bf16-mixed" if not self._shards_all:
-                parameter, gradient, optimizer = 2, 2 + wide, optimizer + 4
-            case _:
-                parameter, gradient = 4, 4
-        shards = strategy.shards
+        A block lies where others were, if these were as large: gradients where activations were,
+        and where the loss was but for the optimizer's state, which came while they were there.
+        """
+        always, optimizer, gradients = self._state()
+        again = 0.0  # of a layer that is computed again
+        if self._training.checkpointing != "none":
+            again = max((self._layer_bytes(n, "none") for n in self._kinds), default=0.0)
+        activations = self._sum(lambda n: self._layer_bytes(n, self._training.checkpointing))
+        activations = activations * self._in_flight() + again
+        if self._strategy.pipeline > 1 and self._question.implementation.has_stages_of_torch:
+            activations += self._num * self._neighbours * 2 * self._own * self._width  # to receive
+        hole = self._low * self._logits  # where the logits were before they became fp32
+        largest = 4 * self._logits / self._training.loss_chunks
         if self._shards_all:
-            return own * (parameter + optimizer) / shards, own * gradient / shards
-        copies = 4 * own if self._copies_gradients else 0.0
-        return own * (parameter + optimizer / shards) + copies / 2, own * gradient
+            return always + gradients + self._fsdp_bytes(optimizer, activations, hole, largest)
+        loss = self._loss() + hole
+        if self._is_wide or self._num > 1 or self._parameter * self._embedding > largest:
+            peak = loss + activations + gradients
+        else:
+            displaced = min(gradients, optimizer)
+            peak = max(loss + max(activations, displaced + again), gradients + again)
+        copy = 4 * self._embedding / self._strategy.shards * self._is_mixed  # of a gradient
+        return always + optimizer + peak + copy * (copy > largest)
 
-    @property
-    def _copies_gradients(self) -> bool:
-        """Whether DDP's buckets are beside the gradients."""
-        strategy = self._strategy
-        is_plain = strategy.sharding == "none" and strategy.num_summing > 1
-        return is_plain and not strategy.has_bucket_views and strategy.pipeline == 1
+    def _fsdp_bytes(self, optimizer: float, held: float, hole: float, largest: float) -> float:
+        """Activations, gathered units, and copies of their gradients.
 
-    @property
-    def _gathered(self) -> float:
-        """Units that FSDP has gathered, with their gradients before and while these are reduced."""
-        if not self._shards_all:
-            return 0.0
-        low = 4 if self._training.precision in ("fp32", "autocast") else 2
-        layer = self._shape.layer_parameters / self._strategy.tensor / self._strategy.expert
-        ends = self._ends / self._strategy.tensor
-        units = (2 * low + low + 4) * layer + (2 * low + 4) * ends
-        kept = self._strategy.sharding == "fsdp-keep" or self._strategy.reshards_to
-        return units + (low * len(self._layers) * layer if kept else 0)
+        FSDP has three streams, and a block of one is not given to another: what is gathered, and
+        what remains of gradients, add to the peak of all others.
+        """
+        low, others = self._parameter, self._others
+        layer = max((sum(self._units(n)) for n in self._kinds), default=0.0)
+        whole, copy = self._sum(lambda n: sum(self._units(n))) + others, 4 * max(layer, others)
+        keeps = self._strategy.sharding == "fsdp-keep"
+        if not self._question.reduces_each:  # gradients stay whole until the last microbatch
+            held += 4 * whole
+        of_loss = held + self._loss() + low * (whole if keeps else layer) + copy * (copy > largest)
+        of_loss += low * others * (low * self._embedding > largest)
+        of_loss += max(optimizer, hole + low * others * (not keeps))  # which lies in such holes
+        of_layer = held + optimizer + (4 + 2 * low) * layer + 2 * low * others
+        summed = copy / self._strategy.shards * (self._num > 1)
+        return low * (layer + max(others, layer)) + summed + max(of_loss, of_layer)
 
-    @property
-    def _layer_bytes(self) -> float:
+    def _state(self) -> tuple[float, float, float]:
+        """Bytes of parameters with copies and DDP's buckets, of the optimizer, and of gradients."""
+        training, strategy, own = self._training, self._strategy, self._parameters
+        is_halved = training.precision == "bf16" and training.optimizer != "adam8bit"
+        optimizer = _STATE[training.optimizer] * own / (1 + is_halved) / strategy.shards
+        if self._shards_all:
+            parameter = 4 if self._is_mixed else self._parameter
+            shard = own / strategy.shards
+            return shard * parameter, optimizer, shard * self._gradient
+        whole = self._experts + self._undivided
+        gradients = whole * self._gradient
+        always = whole * self._parameter + own * 4 * self._is_mixed / strategy.shards
+        is_ddp = strategy.sharding == "none" and strategy.num_summing > 1 == strategy.pipeline
+        if not is_ddp or self._is_wide:
+            return always, optimizer, gradients
+        return always + gradients, optimizer, gradients * (not strategy.has_bucket_views)
+
+    def _widths(self, layer: int) -> list[int]:
+        """Of the feed-forward networks that a token passes."""
+        shape = self._shape
+        if not shape.has_experts(layer):
+            return [shape.dense_size or shape.ffn_size]
+        shared = [shape.shared_size] if shape.shared_size else []
+        return [shape.ffn_size] * shape.num_active_experts + shared
+
+    def _products(self, layer: int) -> list[tuple[float, float]]:
+        """Inputs and outputs of a token in a layer's products on this rank, in their order."""
+        shape, is_gated = self._shape, "glu" in self._shape.activation
+        tensor, hidden = self._strategy.tensor, shape.hidden_size
+        heads, keys = (n * shape.head_size / tensor for n in (shape.num_heads, shape.num_kv_heads))
+        first = [heads, keys, keys] if is_gated else [heads + 2 * keys]
+        found = [*[(hidden, one) for one in first], (heads, hidden)]
+        found += [(hidden, shape.num_experts)] * shape.has_experts(layer)
+        for width in (one / tensor for one in self._widths(layer)):
+            found += [*[(hidden, width)] * (1 + is_gated), (width, hidden)]
+        return found
+
+    def _layer_bytes(self, layer: int, checkpointing: str) -> float:
         """What autograd keeps of one layer for a microbatch."""
-        shape, strategy = self._shape, self._strategy
-        heads = shape.num_heads * shape.head_size
-        inner = 8 if "glu" in shape.activation else 4
-        ffn = inner * (shape.ffn_size * shape.num_active_experts + shape.shared_size)
-        moved = 8 * shape.hidden_size * shape.num_active_experts if shape.num_experts > 1 else 0
-        divided = (self._kept_bytes - 8) * heads + ffn
-        whole = 8 * shape.hidden_size  # what norms keep and give on
-        share = strategy.tensor if strategy.has_sequence_parallel else 1
-        gathered = 4 * shape.hidden_size if strategy.keeps_gathered else 0
-        kept = divided / strategy.tensor + whole / share + gathered + moved
-        return kept * self._tokens * _WIDTHS[self._training.precision]
+        shape, tensor, own = self._shape, self._strategy.tensor, self._own
+        heads, has_experts = shape.num_heads * shape.head_size, shape.has_experts(layer)
+        kept = 2 * own
+        if checkpointing == "selective":  # each other product, and what attention returns
+            outputs = heads / tensor + sum(one for _, one in self._products(layer)[::2])
+            kept += 2 * self._tokens * outputs
+        elif checkpointing == "none":
+            inner = (8 if "glu" in shape.activation else 4) * sum(self._widths(layer))
+            kept += self._tokens * (8 * heads + inner) / tensor
+            whole = self._hidden if self._strategy.keeps_gathered else own
+            kept += 2 * (own + whole + (self._hidden if has_experts else whole))  # of norms
+            kept += 6 * self._hidden * shape.num_active_experts * has_experts  # there and back
+        return kept * self._width
 
-    @property
-    def _activations(self) -> float:
-        """Of the layers of one microbatch; with checkpointing their inputs, and one layer whole."""
-        share = self._strategy.tensor if self._strategy.has_sequence_parallel else 1
-        inputs = 2 * self._tokens * self._shape.hidden_size / share
-        inputs *= _WIDTHS[self._training.precision]
-        kept = _KEPT[self._training.checkpointing]
-        return len(self._layers) * max(kept * self._layer_bytes, inputs)
-
-    @property
-    def _one_layer(self) -> float:
-        """Of a layer that is computed again."""
-        return self._layer_bytes if self._training.checkpointing != "none" else 0.0
-
-    @property
-    def _logits(self) -> float:
-        each = self._tokens * self._shape.vocabulary / self._strategy.tensor
+    def _loss(self) -> float:
+        """What the loss keeps and makes of the logits, in fp32, and logits that stay until then."""
+        strategy, implementation = self._strategy, self._question.implementation
+        size = 12 if strategy.tensor == 1 else 16
+        if implementation.has_loss_in_place:
+            size = 4 + 4 * implementation.has_compiled_loss
+        stays = self._low * (strategy.pipeline > 1)
+        others = self._num - 1 if strategy.schedule == "gpipe" else 0
         parts = self._training.loss_chunks
-        others = self._num - 1 if self._strategy.schedule == "gpipe" else 0
-        in_place = self._question.implementation.has_loss_in_place
-        keeps_more = self._strategy.tensor * self._strategy.pipeline > 1 and not in_place
-        size = (
-            (_LOGIT + _LOGIT_MORE * keeps_more) / parts + (2 if parts > 1 else 0) + others * 4
-        )  # whose softmax is kept
-        return self._is_last * each * size
+        return self._logits * (size / parts + stays + others * (4 + self._low))
 
-    @property
     def _in_flight(self) -> float:
         """Microbatches whose activations a stage holds at once."""
         strategy, total = self._strategy, self._num
@@ -196,72 +251,80 @@ class _Rank:
                 return min(total, (ahead + rounds + 1) / strategy.chunks)
         return 1
 
-    @property
-    def _flops(self) -> float:
-        """Of a step: 6 for each weight and token, causal attention, and what is computed again."""
-        shape, training = self._shape, self._training
+    # --- FLOPs and bytes that are sent
+
+    def flops(self, attention: int = 0) -> float:
+        """Of a step, with so many for each score of causal attention; 0: as its kernel does."""
+        head = self._is_last * 6 * self._shape.embedding_parameters / self._strategy.tensor
+        layers = self._sum(lambda layer: self._layer_flops(layer, attention))
+        return self._num * self._tokens * (layers + head)
+
+    def _layer_flops(self, layer: int, attention: int) -> float:
+        """Of a token: 6 for each weight, attention, and what is computed again."""
+        shape, which = self._shape, self._training.checkpointing
         idle = (shape.num_experts - shape.num_active_experts) * shape.expert_parameters
-        layers = 0
-        for layer in self._layers:
-            seen = min(shape.window_of(layer) * 2 or training.sequence, training.sequence)
-            weights = shape.parameters_of_layer(layer) - idle * shape.has_experts(layer)
-            layers += 6 * (weights + shape.num_heads * shape.head_size * seen)
-        again = {"none": 0.0, "selective": 1 / 6, "all": 1 / 3}[training.checkpointing]
-        head = self._is_last * 6 * shape.embedding_parameters
-        return self._num * self._tokens * (layers * (1 + again) + head) / self._strategy.tensor
+        weights = shape.parameters_of_layer(layer) - idle * shape.has_experts(layer)
+        length, window = self._training.sequence, shape.window_of(layer)
+        seen = length - max(0, length - window) ** 2 / length if window else length
+        is_kept = which == "none" or (which == "selective" and self._strategy.context == 1)
+        scores = (attention or 7 + 2 * (not is_kept)) * shape.num_heads * shape.head_size * seen
+        # Nothing but the router's weights needs what the last product gave.
+        end = None if shape.has_experts(layer) else -1
+        again = {"none": slice(0), "selective": slice(1, end, 2), "all": slice(end)}[which]
+        products = sum(one * other for one, other in self._products(layer)[again])
+        return (6 * weights + scores) / self._strategy.tensor + 2 * products
 
-    @property
-    def _calls(self) -> list[AxisCalls]:
-        strategy, training, shape = self._strategy, self._training, self._shape
-        low = 4 if training.precision == "fp32" else 2
-        found: list[tuple[str, str, int, float]] = []
-        hidden = low * self._tokens * shape.hidden_size
-        if strategy.tensor > 1:
-            # Of each layer two sums forward and two backward, as a gather and a scatter each;
-            # torch's own keeps what it gathered, Megatron's gathers once more.
-            again = training.checkpointing == "all"
-            gathers = 5 if strategy.keeps_gathered else 6
-            each = hidden * len(self._layers) * self._num
-            found += [
-                ("all_gather", "tensor", strategy.tensor, each * (gathers + 2 * again)),
-                ("reduce_scatter", "tensor", strategy.tensor, each * (4 + again)),
-            ]
-        if strategy.context > 1:
-            keys = 2 * low * self._tokens * shape.num_kv_heads * shape.head_size / strategy.tensor
-            ring = 3 * keys * (strategy.context - 1) * len(self._layers) * self._num
-            found.append(("all_to_all", "context", strategy.context, ring))
-        if strategy.expert > 1:
-            moved = 4 * hidden * shape.num_active_experts * len(self._layers) * self._num
-            found.append(("all_to_all", "expert", strategy.expert, moved))
+    def _calls(self) -> Iterator[_Call]:
+        """Of all axes but data; without norms and the loss, which send a few bytes a token."""
+        strategy, shape, low = self._strategy, self._shape, self._low
+        hidden, layers = low * self._hidden * self._num, self._kinds.total()
+        of_experts, again = self._sum(shape.has_experts), self._training.checkpointing != "none"
+        # Of each layer two sums forward and two backward; one of the embedding and of the logits.
+        sums = hidden * ((4 + again) * layers + self._ends)
+        if strategy.has_sequence_parallel:
+            # A sum is a gather and a scatter; Megatron's products gather their inputs once more.
+            more = 0 if strategy.keeps_gathered else 2 * layers - of_experts + self._is_last
+            gathers = sums + hidden * (more + again * layers)
+            yield "all_gather", "tensor", strategy.tensor, gathers
+            yield "reduce_scatter", "tensor", strategy.tensor, sums
+        else:
+            yield "all_reduce", "tensor", strategy.tensor, sums
+        keys = 2 * shape.num_kv_heads * shape.head_size / strategy.tensor
+        passed = keys * self._tokens * self._num * strategy.context * layers
+        yield "all_gather", "context", strategy.context, (2 + again) * low * passed
+        yield "all_to_all", "context", strategy.context, 4 * passed  # of gradients, in fp32
+        moved = (4 + 2 * again) * hidden * shape.num_active_experts * of_experts
+        yield "all_to_all", "expert", strategy.expert, moved
         if strategy.pipeline > 1:
-            both = 2 - (self._is_first or self._is_last)
-            sent = both * self._num * strategy.chunks * hidden / strategy.tensor
-            found.append(("send", "pipeline", strategy.pipeline, sent))
-        found += self._data_calls(self._parameters, low)
-        return [
-            AxisCalls(operation=one, axis=axis, num_ranks=ranks, count=1, bytes=round(size))
-            for one, axis, ranks, size in found
-        ]
+            sent = 2 * self._own * self._width * self._num
+            yield "send", "pipeline", strategy.pipeline, self._neighbours * sent
+            if shape.has_tied_embeddings and self._embedding:
+                shards = strategy.shards if self._shards_all else 1
+                yield "all_reduce", "embedding", 2, self._embedding / shards * self._gradient
 
-    def _data_calls(self, own: float, low: int) -> list[tuple[str, str, int, float]]:
-        """What data parallelism sends in a step."""
-        strategy, ranks = self._strategy, self._strategy.num_summing
-        wide = 4 if self._question.implementation.has_wide_gradients else low
-        if ranks == 1:
-            return []
+    def _data_calls(self) -> Iterator[_Call]:
+        strategy, ranks, own = self._strategy, self._strategy.num_summing, self._parameters
         if strategy.sharding == "none":
-            return [("all_reduce", "data", ranks, own * wide)]
-        if strategy.sharding == "zero1":
-            return [
-                ("reduce_scatter", "data", ranks, own * wide),
-                ("all_gather", "data", ranks, own * low),
-            ]
-        axis = "shards" if strategy.replicas > 1 else "data"
-        gathers = 1 if strategy.sharding == "fsdp-keep" else 2
-        found = [
-            ("all_gather", axis, strategy.shards, gathers * self._num * own * low),
-            ("reduce_scatter", axis, strategy.shards, self._num * own * 4),
-        ]
-        if strategy.replicas > 1:
-            found.append(("all_reduce", "replicas", strategy.replicas, own * 4 / strategy.shards))
-        return found
+            yield "all_reduce", "data", ranks, own * self._gradient
+        elif strategy.sharding == "zero1":
+            of_experts = "expert_data", ranks // strategy.expert, self._experts
+            for axis, num, whole in (("data", ranks, self._undivided), of_experts):
+                yield "reduce_scatter", axis, num, whole * self._gradient
+                yield "all_gather", axis, num, whole * self._parameter
+        else:
+            axis, shards = "shards" if strategy.replicas > 1 else "data", strategy.shards
+            last = self._units(self._last)
+            yield from self._fsdp_calls(
+                "expert_data", shards // strategy.expert, self._experts, last[0]
+            )
+            yield from self._fsdp_calls(axis, shards, self._undivided, last[1])
+            yield "all_reduce", "replicas", strategy.replicas, own * self._gradient / shards
+
+    def _fsdp_calls(self, axis: str, ranks: int, whole: float, stays: float) -> Iterator[_Call]:
+        """A unit is gathered forward and backward, but for the last layer's, which stays."""
+        strategy, times = self._strategy, self._num if self._question.reduces_each else 1
+        again = self._num * (whole - stays) * (strategy.sharding == "fsdp")
+        after = (RESHARDED, strategy.reshards_to) if strategy.reshards_to else (axis, ranks)
+        yield "all_gather", axis, ranks, self._parameter * times * whole
+        yield "all_gather", *after, self._parameter * again
+        yield "reduce_scatter", axis, ranks, self._gradient * times * whole

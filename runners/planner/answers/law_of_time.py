@@ -3,8 +3,8 @@
 In: simulated ranks, a strategy, and a cluster of nodes. Out: `Bounds`, in seconds. A step takes at
 least as long as the longest of three parts, which a rank can overlap: computing, sending within its
 node, and sending between nodes. A program that overlaps nothing takes their sum at the least. Both
-are bounds at a device's highest rates. They predict no times, and order no layouts: real steps
-take longer than either, by how much says `estimate`.
+are bounds at a device's highest rates, and predict no times: how much longer published steps took
+says `rates`.
 
 A collective whose group spans several nodes is assumed to run in two tiers: among the ranks of each
 node, and between nodes once for all of them.
@@ -23,7 +23,8 @@ from runners.simulate.log import RESHARDED, AxisCalls
 
 Part = Literal["computing", "links within a node", "links between nodes"]
 # How often the payload passes, next to an all_gather.
-_PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
+_OF_DATA = ("data", "shards", RESHARDED, "expert_data", "replicas")
+_PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,6 @@ class Cluster:
         flops: that a device does in a second, at its highest rate.
         within: bytes that a device sends in a second to the others of its node.
         between: bytes that all devices of a node together send in a second to other nodes.
-        slower: how many times as long as estimated a step takes here, where one was measured.
     """
 
     nodes: int
@@ -44,12 +44,16 @@ class Cluster:
     flops: float
     within: float
     between: float
-    slower: float = 1.0
 
     @property
     def num_devices(self) -> int:
         """Devices of all nodes together."""
         return self.nodes * self.per_node
+
+    @property
+    def flat(self) -> Cluster:
+        """The same where one ring passes all ranks, which uses one adapter of each node."""
+        return replace(self, between=self.between / self.per_node)
 
     def of(self, devices: int) -> Cluster:
         """As many such nodes as these devices fill; a part of one where they are fewer."""
@@ -109,6 +113,10 @@ def seconds_of_call(call: AxisCalls, strategy: Strategy, cluster: Cluster) -> tu
     if (call.operation, call.axis) == ("all_to_all", "context"):  # around a ring, to the next rank
         crosses = nodes > 1
         return call.bytes / cluster.within, crosses * call.bytes * groups / cluster.between
+    if call.operation == "all_to_all":  # each rank has something else for each of the others
+        each = call.bytes / call.num_ranks
+        crossing = (call.num_ranks - inner) * each * cluster.per_node
+        return (inner - 1) * each / cluster.within, crossing / cluster.between
     if call.operation in _PASSES:
         passed = _PASSES[call.operation] * call.bytes
         return (
@@ -121,6 +129,16 @@ def seconds_of_call(call: AxisCalls, strategy: Strategy, cluster: Cluster) -> tu
         return call.bytes / cluster.within, 0.0
     senders = min(cluster.per_node, strategy.num_summing * strategy.tensor)
     return 0.0, call.bytes * senders / cluster.between
+
+
+def seconds_of_data(ranks: Sequence[GridRank], strategy: Strategy, cluster: Cluster) -> float:
+    """Seconds that gathers and reductions of data parallelism need, on the longer tier."""
+    seconds = []
+    for rank in ranks:
+        calls = [call for call in rank.calls if call.axis in _OF_DATA]
+        tiers = [seconds_of_call(call, strategy, cluster) for call in calls]
+        seconds += [sum(within for within, _ in tiers), sum(between for _, between in tiers)]
+    return max(seconds)
 
 
 def bounds(

@@ -1,14 +1,15 @@
 """Published numbers beside what is computed of them: committed traces, `planner/<name>.json`.
 
 Flow: `python -m runners plan check --write` simulates the measurements of memory that others
-published (`plan_published`), applies the law of time to published steps (`plan_steps`), and fits
-the estimate of a step to published layouts (`plan_layouts`). Each is a trace with a run for each
-row, which pages read alone. A run's settings are the row's configuration, the published numbers,
-and where they stand; its measures are what was computed:
+published (`plan_published`), computes the rates that published trainings reached (`plan_steps`),
+and what the rule of order tries first of published layouts (`plan_order`). Each is a trace with a
+run for each row, cluster or search, which pages read alone. A run's settings are the row's
+configuration, the published numbers, and where they stand; its measures are what was computed:
 `plan_published.RUN.ranks[0].measures.reserved_bytes`. No torch.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,6 +46,16 @@ class Comparison(NamedTuple):
         """The file of the committed comparison."""
         return PLANNER / f"{self.experiment}.json"
 
+    def runs(self, names: Sequence[str] = ()) -> dict[str, Run]:
+        """What is computed now, of the runs of these names alone where that saves time.
+
+        Raises:
+            PlanError: a row is not what it should be, or there is none of such a name any more.
+        """
+        module = import_module(f"runners.planner.{self.code.replace('/', '.')}")
+        found: dict[str, Run] = module.runs(names) if self.simulates else module.runs()
+        return found
+
     def trace(self, runs: dict[str, Run]) -> Trace:
         """The trace of runs that were computed now."""
         made = Simulated(**made_here(self.digest))
@@ -60,23 +71,24 @@ class Comparison(NamedTuple):
 PEAKS = Comparison(
     f"{PREFIX}published",
     "How far are simulated peaks from published ones?",
-    lists=("published_measurements.yml",),
+    lists=("published_measurements.yml", "published_simumax.csv"),
     code="simulated/published_peaks",
     simulates=True,
 )
+_RATES = "published_rates.yml", "published_layouts.csv", "published_megatron_bridge.csv"
 STEPS = Comparison(
     f"{PREFIX}steps",
-    "How far does one efficiency for each device explain published rates of training steps?",
-    lists=("published_steps.yml", "published_choices.yml"),
-    code="answers/published_steps",
+    "Which rates did published trainings reach, and does each step take at least its bound?",
+    lists=_RATES,
+    code="answers/rates",
 )
-LAYOUTS = Comparison(
-    f"{PREFIX}layouts",
-    "How much slower than the fastest is the layout that the estimate prefers?",
-    lists=("published_layouts.yml", "published_layouts.csv"),
-    code="answers/published_layouts",
+ORDER = Comparison(
+    f"{PREFIX}order",
+    "How much slower than the fastest is the layout that the rule tries first?",
+    lists=_RATES,
+    code="answers/published_order",
 )
-COMPARISONS = {one.experiment: one for one in (LAYOUTS, PEAKS, STEPS)}
+COMPARISONS = {one.experiment: one for one in (ORDER, PEAKS, STEPS)}
 
 
 def run(settings: dict[str, Setting], measures: dict[str, Setting], seconds: float = 0.0) -> Run:
@@ -108,10 +120,9 @@ def run_name(words: str) -> str:
     return words.lower().replace("-", "_").replace(".", "_").replace(" ", "_")
 
 
-def reference_of(name: str, kind: str | None = None) -> str:
-    """The name by which expressions cite a published number: a peak of a kind, or a rate."""
-    words = ("published", name, kind) if kind else ("step", name)
-    return "-".join(words).replace("_", "-")
+def reference_of(name: str, kind: str) -> str:
+    """The name by which expressions cite a published peak of a kind."""
+    return f"published-{name}-{kind}".replace("_", "-")
 
 
 def is_stale(trace: Trace) -> bool:

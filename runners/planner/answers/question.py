@@ -19,7 +19,6 @@ Optimizer = Literal["sgd", "momentum", "adam", "adam8bit"]
 Checkpointing = Literal["none", "selective", "all"]
 Sharding = Literal["none", "zero1", "fsdp", "fsdp-keep"]
 Schedule = Literal["none", "gpipe", "1f1b", "interleaved"]
-Backend = Literal["nccl", "gloo"]
 
 
 class PlanError(FixableError):
@@ -176,17 +175,12 @@ class Model(Record):
 
 
 class Question(Record):
-    """One strategy for one model.
-
-    Attributes:
-        backend: of the process groups. Gloo makes a reduce-scatter of an all-reduce on a copy.
-    """
+    """One strategy for one model."""
 
     model: Model
     training: Training
     implementation: Implementation = Implementation()
     strategy: Strategy
-    backend: Backend = "nccl"
 
     @property
     def has_fsdp(self) -> bool:
@@ -290,12 +284,9 @@ def _obstacles(question: Question, shape: Architecture) -> Iterator[str]:
             yield f"{ranks} do not divide {count} {what}"
     yield from _obstacles_of_layers(question, shape)
     if strategy.expert > 1:
-        is_plain = strategy.sharding.startswith("fsdp") and not strategy.reshards_to
+        is_plain = strategy.sharding != "none" and not strategy.reshards_to
         if not is_plain or strategy.replicas * strategy.tensor > 1:
-            yield "ep is planned with fsdp or fsdp-keep, and without tp"
-        tokens = training.microbatch * training.sequence // strategy.context
-        if tokens * shape.num_active_experts % shape.num_experts:
-            yield f"{tokens} tokens do not divide among {shape.num_experts} experts"
+            yield "ep is planned with zero1, fsdp or fsdp-keep, and without tp"
 
 
 def _obstacles_of_layers(question: Question, shape: Architecture) -> Iterator[str]:

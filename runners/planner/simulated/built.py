@@ -17,28 +17,17 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
 from runners.meters.memory import CPU
-from runners.planner.answers.question import Question
+from runners.planner import program_template as program
+from runners.planner.answers.question import Question, Strategy
 from runners.planner.simulated import own_model
 from runners.planner.simulated.tensor_axis import TensorAxis
 from runners.planner.simulated.transformer import OwnExperts, Part, Transformer
 
-# What torchtitan's selective checkpointing saves: attention, reductions, and each second product.
-_SAVED = {
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
-    torch.ops.aten._scaled_dot_product_flash_attention.default,
-    torch.ops.aten._scaled_dot_product_efficient_attention.default,
-    torch.ops.aten._scaled_dot_product_cudnn_attention.default,
-    torch.ops.planning.attention.default,
-    torch.ops._c10d_functional.reduce_scatter_tensor.default,
-}
 CONTEXT, EXPERT = "context", "expert"  # describe groups of ranks that divide a sequence, experts
-_PRODUCTS = {torch.ops.aten.mm.default, torch.ops.aten.addmm.default}
 
 
 @dataclass
@@ -61,30 +50,26 @@ class Built:
     is_last: bool = True
 
 
-def build(
-    question: Question, mesh: DeviceMesh | None, stage: int, device: torch.device = CPU
-) -> Built:
+def build(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
     """Build the module of a stage, divide it, and give its parameters memory.
 
     Args:
         question: model, training and strategy.
         mesh: with the axes `pipeline`, `data` and `tensor`; None for a single device.
         stage: of the pipeline.
-        device: of the parameters.
 
     Raises:
         PlanError: a function that the model names is not there.
     """
-    training, strategy, model = question.training, question.strategy, question.model
+    strategy, model = question.strategy, question.model
     for name in filter(None, (model.module, model.batch, model.tensor_plan)):
         own_model.named(name)  # what a module creates while it loads has a device and a type
     with _default_type(question), torch.device("meta"):
         build_stage = _own if model.architecture is None else _preset
         built = build_stage(question, mesh, stage)
-    _checkpoint(built.module, training.checkpointing)
     if question.has_fsdp and mesh is not None:
         _shard(built.module, question, mesh["data"])
-    _give_memory(built.module, device)
+    _give_memory(built.module)
     built.wrapped = built.module
     # Stages of a pipeline and fp32 gradients are summed at the end of a step, and not by DDP.
     is_plain = strategy.pipeline == 1 and not question.implementation.has_wide_gradients
@@ -98,12 +83,12 @@ def build(
     return built
 
 
-def _give_memory(module: nn.Module, device: torch.device) -> None:
+def _give_memory(module: nn.Module) -> None:
     """As `to_empty`, which would untie the parameters that modules share."""
     names: defaultdict[int, list[str]] = defaultdict(list)
     for name, parameter in module.named_parameters(remove_duplicate=False):
         names[id(parameter)].append(name)
-    module.to_empty(device=device)
+    module.to_empty(device=CPU)
     for first, *tied in names.values():
         for name in tied:
             owner, _, own_name = name.rpartition(".")
@@ -128,13 +113,14 @@ def _preset(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
     assert shape is not None
     length = question.training.sequence // strategy.context
     training = question.training.model_copy(update={"sequence": length})
-    group = mesh.get_group("tensor") if mesh is not None and strategy.tensor > 1 else None
+    divides = mesh["tensor"] if mesh is not None and strategy.tensor > 1 else None
     axis = TensorAxis(
-        group, strategy.tensor, strategy.has_sequence_parallel, strategy.keeps_gathered
+        divides, strategy.tensor, strategy.has_sequence_parallel, strategy.keeps_gathered
     )
     context = _neighbours(mesh, strategy.context, CONTEXT)
     experts = _neighbours(mesh, strategy.expert, EXPERT)
-    part = Part(shape, training, question.implementation, axis, context, experts)
+    how = {"implementation": question.implementation, "axis": axis}
+    part = Part.of(shape, training, **how, context=context, expert=experts)
     module = Transformer(part, question.layers_of(stage))
     size = (training.microbatch, training.sequence)
 
@@ -160,6 +146,7 @@ def _own(question: Question, mesh: DeviceMesh | None, _: int) -> Built:
     module = own_model.built(model)
     if strategy.tensor > 1 and mesh is not None:
         parallelize_module(module, mesh["tensor"], own_model.named(model.tensor_plan or "")())
+    _checkpoint(module, question.training.checkpointing)  # which gives layers other names
 
     def arguments() -> Any:
         with _default_type(question):
@@ -187,23 +174,15 @@ def _checkpoint(module: nn.Module, which: str) -> None:
         return
     how: dict[str, Any] = {"preserve_rng_state": False}
     if which == "selective":
-        how["context_fn"] = _contexts
+        how["context_fn"] = program.contexts
     for index, unit in enumerate(children):
         children[index] = checkpoint_wrapper(unit, **how)
 
 
-def _contexts() -> Any:
-    num_products = {False: 0, True: 0}
-
-    def policy(context: Any, operation: Any, *_: Any, **__: Any) -> CheckpointPolicy:
-        if operation in _PRODUCTS:
-            num_products[context.is_recompute] += 1
-            saves = num_products[context.is_recompute] % 2 == 1
-        else:
-            saves = operation in _SAVED
-        return CheckpointPolicy.MUST_SAVE if saves else CheckpointPolicy.PREFER_RECOMPUTE
-
-    return create_selective_checkpoint_contexts(policy)
+def expert_data(mesh: DeviceMesh, strategy: Strategy) -> DeviceMesh:
+    """The ranks of the data axis that have the same experts."""
+    sizes = strategy.shards // strategy.expert, strategy.expert
+    return mesh._unflatten(0, sizes, ("expert_data", "data"))["expert_data"]
 
 
 def _neighbours(mesh: DeviceMesh | None, size: int, name: str) -> dist.ProcessGroup | None:
@@ -223,17 +202,11 @@ def _shard(module: nn.Module, question: Question, mesh: DeviceMesh) -> None:
     HSDP shards within a replica. Experts that ranks divide are units within units, since each is
     sharded over fewer ranks.
     """
-    strategy, policy = question.strategy, MixedPrecisionPolicy()
-    if question.training.precision == "bf16-mixed":
-        reduced = torch.bfloat16 if strategy.sharding == "zero1" else torch.float32
-        policy = MixedPrecisionPolicy(torch.bfloat16, reduced)
-    experts = mesh
-    if strategy.replicas > 1:
-        mesh = mesh._unflatten(0, (strategy.replicas, strategy.shards), ("replicas", "shards"))
+    strategy, precision = question.strategy, question.training.precision
+    shard = program.sharder(mesh, precision, strategy.sharding, strategy.replicas)
+    shard_experts = shard
     if strategy.expert > 1:
-        sizes = strategy.shards // strategy.expert, strategy.expert
-        experts = mesh._unflatten(0, sizes, ("expert_data", "data"))["expert_data"]
-    shard = partial(fully_shard, mp_policy=policy)
+        shard_experts = partial(shard, mesh=expert_data(mesh, strategy))
     reshards = strategy.reshards_to or strategy.sharding == "fsdp"
     own = list(units(module) or ())
     for index, unit in enumerate(own):
@@ -241,9 +214,9 @@ def _shard(module: nn.Module, question: Question, mesh: DeviceMesh) -> None:
         after = False if stays else reshards
         if strategy.expert > 1:
             for one in (part for part in unit.modules() if isinstance(part, OwnExperts)):
-                shard(one, mesh=experts, reshard_after_forward=after)
-        shard(unit, mesh=mesh, reshard_after_forward=after)
+                shard_experts(one, reshard_after_forward=after)
+        shard(unit, reshard_after_forward=after)
     if question.implementation.ends_are_units and isinstance(module, Transformer):
-        shard(module.embedding, mesh=mesh, reshard_after_forward=reshards)
-        shard([module.norm, module.logits], mesh=mesh, reshard_after_forward=False)
-    shard(module, mesh=mesh, reshard_after_forward=reshards)
+        shard(module.embedding, reshard_after_forward=reshards)
+        shard([module.norm, module.logits], reshard_after_forward=False)
+    shard(module, reshard_after_forward=reshards)

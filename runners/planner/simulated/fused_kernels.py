@@ -5,8 +5,6 @@ what happens inside allocates nothing that the meter sees.
 """
 
 import math
-from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -64,39 +62,66 @@ def rms_norm(x: Tensor, weight: Tensor, epsilon: float = 1e-5) -> Tensor:
     Returns:
         (…, size), in the type of `x`.
     """
-    if x.device.type == "cuda":  # there torch has that kernel
-        return torch.nn.functional.rms_norm(x, weight.shape, weight, epsilon)
     normed: Tensor = _forward(x, weight, epsilon)[0]
     return normed
 
 
 @torch.library.custom_op("planning::attention", mutates_args=())
-def attention(query: Tensor, key: Tensor, value: Tensor, window: int) -> tuple[Tensor, Tensor]:
-    """Causal attention as one kernel, which keeps inputs and results, as FlashAttention does.
+def attention(
+    query: Tensor, key: Tensor, value: Tensor, is_causal: bool, window: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Attention as one kernel, which keeps inputs and results, as FlashAttention does.
 
-    Inputs are (batch, heads, sequence, size), of which values may have another size. Each token
-    attends to the last `window` ones, itself included, or with 0 to all. The results have the shape
-    of values, and (batch, heads, sequence): logarithms of the weights' sums, in fp32.
+    Inputs are (batch, heads, sequence, size), of which values may have another size; keys and
+    values may have fewer heads, which queries share. Under the causal mask each token attends to
+    the last `window` ones, itself included, or with 0 to all before it. The results have the shape
+    of queries, with the size of values, and (batch, heads, sequence): logarithms of the weights'
+    sums, in fp32.
     """
-    if query.is_cuda:
-        raise NotImplementedError("windows, sinks and latent attention are simulated, not run")
-    return _attended(query, key, value, window)
+    scores = _scores(query, key, is_causal, window)
+    values = _shared(value, query)
+    return _by_tokens(scores.softmax(-1).to(value.dtype) @ values), scores.logsumexp(-1)
 
 
 @torch.library.custom_op("planning::attention_backward", mutates_args=())
-def _attention_backward(
-    query: Tensor, key: Tensor, value: Tensor, window: int, kept: Sequence[Tensor]
+def attention_backward(
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    is_causal: bool,
+    window: int = 0,
+    grad_logs: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    pull = torch.func.vjp(partial(_attended, window=window), query, key, value)[1]
-    of_query, of_key, of_value = map(_by_tokens, pull(tuple(kept[2:])))
+    """The gradients of queries, keys and values, from results over these keys or over more."""
+    weights = (_scores(query, key, is_causal, window) - logsumexp.unsqueeze(-1)).exp()
+    wide = grad_out.float()
+    of_scores = wide @ _shared(value, query).float().mT - (wide * out).sum(-1, keepdim=True)
+    of_scores = of_scores if grad_logs is None else of_scores + grad_logs.unsqueeze(-1)
+    of_scores = of_scores * weights / math.sqrt(query.shape[-1])
+    heads = key.shape[1], -1
+    of_query = of_scores @ _shared(key, query).float()
+    of_key, of_value = of_scores.mT @ query.float(), weights.mT @ wide
+    of_key, of_value = (one.unflatten(1, heads).sum(2) for one in (of_key, of_value))
+    found = zip((of_query, of_key, of_value), (query, key, value), strict=True)
+    of_query, of_key, of_value = (_by_tokens(one.type_as(given)) for one, given in found)
     return of_query, of_key, of_value
 
 
-def _attended(query: Tensor, key: Tensor, value: Tensor, window: int) -> tuple[Tensor, Tensor]:
+def _scores(query: Tensor, key: Tensor, is_causal: bool, window: int) -> Tensor:
+    scores = (query @ _shared(key, query).mT).float() / math.sqrt(query.shape[-1])
+    if not is_causal:
+        return scores
     length = query.shape[-2]
     seen = torch.ones(length, length, device=query.device).tril().triu(1 - (window or length))
-    scores = (query @ key.mT / math.sqrt(query.shape[-1])).float() + seen.log()
-    return _by_tokens(scores.softmax(-1).to(value.dtype) @ value), scores.logsumexp(-1)
+    return scores + seen.log()
+
+
+def _shared(x: Tensor, queries: Tensor) -> Tensor:
+    """Heads of keys or values, each as often as queries share it."""
+    return x.repeat_interleave(queries.shape[1] // x.shape[1], 1)
 
 
 def _by_tokens(x: Tensor) -> Tensor:
@@ -105,23 +130,39 @@ def _by_tokens(x: Tensor) -> Tensor:
 
 
 def _keep_attention(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    *tensors, ctx.window = inputs
+    *tensors, ctx.is_causal, ctx.window = inputs
     ctx.save_for_backward(*tensors, *output)
 
 
-def _differentiate_attention(context: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-    *inputs, output, logs = context.saved_tensors
-    return (*_attention_backward(*inputs, context.window, [output, logs, *grads]), None)
+def _differentiate_attention(ctx: Any, grad: Tensor, of_logs: Tensor) -> tuple[Tensor | None, ...]:
+    given = grad, *ctx.saved_tensors, ctx.is_causal, ctx.window, of_logs
+    return (*attention_backward(*given), None, None)
 
 
-attention.register_fake(lambda q, _, v, window: (_by_tokens(v), q.new_empty(q.shape[:-1]).float()))
-_attention_backward.register_fake(lambda *given: tuple(map(_by_tokens, given[:3])))
+@attention.register_fake
+def _(query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+    out = value.new_empty(*query.shape[:-1], value.shape[-1])
+    return _by_tokens(out), query.new_empty(query.shape[:-1]).float()
+
+
+@attention_backward.register_fake
+def _(_: Tensor, *given: Tensor, **named: Any) -> tuple[Tensor, ...]:
+    return tuple(map(_by_tokens, given[:3]))
+
+
 attention.register_autograd(_differentiate_attention, setup_context=_keep_attention)
 
 
-@register_flop_formula([torch.ops.planning.attention, torch.ops.planning.attention_backward])
-def _flops(query: Any, key: Any, value: Any, window: int, kept: Any = (), **_: Any) -> int:
-    """Of the scores that a token sees; torch counts all."""
-    given, length = (query, key, value), int(query[-2])
-    whole = int(sdpa_backward_flop(kept[2], *given) if kept else sdpa_flop(*given))
-    return (whole - whole * max(0, length - (window or length)) ** 2 // length**2) // 2
+@register_flop_formula(torch.ops.planning.attention)
+def _flops(*given: Any, out_shape: Any) -> int:
+    return _within(int(sdpa_flop(*given[:3])), given[0][-2], *given[4:])
+
+
+@register_flop_formula(torch.ops.planning.attention_backward)
+def _backward_flops(*given: Any, out_shape: Any) -> int:
+    return _within(int(sdpa_backward_flop(*given[:4])), given[1][-2], *given[7:8])
+
+
+def _within(flops: int, length: int, window: int = 0) -> int:
+    """Of the scores within a window; the meter halves them, and torch's, under a causal mask."""
+    return flops - flops * max(0, length - (window or length)) ** 2 // length**2

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
-from runners.planner.answers.answer import question_of
+from runners.planner.answers.answer import Layout, question_of
 from runners.planner.answers.architecture import ModelPreset, model_presets
+from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.plan_grid import (
     FOLDER,
     Grid,
@@ -22,7 +23,7 @@ from runners.planner.answers.plan_grid import (
     run_name,
 )
 from runners.planner.answers.question import Model, PlanError, Question, strategy_of
-from runners.planner.answers.recommendation import microbatch_of
+from runners.planner.answers.search import TO_MEASURE, microbatch_of, shortlist
 from runners.planner.simulated.processes import answers
 from runners.system.errors import unknown
 from runners.traces.digest import ROOT
@@ -41,12 +42,21 @@ STRATEGIES = {
          "1f1b.8+zero1.8", "1f1b.8+tp-sp.8"),
 }  # fmt: skip
 CHECKPOINTING = ("none", "all")
+# The devices of the Plan pages: memory in bytes, FLOP/s, bytes a second within a node and between.
+DEVICES = (
+    (85_520_809_984, 989.5e12, 450e9, 400e9),  # H100
+    (24_146_608_128, 125e12, 32e9, 25e9),  # A10
+    (42_949_672_960, 312e12, 300e9, 200e9),  # A100
+    (85_899_345_920, 312e12, 300e9, 200e9),
+    (150_754_820_096, 989.5e12, 450e9, 400e9),  # H200
+)
 # Beside these, with the microbatch of the preset: what lessons name and compare.
 NAMED = {
     8: ("single", "ddp", "tp-sp", "gpipe", "fsdp.4+tp-sp.2"),
     64: ("ddp", "fsdp.8+tp-sp.8"),
 }
 SAME = "the same"
+PER_NODE = 8
 EACH = 7  # of a grid's rows, one in so many is simulated again to confirm it
 
 
@@ -93,7 +103,7 @@ def questions(preset: ModelPreset) -> Iterator[tuple[Key, Question]]:
     """The questions of a preset's grid, but those that the model or the mesh does not allow."""
     plan = GRIDS[preset.id]
     model = Model(name=preset.id, architecture=preset.architecture)
-    for name, state in _rows(plan):
+    for name, state in dict.fromkeys([*_rows(plan), *_by_rule(plan, model)]):
         question = question_of(model, name, state, plan.microbatch * state.devices)
         try:
             question.check()
@@ -114,6 +124,28 @@ def _rows(plan: GridSpec) -> Iterator[Key]:
             yield name, state
     for name, fields in plan.named:
         yield name, State.model_validate({**usual, **fields})
+
+
+def _by_rule(plan: GridSpec, model: Model) -> Iterator[Key]:
+    """What a search on each device of the pages simulates, by closed forms."""
+    for fields, (memory, *rates) in product(plan.states, DEVICES):
+        usual = {"microbatch": plan.microbatch, "sequence": plan.sequence}
+        state = State.model_validate({**usual, **fields})
+        alone = state.model_copy(update={"devices": 1})
+        asked = question_of(model, "single", alone, plan.microbatch * state.devices)
+        cluster = Cluster(1, PER_NODE, *rates).of(state.devices)
+        try:
+            listed, _ = shortlist(asked, cluster, memory)
+        except PlanError:
+            continue  # the model allows no mesh of so many
+        fitting: dict[str, Layout] = {}
+        for one in listed:
+            if one.verdict == "fits" and len(fitting) < TO_MEASURE:
+                fitting.setdefault(one.strategy, one)
+        for name, one in fitting.items():
+            how = one.answer.question.training
+            settings = {"microbatch": how.microbatch, "checkpointing": how.checkpointing}
+            yield name, state.model_copy(update=settings)
 
 
 def check(preset: str, *, is_writing: bool) -> str:

@@ -7,19 +7,21 @@ pipeline, it has a single microbatch.
 
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import nullcontext
 
-import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor.parallel import loss_parallel
 
 from runners.declared.closed_forms import ring_bytes, share_bytes
-from runners.meters.memory import CPU, MemoryMeter, local
+from runners.meters.memory import MemoryMeter, local
 from runners.planner.answers.plan_grid import GridRank
-from runners.planner.answers.question import Question
-from runners.planner.simulated.built import CONTEXT, EXPERT, build
+from runners.planner.answers.question import Question, Strategy
+from runners.planner.simulated.built import CONTEXT, EXPERT, build, expert_data
 from runners.planner.simulated.own_model import RefusingMode, own_code_at_work
 from runners.planner.simulated.step import EMBEDDING, Repeats, Step, repeats
+from runners.planner.simulated.transformer import OwnExperts
 from runners.planner.simulated.updates import Update
 from runners.simulate.caching_allocator import replay
 from runners.simulate.log import AxisCalls, Call
@@ -51,52 +53,59 @@ def simulate_rank(question: Question, rank: int) -> GridRank:
         with RefusingMode() as mode, own_code_at_work():
             meter = Meter(
                 meshes,
-                is_gloo=question.backend == "gloo",
                 activation_axes=("tensor", "pipeline", EMBEDDING, CONTEXT, EXPERT),
                 copies_on_reduce_stream=question.implementation.copies_on_reduce_stream,
             )
             with meter:
-                step = take_steps(question, mesh, rank, CPU, meter)
+                step = take_steps(question, mesh, rank, meter)
                 held = sum(meter._sizes.values())
             mode.check()
             return _answer(question, rank, step.module, meter, held)
 
 
-def take_steps(
-    question: Question,
-    mesh: DeviceMesh | None,
-    rank: int,
-    device: torch.device,
-    meter: MemoryMeter,
-) -> Step:
+def take_steps(question: Question, mesh: DeviceMesh | None, rank: int, meter: MemoryMeter) -> Step:
     """Build this rank's part of the model and take two steps, of which the second is counted.
 
     Args:
         question: model, training and strategy.
         mesh: with the axes `AXES`; None for a single rank.
         rank: of the mesh.
-        device: of the tensors.
         meter: hears which phase it is, and what tensors are for.
     """
     strategy = question.strategy
     stages = strategy.stages_of(rank // (strategy.num_summing * strategy.tensor))
-    chunks = [build(question, mesh, stage, device) for stage in stages]
+    chunks = [build(question, mesh, stage) for stage in stages]
     module = nn.ModuleList(one.module for one in chunks)
     meter.name(module.buffers(), "buffers")
     meter.name(map(local, module.parameters()), "parameters")
     divides = strategy.sharding == "zero1" and not question.has_fsdp
-    shard = mesh.get_group("data") if mesh is not None and divides else None
-    update = Update(module.parameters(), question.training, shard, question.implementation)
+    shards = _shards(module, strategy, mesh["data"]) if mesh is not None and divides else None
+    update = Update(module.parameters(), question.training, shards, question.implementation)
     meter.name(update.state(), "optimizer")
     meter.name(update.wide.values(), "gradients")
-    step = Step(question, chunks, update, mesh, device, meter)
+    step = Step(question, chunks, update, mesh, meter)
     num_microbatches = repeats(question).simulated
-    # What a pipeline frees in its first step decides where the optimizer's state lies.
-    step.run(num_microbatches if strategy.pipeline > 1 else 1)
-    meter.counting = True
-    step.run(num_microbatches)
-    meter.counting = False
+    is_divided = question.model.architecture is not None and strategy.tensor > 1
+    with loss_parallel() if is_divided else nullcontext():
+        # What a pipeline frees in its first step decides where the optimizer's state lies.
+        step.run(num_microbatches if strategy.pipeline > 1 else 1)
+        meter.counting = True
+        step.run(num_microbatches)
+        meter.counting = False
     return step
+
+
+def _shards(
+    module: nn.Module, strategy: Strategy, data: DeviceMesh
+) -> dict[nn.Parameter, dist.ProcessGroup]:
+    """The ranks among which ZeRO-1 shards the state of each parameter."""
+    found = dict.fromkeys(module.parameters(), data.get_group())
+    if strategy.expert > 1:
+        group = expert_data(data, strategy).get_group()
+        own = [one for one in module.modules() if isinstance(one, OwnExperts)]
+        for parameter in (parameter for one in own for parameter in one.parameters()):
+            found[parameter] = group
+    return {parameter: group for parameter, group in found.items() if group.size() > 1}
 
 
 def _answer(question: Question, rank: int, module: nn.Module, meter: Meter, held: int) -> GridRank:

@@ -10,14 +10,13 @@ import time
 import warnings
 from collections.abc import Sequence
 from contextlib import redirect_stdout, suppress
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 
 from runners.planner.answers.answer import Answer
 from runners.planner.answers.plan_grid import engine_digest
 from runners.planner.answers.question import PlanError, Question
-from runners.simulate.processes import Job, results
+from runners.simulate.processes import results
 from runners.traces.files import write
 from runners.traces.schema import digest_of
 
@@ -26,8 +25,7 @@ CACHE = Path(".cache/plans")
 
 def answers(questions: Sequence[Question], num_workers: int = 1) -> list[Answer]:
     """Answer questions, in a process each, so many side by side."""
-    jobs = [Job(partial(_answer, one), partial(_failed, one)) for one in questions]
-    return results(jobs, num_workers, "strategies simulated")
+    return results(_answer, questions, _failed, num_workers, "strategies simulated")
 
 
 def cached(questions: Sequence[Question], num_workers: int = 1) -> list[Answer]:

@@ -121,7 +121,6 @@ class Step:
         chunks: this rank's stages; without a pipeline, the whole module.
         update: of its parameters.
         mesh: of all ranks; None for a single one.
-        device: of the tensors.
         meter: hears which phase it is, and what tensors are for.
     """
 
@@ -131,10 +130,8 @@ class Step:
         chunks: Sequence[Built],
         update: Update,
         mesh: DeviceMesh | None,
-        device: torch.device,
         meter: MemoryMeter,
     ) -> None:
-        self._device = device
         self._question, self._chunks, self._update = question, chunks, update
         self._mesh, self._meter = mesh, meter
         is_pipelined = question.strategy.pipeline > 1
@@ -212,7 +209,7 @@ class Step:
             arguments = (received.detach().requires_grad_(),)
         self._meter.name(tensors_in(arguments), "buffers")
         is_autocast = self._question.training.precision == "autocast"
-        with torch.autocast(self._device.type, torch.bfloat16, enabled=is_autocast):
+        with torch.autocast("cpu", torch.bfloat16, enabled=is_autocast):
             output = own_model.call(built.wrapped, built.module, arguments)
             if built.is_last and self._question.implementation.keeps_logits:
                 output = self._logits = output.float()

@@ -15,6 +15,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import Function
+from torch.distributed.device_mesh import DeviceMesh
 
 Exchange = Callable[[Tensor], Tensor]
 
@@ -24,17 +25,22 @@ class TensorAxis:
     """The ranks among which layers are divided.
 
     Attributes:
-        group: of these ranks; None for a single one.
+        mesh: of these ranks; None for a single one.
         size: how many they are.
         has_sequence_parallel: activations between layers are divided along the sequence.
         keeps_gathered: what is gathered for a product is kept for backward (torch); else a rank
             keeps its part and gathers again in backward (Megatron-LM).
     """
 
-    group: dist.ProcessGroup | None = None
+    mesh: DeviceMesh | None = None
     size: int = 1
     has_sequence_parallel: bool = False
     keeps_gathered: bool = False
+
+    @property
+    def group(self) -> dist.ProcessGroup | None:
+        """Of these ranks."""
+        return None if self.mesh is None else self.mesh.get_group()
 
     def products(self, x: Tensor, *layers: nn.Module) -> Sequence[Tensor]:
         """The whole activation times the weight of each layer, which is divided by columns."""
@@ -200,33 +206,3 @@ class DividedCrossEntropy(TensorFunction):
         softmax.scatter_(-1, targets.unsqueeze(-1), 0.0)  # of the right size; values play no role
         softmax.mul_(grad)
         return softmax.to(context.dtype), None, None, None
-
-
-class TorchCrossEntropy(TensorFunction):
-    """The same loss as torch's `loss_parallel` computes it, from fp32 logits and with copies.
-
-    Kept for backward are the logarithms of the softmax. Source: `_log_softmax` and
-    `_nll_loss_and_log_softmax_backward` of torch/distributed/tensor/parallel/loss.py.
-    """
-
-    @staticmethod
-    def forward(context: Any, axis: TensorAxis, logits: Tensor, targets: Tensor) -> Tensor:
-        """The mean over tokens."""
-        largest = logits.amax(-1, keepdim=True)
-        axis.sum(largest, dist.ReduceOp.MAX)
-        shifted = logits - largest
-        total = shifted.exp().sum(-1, keepdim=True)
-        axis.sum(total)
-        result = shifted - total.log()
-        own = result.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
-        axis.sum(own)
-        context.save_for_backward(result, targets)
-        return -own.mean()
-
-    @staticmethod
-    def backward(context: Any, grad: Tensor) -> tuple[None, Tensor, None]:
-        """The gradient of the logits."""
-        result, targets = context.saved_tensors
-        of_input = torch.zeros_like(result)
-        of_input.scatter_(-1, targets.unsqueeze(-1), -1.0)
-        return None, (of_input + result.exp()) * (grad / len(targets)), None

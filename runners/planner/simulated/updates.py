@@ -5,7 +5,7 @@ gradients. Parameters in bf16 have an fp32 copy here, which is updated and writt
 ZeRO-1 a rank updates its share of each parameter alone.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -29,7 +29,8 @@ class EightBitAdam(Optimizer):
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
         """Create what is kept, where it is not there yet, and update in place."""
-        for parameter in (one for group in self.param_groups for one in group["params"]):
+        every = (one for group in self.param_groups for one in group["params"])
+        for parameter in (one for one in every if one.grad is not None):
             state, num = self.state[parameter], parameter.numel()
             for name in () if state else ("first", "second"):
                 is_small = num < LEAST_QUANTISED
@@ -60,7 +61,7 @@ class Update:
     Args:
         parameters: of the model, as the strategy left them.
         training: optimizer and precision.
-        shard: the group among whose ranks the optimizer's state is sharded (ZeRO-1), if any.
+        shards: the groups among whose ranks the state of parameters is sharded (ZeRO-1), if any.
         implementation: of the optimizer, and of sums of gradients.
     """
 
@@ -68,35 +69,36 @@ class Update:
         self,
         parameters: Iterable[nn.Parameter],
         training: Training,
-        shard: dist.ProcessGroup | None = None,
+        shards: Mapping[nn.Parameter, dist.ProcessGroup] | None = None,
         implementation: Implementation | None = None,
     ) -> None:
         implementation = implementation or Implementation()
         self._parameters = [p for p in parameters if p.requires_grad]
-        self._shard = shard
+        self._shards = shards or {}
         self.wide: dict[nn.Parameter, Tensor] = {}  # fp32 gradients, where they are asked for
         self.masters: list[nn.Parameter] = []
-        self._leaves = []
+        pairs = []
         for parameter in self._parameters:
-            target = self._own(local(parameter).detach())
+            target = self._own(parameter, local(parameter).detach())
             leaf = nn.Parameter(target)
             if target.dtype is not torch.float32 and training.precision != "bf16":
                 leaf = nn.Parameter(target.float())
                 self.masters.append(leaf)
-            self._leaves.append(leaf)
-        groups = [[leaf] for leaf in self._leaves] if self.masters else [self._leaves]
+            pairs.append((parameter, leaf))
+        self._groups = [[pair] for pair in pairs] if self.masters else [pairs] * bool(pairs)
         self._optimizers = [
-            _optimizer(group, training, implementation) for group in groups if group
+            _optimizer([leaf for _, leaf in group], training, implementation)
+            for group in self._groups
         ]
         if implementation.has_wide_gradients:
             self._widen()
 
-    def _own(self, whole: Tensor) -> Tensor:
-        """This rank's share of a tensor; under ZeRO-1 a part of it, else all."""
-        if self._shard is None:
+    def _own(self, parameter: nn.Parameter, whole: Tensor) -> Tensor:
+        """This rank's share of a parameter or its gradient; under ZeRO-1 a part of it, else all."""
+        if (shard := self._shards.get(parameter)) is None:
             return whole
-        size = -(-whole.numel() // self._shard.size())
-        start = min(self._shard.rank() * size, whole.numel())
+        size = -(-whole.numel() // shard.size())
+        start = min(shard.rank() * size, whole.numel())
         return whole.view(-1)[start : start + size]
 
     def _widen(self) -> None:
@@ -130,43 +132,35 @@ class Update:
     def step(self) -> None:
         """Update from the gradients, which ranks have summed unless they are sharded here."""
         found = dict(self.gradients())
-        if self._shard is not None:
-            for gradient in found.values():
-                self._communicate(dist.reduce_scatter_single, gradient, reduces=True)
-        if self.masters:
-            self._update_masters(found)
-        else:
-            self._update_in_place(found)
-        for parameter in self._parameters if self._shard is not None else ():
-            self._communicate(dist.all_gather_single, local(parameter), reduces=False)
+        for parameter, gradient in found.items():
+            self._communicate(dist.reduce_scatter_single, parameter, gradient, reduces=True)
+        self._update(found)
+        for parameter in self._parameters:
+            self._communicate(dist.all_gather_single, parameter, local(parameter), reduces=False)
 
-    def _update_masters(self, found: dict[nn.Parameter, Tensor]) -> None:
-        """One parameter after another, so that one fp32 gradient is there at a time."""
-        for parameter, leaf, optimizer in zip(
-            self._parameters, self._leaves, self._optimizers, strict=True
-        ):
-            if parameter in found:
-                leaf.grad = self._own(found[parameter]).float()
-                optimizer.step()
-                leaf.grad = None
-                self._own(local(parameter)).copy_(leaf)
-
-    def _update_in_place(self, found: dict[nn.Parameter, Tensor]) -> None:
-        for parameter, leaf in zip(self._parameters, self._leaves, strict=True):
-            leaf.grad = self._own(found[parameter]) if parameter in found else None
-        for optimizer in self._optimizers:
+    def _update(self, found: dict[nn.Parameter, Tensor]) -> None:
+        """Parameters with fp32 copies one after another, so that one fp32 gradient is there."""
+        for group, optimizer in zip(self._groups, self._optimizers, strict=True):
+            for parameter, leaf in group:
+                if parameter in found:
+                    leaf.grad = self._own(parameter, found[parameter]).type_as(leaf)
             optimizer.step()
-        for leaf in self._leaves:
-            leaf.grad = None
+            for parameter, leaf in group:
+                leaf.grad = None
+                if self.masters:
+                    self._own(parameter, local(parameter)).copy_(leaf)
 
-    def _communicate(self, collective: Any, whole: Tensor, *, reduces: bool) -> None:
+    def _communicate(
+        self, collective: Any, parameter: nn.Parameter, whole: Tensor, *, reduces: bool
+    ) -> None:
         """In place where ranks divide a tensor evenly, else through a padded copy."""
-        flat, own = whole.detach().view(-1), self._own(whole.detach())
-        ranks = self._shard.size() if self._shard else 1
-        if own.numel() * ranks != flat.numel():
-            size = -(-flat.numel() // ranks)
-            flat, own = flat.new_empty(size * ranks), flat.new_empty(size)
-        collective(*((own, flat) if reduces else (flat, own)), group=self._shard)
+        if (shard := self._shards.get(parameter)) is None:
+            return
+        flat, own = whole.detach().view(-1), self._own(parameter, whole.detach())
+        if own.numel() * shard.size() != flat.numel():
+            size = -(-flat.numel() // shard.size())
+            flat, own = flat.new_empty(size * shard.size()), flat.new_empty(size)
+        collective(*((own, flat) if reduces else (flat, own)), group=shard)
 
     def forget_gradients(self) -> None:
         """Free them, or where they are kept in fp32 set them to zero."""

@@ -1,0 +1,62 @@
+"""In which order layouts are tried: a rule of thumb as practitioners state it. No torch.
+
+In: a `Layout` on a cluster. Out: its `Place`; the smallest is tried first. Nothing is fitted, and
+no time is predicted: `content/planner/plan_order.json` says how far the rule's choice was from the
+fastest layout of each published cluster.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from runners.planner.answers.answer import Layout
+
+KNOWN_TO = 64  # devices up to which the rule was near the fastest on most published clusters
+RECOMPUTATION = ("none", "selective", "all")
+_SHARDING = ("none", "zero1", "fsdp-keep", "fsdp")
+
+
+class Place(NamedTuple):
+    """What the rule compares, the first difference first.
+
+    Attributes:
+        recomputation: none before selective before all.
+        is_exposed: gathers and reductions of data parallelism take longer than computing.
+        leaves_node: tensor-parallel ranks lie on several nodes.
+        context: a sample is divided only where a whole one does not fit.
+        stages: as few as fit; they come after tensor-parallel ranks within a node.
+        tensor: as few ranks as fit.
+        sharding: DDP, ZeRO-1, FSDP that keeps its parameters gathered, FSDP.
+        shards: over as few ranks as fit: HSDP shards within a node.
+        expert: ranks that divide the experts.
+        microbatch: the largest first, so negative.
+    """
+
+    recomputation: int
+    is_exposed: bool
+    leaves_node: bool
+    context: int
+    stages: int
+    tensor: int
+    sharding: int
+    shards: int
+    expert: int
+    microbatch: int
+
+
+def place(layout: Layout) -> Place:
+    """Where the rule puts a layout among others of the same training."""
+    strategy, training = layout.answer.question.strategy, layout.answer.question.training
+    return Place(
+        recomputation=RECOMPUTATION.index(training.checkpointing),
+        is_exposed=not layout.is_hidden,
+        leaves_node=strategy.tensor > layout.cluster.per_node,
+        context=strategy.context,
+        stages=strategy.num_stages,
+        tensor=strategy.tensor,
+        sharding=_SHARDING.index(strategy.sharding),
+        shards=strategy.reshards_to or strategy.shards,
+        expert=strategy.expert,
+        microbatch=-training.microbatch,
+    )

@@ -1,0 +1,102 @@
+"""Published layouts of one training on one cluster: the fastest, and what the rule tries first.
+
+In: the rows of `published_rates.yml`, and the rule. Out: `plan_order`, a run for each cluster or
+search that others ran in several layouts. Closed forms say which of them fit, the rule orders
+these, and the run says how much slower its first was than the fastest, and the best of its first
+three. `few` and `many` sum up clusters of at most `known_to` devices, and larger ones. No torch.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import median
+
+from runners.planner.answers import closed_form
+from runners.planner.answers.answer import GIB, layouts
+from runners.planner.answers.published import run, run_name
+from runners.planner.answers.published_rows import RATES, Row, rows
+from runners.traces.records import Run
+from runners.traces.schema import Setting
+
+NEAR = 0.1  # a layout that is slower by a smaller share is nearly as fast as the fastest
+FIRST = 3  # layouts of the rule that one measures
+MOST = 0.8  # of the clusters, on which the rule is near where the order is known
+
+
+def searches() -> dict[str, list[Row]]:
+    """Rows that are layouts of one training on one cluster, where there are several."""
+    found = defaultdict[tuple[object, ...], list[Row]](list)
+    for row in rows(RATES):
+        if row.device.memory_gib:
+            found[row.group, row.sequence, row.global_batch, row.software].append(row)
+    several = [of for of in found.values() if len(of) > 1 and any(row.seconds for row in of)]
+    return {run_name(f"cluster-{of[0].group} {of[0].software}".strip()): of for of in several}
+
+
+def tried(of: Sequence[Row]) -> list[Row]:
+    """What fits by closed forms, in the order of the rule."""
+    answers = [closed_form.answer(row.question) for row in of]
+    by_answer = {id(one): row for one, row in zip(answers, of, strict=True)}
+    memory = (of[0].device.memory_gib or 0) * GIB
+    return [by_answer[id(one.answer)] for one in layouts(answers, of[0].cluster, memory)]
+
+
+def runs() -> dict[str, Run]:
+    """Every cluster as a run, and what they have in common."""
+    asked = {name: of for name, of in searches().items() if tried(of)}
+    found = {name: _run(of, place) for place, (name, of) in enumerate(asked.items())}
+    sizes = sorted({of[0].devices for of in asked.values()}, reverse=True)
+    few = {to: [found[name] for name, of in asked.items() if of[0].devices <= to] for to in sizes}
+    known = next((to for to, of in few.items() if _num_near(of) >= MOST * len(of)), 0)
+    many = [one for one in found.values() if one not in few.get(known, [])]
+    fsdp = [of for of in asked.values() if "fsdp" in {row.strategy.sharding for row in of}]
+    settings: dict[str, Setting] = {"known_to": known, "near": NEAR, "num_tried": FIRST}
+    counts: dict[str, Setting] = {"num_clusters": len(found), "num_with_fsdp": len(fsdp)}
+    of_all = {"few": _summary(few.get(known, [])), "many": _summary(many)}
+    return found | of_all | {"all": run(settings, counts)}
+
+
+def _run(of: Sequence[Row], place: int) -> Run:
+    """The rule's first is the first that did not fail there, as one sees at once."""
+    ran = sorted((row.seconds, n) for n, row in enumerate(of) if row.seconds)
+    (least, won), chosen = ran[0], tried(of)
+    best, first = of[won], next(row for row in chosen if row.seconds)
+    three = [row.seconds for row in (*chosen[:FIRST], first) if row.seconds]
+    within = [seconds for seconds, n in ran if of[n].strategy.tensor <= best.device.per_node]
+    settings: dict[str, Setting] = {
+        "place": place,
+        "device": best.device.name,
+        **best.model_dump(include={"model", "devices", "sequence", "global_batch"}),
+        **best.source.model_dump(include={"title", "where", "url"}),
+    }
+    for said, row in {"won": best, "first": first}.items():
+        one = row.strategy
+        settings[said] = [one.data, one.pipeline, one.tensor, row.microbatch]
+        settings[f"{said}_sharding"] = one.sharding
+    measures: dict[str, Setting] = {
+        "seconds": least,
+        "seconds_within_node": within[0],
+        "slower_share": (first.seconds or 0) / least - 1,
+        "slower_share_of_three": min(three) / least - 1,
+        "num_layouts": len(of) + best.num_out_of_memory,
+        "num_failed": len(of) - len(ran) + best.num_out_of_memory,
+        "num_failed_first": chosen.index(first),
+    }
+    return run(settings, measures)
+
+
+def _shares(of: Sequence[Run], measure: str = "slower_share") -> list[float]:
+    return [float(str(one.ranks[0].measures[measure])) for one in of]
+
+
+def _num_near(of: Sequence[Run], measure: str = "slower_share") -> int:
+    return sum(share <= NEAR for share in _shares(of, measure))
+
+
+def _summary(of: Sequence[Run]) -> Run:
+    measures: dict[str, Setting] = {
+        "num_clusters": len(of),
+        "num_near": _num_near(of),
+        "num_near_of_three": _num_near(of, "slower_share_of_three"),
+        "median_slower_share": median(_shares(of)),
+    }
+    return run({}, measures)

@@ -1,0 +1,231 @@
+"""Published rows: trainings that others ran, with the memory or the time that was measured.
+
+In: `published_measurements.yml` and `published_rates.yml`, whose heads say which rows qualify and
+how they are read, and the tables in CSV that they name. Out: a `Row` each, in the fields by which a
+plan asks for a training, in bytes and in seconds of a step. No torch.
+"""
+
+import csv
+from collections.abc import Iterator
+from functools import cache
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError
+
+from runners.declared.settings import Count
+from runners.planner.answers.answer import GIB
+from runners.planner.answers.architecture import Architecture, Id
+from runners.planner.answers.law_of_time import Cluster
+from runners.planner.answers.published import KINDS, PLANNER
+from runners.planner.answers.question import (
+    Implementation,
+    Model,
+    PlanError,
+    Question,
+    Strategy,
+    Training,
+)
+from runners.traces.schema import Record
+
+MEASUREMENTS, RATES = "published_measurements.yml", "published_rates.yml"
+_FORMS = {"table", "csv", "columns", "only", "values"}  # of an entry that holds several rows
+Positive = Annotated[float, Field(gt=0)]
+
+
+class Place(Record):
+    """Where a row was published, and the table or key there that states the value."""
+
+    title: str
+    where: str
+    url: str
+    field: str = ""
+
+
+class Device(Record):
+    """What it ran on; rates are those of `law_of_time.Cluster`, and 0 where nothing needs them."""
+
+    name: str
+    memory_gib: Positive | None = Field(None, description="where the source states it")
+    per_node: Count = 8
+    flops: float = 0.0
+    within: float = 0.0
+    between: float = 0.0
+
+
+class Measurement(Record):
+    """Published memory of a rank.
+
+    Attributes:
+        kind: `allocated` are blocks given out, `active` those and freed ones that a stream still
+            uses, `reserved` all segments.
+        moment: `peak` since the start, or `between_steps`.
+        rank: which rank's; `largest` over all.
+        step: after which update it was read, where the source says so.
+    """
+
+    kind: Literal["allocated", "active", "reserved"]
+    moment: Literal["peak", "between_steps"] = "peak"
+    rank: Literal["last", "largest", "unstated"] = "largest"
+    bytes: Positive
+    step: Count | None = None
+    field: str
+
+
+class Row(Training, Implementation):
+    """One training that was measured.
+
+    Attributes:
+        id: names the row, and its strategy; `case` is its name at the source.
+        source: where it stands, and in which `part` of it.
+        framework: whose layers; they decide which activations are kept.
+        group: the cluster or the search that it belongs to.
+        software: the release or the variant of the program.
+        seconds: of a step; None where it failed, or was not published.
+        mfu: share of the highest rate, where the source of a search states it.
+        num_out_of_memory: other layouts of a search that were tried and failed.
+        details: other settings that change what is allocated, by the names of notes.
+        derived: what the source does not state and how it follows, by the names of notes.
+    """
+
+    id: Id
+    case: str = ""
+    source: Place
+    part: str = ""
+    framework: Literal["transformer_engine", "megatron_local", "torchtitan"] | None = None
+    group: str
+    software: str = ""
+    model: str
+    architecture: Architecture
+    strategy: Strategy
+    device: Device
+    devices: Count
+    measured: list[Measurement]
+    seconds: Positive | None
+    mfu: float = 0.0
+    num_out_of_memory: int = 0
+    details: list[str] = []
+    derived: list[str] = []
+
+    @property
+    def question(self) -> Question:
+        """The row as a plan asks it."""
+        training, own = ({*one.model_fields} for one in (Training, Implementation))
+        return Question(
+            model=Model(name=self.model, architecture=self.architecture),
+            training=Training(**self.model_dump(include=training)),
+            implementation=Implementation(**self.model_dump(include=own)),
+            strategy=self.strategy,
+        )
+
+    @property
+    def cluster(self) -> Cluster:
+        """The devices that it ran on."""
+        one = self.device
+        return Cluster(1, one.per_node, one.flops, one.within, one.between).of(self.devices)
+
+
+@cache
+def read(name: str) -> dict[str, Any]:
+    """A file of the planner with published rows, and what else it states."""
+    found: dict[str, Any] = yaml.safe_load((PLANNER / name).read_text(encoding="utf-8"))
+    return found
+
+
+@cache
+def rows(name: str) -> list[Row]:
+    """The rows of a file of the planner, in their order.
+
+    Raises:
+        PlanError: a row is not what it should be; the message has its place.
+    """
+    found, file = list[Row](), read(name)
+    for place, values in (pair for entry in file["rows"] for pair in _values(entry)):
+        try:
+            found.append(_row(values, file))
+        except (LookupError, TypeError, ValueError) as error:
+            said = repr(error)
+            if isinstance(error, ValidationError):
+                said = "; ".join(f"{one['loc'][0]}: {one['msg']}" for one in error.errors())
+            raise PlanError(f"{place or values.get('id', name)}: {said}") from error
+    return found
+
+
+def _values(entry: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What an entry states of each of its rows, with the place of one that a table in CSV has."""
+    shared = {name: value for name, value in entry.items() if name not in _FORMS}
+    if "csv" not in entry:
+        for one in entry.get("table", [[]]):
+            yield "", shared | dict(zip(entry.get("columns", ()), one, strict=True))
+        return
+    columns, words, path = entry["columns"], entry["values"], PLANNER / entry["csv"]
+    with path.open(encoding="utf-8", newline="") as file:
+        lines = csv.DictReader(file, restval="")
+        for line in lines:
+            if all(line[column] in some for column, some in entry["only"].items()):
+                texts = {own: line[column] for own, column in columns.items()}
+                named = {own: words.get(own, {}).get(text, text) for own, text in texts.items()}
+                stated = {own: value for own, value in named.items() if value != ""}
+                yield f"{path.name}:{lines.line_num}", shared | stated
+
+
+def _row(values: dict[str, Any], file: dict[str, Any]) -> Row:
+    """A row of the words and numbers that state it; braces stand for fields of the row."""
+    numbers = {k: int(v) for k, v in values.items() if isinstance(v, str) and v.isdecimal()}
+    values |= {"group": "{model} on {devices}", "id": "{group}"} | values | numbers
+    for name in ("group", "id"):
+        values[name] = values[name].format_map(values)
+    values["id"] = values["id"].lower().replace("_", "-").replace(" ", "-")
+    values["source"] = {k: text.format_map(values) for k, text in values["source"].items()}
+    shape = values.get("architecture") or file["models"][values["model"]]
+    layers = values.pop("layers", shape["num_layers"])  # a model may be cut to the first of them
+    values["architecture"] = shape = {**shape, "num_layers": layers}
+    if isinstance(device := values["device"], str):
+        values["device"] = file["devices"][device]
+    values["strategy"] = _strategy(values)
+    values["measured"] = [*_measured(values)]
+    values["seconds"] = _seconds(values, shape)
+    return Row.model_validate(values, strict=False)
+
+
+def _strategy(values: dict[str, Any]) -> dict[str, Any]:
+    """The axes, of which the data axis takes what the others leave."""
+    stated = {one: values.pop(one) for one in Strategy.model_fields if one in values}
+    stated |= values.get("strategy", {})
+    tensor, stages, context = (stated.get(one, 1) for one in ("tensor", "pipeline", "context"))
+    kind = "interleaved" if stated.get("chunks", 1) > 1 else "1f1b"
+    return {
+        "name": values["id"],
+        "data": values["devices"] // (tensor * stages * context),
+        "schedule": kind if stages > 1 else "none",
+        **stated,
+        "has_sequence_parallel": tensor > 1 and stated.get("has_sequence_parallel", False),
+    }
+
+
+def _measured(values: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Memory in bytes, as it stands or of the columns that a table has for peaks."""
+    units = {"bytes": 1, "GiB": GIB, "percent": values["device"].get("memory_gib", 0) * GIB / 100}
+    for one in values.pop("measured", []):
+        stated = {name: value for name, value in one.items() if name not in ("value", "unit")}
+        yield {**stated, "bytes": one["value"] * units[one["unit"]]}
+    for kind in KINDS:
+        if size := values.pop(f"{kind}_gib", None):
+            yield {"kind": kind, "bytes": float(size) * GIB, "field": f"measured_peak_{kind}_gib"}
+
+
+def _seconds(values: dict[str, Any], shape: dict[str, Any]) -> float | None:
+    """Of a step, from whichever rate of a device was published.
+
+    Formula: for TFLOP/s that count recomputed operations and the whole square of the scores, 96 ×
+    batch × sequence × layers × hidden² × (1 + sequence / 6 hidden + vocabulary / 16 layers hidden).
+    Source: Narayanan et al., “Efficient Large-Scale Language Model Training on GPU Clusters”, 3.
+    """
+    tokens = float(values["global_batch"] * values["sequence"] / values["devices"])
+    if speed := values.pop("tokens_per_second", None):
+        return tokens / float(speed)
+    if rate := values.pop("narayanan_tflops", None):
+        layers, hidden, vocabulary = (shape[k] for k in ("num_layers", "hidden_size", "vocabulary"))
+        more = values["sequence"] / (6 * hidden) + vocabulary / (16 * layers * hidden)
+        return tokens * float(96 * layers * hidden**2 * (1 + more) / (rate * 1e12))
+    return float(values["seconds"]) if "seconds" in values else None

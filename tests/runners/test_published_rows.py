@@ -1,0 +1,161 @@
+"""Published rates and layouts: against what their sources state of them, and what follows."""
+
+import pytest
+
+from runners.planner.answers import closed_form, order, published_rows, rates
+from runners.planner.answers.architecture import model_presets
+from runners.planner.answers.law_of_time import Cluster
+from runners.planner.answers.published import ORDER, STEPS, is_stale
+from runners.planner.answers.published_order import searches
+from runners.planner.answers.published_rows import MEASUREMENTS, RATES, rows
+from runners.planner.answers.question import (
+    Implementation,
+    Model,
+    PlanError,
+    Question,
+    Training,
+    strategy_of,
+)
+from runners.planner.simulated.published_peaks import terms
+from runners.traces.files import read
+
+OF_COMMAND = {"reduces_each", "has_zero1_of_fsdp"}
+H100 = Cluster(1, 8, 989e12, 450e9, 400e9)
+
+
+@pytest.mark.parametrize("comparison", [ORDER, STEPS], ids=lambda one: one.experiment)
+def test_the_committed_file_is_what_the_rows_give_today(comparison):
+    committed = read(comparison.path)
+    assert committed.runs == comparison.runs()
+    assert not is_stale(committed)
+
+
+def test_the_command_says_to_which_size_the_order_is_known_to_hold():
+    assert read(ORDER.path).runs["all"].settings["known_to"] == order.KNOWN_TO
+
+
+def row_of(group, **fields):
+    """The only row of a cluster with such fields."""
+    (found,) = (
+        row
+        for row in rows(RATES)
+        if row.group == group and all(getattr(row, name) == one for name, one in fields.items())
+    )
+    return found
+
+
+def square_of_scores(row):
+    """Operations of attention above the diagonal, which the sources count and no kernel does."""
+    shape = row.architecture
+    each = 6 * shape.num_layers * shape.hidden_size * row.sequence
+    return each * row.global_batch * row.sequence
+
+
+def test_a_rate_of_narayanan_is_a_step_of_the_time_that_the_paper_estimates_by_parameters():
+    """Its equation 4: a training takes 8 × tokens × parameters / (devices × rate)."""
+    row = row_of("GPT 1T on 3072 A100")
+    tokens, parameters = row.global_batch * row.sequence, row.architecture.num_parameters
+    assert row.seconds == pytest.approx(8 * tokens * parameters / (3072 * 163e12), rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("group", "fields", "parameters", "mfu"),  # as the benchmark of MPT prints them beside the rate
+    [
+        ("MPT 13B on 8 A100", {"sequence": 4096}, 12_864_440_320, 0.5762),
+        ("MPT 7B on 8 A100", {"checkpointing": "none"}, 6_658_859_008, 0.6423),
+        ("MPT 70B on 128 A100 of 40 GB", {}, 64_862_437_376, 0.4891),
+    ],
+)
+def test_a_rate_of_mpt_is_the_utilization_that_its_source_gives(group, fields, parameters, mfu):
+    row = row_of(group, **fields)
+    assert row.architecture.num_parameters == pytest.approx(parameters, rel=0.001)
+    whole = closed_form.model_flops(row.question) + square_of_scores(row)
+    assert whole / (row.seconds * row.devices * row.device.flops) == pytest.approx(mfu, rel=0.01)
+
+
+@pytest.mark.parametrize("name", [name for name, of in searches().items() if of[0].mfu])
+def test_our_operations_are_those_of_a_searchs_published_mfu(name):
+    """So the batch, the vocabulary and the widths, which no table states, are those that ran."""
+    won = searches()[name][0]
+    assert won.seconds == min(row.seconds for row in searches()[name])
+    # The published MFU counts the embedding like the logits; looking a token up is no product.
+    embedding = 6 * won.global_batch * won.sequence * won.architecture.embedding_parameters
+    whole = closed_form.model_flops(won.question) + square_of_scores(won) + embedding
+    published = won.mfu * won.seconds * won.devices * won.device.flops
+    assert whole == pytest.approx(published, rel=0.005)
+
+
+def test_our_operations_of_a_mixture_are_those_that_its_source_counts():
+    row = row_of("Qwen3_235B_a22B on 256 GB200")
+    assert rates.share(row) * row.device.flops == pytest.approx(728e12, rel=0.01)
+
+
+def test_a_step_of_eight_devices_is_what_the_source_states():
+    """39,273 tokens a second on each device: 256 samples of 4,096 tokens on eight."""
+    row = next(row for row in rows(RATES) if row.group == "1.34B on 8")
+    assert row.seconds == pytest.approx(256 * 4096 / 8 / 39273)
+
+
+def test_no_published_step_took_less_than_its_bound():
+    ran = [row for row in rows(RATES) if row.seconds]
+    assert len(ran) > 1000
+    for row in ran:
+        bound = closed_form.answer(row.question).bounds(row.cluster).at_least
+        assert bound <= row.seconds, row.id
+
+
+def question(name, strategy="fsdp", **training):
+    model = Model(name=name, architecture=model_presets()[name].architecture)
+    asked = {"sequence": 4096, "global_batch": 8, **training}
+    return Question(model=model, training=Training(**asked), strategy=strategy_of(strategy, 8))
+
+
+def test_a_range_lies_between_the_quartiles_of_what_published_clusters_reached():
+    asked = question("llama-8b")
+    shortest, longest, num = rates.range_of(closed_form.answer(asked), H100)
+    found = sorted(
+        max(rates.share(row) for row in rows(RATES) if row.seconds and row.group == group)
+        for group in {row.group for row in rows(RATES)}
+        if group in ALIKE
+    )
+    assert num == len(found) == len(ALIKE)
+    whole = closed_form.model_flops(asked) / 8 / 989e12
+    assert sum(one <= whole / longest for one in found) == pytest.approx(num / 4, abs=1)
+    assert sum(one >= whole / shortest for one in found) == pytest.approx(num / 4, abs=1)
+
+
+# Clusters of H100 whose models have 4 to 16 billion parameters.
+ALIKE = {
+    *(f"8.86B on {devices}" for devices in (8, 16, 64, 256, 512)),
+    *(f"Llama 3.1 8B on {devices} H100" for devices in (8, 128)),
+    "MPT 7B on 8 H100", "MPT 13B on 8 H100",
+}  # fmt: skip
+
+
+def test_there_is_no_range_where_few_like_it_were_published():
+    for asked, cluster in (
+        (question("gpt2-124m", sequence=1024), H100),
+        (question("llama-8b"), Cluster(1, 8, 100e12, 450e9, 400e9)),  # of another device
+        (question("mixtral-8x7b"), H100),
+        (question("llama-8b", precision="fp32"), H100),
+        (
+            question("llama-8b"),
+            Cluster(8, 1, 989e12, 1e9, 1e9),
+        ),  # by its links, a step takes longer
+    ):
+        assert rates.range_of(closed_form.answer(asked), cluster) is None
+
+
+def test_every_flag_of_an_implementation_is_that_of_some_published_row_or_of_the_command():
+    stated = {name for row in rows(MEASUREMENTS) for name in row.model_fields_set}
+    stated |= {name for one in terms().values() for name in one.get("implementation") or ()}
+    assert {*Implementation.model_fields} == stated & {*Implementation.model_fields} | OF_COMMAND
+
+
+def test_a_row_that_cannot_be_read_is_one_line_with_its_place(tmp_path, monkeypatch):
+    for path in published_rows.PLANNER.glob("published_*"):
+        text = path.read_text(encoding="utf-8")
+        (tmp_path / path.name).write_text(text.replace(",39273.0,", ",fast,", 1), encoding="utf-8")
+    monkeypatch.setattr(published_rows, "PLANNER", tmp_path)
+    with pytest.raises(PlanError, match=r"^published_layouts\.csv:2: .*'fast'.*$"):
+        rows.__wrapped__(RATES)

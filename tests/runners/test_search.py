@@ -1,0 +1,290 @@
+"""What to try first: what is searched, in which order, and what is said of it."""
+
+import json
+
+import pytest
+
+from runners.planner.answers import closed_form
+from runners.planner.answers.answer import GIB, Answer, layout, layouts
+from runners.planner.answers.architecture import model_presets
+from runners.planner.answers.configuration import architecture_of
+from runners.planner.answers.how_many import knobs, least_devices
+from runners.planner.answers.law_of_time import Cluster
+from runners.planner.answers.order import KNOWN_TO, place
+from runners.planner.answers.question import Model, PlanError, Question, Training, strategy_of
+from runners.planner.answers.search import (
+    MOST,
+    SLACK,
+    Found,
+    choice,
+    choice_lines,
+    none_fits,
+    search,
+    shortlist,
+    strategies,
+)
+from runners.planner.simulated.processes import answers
+from tests.runners.questions import asked
+
+RATES = (989e12, 450e9, 400e9)  # of an H100
+
+
+def single(name, **training):
+    model = Model(name=name, architecture=model_presets()[name].architecture)
+    settings = Training(**{"sequence": 4096, **training})
+    return Question(model=model, training=settings, strategy=strategy_of("single", 1))
+
+
+def on(question, strategy, cluster, **training):
+    """A layout by closed forms, on a device of 80 GiB."""
+    settings = question.training.model_copy(update=training)
+    named = strategy_of(strategy, cluster.num_devices)
+    changed = question.model_copy(update={"training": settings, "strategy": named})
+    return layout(closed_form.answer(changed), cluster, 80 * GIB)
+
+
+def by_forms(questions):
+    """Answers without a simulation; none of these tests reads what only that knows."""
+    return [closed_form.answer(one) for one in questions]
+
+
+def searched(question, cluster, memory, simulate=by_forms):
+    memory *= GIB
+    return search(shortlist(question, cluster, memory), cluster, memory, simulate)
+
+
+# --- the rule
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "settings"),
+    [
+        ("zero1", "zero1", ({}, {"checkpointing": "selective"})),
+        ("fsdp", "fsdp", ({"checkpointing": "selective"}, {"checkpointing": "all"})),
+        ("ddp-view", "zero1", ({}, {})),
+        ("zero1", "fsdp", ({}, {})),
+        ("hsdp.2.8", "fsdp", ({}, {})),
+        ("fsdp", "fsdp.8+tp-sp.2", ({}, {})),
+        ("fsdp.8+tp-sp.2", "fsdp.4+tp-sp.4", ({}, {})),
+        ("fsdp.2+tp-sp.8", "1f1b.2+zero1.8", ({}, {})),
+        ("1f1b.2+zero1.8", "fsdp.8+cp.2", ({}, {})),
+        ("fsdp", "fsdp", ({"microbatch": 2}, {"microbatch": 1})),
+        ("1f1b.2+tp-sp.8", "tp-sp", ({}, {})),  # whose ranks lie on two nodes
+    ],
+)
+def test_of_two_layouts_the_simpler_one_comes_first(first, later, settings):
+    cluster = Cluster(2, 8, *RATES)
+    question = single("llama-8b", sequence=32768, global_batch=64)
+    one, other = (
+        on(question, name, cluster, **changed)
+        for name, changed in zip((first, later), settings, strict=True)
+    )
+    assert place(one) < place(other)
+
+
+def test_what_computing_does_not_hide_comes_after_what_it_hides():
+    """FSDP gathers for each microbatch; stages with ZeRO-1 send gradients once a step."""
+    question = single("llama-8b", global_batch=512)
+    fast, slow = Cluster(8, 8, *RATES), Cluster(8, 8, RATES[0], RATES[1], 100e9)
+    for cluster, is_hidden in ((fast, True), (slow, False)):
+        flat = on(question, "fsdp", cluster)
+        assert flat.is_hidden == is_hidden
+        staged = on(question, "1f1b.8+zero1.8", cluster)
+        assert staged.is_hidden
+        assert (place(flat) < place(staged)) == is_hidden
+    assert on(question, "fsdp", fast).seconds_of_data(is_flat=True) == pytest.approx(
+        8 * on(question, "fsdp", fast).seconds_of_data(), rel=0.2
+    )
+
+
+# --- the search
+
+
+def test_a_search_ends_once_three_strategies_fit_and_the_rule_comes_first():
+    rounds = []
+
+    def simulate(some):
+        rounds.append(len(some))
+        return by_forms(some)
+
+    cluster, question = Cluster(2, 8, *RATES), single("llama-8b", global_batch=16)
+    found = searched(question, cluster, 80, simulate)
+    assert sum(rounds) < MOST
+    assert searched(question, cluster, 80) == found
+    made = choice(found.answers, cluster, 80 * GIB)
+    assert len({one.strategy for one in made.measured}) == 3
+    every, _ = shortlist(question, cluster, 80 * GIB)
+    assert made.measured[0] == next(one for one in every if one.verdict == "fits")
+
+
+@pytest.mark.parametrize(
+    ("name", "cluster", "memory", "sequence"),
+    [
+        ("mixtral-8x7b", (2, 8), 80, 4096),  # fits with recomputation
+        ("llama-13b", (1, 8), 40, 4096),
+        ("llama-8b", (1, 8), 80, 131_072),  # fits if ranks divide a sample
+    ],
+)
+def test_what_fits_by_closed_forms_is_found_however_little_it_is(name, cluster, memory, sequence):
+    devices = Cluster(*cluster, *RATES)
+    question = single(name, sequence=sequence, global_batch=devices.num_devices)
+    found = searched(question, devices, memory)
+    assert layouts(found.answers, devices, memory * GIB)
+
+
+def test_more_layouts_than_a_search_simulates_are_no_proof_that_none_fits():
+    """A simulation finds that each needs twice what the closed forms say."""
+
+    def simulate(some):
+        return [
+            one.model_copy(
+                update={
+                    "ranks": [
+                        rank.model_copy(update={"reserved_bytes": 2 * rank.reserved_bytes})
+                        for rank in one.ranks
+                    ]
+                }
+            )
+            for one in by_forms(some)
+        ]
+
+    cluster = Cluster(1, 8, *RATES)
+    found = searched(single("llama-8b", global_batch=8), cluster, 18, simulate)
+    with pytest.raises(PlanError) as raised:
+        choice(found.answers, cluster, 18 * GIB)
+    said = str(none_fits(found, raised.value, 18 * GIB))
+    assert said.startswith("no answer yet" if found.num_left else "no layout fits")
+    assert found.num_left or len(found.answers) < MOST
+
+
+def test_what_needs_far_too_much_is_refused_without_a_simulation():
+    cluster = Cluster(1, 8, *RATES)
+    found = searched(single("llama-70b", global_batch=8), cluster, 80)
+    assert not found.answers
+    with pytest.raises(PlanError) as raised:
+        choice(found.answers, cluster, 80 * GIB)
+    said = str(none_fits(found, raised.value, 80 * GIB))
+    assert said.startswith("no layout fits 80 GiB; ")
+    assert min(one.needed_bytes for one in found.over) > SLACK * 80 * GIB
+
+
+def test_where_no_state_fits_the_reason_is_said():
+    unfit = Answer(question=asked("ddp"), seconds=0, reason="the optimizer alone needs more")
+    with pytest.raises(PlanError, match=r"^the optimizer alone needs more"):
+        choice([unfit], Cluster(2, 2, *RATES), GIB)
+
+
+@pytest.mark.builds
+@pytest.mark.parametrize(
+    ("devices", "heads"),
+    [
+        (KNOWN_TO, ["try first:", "measure beside it:", "measure beside it:"]),
+        (2 * KNOWN_TO, ["measure:", "measure:", "measure:"]),
+    ],
+)
+def test_beyond_the_size_for_which_the_order_is_known_none_is_said(devices, heads):
+    cluster, names = Cluster(devices // 8, 8, *RATES), ("fsdp", "zero1", "ddp-view", "fsdp-keep")
+    simulated = answers([asked(name, devices, global_batch=devices) for name in names], 2)
+    made = choice(simulated, cluster, 80 * GIB)
+    found = Found(simulated, num_left=7, over=[])
+    lines = choice_lines(made, found, 80 * GIB, lambda one: f"write {one.name}")
+    assert [line for line in lines if line.startswith("  write")] == [
+        f"  write {one.name}" for one in made.measured
+    ]
+    first = [one.strategy for one in made.measured]
+    assert [line for line in lines if "microbatch" in line][::2] == [
+        f"{head:<19}{one}, microbatch 1" for head, one in zip(heads, first, strict=True)
+    ]
+    if made.is_ordered:
+        assert first == ["ddp-view", "zero1", "fsdp-keep"]
+        assert made.fitting == layouts(simulated, cluster, 80 * GIB)
+    else:
+        needs = [one.needed_bytes for one in made.fitting]
+        assert needs == sorted(needs)
+    assert lines[-1] == "tried:             4 layouts simulated; 7 others not simulated"
+
+
+def test_tensor_parallelism_is_searched_within_a_node_alone():
+    for one in strategies(Cluster(4, 2, *RATES)):
+        assert one.num_devices in (1, 8)
+        assert one.tensor <= 2
+
+
+# --- how many devices, and what would turn a no
+
+
+def test_fewer_devices_than_the_smallest_number_do_not_fit():
+    node, memory = Cluster(1, 8, *RATES), 80 * GIB
+    found = least_devices(single("llama-13b"), node, memory, by_forms)
+    assert [one.devices for one in found] == sorted(one.devices for one in found)
+    for one in found:
+        assert one.layout.verdict == "fits" or not one.is_simulated
+        family = one.layout.strategy.split(".")[0]
+        if family in ("zero1", "fsdp", "tp-sp") and "+" not in one.layout.strategy:
+            half = node.of(one.devices // 2)
+            question = single("llama-13b", global_batch=one.devices)
+            less = [
+                on(question, family, half, checkpointing=how)
+                for how in ("none", "selective", "all")
+            ]
+            assert all(layout(it.answer, half, memory).verdict != "fits" for it in less)
+
+
+def test_a_setting_that_turns_a_no_is_named_and_was_simulated():
+    simulated = []
+
+    def simulate(some):
+        simulated.extend(some)
+        return by_forms(some)
+
+    question = single("llama-70b", global_batch=8)
+    said = list(knobs(question, Cluster(1, 8, *RATES), 80 * GIB, simulate))
+    assert any(line.startswith("--precision bf16: ") for line in said)
+    assert len(simulated) >= len(said)
+
+
+FILE = {  # of Llama 8B
+    "model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+}  # fmt: skip
+
+
+def test_a_configuration_file_gives_the_published_size(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(FILE))
+    read = architecture_of(path)
+    preset = model_presets()["llama-8b"]
+    assert read.num_parameters == preset.architecture.num_parameters
+    assert abs(read.num_parameters - 8_030_000_000) < 10_000_000  # as its model card says
+    path.write_text(json.dumps(FILE | {"tie_word_embeddings": True}))
+    assert read.num_parameters - architecture_of(path).num_parameters == 128256 * 4096
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "is no configuration file"),
+        (json.dumps({"model_type": "bert"}), "'bert' is not known"),
+        (json.dumps({"model_type": "llama"}), "num_hidden_layers or n_layer: Field required"),
+        (json.dumps({"model_type": "gpt2", "n_embd": None}), "n_layer: Field required"),
+        (json.dumps(FILE | {"num_attention_heads": 11}), "11 heads do not divide a width of 4096"),
+        (json.dumps(FILE | {"num_key_value_heads": 5}), "5 heads of keys do not divide 32"),
+        (json.dumps(FILE | {"attention_dropout": 0.1}), "attention_dropout: no plan has 0.1; 0.0"),
+        (json.dumps(FILE | {"quantization_config": {"bits": 4}}), "quantization_config: no plan"),
+        (json.dumps(FILE | {"n_shared_experts": 2}), "n_shared_experts: no plan has 2"),
+        (json.dumps(FILE | {"decoder_sparse_step": 2}), "decoder_sparse_step: no plan has 2"),
+        (json.dumps(FILE | {"mlp_only_layers": [0]}), r"mlp_only_layers: no plan has \[0\]"),
+        (json.dumps(FILE | {"layer_types": ["sliding_attention"]}), "layer_types: no plan"),
+        (
+            json.dumps(FILE | {"architectures": ["LlamaForSequenceClassification"]}),
+            "has no head for causal",
+        ),
+    ],
+)
+def test_a_file_that_is_no_such_configuration_is_refused_in_one_line(text, why, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(PlanError, match=why) as raised:
+        architecture_of(path)
+    assert "\n" not in str(raised.value)
