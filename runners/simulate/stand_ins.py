@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp._fully_shard import _fsdp_param
 from torch.distributed.fsdp._fully_shard import _fully_shard as fsdp
 from torch.distributed.fsdp._fully_shard._fsdp_init import _get_post_forward_mesh_info
 from torch.nn.parallel import distributed as ddp
@@ -48,6 +49,7 @@ def stand_ins(rank: int, world_size: int, meshes: list[DeviceMesh]) -> Iterator[
         put(dist, "Logger", reducer.Logger)
         put(dist, "_broadcast_coalesced", reducer.broadcast_coalesced)
         put(ddp, "_verify_param_shape_across_processes", lambda *_, **__: None)
+        put(_fsdp_param, "_chunk_with_empty", Chunks)
         put(nn.Module, "_apply", _applied(nn.Module._apply))
         put(FakeTensor, "numpy", array_of)
         put(FakeTensor, "__format__", formatted)
@@ -72,6 +74,23 @@ def _put_groups(put: Put, rank: int, world_size: int) -> None:
 
     put(dist, "init_process_group", of_all)
     put(dist, "new_group", of_some)
+
+
+class Chunks:
+    """Stands for `_chunk_with_empty` of FSDP, which makes all chunks; a rank takes two of them."""
+
+    def __init__(self, tensor: torch.Tensor, num_chunks: int, dim: int) -> None:
+        """The arguments of torch's own."""
+        self._tensor, self._dim = tensor, dim
+        self._size = -(-tensor.size(dim) // num_chunks)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        """The chunk of a rank; beyond the last one, no elements."""
+        start = index * self._size
+        length = min(self._size, self._tensor.size(self._dim) - start)
+        if length <= 0:
+            return self._tensor.new_empty(0)
+        return self._tensor.narrow(self._dim, start, length)
 
 
 def _copied(tensor: FakeTensor, memo: dict[int, Any]) -> Any:
