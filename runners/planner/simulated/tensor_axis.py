@@ -18,6 +18,7 @@ from torch.autograd import Function
 from torch.distributed.device_mesh import DeviceMesh
 
 Exchange = Callable[[Tensor], Tensor]
+_FUNCTIONAL = torch.ops._c10d_functional
 
 
 @dataclass(frozen=True)
@@ -92,10 +93,14 @@ class TensorAxis:
         return parts.movedim(0, 1).reshape(x.shape[0], -1, *x.shape[2:])
 
     def scattered(self, x: Tensor) -> Tensor:
-        """The sum over ranks of (batch, sequence, …), this rank's part of the sequence."""
+        """The sum over ranks of (batch, sequence, …), this rank's part of the sequence.
+
+        By the functional collective, whose result selective checkpointing can keep.
+        """
         parts = x.reshape(x.shape[0], self.size, -1, *x.shape[2:]).movedim(1, 0).contiguous()
-        own = torch.empty_like(parts[0])
-        dist.reduce_scatter_single(own, parts.flatten(0, 1), group=self.group)
+        assert self.group is not None
+        given = parts.flatten(0, 1), "sum", self.size, self.group.group_name
+        own: Tensor = _FUNCTIONAL.wait_tensor(_FUNCTIONAL.reduce_scatter_tensor(*given))
         return own
 
 
