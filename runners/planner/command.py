@@ -279,25 +279,18 @@ def _how_many(question: Question, asked: argparse.Namespace) -> int:
     simulate = partial(cached, num_workers=num_cores())
     single = question.training.model_copy(update={"global_batch": asked.global_batch or 1})
     alone = question.model_copy(update={"training": single})
-    _say(_title(question, asked, is_open=True), asked)
     found = how_many.least_devices(alone, _cluster(asked), asked.memory * GIB, simulate)
-    said = how_many.least_lines(found, asked.memory * GIB)
+    said = [_title(question, asked, is_open=True)]
+    said += how_many.least_lines(found, asked.memory * GIB)
     if asked.json:
         said = [json.dumps([one.layout.document() for one in found], indent=1)]
     print("\n".join(said))
     return 0
 
 
-def _say(text: str, asked: argparse.Namespace) -> None:
-    """Print at once, before anything is simulated; nothing where JSON is asked for."""
-    if asked.do == "for" and not asked.json:
-        print(text, flush=True)
-
-
 def _plan(question: Question, asked: argparse.Namespace) -> int:
     """What to try first; or a table of the strategies that are named."""
     memory, cluster = asked.memory * GIB, _cluster(asked)
-    _say(_title(question, asked), asked)
     if asked.strategies is not None:
         names = dict.fromkeys(asked.strategies.split(","))
         found = answers([_on_mesh(question, one, asked) for one in names], num_cores())
@@ -305,7 +298,7 @@ def _plan(question: Question, asked: argparse.Namespace) -> int:
         best = ordered(found, cluster, memory)
         if not best:
             raise PlanError(unplanned[0].reason or "there is nothing to plan")
-        said = lines(best)
+        said = [_title(question, asked), *lines(best)]
         said += [f"{one.question.strategy.name}: not planned: {one.reason}" for one in unplanned]
     else:
         found, made, said = _searched(question, cluster, memory, asked)
@@ -332,13 +325,16 @@ def _searched(
     model = question.model
     simulate = partial(cached if model.architecture else answers, num_workers=num_cores())
     if model.architecture is None:
+        said = [_title(question, asked)]
         searched = each_strategy(question, cluster, simulate)
     else:
         tried = None
         if asked.do == "program":
             tried = program.covered(model, question.training, cluster)
         listed = shortlist(question, cluster, memory, tried)
-        _say("\n".join(shortlist_lines(listed[0])), asked)
+        said = []
+        if asked.do == "for" and not asked.json:  # at once, before anything is simulated
+            print("\n".join([_title(question, asked), *shortlist_lines(listed[0])]), flush=True)
         searched = search(listed, cluster, memory, simulate)
     try:
         made = choice(searched.answers, cluster, memory)
@@ -347,7 +343,7 @@ def _searched(
         turned = how_many.knobs(question, cluster, memory, simulate) if model.architecture else ()
         would = "; it fits with ".join(["", *turned]) or "; no setting that was tried turns that"
         raise PlanError(f"{refused}{would}") from None
-    said = choice_lines(made, searched, memory, partial(program.command_of, name=asked.model))
+    said += choice_lines(made, searched, memory, partial(program.command_of, name=asked.model))
     return searched.answers, made, [*said, "", *lines(made.fitting)]
 
 

@@ -104,7 +104,9 @@ def _obstacle(question: Question) -> str | None:
     strategy, training, shape = question.strategy, question.training, question.model.architecture
     implementation = question.implementation
     if shape is None:
-        return "a program is written for a preset or a config.json alone"
+        return (
+            "a program is written for presets, and for files of families that plans read themselves"
+        )
     trained = {*_FIELD.findall(TEMPLATE.read_text(encoding="utf-8")), "head_dim"}
     if shape.activation not in ("gelu", "gelu_tanh", "swiglu"):
         trained.remove("activation")

@@ -241,7 +241,7 @@ def test_a_plan_without_a_program_is_refused_in_one_line(layout, devices, change
 
 def test_a_model_of_ones_own_has_no_program_whichever_layout():
     own = Model(name="mine:build", module="mine:build", batch="mine:batch")
-    with pytest.raises(PlanError, match=r"^no program: .* preset or a config.json alone$"):
+    with pytest.raises(PlanError, match=r"^no program: .* presets, and for files"):
         check(question("single", 1, "llama-8b").model_copy(update={"model": own}))
 
 
