@@ -336,7 +336,7 @@ def test_the_same_question_has_the_same_answer_with_a_command_for_each_layout(
     capsys, monkeypatch, tmp_path
 ):
     monkeypatch.setattr(processes, "CACHE", tmp_path / "plans")
-    words = ["plan", "for", "gpt2-124m", "--devices", "2", "--sequence", "64"]
+    words = ["plan", "for", "gpt2-124m", "--devices", "2", "--sequence", "1024"]
     assert main(words) == 0
     usual = capsys.readouterr().out
     assert main(words) == 0
