@@ -340,8 +340,10 @@ def _searched(
         made = choice(searched.answers, cluster, memory)
     except PlanError as error:
         refused = none_fits(searched, error, memory)
-        turned = how_many.knobs(question, cluster, memory, simulate) if model.architecture else ()
-        would = "; it fits with ".join(["", *turned]) or "; no setting that was tried turns that"
+        would = "; not tried: --precision bf16, --optimizer adam8bit, --checkpointing all"
+        if model.architecture is not None:
+            turned = how_many.knobs(question, cluster, memory, simulate)
+            would = "; it fits with ".join(["", *turned]) or "; no other setting turns that"
         raise PlanError(f"{refused}{would}") from None
     said += choice_lines(made, searched, memory, partial(program.command_of, name=asked.model))
     return searched.answers, made, [*said, "", *lines(made.fitting)]

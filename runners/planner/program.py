@@ -22,6 +22,8 @@ from runners.planner.answers.search import strategies
 TEMPLATE = Path(__file__).with_name("program_template.py")
 _FIELD = re.compile(r"^    (\w+): (?:int|str|bool|float) = ", re.MULTILINE)  # of its `Plan`
 
+_SAID = {"other_values": "what the file sets"}
+
 
 def program_of(
     question: Question, cluster: Cluster, path: Path, summary: str, planned_bytes: int = 0
@@ -120,8 +122,9 @@ def _obstacle(question: Question) -> str | None:
         "leave out --gradients": implementation.has_wide_gradients,
         "leave out --reduce": implementation.reduces_each is not None,
         **{
-            f"{name} is {getattr(shape, name)!r}, with which it does not train": name not in trained
-            for name in shape.model_dump()  # without rare fields at their default
+            f"{_SAID.get(name, name)} is {value!r}, with which it does not train": name
+            not in trained
+            for name, value in shape.model_dump().items()  # without rare fields at their default
         },
         "name zero1 in place of ddp": is_plain and strategy.data < strategy.num_devices,
         "torch has no expert parallelism of its own; leave out ep": strategy.expert > 1,

@@ -132,35 +132,33 @@ def least_lines(found: list[Least], memory_bytes: float) -> list[str]:
 
 def knobs(
     question: Question, cluster: Cluster, memory_bytes: float, simulate: Simulate
-) -> Iterator[str]:
-    """Changes of the training with which a layout fits, each tried by simulation."""
-    for says, changed in _changes(question):
-        try:
+) -> list[str]:
+    """Changes of the training with which a layout fits, each tried by simulation.
+
+    Each setting alone, and the longest sample; where none is enough, all settings together.
+    """
+
+    def tried(fields: dict[str, object]) -> list[str]:
+        settings = question.training.model_copy(update=fields)
+        changed = question.model_copy(update={"training": settings})
+        with suppress(PlanError):
             may, _ = shortlist(changed, cluster, memory_bytes)
-        except PlanError:
-            continue
-        for one in sorted(may, key=lambda one: one.needed_bytes)[:1]:
-            (answer,) = simulate([one.answer.question])
-            found = layout(answer, cluster, memory_bytes) if answer.ranks else None
-            if found is not None and found.verdict == "fits":
-                yield f"{says}: {found.name} needs {found.needed_bytes / GIB:.1f} GiB"
-                if says.startswith("--sequence"):
-                    return  # the longest that fits
+            for form in sorted(may, key=lambda one: one.needed_bytes)[:1]:
+                (answer,) = simulate([form.answer.question])
+                one = layout(answer, cluster, memory_bytes) if answer.ranks else None
+                if one is not None and one.verdict == "fits":
+                    flags = " ".join(f"--{k.replace('_', '-')} {v}" for k, v in fields.items())
+                    return [f"{flags}: {one.name} needs {one.needed_bytes / GIB:.1f} GiB"]
+        return []
 
+    def longest(fields: dict[str, object]) -> list[str]:
+        lengths = (question.training.sequence >> n for n in range(1, _HALVINGS + 1))
+        return next(filter(None, (tried(fields | {"sequence": one}) for one in lengths)), [])
 
-def _changes(question: Question) -> Iterator[tuple[str, Question]]:
-    """One change at a time: of the sample the largest part that may fit, then other settings."""
-    training = question.training
-
-    def changed(**fields: object) -> Question:
-        return question.model_copy(update={"training": training.model_copy(update=fields)})
-
-    if training.loss_chunks < _CHUNKS and not question.implementation.has_loss_in_place:
-        yield f"--loss-chunks {_CHUNKS}", changed(loss_chunks=_CHUNKS)
-    if training.precision != "bf16":
-        yield "--precision bf16", changed(precision="bf16")
-    if training.optimizer == "adam":
-        yield "--optimizer adam8bit", changed(optimizer="adam8bit")
-    for halvings in range(1, _HALVINGS + 1):
-        length = training.sequence >> halvings
-        yield f"--sequence {length}", changed(sequence=length)
+    settings: dict[str, object] = {"precision": "bf16", "optimizer": "adam8bit"}
+    if not question.implementation.has_loss_in_place:
+        settings["loss_chunks"] = _CHUNKS
+    differ = {k: v for k, v in settings.items() if getattr(question.training, k) != v}
+    found = [said for name, value in differ.items() for said in tried({name: value})]
+    found += longest({})
+    return found or tried(differ) or longest(differ)
