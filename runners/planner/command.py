@@ -192,7 +192,7 @@ def main(asked: argparse.Namespace) -> int:
     if asked.do == "program":
         _check_program(asked)
     question = _question(asked)
-    if is_open and question.model.architecture is not None:
+    if is_open:
         return _how_many(question, asked)
     return _plan(question, asked)
 
@@ -275,7 +275,13 @@ def _cluster(asked: argparse.Namespace) -> Cluster:
 
 
 def _how_many(question: Question, asked: argparse.Namespace) -> int:
-    """How many devices each strategy takes at the least."""
+    """How many devices each strategy takes at the least.
+
+    Raises:
+        PlanError: no closed form knows the model, or no number is enough.
+    """
+    if question.model.architecture is None:
+        raise PlanError(f"name --devices: no closed form knows {asked.model}, to say how many")
     simulate = partial(cached, num_workers=num_cores())
     single = question.training.model_copy(update={"global_batch": asked.global_batch or 1})
     alone = question.model_copy(update={"training": single})

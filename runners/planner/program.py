@@ -22,8 +22,6 @@ from runners.planner.answers.search import strategies
 TEMPLATE = Path(__file__).with_name("program_template.py")
 _FIELD = re.compile(r"^    (\w+): (?:int|str|bool|float) = ", re.MULTILINE)  # of its `Plan`
 
-_SAID = {"other_values": "what the file sets"}
-
 
 def program_of(
     question: Question, cluster: Cluster, path: Path, summary: str, planned_bytes: int = 0
@@ -121,9 +119,9 @@ def _obstacle(question: Question) -> str | None:
         "torch has no fused loss; leave out --loss": implementation.has_loss_in_place,
         "leave out --gradients": implementation.has_wide_gradients,
         "leave out --reduce": implementation.reduces_each is not None,
+        f"the program does not train with the {shape.other_values} of the file": shape.other_values,
         **{
-            f"{_SAID.get(name, name)} is {value!r}, with which it does not train": name
-            not in trained
+            f"{name} is {value!r}, with which it does not train": name not in trained
             for name, value in shape.model_dump().items()  # without rare fields at their default
         },
         "name zero1 in place of ddp": is_plain and strategy.data < strategy.num_devices,

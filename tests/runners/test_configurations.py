@@ -103,7 +103,7 @@ def test_what_is_not_planned_is_refused_by_its_name(family, change, why, tmp_pat
     ("family", "change", "why"),
     [
         ("llama", {"rope_scaling": {"rope_type": "llama3"}}, "is 'rope_scaling', with which"),
-        ("llama", {"rope_parameters": {"rope_type": "yarn"}}, "other_values is 'rope_type', with"),
+        ("llama", {"rope_parameters": {"rope_type": "yarn"}}, "does not train with the rope_type of"),
         ("qwen3_moe", {"norm_topk_prob": False}, "'norm_topk_prob', with which"),
         ("mistral", {}, "window is 4096, with which it does not train"),
         ("deepseek_v3", {}, "value_dim is 128, with"),

@@ -243,7 +243,7 @@ def choice(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) -> 
 
 def none_fits(found: Found, error: PlanError, memory_bytes: float) -> PlanError:
     """Says that nothing fits, and whether all was tried."""
-    tried = f"{len(found.answers)} layouts simulated"
+    tried = _simulated(found)
     over = f"{len(found.over)} need far more memory by closed forms" if found.over else ""
     if found.num_left:
         return PlanError(
@@ -276,8 +276,13 @@ def choice_lines(
     lines.append(f"{'the order:':<19}{_known(is_ordered=made.is_ordered)}")
     left = f"{found.num_left} others not simulated" if found.num_left else ""
     over = f"{len(found.over)} need far more memory by closed forms" if found.over else ""
-    tried = f"{len(found.answers)} layouts simulated"
+    tried = _simulated(found)
     return [*lines, f"{'tried:':<19}{'; '.join(filter(None, [tried, left, over]))}"]
+
+
+def _simulated(found: Found) -> str:
+    num = len(found.answers)
+    return f"{num} layout{'s' * (num != 1)} simulated"
 
 
 def _known(*, is_ordered: bool) -> str:
