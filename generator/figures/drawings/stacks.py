@@ -164,7 +164,7 @@ def _bar(
 ) -> float:  # fmt: skip
     """A bar, and over it, its words and those of its parts; returns where the next one begins."""
     if layout.labels_above:
-        y += LINE
+        y += LINE * len(_label(row, layout))
     start = 0.0
     for part in row.parts:
         left, right = x(start), min(x(start + part.size), x.end)
@@ -205,11 +205,20 @@ def _words(drawing: Drawing, row: Stack, y: float, x: Scale, layout: PageWidth) 
         drawing.word(x.start - GAP, y + THICK / 2, row.label, anchor="end")
         drawing.word(x.end + BESIDE, y + THICK / 2, words, look, data=limits)
         return
+    *before, last = _label(row, layout)
+    for above, line in enumerate(reversed(before), 1):
+        drawing.box(0.0, y - LINE * above - LINE + 1, text_width(line) + 2, LINE - 2, "ground")
+        drawing.word(0, y - LINE * above - LINE / 2, line)
     wide = row.width_of_words
-    for left, width in ((0.0, text_width(row.label) + 2), (layout.width - 1 - wide, wide)):
+    for left, width in ((0.0, text_width(last) + 2), (layout.width - 1 - wide, wide)):
         drawing.box(left, y - LINE + 1, width, LINE - 2, "ground")
-    drawing.word(0, y - LINE / 2, row.label)
+    drawing.word(0, y - LINE / 2, last)
     drawing.word(layout.width - 1, y - LINE / 2, words, look, "end", limits)
+
+
+def _label(row: Stack, layout: PageWidth) -> list[str]:
+    """The name of a bar above it, in lines beside which its words have room."""
+    return wrapped(row.label, layout.width - 1 - row.width_of_words - GAP)
 
 
 def _legend(drawing: Drawing, shown: Sequence[Part]) -> float:
