@@ -95,5 +95,5 @@ def test_no_layout_is_left_out_since_its_closed_form_is_far_too_high(preset):
         held, its = (max(r.reserved_bytes for r in one.ranks) for one in (answer, formed))
         offs.append(its / held - 1)
     assert max(offs) < SLACK - 1
-    assert min(offs) > -0.25
+    assert min(offs) > -0.3
     assert median(map(abs, offs)) < 0.06

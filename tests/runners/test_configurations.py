@@ -102,9 +102,9 @@ def test_what_is_not_planned_is_refused_by_its_name(family, change, why, tmp_pat
 @pytest.mark.parametrize(
     ("family", "change", "why"),
     [
-        ("llama", {"rope_scaling": {"rope_type": "llama3"}}, "is 'rope_scaling', with which"),
-        ("llama", {"rope_parameters": {"rope_type": "yarn"}}, "does not train with the rope_type of"),
-        ("qwen3_moe", {"norm_topk_prob": False}, "'norm_topk_prob', with which"),
+        ("llama", {"rope_scaling": {"rope_type": "llama3"}}, "with the rope_scaling of the file"),
+        ("llama", {"rope_parameters": {"rope_type": "yarn"}}, "with the rope_type of the file"),
+        ("qwen3_moe", {"norm_topk_prob": False}, "with the norm_topk_prob of the file"),
         ("mistral", {}, "window is 4096, with which it does not train"),
         ("deepseek_v3", {}, "value_dim is 128, with"),
         ("gpt_oss", {}, "activation is 'clamped_swiglu'"),

@@ -24,10 +24,11 @@ def tiny(monkeypatch, tmp_path):
     monkeypatch.setattr(grid, "model_presets", lambda: {"tiny": preset})
     monkeypatch.setattr(grid, "GRIDS", {"tiny": grid.GridSpec(1, 16, ({"devices": 4},))})
     monkeypatch.setattr(grid, "STRATEGIES", {4: ("single", "fsdp", "tp-sp")})
+    monkeypatch.setattr(grid, "DEVICES", ())
     monkeypatch.setattr(grid, "PLANS", tmp_path / "plans")
     simulated = []
-    start = processes._Process
-    monkeypatch.setattr(processes, "_Process", lambda job: simulated.append(job) or start(job))
+    start = processes._started
+    monkeypatch.setattr(processes, "_started", lambda one: simulated.append(one) or start(one))
 
     def checked(*, is_writing):
         simulated.clear()

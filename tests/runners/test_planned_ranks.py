@@ -85,6 +85,7 @@ LAYOUTS = {
     "fsdp.4.2": 4,
     "fsdp.2+cp.2": 4,
     "fsdp.4+ep.2": 4,
+    "zero1.4+ep.2": 4,
     "fsdp.2+tp-sp.2": 4,
     "1f1b.2+ddp.2": 4,
     "1f1b.2+fsdp.2": 4,
