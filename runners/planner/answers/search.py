@@ -124,6 +124,7 @@ def shortlist_lines(listed: Sequence[Layout]) -> list[str]:
     heads = ["by closed forms:", *[""] * MOST_LISTED]
     return [
         f"{head:<19}{one.name:<44}{one.needed_bytes / GIB:8.1f} GiB"
+        + ("" if one.verdict == "fits" else ", perhaps too much")
         for head, one in zip(heads, listed[:MOST_LISTED], strict=False)
     ]
 
