@@ -88,12 +88,13 @@ def _bytes(rank):
 
 @pytest.mark.parametrize("preset", GRIDS)
 def test_no_layout_is_left_out_since_its_closed_form_is_far_too_high(preset):
-    """On committed grids; what is too low costs a search one more simulation."""
-    offs = []
+    """On committed grids; nor too low, but for free segments that no block fits into."""
+    offs, low = list[float](), list[float]()
     for answer in answers_of(read_grid(PLANS / f"{preset}.json")).values():
         formed = closed_form.answer(answer.question)
         held, its = (max(r.reserved_bytes for r in one.ranks) for one in (answer, formed))
         offs.append(its / held - 1)
+        low.append(its / max(rank.allocated_bytes for rank in answer.ranks) - 1)
     assert max(offs) < SLACK - 1
-    assert min(offs) > -0.3
+    assert min(low) > -0.05
     assert median(map(abs, offs)) < 0.06

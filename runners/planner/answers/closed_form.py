@@ -146,7 +146,10 @@ class _Rank:
         if self._shards_all:
             return always + gradients + self._fsdp_bytes(optimizer, activations, hole, largest)
         loss = self._loss() + hole
-        if self._is_wide or self._num > 1 or self._parameter * self._embedding > largest:
+        is_large = (
+            0 < largest < self._parameter * self._embedding
+        )  # which no block of the loss holds
+        if self._is_wide or self._num > 1 or is_large:
             peak = loss + activations + gradients
         else:
             displaced = min(gradients, optimizer)
