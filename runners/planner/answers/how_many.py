@@ -44,17 +44,17 @@ def least_devices(
     """
     found, pending = list[Least](), _candidates(question, node, memory_bytes)
     fewest = min((sizes[0].cluster.num_devices for sizes in pending.values()), default=0)
-    for family, (first, *_) in [*pending.items()]:
-        if first.cluster.num_devices > _NEAR * fewest:
-            found.append(Least(first.cluster.num_devices, first, is_simulated=False))
-            del pending[family]
+    for family, sizes in [*pending.items()]:
+        if sizes[0].cluster.num_devices > _NEAR * fewest:
+            fitting = [one for one in pending.pop(family) if one.verdict == "fits"]
+            found += [Least(one.cluster.num_devices, one, False) for one in fitting[:1]]
     while pending:
         now = {family: sizes.pop(0) for family, sizes in pending.items()}
         answers = simulate([one.answer.question for one in now.values()])
         for (family, form), answer in zip(now.items(), answers, strict=True):
             one = layout(answer, form.cluster, memory_bytes) if answer.ranks else None
             if one is not None and one.verdict == "fits":
-                found.append(Least(form.cluster.num_devices, one, is_simulated=True))
+                found.append(Least(form.cluster.num_devices, one, True))
                 del pending[family]
         pending = {family: sizes for family, sizes in pending.items() if sizes}
     return sorted(found, key=lambda one: (one.devices, one.layout.needed_bytes))
