@@ -44,10 +44,10 @@ from generator.values import verdicts
 from generator.values.evaluation import ROOTS, Evidence
 from generator.values.filters import FUNCTIONS, OF_CLAIMS
 from generator.values.laws import closed_forms
+from runners.core.trace.machine import from_home, installed
 from runners.planner.answers.plan_grid import PREFIX
-from runners.traces.digest import enter_book, own_book, program
+from runners.system.book import enter_book, own_book, program
 from runners.traces.files import MACHINE
-from runners.traces.machine import from_home, installed
 
 SCHEMAS = {  # by the words of the patterns of files: "topics/*/quiz*.yml" has the schema quiz
     (Path(pattern).stem.rstrip("*") or Path(pattern).parent.name): model

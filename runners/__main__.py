@@ -38,9 +38,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from runners.core.system.scratch import Scratch
+from runners.system import book
 from runners.system.errors import FixableError, unknown
-from runners.system.scratch import Scratch
-from runners.traces import digest
 
 # The module of each command: `add_arguments` says what it takes, `main` returns the exit code. It
 # is imported when the command is called, since most of them load torch.
@@ -65,7 +65,7 @@ PROGRAM = "proofbook" if Path(sys.argv[0]).stem == "proofbook" else "python -m r
 def main(words: Sequence[str] | None = None) -> int:
     """Execute the command; what a person can fix is one line and exit code 2."""
     name, *others = [*(sys.argv[1:] if words is None else words)] or [""]
-    digest.enter_book(Path.cwd())
+    book.enter_book(Path.cwd())
     try:
         if name in ("-h", "--help"):
             sys.stdout.write(str(__doc__))
@@ -88,11 +88,11 @@ def main(words: Sequence[str] | None = None) -> int:
 def _executed(name: str, words: Sequence[str]) -> int:
     if name not in COMMANDS:
         raise unknown("command", name, COMMANDS)
-    if name in ("list", "run", "try", "reproduce") and digest.needs_no_torch():
+    if name in ("list", "run", "try", "reproduce") and book.needs_no_torch():
         os.environ.setdefault("PROOFBOOK_DEVICE", "cpu")  # torch alone finds an accelerator
     # `make pages` sets up without torch.
     elif name not in ("compare", "show") and importlib.util.find_spec("torch") is None:
-        if not (digest.ROOT / "pyproject.toml").is_file():
+        if not (book.ROOT / "pyproject.toml").is_file():
             raise FixableError(
                 "there is no book in this folder, and ours needs torch: go to the folder of a book "
                 "(`proofbook new book DIR` makes one), or pip install 'FILE.whl[run]'"

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 from hypothesis import settings
 
-from runners.system.scratch import COMPILED
+from runners.core.system.scratch import COMPILED
 from tests.browser import find_browser
 from tests.processes import ROOT, free_port, ran
 
@@ -250,7 +250,7 @@ def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _measured_book(folder: Path) -> Path:
-    from runners.declared.experiment import SHORTENED
+    from runners.core.declared.experiment import SHORTENED
     from tests.clones import cloned, pasted
     from tests.sampled import sample
 

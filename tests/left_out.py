@@ -7,12 +7,12 @@ Each of their runs is skipped with a reason, as on a machine that lacks what it 
 import sys
 from collections.abc import Sequence
 
-from runners.declared.experiment import find
-from runners.measuring.gather import skipped
-from runners.measuring.launch import Place
-from runners.measuring.measure import code_of, folder, trace_of
-from runners.system import accelerator
-from runners.traces import machine
+from runners.core.declared.experiment import find
+from runners.core.measuring.gather import skipped
+from runners.core.measuring.launch import Place
+from runners.core.measuring.measure import code_of, folder, trace_of
+from runners.core.system import accelerator
+from runners.core.trace import machine
 from runners.traces.files import write
 
 REASON = "another test measures it"

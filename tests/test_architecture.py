@@ -1,9 +1,9 @@
 """The directions that imports may take.
 
-generator → `runners/traces`, `runners/declared`, `runners/planner/answers` and the commands of
-`runners/planner/program`, what `runners/verify` keeps, and `runners/system` for its commands and
-processes; nothing under generator imports torch; only its plugins import MkDocs; runners never
-import generator; only what handles tensors needs torch; rooms import in one direction only.
+generator → `runners/traces` and what it reads of `runners/core`, `runners/planner/answers` and the
+commands of `runners/planner/program`, what `runners/verify` keeps, and `runners/system`; nothing
+under generator imports torch; only its plugins import MkDocs; runners never import generator; only
+what handles tensors needs torch; rooms import in one direction only.
 """
 
 import ast
@@ -13,17 +13,27 @@ from functools import cache
 
 import pytest
 
+from runners.traces import digest
 from tests.conftest import ROOT
 
 FOR_THE_GENERATOR = (
-    "traces", "declared", "planner.answers", "planner.program", "system", "labs.shelf",
-    "verify.report"
+    "traces", "core.trace", "core.declared", "core.system", "closed_forms", "planner.answers",
+    "planner.program", "system", "labs.shelf", "verify.report"
 )  # fmt: skip
 NEED_TORCH = (
     *(
         f"runners.{room}"
-        for room in ("meters", "ranks", "training", "experiments", "simulate", "planner.simulated")
+        for room in (
+            "core.meters",
+            "core.ranks",
+            "training",
+            "experiments",
+            "simulate",
+            "planner.simulated",
+        )
     ),
+    "runners.core.measuring.launcher",
+    "runners.session.peers",
     "runners.cluster",
     "runners.judging",
     "runners.labs",
@@ -113,29 +123,78 @@ ROOMS = {
     },
     "runners": {
         "system": set(),
-        "traces": {"system"},
-        "declared": {"system", "traces"},
-        "meters": {"system", "traces"},
-        "ranks": {"system", "traces", "declared", "meters"},
-        "training": {"traces", "declared", "ranks"},
-        "measuring": {"system", "traces", "declared", "ranks", "meters"},
-        "simulate": {"traces", "meters", "ranks", "system"},
-        "planner": {"traces", "declared", "meters", "simulate", "system"},
-        "cluster": {"system", "traces", "declared", "measuring"},
-        "judging": {"system", "traces", "meters"},
-        "labs": {"system", "traces", "judging"},
-        "plain": {"system", "traces", "declared", "measuring"},
-        "verify": {"system", "traces"},
-        "commands": {"system", "traces", "declared", "measuring", "plain", "planner"},
-        "experiments": {
+        "core.system": {"system"},
+        "core.trace": {"core.system", "system", "traces"},
+        "traces": {"core.trace", "system"},
+        "core.declared": {"core.trace", "system"},
+        "core.meters": {"core.system", "core.trace"},
+        "core.ranks": {"core.declared", "core.meters", "core.system", "core.trace", "traces"},
+        "session": {"core.declared", "core.ranks", "core.system", "core.trace", "system", "traces"},
+        "core.measuring": {
+            "core.declared",
+            "core.meters",
+            "core.ranks",
+            "core.system",
+            "core.trace",
+            "session",
             "system",
             "traces",
-            "declared",
-            "meters",
-            "ranks",
-            "training",
+        },
+        "closed_forms": set(),
+        "training": {
+            "closed_forms",
+            "core.declared",
+            "core.ranks",
+            "core.system",
+            "core.trace",
+            "system",
+        },
+        "simulate": {"core.meters", "core.ranks", "core.system", "core.trace", "system"},
+        "planner": {
+            "closed_forms",
+            "core.declared",
+            "core.meters",
+            "core.trace",
+            "simulate",
+            "system",
+            "traces",
+        },
+        "cluster": {
+            "core.declared",
+            "core.measuring",
+            "core.system",
+            "core.trace",
+            "session",
+            "system",
+            "traces",
+        },
+        "judging": {"core.meters", "core.system", "core.trace"},
+        "labs": {"judging", "system"},
+        "plain": {"core.declared", "core.trace", "session", "system", "traces"},
+        "verify": {"core.system", "core.trace", "system", "traces"},
+        "commands": {
+            "core.declared",
+            "core.measuring",
+            "core.system",
+            "core.trace",
+            "plain",
+            "planner",
+            "session",
+            "system",
+            "traces",
+        },
+        "experiments": {
+            "closed_forms",
+            "core.declared",
+            "core.meters",
+            "core.ranks",
+            "core.system",
+            "core.trace",
             "judging",
             "labs",
+            "system",
+            "traces",
+            "training",
         },
     },
 }
@@ -143,11 +202,25 @@ ROOMS = {
 
 @pytest.mark.parametrize("package", ROOMS)
 def test_rooms_take_from_each_other_in_one_direction(package):
-    found = {room: set() for room in ROOMS[package]}
-    for room in found:
-        for names in _importers(package, f"{package}/{room}").values():
-            found[room] |= {name.split(".")[1] for name in names} - {room}
-    assert found == ROOMS[package]
+    rooms = ROOMS[package]
+    taken = {room: set() for room in rooms}
+    for room in rooms:
+        for names in _importers(package, f"{package}/{room.replace('.', '/')}").values():
+            taken[room] |= {_room(package, name) for name in names} - {room}
+    assert taken == rooms
+
+
+def _room(package, module):
+    """The room of a module; each folder of the core is one."""
+    _, room, *rest = module.split(".")
+    return f"core.{rest[0]}" if (package, room) == ("runners", "core") else room
+
+
+def test_what_every_trace_covers_stands_in_the_core():
+    """And the core holds nothing else, so that a path says what an edit makes stale."""
+    entries = [ROOT / entry for entry in digest.ENTRIES]
+    covered = set(digest.covered_files(*entries)) - {ROOT / "runners" / "__init__.py"}
+    assert covered == {*(ROOT / "runners" / "core").rglob("*.py")}
 
 
 @pytest.mark.parametrize("package", ROOMS)

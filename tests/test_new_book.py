@@ -14,10 +14,11 @@ from generator.__main__ import main
 from generator.checks import site_checks
 from generator.content import scaffold
 from runners.commands.reproduce import requested
-from runners.declared.experiment import find
+from runners.core.declared.experiment import find
 from runners.plain.measure import measure_run
+from runners.system.book import OWN
 from runners.system.errors import FixableError
-from runners.traces.digest import OWN, forget_code
+from runners.traces.digest import forget_code
 from runners.traces.summary import how_it_ended
 from tests.conftest import ROOT
 from tests.processes import ran

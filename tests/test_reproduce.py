@@ -12,7 +12,7 @@ from generator.printing.sources import PYTHON
 from runners.__main__ import main
 from runners.commands import reproduce
 from runners.commands.reproduce import requested
-from runners.traces.fields import at, in_words, quantity, steps_of
+from runners.core.trace.fields import at, in_words, quantity, steps_of
 from tests.clones import cloned, pasted
 from tests.conftest import ROOT
 from tests.popovers import popovers

@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from requirements import install
-from runners.traces.machine import pinned
+from runners.core.trace.machine import pinned
 
 
 def _lines():

@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from runners.traces.digest import ROOT
+from runners.system.book import ROOT
 from tests.processes import ran
 
 pytestmark = pytest.mark.builds
@@ -40,7 +40,9 @@ def called(folder, words, installed):
 
 def test_the_wheel_has_all_that_an_experiment_follows_from(installed, tmp_path):
     """Texts and programs of content too: the digest of each experiment is that of this clone."""
-    asked = "from runners.declared.experiment import names; from runners.traces.digest import *; "
+    asked = (
+        "from runners.core.declared.experiment import names\nfrom runners.traces.digest import *\n"
+    )
     asked += "print([(name, source_digest(name), program_digests(name)) for name in names()])"
     there = called(tmp_path, ["-c", asked], installed)
     here = called(tmp_path, ["-c", asked], ROOT)

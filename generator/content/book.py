@@ -24,7 +24,7 @@ from generator.content.plan_page import PlanFile
 from generator.content.quiz import Item
 from generator.content.shelf import MachineFolder, TraceOnPage, on_page
 from generator.content.topic import HomeFile, TopicFile
-from runners.traces.records import Machine, Run, Trace
+from runners.core.trace.records import Machine, Run, Trace
 from runners.verify.report import Watched
 
 

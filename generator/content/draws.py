@@ -15,7 +15,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from generator.content.claim import SEVERAL
 from generator.content.words import ClaimId, Name, PerRun, Written
-from runners.traces.fields import SIZES, THOUSANDS, TIMES
+from runners.core.trace.fields import SIZES, THOUSANDS, TIMES
 
 MOST, MOST_TRIED = 20_000, 500
 NUM_ASKED = 6  # of them a page shows the first, and Recall asks all in turn

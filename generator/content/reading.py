@@ -26,10 +26,10 @@ from generator.content.quiz import Item, QuizFile
 from generator.content.shelf import IsStale, Shelf, published_references
 from generator.content.topic import HomeFile, TopicFile
 from generator.content.words import Written
+from runners.core.trace.records import Machine, Trace
+from runners.core.trace.schema import digest_of
 from runners.planner.answers.published import is_stale
 from runners.traces import files as traces
-from runners.traces.records import Machine, Trace
-from runners.traces.schema import digest_of
 from runners.verify.report import SUFFIX, Watched
 from runners.verify.report import read as read_watched
 

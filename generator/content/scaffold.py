@@ -18,8 +18,8 @@ from jinja2 import Environment, StrictUndefined
 
 from generator.content.book import Book
 from generator.content.prose import faults
+from runners.system.book import ROOT, experiment_files, own_book, program
 from runners.system.errors import unknown
-from runners.traces.digest import ROOT, experiment_files, own_book, program
 
 PYTHON = shlex.quote(sys.orig_argv[0])  # as it was called, so that what is printed can be pasted
 TEMPLATE = Path("runners/experiments/_template.py")

@@ -18,12 +18,12 @@ from pydantic import ValidationError
 from generator.content import numerals
 from generator.content.claim import Reference
 from generator.content.errors import Files, matching
+from runners.core.trace.records import Machine, Run, Trace
 from runners.planner.answers import published
 from runners.planner.answers.plan_grid import PREFIX, Grid, as_trace, read_grid
+from runners.system.book import own_book, program
 from runners.traces import files as traces
-from runners.traces.digest import own_book, program
 from runners.traces.files import MACHINE
-from runners.traces.records import Machine, Run, Trace
 
 NO_FOLDER = (
     "no such machine; `machine:` and PROOFBOOK_MACHINE name a folder of traces/ that `{}` wrote, "

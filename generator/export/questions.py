@@ -23,7 +23,7 @@ from generator.pages.views import question
 from generator.pages.views.listing import printed
 from generator.printing.folio import Folio
 from generator.values.evaluation import Evidence
-from runners.traces.fields import NBSP
+from runners.core.trace.fields import NBSP
 
 _MATH = re.compile(r"<math\b([^>]*)>.*?<annotation\b[^>]*>(.*?)</annotation>.*?</math>", re.DOTALL)
 _DROPPED = re.compile(r"</?(?:a|span|wbr|div)\b[^>]*>")

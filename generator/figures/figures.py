@@ -19,7 +19,7 @@ from generator.figures.play import states as play_states
 from generator.figures.play.frame import play
 from generator.printing.folio import REFERENCE, Folio
 from generator.values.regime import CROWDED, SPELLED, is_crowded
-from runners.traces.records import Run
+from runners.core.trace.records import Run
 
 KINDS: dict[str, Callable[[Figure, Folio], Picture]] = {
     "epochs": epochs,

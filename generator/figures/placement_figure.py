@@ -8,7 +8,7 @@ from generator.figures.drawings.stacks import Panel, Part, Stack, panels
 from generator.figures.picture import Picture, Seen, Table, both, plainly
 from generator.figures.sent_bytes import OVER_A_RING, sent_bytes
 from generator.printing.folio import Folio
-from runners.traces.records import Run
+from runners.core.trace.records import Run
 
 
 def placement(figure: Figure, folio: Folio) -> Picture:

@@ -1,6 +1,6 @@
 """What a rank sends for the payloads of its operations, as expressions over a run."""
 
-from runners.traces.records import Run
+from runners.core.trace.records import Run
 
 # Formulas of a ring; any other operation is a message to each peer.
 OVER_A_RING = {"all_reduce", "all_gather", "reduce_scatter", "broadcast"}

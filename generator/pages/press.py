@@ -28,8 +28,8 @@ from generator.pages.page import Gathered, Printed, Sheet, environment, printed
 from generator.pages.sheets import EVIDENCE, HOME, sheets
 from generator.values.evaluation import Evidence
 from generator.values.machines import OtherOutcomes, lacking, other_outcomes
-from runners.system.processes import end_with
-from runners.traces.machine import num_cores
+from runners.core.system.processes import end_with
+from runners.core.trace.machine import num_cores
 from runners.verify.report import SUFFIX
 
 TAKEN = "the book has a page of this name already"

@@ -29,7 +29,7 @@ from generator.values.filters import SIDES, Showed, calls_of_claims
 from generator.values.machines import OtherOutcomes
 from generator.values.value import Kind, Origin, Value
 from generator.values.verdicts import Judged, sentence
-from runners.traces.records import Run
+from runners.core.trace.records import Run
 
 ABSENT = Markup('<span class="pb-absent">–</span>')
 REFERENCE = "reference"  # behind a number of the reference machine on the pages of another one

@@ -19,7 +19,7 @@ from generator.content.typesetting import moment
 from generator.values import formula
 from generator.values.evaluation import Evidence
 from generator.values.value import KINDS, Origin, Value
-from runners.traces.digest import program
+from runners.system.book import program
 
 PYTHON = ".venv/bin/python -m runners"
 BLOCK = "pb-sources"

@@ -24,9 +24,9 @@ from generator.values.laws import closed_forms
 from generator.values.paths import Evaluation, Node
 from generator.values.value import QUOTED, AbsentError, ExpressionError, MixedError, Origin, Value
 from generator.values.verdicts import Judged
-from runners.declared.experiment import command_for
-from runners.traces.digest import program
-from runners.traces.fields import NBSP
+from runners.core.declared.experiment import command_for
+from runners.core.trace.fields import NBSP
+from runners.system.book import program
 
 NOT_MEASURED = "not measured here"
 Printable = Value | Label | Showed

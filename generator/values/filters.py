@@ -12,8 +12,8 @@ from generator.values.formula import Tree
 from generator.values.outcome_words import ended
 from generator.values.paths import Node
 from generator.values.value import ExpressionError, Value, computed, constant, numeric, quotient
-from runners.traces.fields import NBSP, written
-from runners.traces.measured import SampledSeconds
+from runners.core.trace.fields import NBSP, written
+from runners.core.trace.measured import SampledSeconds
 
 Thing = object  # whatever an expression yields: Value, Node, tuple of them, Label
 

@@ -13,9 +13,9 @@ from types import FunctionType
 
 from generator.values.expression import Function
 from generator.values.value import ExpressionError
-from runners.declared.closed_forms import LAWS
+from runners.closed_forms.steps import LAWS
+from runners.system.book import own_book
 from runners.system.errors import first_line
-from runners.traces.digest import own_book
 
 _WAY_OUT = (
     "; a law calculates with + - * / alone: "

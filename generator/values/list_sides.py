@@ -12,7 +12,7 @@ from generator.values import units
 from generator.values.filters import elements
 from generator.values.paths import Node
 from generator.values.value import AbsentError, ExpressionError, Value, computed, numeric
-from runners.traces.measured import SampledSeconds
+from runners.core.trace.measured import SampledSeconds
 
 MOST_WRITTEN_OUT = 4  # elements that a page lists one by one
 NOUNS = {"ranks": "rank", "epochs": "epoch", "step_losses": "step", "stages": "stage"}

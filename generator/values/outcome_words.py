@@ -9,7 +9,7 @@ within the budget, and with what was requested it would not have.
 from generator.values import units
 from generator.values.paths import Node
 from generator.values.value import ExpressionError, Value, computed
-from runners.traces.records import Failure, Run
+from runners.core.trace.records import Failure, Run
 
 UNEXPLAINED = "not explained by the budget"
 # An allocation of C++ code that finds the heap full raises `std::bad_alloc`, which names no size.

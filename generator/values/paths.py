@@ -20,14 +20,15 @@ from generator.values import units
 from generator.values.regime import is_crowded
 from generator.values.units import AS_RULED, Form
 from generator.values.value import AbsentError, ExpressionError, Kind, Origin, Value, numeric
-from runners.declared.experiment import find
+from runners.core.declared.experiment import find
+from runners.core.trace import fields
+from runners.core.trace.fields import DECLARED, Key
+from runners.core.trace.measured import SampledSeconds
+from runners.core.trace.records import Run
+from runners.core.trace.spread import field_of
 from runners.planner.answers.published import COMPARISONS
-from runners.traces import digest, fields
-from runners.traces.fields import DECLARED, Key
-from runners.traces.measured import SampledSeconds
+from runners.system import book
 from runners.traces.plain import is_plain, software
-from runners.traces.records import Run
-from runners.traces.spread import field_of
 from runners.traces.tolerance import MOST_SPREAD
 
 GIVEN = frozenset(
@@ -130,7 +131,7 @@ class Node:
         trace = shown.trace
         if name not in trace.runs:
             if name in _declared(trace.experiment):
-                command = f"{digest.program()} run {trace.experiment}"
+                command = f"{book.program()} run {trace.experiment}"
                 raise ExpressionError(
                     f"run {name!r} of {trace.experiment} was never measured; run `{command}`"
                 )

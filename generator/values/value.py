@@ -18,7 +18,7 @@ from generator.values import formula, units
 from generator.values.formula import Arithmetic, Tree
 from generator.values.regime import CROWDED
 from generator.values.units import AS_RULED, Form, Unit, UnitError, Way
-from runners.traces.schema import Nature
+from runners.core.trace.schema import Nature
 
 Kind = Literal["given", "measured", "computed", "simulated", "cited"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -18,12 +18,13 @@ from generator.content.shelf import TraceOnPage
 from generator.values import list_sides, units
 from generator.values.paths import Evaluation, Node
 from generator.values.value import QUOTED, ExpressionError, Value, constant, numeric
-from runners.declared.experiment import find
+from runners.core.declared.experiment import find
+from runners.core.trace.machine import pinned
+from runners.core.trace.measured import SampledSeconds
+from runners.system.book import ROOT, experiment_files, own_book
 from runners.system.errors import FixableError
-from runners.traces.digest import ROOT, experiment_files, own_book, program_digests
+from runners.traces.digest import program_digests
 from runners.traces.files import again
-from runners.traces.machine import pinned
-from runners.traces.measured import SampledSeconds
 from runners.traces.plain import NO_TORCH
 from runners.traces.tolerance import FEWEST_SAMPLES, overlap
 

@@ -47,7 +47,8 @@ from generator.printing.folio import interface_words
 from generator.values import verdicts
 from generator.website import links, page_html, publish, search
 from generator.website.guest_plugin import GuestPlugin
-from runners.traces.digest import enter_book, forget_code, own_book
+from runners.system.book import enter_book, own_book
+from runners.traces.digest import forget_code
 
 BOOK = "content"  # the folder of a book, beside mkdocs.yml
 GENERATOR = Path(__file__).resolve().parents[1]

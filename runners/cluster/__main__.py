@@ -18,7 +18,8 @@ Exit codes: 0 every run ended as declared, 1 a surprise, 2 a wrong call, 3 a nod
 by Ctrl-C 130, by SIGTERM 143, by SIGHUP 129. torchrun makes each of them but 0 a 1.
 """
 
-from runners.system import accelerator, stopping
+from runners.core.system import accelerator
+from runners.system import stopping
 
 if __name__ == "__main__":  # before torch is loaded
     stopping.listen("stopped; what was measured before is kept")
@@ -35,19 +36,19 @@ os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 from torch.distributed import DistError
 
-from runners.cluster.launcher import NodeLauncher
-from runners.cluster.peers import Peers, Worker, explain
-from runners.declared.experiment import Declaration, find, runs_named
-from runners.measuring.endings import UnfinishedError
-from runners.measuring.measure import alone, measure
-from runners.measuring.pending import pending
-from runners.measuring.progress import Progress
+from runners.core.declared.experiment import Declaration, find, runs_named
+from runners.core.measuring.endings import UnfinishedError
+from runners.core.measuring.launcher import NodeLauncher
+from runners.core.measuring.measure import alone, measure
+from runners.core.system.links import interface_of
+from runners.core.trace import machine
+from runners.core.trace.records import Machine
+from runners.session.peers import Peers, Worker, explain
+from runners.session.pending import pending
+from runners.session.progress import Progress
 from runners.system.errors import LaunchError
-from runners.system.links import interface_of
 from runners.system.patience import say
-from runners.traces import machine
 from runners.traces.digest import program_digests, source_digest
-from runners.traces.records import Machine
 from runners.traces.summary import how_it_ended
 
 REASON_SECONDS = 1.0  # torchrun stops its processes when it notices a loss that they hear of, too

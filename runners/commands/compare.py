@@ -11,11 +11,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from runners.traces import machine
-from runners.traces.fields import in_words, quantity, written
+from runners.core.trace import machine
+from runners.core.trace.fields import in_words, quantity, written
+from runners.core.trace.records import Run, Trace
+from runners.core.trace.spread import field_of, leaves
 from runners.traces.files import read, trace_paths
-from runners.traces.records import Run, Trace
-from runners.traces.spread import field_of, leaves
 from runners.traces.summary import seconds_in_words
 from runners.traces.tolerance import FEWEST_SAMPLES, of_values, overlap, rounding
 

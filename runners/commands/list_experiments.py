@@ -6,12 +6,12 @@ In: the names of experiments. Out: lines.
 import argparse
 from pathlib import Path
 
-from runners.declared.experiment import Experiment, check_names, find
-from runners.measuring.pending import existing, pending
+from runners.core.declared.experiment import Experiment, check_names, find
+from runners.core.trace import machine
 from runners.plain.measure import is_reference
+from runners.session.pending import existing, pending
+from runners.system.book import program
 from runners.system.errors import FixableError
-from runners.traces import machine
-from runners.traces.digest import program
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,24 +18,24 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from runners.commands.compare import compare
-from runners.declared.experiment import check_name, find, runs_named
-from runners.measuring.instruction_sets import VARIABLES
-from runners.measuring.launch import Launcher
-from runners.measuring.measure import alone, measure_run
-from runners.measuring.progress import Progress
+from runners.core.declared.experiment import check_name, find, runs_named
+from runners.core.measuring.instruction_sets import VARIABLES
+from runners.core.measuring.launch import Launcher
+from runners.core.measuring.measure import alone, measure_run
+from runners.core.system import accelerator
+from runners.core.trace import machine
+from runners.core.trace.fields import Steps, at, has, in_words, quantity, steps_of
+from runners.core.trace.records import Machine, Run, Trace
 from runners.plain import measure as plain
 from runners.planner.answers.plan_grid import PREFIX, as_trace, experiment_of, read_grid
 from runners.planner.answers.published import COMPARISONS, is_stale
 from runners.planner.simulated import grid
-from runners.system import accelerator
+from runners.session.progress import Progress
+from runners.system.book import is_plain
 from runners.system.errors import FixableError, unknown
-from runners.traces import machine
-from runners.traces.digest import is_plain
-from runners.traces.fields import Steps, at, has, in_words, quantity, steps_of
 from runners.traces.files import read, read_machine
 from runners.traces.plain import NO_TORCH
 from runners.traces.plain import is_plain as is_plain_run
-from runners.traces.records import Machine, Run, Trace
 from runners.traces.summary import how_it_ended
 from runners.traces.tolerance import Tolerance, tolerance
 

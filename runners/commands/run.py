@@ -15,21 +15,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runners.declared.experiment import check_names, find, runs_named
-from runners.measuring import measure, quiet
-from runners.measuring.endings import UnfinishedError, is_full
-from runners.measuring.instruction_sets import INSTRUCTION_SETS, VARIABLES
-from runners.measuring.launch import Launcher
-from runners.measuring.pending import Pending, existing, measured_in, pending
-from runners.measuring.progress import Progress
-from runners.measuring.quiet import Readings
+from runners.core.declared.experiment import check_names, find, runs_named
+from runners.core.measuring import measure, quiet
+from runners.core.measuring.endings import UnfinishedError, is_full
+from runners.core.measuring.instruction_sets import INSTRUCTION_SETS, VARIABLES
+from runners.core.measuring.launch import Launcher
+from runners.core.measuring.quiet import Readings
+from runners.core.system import accelerator
+from runners.core.trace import machine
+from runners.core.trace.records import NEEDS_FULL, Run, Trace
 from runners.plain import measure as plain
-from runners.system import accelerator
+from runners.session.pending import Pending, existing, measured_in, pending
+from runners.session.progress import Progress
+from runners.system.book import is_plain, program
 from runners.system.errors import FixableError
-from runners.traces import machine
-from runners.traces.digest import is_plain, program
 from runners.traces.files import TraceError, read, read_machine
-from runners.traces.records import NEEDS_FULL, Run, Trace
 from runners.traces.summary import how_it_ended, how_it_was_meant_to_end
 
 LOADING_SECONDS = 4.0  # for torch, in the command and in what it forks ranks from

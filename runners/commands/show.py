@@ -13,14 +13,14 @@ import json
 import sys
 from collections.abc import Iterator
 
-from runners.declared.experiment import check_name
+from runners.core.declared.experiment import check_name
+from runners.core.trace import machine
+from runners.core.trace.fields import DECLARED
+from runners.core.trace.records import Run, Trace
+from runners.system.book import own_book, program
 from runners.system.errors import unknown
-from runners.traces import machine
-from runners.traces.digest import own_book, program
-from runners.traces.fields import DECLARED
 from runners.traces.files import read, trace_paths
 from runners.traces.plain import is_plain, software
-from runners.traces.records import Run, Trace
 from runners.traces.summary import bytes_in_words, seconds_in_words
 
 _NAMED = ("name", "operation")  # a list of things with a name is indexed by it

@@ -11,18 +11,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from runners.declared.experiment import Declaration, Experiment, check_name, find
-from runners.measuring import measure
-from runners.measuring.launch import Launcher
-from runners.measuring.progress import Progress
+from runners.core.declared.experiment import Declaration, Experiment, check_name, find
+from runners.core.measuring import measure
+from runners.core.measuring.launch import Launcher
+from runners.core.system import accelerator
+from runners.core.trace import machine
+from runners.core.trace.records import Run
+from runners.core.trace.schema import Setting, digest_of
 from runners.plain import measure as plain
-from runners.system import accelerator
+from runners.session.progress import Progress
+from runners.system.book import is_plain, own_book
 from runners.system.errors import FixableError, unknown
-from runners.traces import machine
-from runners.traces.digest import is_plain, own_book
 from runners.traces.files import read, write
-from runners.traces.records import Run
-from runners.traces.schema import Setting, digest_of
 from runners.traces.summary import beside, summary_lines
 
 # What a declaration itself says and a reader may set too, beside the run's settings.

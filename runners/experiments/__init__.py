@@ -1,1 +1,1 @@
-"""The experiments, one file each: the syllabus. `runners.declared.experiment.find` finds them."""
+"""The experiments: the syllabus. `runners.core.declared.experiment.find` finds them."""

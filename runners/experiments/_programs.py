@@ -7,10 +7,10 @@ without it too. No torch here: `runners/training/executed.py` executes them.
 
 from functools import partial
 
-from runners.declared.experiment import Declaration
-from runners.traces.digest import ROOT
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.training_settings import ProgramSettings
+from runners.system.book import ROOT
 from runners.traces.programs import found
-from runners.training.settings import ProgramSettings
 
 
 def declarations(pattern: str) -> dict[str, Declaration[ProgramSettings]]:

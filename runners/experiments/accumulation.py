@@ -18,13 +18,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.declared.experiment import Declaration
-from runners.declared.settings import Count, Factor, RunSettings
-from runners.declared.work import FLOAT_BYTES, LABEL_BYTES, mlp_parameters
-from runners.ranks.rank import Rank
-from runners.traces.schema import Setting
+from runners.closed_forms.work import FLOAT_BYTES, LABEL_BYTES, mlp_parameters
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.settings import Count, Factor, RunSettings
+from runners.core.declared.training_settings import StackSettings
+from runners.core.ranks.rank import Rank
+from runners.core.trace.schema import Setting
 from runners.training.networks import flat_gradient, mlp
-from runners.training.settings import StackSettings
 from runners.training.steps import random_samples, replica_of, shard_layers, stack_for
 from runners.training.transformer_model import Transformer, TransformerShape, next_token_loss
 

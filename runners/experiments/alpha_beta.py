@@ -19,12 +19,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from runners.declared.experiment import Declaration
-from runners.declared.settings import Count, CountOrZero, RunSettings
-from runners.declared.work import FLOAT_BYTES
-from runners.ranks.rank import Rank
-from runners.system import delay, links
-from runners.traces.schema import Setting
+from runners.closed_forms.work import FLOAT_BYTES
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.settings import Count, CountOrZero, RunSettings
+from runners.core.ranks.rank import Rank
+from runners.core.system import links
+from runners.core.trace.schema import Setting
+from runners.training import delay
 from runners.training.transfers import in_turns, join_group
 
 

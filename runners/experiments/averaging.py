@@ -14,12 +14,12 @@ from typing import Literal
 
 from torch import nn
 
-from runners.declared.experiment import Declaration
-from runners.declared.settings import Count
-from runners.ranks.rank import Rank
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.settings import Count
+from runners.core.declared.training_settings import SmallClassifierSettings
+from runners.core.ranks.rank import Rank
 from runners.training import steps
 from runners.training.networks import average, flat
-from runners.training.settings import SmallClassifierSettings
 from runners.training.teacher import Samples
 
 

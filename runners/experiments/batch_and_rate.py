@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from runners.declared.experiment import Declaration
-from runners.declared.settings import Count, Factor
-from runners.ranks.rank import Rank
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.settings import Count, Factor
+from runners.core.declared.training_settings import GlobalBatchSettings
+from runners.core.ranks.rank import Rank
 from runners.training import steps
-from runners.training.settings import GlobalBatchSettings
 
 
 def fixed(rank: Rank[Settings]) -> None:

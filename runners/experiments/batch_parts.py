@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import vector_to_parameters
 
-from runners.declared.experiment import Declaration
-from runners.declared.settings import Count, closed_form
-from runners.ranks.rank import Rank
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.settings import Count, closed_form
+from runners.core.declared.training_settings import BatchSettings
+from runners.core.ranks.rank import Rank
 from runners.training import steps
 from runners.training.networks import flat_gradient, gradients_of
-from runners.training.settings import BatchSettings
 from runners.training.teacher import Samples
 
 

@@ -18,13 +18,13 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 from torch.utils.flop_counter import FlopCounterMode
 
-from runners.declared.experiment import Declaration, PassName
-from runners.declared.settings import Count, Factor
-from runners.declared.work import FLOAT_BYTES
-from runners.ranks.rank import Rank
-from runners.ranks.recorder import parameter_digest
-from runners.traces.schema import Setting
-from runners.training.settings import StackSettings
+from runners.closed_forms.work import FLOAT_BYTES
+from runners.core.declared.experiment import Declaration, PassName
+from runners.core.declared.settings import Count, Factor
+from runners.core.declared.training_settings import StackSettings
+from runners.core.ranks.rank import Rank
+from runners.core.ranks.recorder import parameter_digest
+from runners.core.trace.schema import Setting
 from runners.training.steps import sgd_steps, step_on_samples
 
 

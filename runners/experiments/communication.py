@@ -2,7 +2,7 @@
 
 The `ranks_` runs time each operation over payloads that grow by large steps. The `wire_` runs give
 each rank a network of its own and read the kernel's counters of its link: headers are taken off by
-the frame (`runners/meters/link.py`), so what is left is what the backend itself put on the wire.
+the frame (`runners/core/meters/link.py`), so the rest is what the backend put on the wire.
 
 The size of an operation is that of the whole: what `all_gather` ends with on each rank, what
 `reduce_scatter` starts from, what the root of a `broadcast` has.
@@ -18,11 +18,11 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
-from runners.declared.experiment import Declaration
-from runners.declared.settings import Count, RunSettings
-from runners.declared.work import FLOAT_BYTES
-from runners.ranks.rank import Rank
-from runners.traces.schema import Setting
+from runners.closed_forms.work import FLOAT_BYTES
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.settings import Count, RunSettings
+from runners.core.ranks.rank import Rank
+from runners.core.trace.schema import Setting
 from runners.training.transfers import fit, in_turns, sent
 
 

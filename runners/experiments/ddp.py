@@ -18,14 +18,14 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.declared.experiment import Declaration
-from runners.declared.settings import Count, closed_form
-from runners.ranks.rank import Rank
-from runners.traces.schema import Setting
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.settings import Count, closed_form
+from runners.core.declared.training_settings import GlobalBatchSettings
+from runners.core.ranks.rank import Rank
+from runners.core.trace.schema import Setting
 from runners.training import steps
 from runners.training.follow import compare_replicas, follow_replica, show_step
 from runners.training.networks import flat
-from runners.training.settings import GlobalBatchSettings
 from runners.training.teacher import Samples, scaled
 
 

@@ -32,15 +32,15 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.fsdp import fully_shard
 
-from runners.declared import checkpoint_interval as on_paper
-from runners.declared.experiment import Declaration
-from runners.declared.settings import Count, CountOrZero, Factor, RunSettings
-from runners.ranks.rank import Rank
-from runners.ranks.recorder import parameter_digest
-from runners.system.processes import end_with
-from runners.traces.schema import Setting
+from runners.closed_forms import checkpoint_interval as on_paper
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.settings import Count, CountOrZero, Factor, RunSettings
+from runners.core.declared.training_settings import StackSettings
+from runners.core.ranks.rank import Rank
+from runners.core.ranks.recorder import parameter_digest
+from runners.core.system.processes import end_with
+from runners.core.trace.schema import Setting
 from runners.training.networks import description
-from runners.training.settings import StackSettings
 from runners.training.transfers import join_group
 
 

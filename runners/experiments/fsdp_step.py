@@ -15,14 +15,14 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from runners.declared.experiment import Declaration
-from runners.declared.settings import Count, Factor, FactorOrZero, closed_form
-from runners.declared.work import FLOAT_BYTES, mlp_parameters
-from runners.meters.memory import local
-from runners.ranks.rank import Rank
+from runners.closed_forms.work import FLOAT_BYTES, mlp_parameters
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.settings import Count, Factor, FactorOrZero, closed_form
+from runners.core.declared.training_settings import TeacherSettings
+from runners.core.meters.memory import local
+from runners.core.ranks.rank import Rank
 from runners.training import steps
 from runners.training.networks import flat
-from runners.training.settings import TeacherSettings
 from runners.training.teacher import Lesson, Samples
 
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from contextlib import nullcontext
 from functools import partial
 
-from runners.declared.experiment import Declaration
-from runners.declared.settings import Count
-from runners.ranks.rank import Rank
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.settings import Count
+from runners.core.declared.training_settings import GlobalBatchSettings
+from runners.core.ranks.rank import Rank
 from runners.training import steps
-from runners.training.settings import GlobalBatchSettings
 
 
 def train(rank: Rank[Settings]) -> None:

@@ -15,14 +15,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from runners.declared.experiment import Declaration
-from runners.declared.settings import Count, Factor
-from runners.declared.work import FLOAT_BYTES, mlp_parameters
-from runners.ranks.rank import Rank
-from runners.traces.schema import Setting
+from runners.closed_forms.work import FLOAT_BYTES, mlp_parameters
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.settings import Count, Factor
+from runners.core.declared.training_settings import StackSettings
+from runners.core.ranks.rank import Rank
+from runners.core.trace.schema import Setting
 from runners.training import steps
 from runners.training.networks import description, mlp
-from runners.training.settings import StackSettings
 from runners.training.stages import back_through_stage, through_stage
 
 

@@ -20,13 +20,13 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.declared.experiment import Declaration
-from runners.declared.settings import Count, Factor
-from runners.meters.collectives import AxisMeter
-from runners.meters.memory import local
-from runners.ranks.rank import NUM_METERED_STEPS, Rank
-from runners.traces.schema import Setting
-from runners.training.shape import FLOAT, TransformerSettings
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.settings import Count, Factor
+from runners.core.declared.shape import FLOAT, TransformerSettings
+from runners.core.meters.collectives import AxisMeter
+from runners.core.meters.memory import local
+from runners.core.ranks.rank import NUM_METERED_STEPS, Rank
+from runners.core.trace.schema import Setting
 from runners.training.split import blocks_plan, own_part, shard_blocks
 from runners.training.steps import of_all_ranks
 from runners.training.transformer_model import Transformer, next_token_loss, next_token_step

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from runners.declared.experiment import Declaration
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.training_settings import ProgramSettings
+from runners.core.ranks.rank import Rank
+from runners.core.trace.schema import Status
 from runners.judging.ranks import JudgedRank, Seen
 from runners.labs import grading
 from runners.labs.benches import BENCHES
-from runners.ranks.rank import Rank
-from runners.traces.digest import ROOT
-from runners.traces.schema import Status
-from runners.training.settings import ProgramSettings
+from runners.system.book import ROOT
 
 QUESTION = "Which programs obey the laws of a lab, and where does each other one fail first?"
 PROGRAMS = ("content/topics/*/labs/*/solved.py", "content/topics/*/labs/*/wrong/*.py")

@@ -16,11 +16,11 @@ import torch
 import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 
-from runners.declared.experiment import Declaration
-from runners.declared.settings import Count, Factor, RunSettings
-from runners.declared.work import FLOAT_BYTES, LABEL_BYTES, mlp_parameters
-from runners.ranks.rank import Rank
-from runners.traces.schema import Setting
+from runners.closed_forms.work import FLOAT_BYTES, LABEL_BYTES, mlp_parameters
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.settings import Count, Factor, RunSettings
+from runners.core.ranks.rank import Rank
+from runners.core.trace.schema import Setting
 from runners.training.networks import residual_mlp
 from runners.training.steps import batch_of, shard_of, stack_for, validate
 from runners.training.teacher import Samples, largest_feature

@@ -19,12 +19,12 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.functional import cross_entropy
 
-from runners.declared.experiment import Declaration
-from runners.declared.settings import Count, Factor, RunSettings
-from runners.declared.work import FLOAT_BYTES, layer_parameters
-from runners.meters.memory import local
-from runners.ranks.rank import Rank
-from runners.traces.schema import Setting, Status
+from runners.closed_forms.work import FLOAT_BYTES, layer_parameters
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.settings import Count, Factor, RunSettings
+from runners.core.meters.memory import local
+from runners.core.ranks.rank import Rank
+from runners.core.trace.schema import Setting, Status
 from runners.training.networks import description, grade, mlp
 from runners.training.stages import back_through_stage, through_stage
 from runners.training.steps import batch_of, replica_of, shard_layers, validate

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from runners.declared.experiment import Declaration
-from runners.declared.settings import Count, Factor, FactorOrZero, closed_form
-from runners.ranks.rank import Rank
-from runners.traces.schema import Setting
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.settings import Count, Factor, FactorOrZero, closed_form
+from runners.core.declared.training_settings import TeacherSettings
+from runners.core.ranks.rank import Rank
+from runners.core.trace.schema import Setting
 from runners.training import steps
 from runners.training.networks import ResidualLayer, description, flat, grade, gradients_of
-from runners.training.settings import TeacherSettings
 from runners.training.stages import through_stage
 from runners.training.teacher import Lesson, Samples
 

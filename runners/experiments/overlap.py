@@ -22,14 +22,14 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import linear, mse_loss
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.declared.closed_forms import ring_bytes
-from runners.declared.experiment import Declaration
-from runners.declared.settings import NUM_SETTLING_STEPS, Count, Factor, Settled, closed_form
-from runners.declared.work import FLOAT_BYTES
-from runners.ranks.rank import Rank
-from runners.traces.schema import Setting
+from runners.closed_forms.steps import ring_bytes
+from runners.closed_forms.work import FLOAT_BYTES
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.settings import NUM_SETTLING_STEPS, Count, Factor, Settled, closed_form
+from runners.core.declared.training_settings import StackSettings
+from runners.core.ranks.rank import Rank
+from runners.core.trace.schema import Setting
 from runners.training.networks import average, gradients_of
-from runners.training.settings import StackSettings
 
 
 def ddp(rank: Rank[Settings]) -> None:

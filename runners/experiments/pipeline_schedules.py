@@ -22,11 +22,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import pipelining
 
-from runners.declared.experiment import Declaration
-from runners.declared.settings import Count, Factor, RunSettings, Seconds
-from runners.declared.work import FLOAT_BYTES
-from runners.ranks.rank import Rank
-from runners.traces.schema import Setting
+from runners.closed_forms.work import FLOAT_BYTES
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.settings import Count, Factor, RunSettings, Seconds
+from runners.core.ranks.rank import Rank
+from runners.core.trace.schema import Setting
 from runners.training.networks import ResidualLayer, description, flat_gradient
 from runners.training.steps import sgd_steps
 

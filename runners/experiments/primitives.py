@@ -15,10 +15,10 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
-from runners.declared.experiment import Declaration
-from runners.declared.settings import Count, RunSettings
-from runners.declared.work import FLOAT_BYTES
-from runners.ranks.rank import Rank
+from runners.closed_forms.work import FLOAT_BYTES
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.settings import Count, RunSettings
+from runners.core.ranks.rank import Rank
 
 
 def compute(rank: Rank[Layer]) -> None:

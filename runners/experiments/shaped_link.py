@@ -17,14 +17,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from runners.declared.closed_forms import ring_bytes
-from runners.declared.experiment import Declaration
-from runners.declared.settings import NUM_SETTLING_STEPS, Count, Factor, Settled
-from runners.declared.work import FLOAT_BYTES, mlp_parameters
-from runners.ranks.rank import Rank
-from runners.traces.schema import Setting
+from runners.closed_forms.steps import ring_bytes
+from runners.closed_forms.work import FLOAT_BYTES, mlp_parameters
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.settings import NUM_SETTLING_STEPS, Count, Factor, Settled
+from runners.core.declared.training_settings import StackSettings
+from runners.core.ranks.rank import Rank
+from runners.core.trace.schema import Setting
 from runners.training.networks import copy_row, flat_gradient, gradients_of
-from runners.training.settings import StackSettings
 from runners.training.steps import replica_of, stack_for
 from runners.training.transfers import seconds_alone, sent
 

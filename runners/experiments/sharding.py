@@ -22,13 +22,13 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.declared.experiment import Declaration
-from runners.declared.settings import Count, Factor, RunSettings
-from runners.declared.work import FLOAT_BYTES, layer_parameters
-from runners.meters.gloo_threads import wait_until_idle
-from runners.meters.memory import local
-from runners.ranks.rank import Rank
-from runners.traces.schema import Setting
+from runners.closed_forms.work import FLOAT_BYTES, layer_parameters
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.settings import Count, Factor, RunSettings
+from runners.core.meters.gloo_threads import wait_until_idle
+from runners.core.meters.memory import local
+from runners.core.ranks.rank import Rank
+from runners.core.trace.schema import Setting
 from runners.training.networks import description, mlp
 from runners.training.split import own_part
 from runners.training.steps import random_samples, replica_of

@@ -21,13 +21,13 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from runners.declared.experiment import Declaration
-from runners.declared.settings import Count, CountOrZero, FactorOrZero, Seconds, closed_form
-from runners.ranks.rank import Rank
-from runners.traces.schema import Setting
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.settings import Count, CountOrZero, FactorOrZero, Seconds, closed_form
+from runners.core.declared.training_settings import FourClassSettings
+from runners.core.ranks.rank import Rank
+from runners.core.trace.schema import Setting
 from runners.training import steps
 from runners.training.networks import average, gradients_of
-from runners.training.settings import FourClassSettings
 from runners.training.teacher import Samples
 
 

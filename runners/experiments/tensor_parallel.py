@@ -19,12 +19,12 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.parallel import parallelize_module
 
-from runners.declared.experiment import Declaration
-from runners.declared.settings import Count, Factor, RunSettings
-from runners.ranks.rank import Rank
-from runners.traces.schema import Setting
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.settings import Count, Factor, RunSettings
+from runners.core.declared.shape import FLOAT, TransformerShape
+from runners.core.ranks.rank import Rank
+from runners.core.trace.schema import Setting
 from runners.training.networks import described, gradients_of
-from runners.training.shape import FLOAT, TransformerShape
 from runners.training.split import block_plan, groups_of_a_kind
 from runners.training.transformer_model import Block
 

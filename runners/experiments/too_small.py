@@ -17,10 +17,10 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.declared.experiment import Declaration
-from runners.declared.settings import Count, Factor, RunSettings, closed_form
-from runners.declared.work import mlp_parameters
-from runners.ranks.rank import Rank
+from runners.closed_forms.work import mlp_parameters
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.settings import Count, Factor, RunSettings, closed_form
+from runners.core.ranks.rank import Rank
 from runners.training.networks import description, mlp
 
 

@@ -18,12 +18,12 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor.parallel import parallelize_module
 
-from runners.declared.experiment import Declaration
-from runners.declared.settings import Count, Factor
-from runners.ranks.rank import Rank
-from runners.traces.schema import Setting
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.settings import Count, Factor
+from runners.core.declared.shape import FLOAT, VOCABULARY, TransformerSettings
+from runners.core.ranks.rank import Rank
+from runners.core.trace.schema import Setting
 from runners.training.networks import grade
-from runners.training.shape import FLOAT, VOCABULARY, TransformerSettings
 from runners.training.split import blocks_plan, shard_blocks
 from runners.training.stages import back_through_stage, through_stage
 from runners.training.steps import of_all_ranks, replica_of

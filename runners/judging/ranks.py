@@ -40,13 +40,19 @@ from torch import Tensor, nn
 from torch._C._distributed_c10d import FileStore
 from torch.utils._pytree import tree_map_only
 
+from runners.core.meters.collectives import (
+    NAMESPACES,
+    OPERATIONS,
+    ends_of,
+    payload_bytes,
+    tensors_in,
+)
+from runners.core.meters.gloo_threads import NAME
+from runners.core.meters.memory import MemoryMeter
+from runners.core.system import processes
+from runners.core.system.scratch import Scratch
+from runners.core.trace.measured import Memory
 from runners.judging.lending import Lent
-from runners.meters.collectives import NAMESPACES, OPERATIONS, ends_of, payload_bytes, tensors_in
-from runners.meters.gloo_threads import NAME
-from runners.meters.memory import MemoryMeter
-from runners.system import processes
-from runners.system.scratch import Scratch
-from runners.traces.measured import Memory
 
 POLL_SECONDS = 0.01
 MOST_PRINTED = 1000  # characters of what a rank prints

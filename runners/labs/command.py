@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runners.labs.shelf import Desk, Lab, lab, labs
+from runners.system.book import program
 from runners.system.errors import FixableError
 from runners.system.patience import say
-from runners.traces.digest import program
 
 if TYPE_CHECKING:  # torch is loaded once there is something to grade
     from runners.judging.ranks import Failure, Seen

@@ -16,8 +16,8 @@ from typing import Any
 
 import yaml
 
+from runners.system.book import ROOT
 from runners.system.errors import FixableError, unknown
-from runners.traces.digest import ROOT
 
 LABS = "topics/*/labs/*/lab.yml"
 # The requirement of every lab, beside those of its `lab.yml`.

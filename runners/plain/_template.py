@@ -1,6 +1,6 @@
 """TODO: what this experiment measures; now it counts how often a loop runs."""
 
-from runners.declared.settings import Count, RunSettings
+from runners.core.declared.settings import Count, RunSettings
 from runners.plain.experiment import Plain, Recorder
 
 

@@ -8,8 +8,8 @@
 
     RUNS = {"sorted": Plain("insertion_sort", settings=Settings(order="sorted"))}
 
-The file has a `QUESTION` and its `Settings` like any experiment (`runners/declared`). A file that
-imports this module needs no torch, unless it imports it itself.
+The file has a `QUESTION` and its `Settings` like any experiment (`runners/core/declared`). A file
+that imports this module needs no torch, unless it imports it itself.
 """
 
 import re
@@ -19,10 +19,10 @@ from typing import Generic
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from runners.declared.experiment import Declaration
-from runners.declared.settings import S
-from runners.traces.outcome import RankOutcome
-from runners.traces.schema import Quantity, Repeats, Setting
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.settings import S
+from runners.core.trace.outcome import RankOutcome
+from runners.core.trace.schema import Quantity, Repeats, Setting
 
 _SETTING = TypeAdapter[Setting](Setting, config=ConfigDict(allow_inf_nan=False))
 _NUMBER = re.compile(r"[-+]?[\d_]*\.?\d+(e[-+]?\d+)?", re.IGNORECASE)  # as a text

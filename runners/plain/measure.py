@@ -15,19 +15,20 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from runners.declared.experiment import Experiment
-from runners.measuring.progress import Progress
+from runners.core.declared.experiment import Experiment
+from runners.core.trace import machine
+from runners.core.trace.measured import SampledSeconds, Timing
+from runners.core.trace.outcome import RankOutcome
+from runners.core.trace.records import Circumstances, Code, Failure, Machine, RankRecord, Run, Trace
+from runners.core.trace.schema import now
 from runners.plain.experiment import Plain
 from runners.plain.process import PHASE
+from runners.session.progress import Progress
+from runners.system.book import own_book
 from runners.system.errors import FixableError
-from runners.traces import machine
-from runners.traces.digest import own_book, source_digest
+from runners.traces.digest import source_digest
 from runners.traces.files import TraceError, machine_folders, read_machine, write
-from runners.traces.measured import SampledSeconds, Timing
-from runners.traces.outcome import RankOutcome
 from runners.traces.plain import NO_TORCH, PASS
-from runners.traces.records import Circumstances, Code, Failure, Machine, RankRecord, Run, Trace
-from runners.traces.schema import now
 
 _SAME = ("cpu", "caches", "num_cores")  # of one machine
 

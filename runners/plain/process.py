@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 from traceback import extract_tb, print_exc
 
-from runners.declared.experiment import find
+from runners.core.declared.experiment import find
+from runners.core.trace.outcome import RankOutcome
+from runners.core.trace.records import Failure
 from runners.plain.experiment import Recorder
 from runners.system.errors import first_line
-from runners.traces.outcome import RankOutcome
-from runners.traces.records import Failure
 
 PHASE = "program"
 

@@ -15,6 +15,8 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, get_args
 
+from runners.core.trace.machine import num_cores
+from runners.core.trace.records import Run
 from runners.planner import program
 from runners.planner.answers import how_many
 from runners.planner.answers.answer import GIB, Answer, Layout, lines, ordered
@@ -50,8 +52,6 @@ from runners.planner.simulated import grid
 from runners.planner.simulated.processes import answers, cached
 from runners.system.errors import unknown
 from runners.traces.files import TraceError, read, write
-from runners.traces.machine import num_cores
-from runners.traces.records import Run
 
 if TYPE_CHECKING:
     from runners.planner.simulated import public_model

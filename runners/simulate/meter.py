@@ -22,14 +22,14 @@ from torch.distributed.distributed_c10d import GroupName
 from torch.distributed.tensor import DTensor
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop, sdpa_flop
 
-from runners.meters.collectives import (
+from runners.core.meters.collectives import (
     NAMESPACES,
     OPERATIONS,
     payload_bytes,
     process_group,
     tensors_in,
 )
-from runners.meters.memory import FakeMemoryMeter, local
+from runners.core.meters.memory import FakeMemoryMeter, local
 from runners.simulate.caching_allocator import Allocate, Event, Free
 from runners.simulate.log import RESHARDED, Call
 

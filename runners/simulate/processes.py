@@ -15,7 +15,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import TypeVar
 
-from runners.system import accelerator, stopping
+from runners.core.system import accelerator
+from runners.system import stopping
 from runners.system.patience import WORD_SECONDS, Patience
 
 # Processes are forked where that is safe: then they share torch, which is loaded once.
@@ -108,7 +109,7 @@ def prepare() -> None:
     """Load what ranks use, once, before any is forked."""
     import torch
 
-    from runners.ranks.process import preload
+    from runners.core.ranks.process import preload
     from runners.simulate.fake_mode import ValuelessMode
 
     preload()

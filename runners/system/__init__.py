@@ -1,4 +1,4 @@
-"""What the operating system gives and takes: processes, signals, limits, folders, links, devices.
+"""Where a book lies, and how a command stops, waits and reports errors.
 
-In: nothing of ours. Out: functions that other rooms call. Only `accelerator.py` needs torch.
+In: nothing of ours. Out: functions that other rooms call. No torch.
 """

@@ -1,5 +1,6 @@
-"""What a trace is: its records, its files, the code and the machine that made it, and comparisons.
+"""Traces as files: whether one is stale, sound, or tolerably equal to another; and summaries.
 
-In: what ranks recorded, and JSON files. Out: checked models. The generator reads this room, and
-of others `declared`, `planner.answers` and `system`; none of them needs torch.
+In: records of `core/trace`, and JSON files. Out: checked models. The generator reads this room, and
+of others `core/trace`, `core/declared`, `closed_forms`, `planner.answers` and `system`; none of
+them needs torch.
 """

@@ -5,42 +5,33 @@ It covers the syntax tree of the experiment's file, of every module of ours that
 Comments, docstrings, the sizes of a try, and which file holds what is imported are left out: none
 of them changes a result. Programs that an experiment finds by a pattern, one a run, have a digest
 each, of their whole text: a new one, or a changed one, leaves the runs of the others as they are.
-
-Which experiments there are, and how a person calls the runners, depends on the book: ours, or one
-of one's own.
 """
 
 import ast
 import hashlib
-import os
 import re
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from runners.traces.schema import digest_of
+from runners.core.trace.schema import digest_of
+from runners.system.book import ROOT, experiment_files, is_plain
 
-ROOT = Path(__file__).resolve().parents[2]
-# A folder of experiments beside ours: the tests' own, or ones not meant to be part of the book.
-MORE = "PROOFBOOK_EXPERIMENTS"
-# The folder of a book of one's own, whose `experiments/` stands for ours; `enter_book` sets it.
-OWN = "PROOFBOOK_BOOK"
 # What measures, beside the experiment's own file: on one machine, and on several nodes.
-ENTRIES = ("runners/__init__.py", "runners/measuring/measure.py", "runners/cluster/launcher.py")
-PLAIN = b"runners.plain"  # what an experiment without ranks imports
+ENTRIES = (
+    "runners/__init__.py",
+    "runners/core/measuring/measure.py",
+    "runners/core/measuring/launcher.py",
+)
 # Modules, and packages for all of theirs, that cannot change a value that a run or a plan records.
 # What only they import is left out with them.
 LEFT_OUT = {
     "runners.__main__": "calls a command",
     "runners.commands": "choose what is measured, and print",
-    "runners.measuring.pending": "chooses which runs are measured",
     "runners.plain": "measures experiments without ranks, which have a digest of their own",
-    "runners.measuring.progress": "prints how far a measurement is",
-    "runners.cluster.peers": "carries what nodes tell each other, as it is",
+    "runners.session": "chooses what is measured, and prints how far it is",
     "runners.simulate.processes": "carries what simulations return, as it is",
-    "runners.system.errors": "words the errors that end a command",
-    "runners.system.patience": "tells a person what a command waits for",
-    "runners.system.stopping": "ends a command that a person stops; the run is not recorded",
+    "runners.system": "says where a book lies, and words, waits for and ends a command",
     "runners.traces.digest": "makes the digest, which is another where it is made otherwise",
     "runners.traces.files": "writes what was recorded, and reads it back as it was",
     "runners.traces.summary": "words what was recorded",
@@ -48,32 +39,6 @@ LEFT_OUT = {
 _NAMED = re.compile(rb"""["'](runners(?:\.\w+)+)["']""")  # a module, to import by its name
 # The fields of a node that hold statements.
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
-
-
-def enter_book(folder: Path) -> None:
-    """Work in a folder: if it holds a book of one's own, with its experiments and its traces."""
-    if (folder / "experiments").is_dir() and (folder / "content").is_dir():
-        os.environ[OWN] = str(folder.resolve())
-        os.environ.setdefault("PROOFBOOK_TRACES", str(folder.resolve() / "content" / "traces"))
-
-
-def own_book() -> Path | None:
-    """The folder of a book of one's own; None in ours, and in any other folder."""
-    return Path(own) if (own := os.environ.get(OWN)) else None
-
-
-def program(in_ours: str = "python -m runners") -> str:
-    """How a person calls the runners: in a clone of ours by its Python, elsewhere by their name."""
-    is_ours = (ROOT / "pyproject.toml").is_file() and not own_book()
-    return in_ours if is_ours else "proofbook"
-
-
-def experiment_files() -> dict[str, Path]:
-    """The file that declares each experiment, by its name."""
-    paths = list((own_book() or ROOT / "runners").glob("experiments/[!_]*.py"))
-    if folder := os.environ.get(MORE):
-        paths += Path(folder).glob("[!_]*.py")
-    return {path.stem: path for path in sorted(paths)}
 
 
 # A name that a module has from another of ours, which it calls so: an object of it, or a module.
@@ -179,12 +144,12 @@ def _source(module: str, name: str) -> tuple[str, Path | None]:
 
 @cache
 def _followed(path: Path) -> frozenset[Path]:
-    """What is read because a file is: its package, the modules that it imports, and texts."""
+    """What is read because a file is: its packages, the modules that it imports, and texts."""
     found = _read(path)
     modules = {file for _, *one in found.imports if (file := _source(*one)[1])}
     texts = (ROOT / name for name in found.programs if "*" not in name)
-    package = path.with_name("__init__.py")
-    return frozenset(one for one in (package, *modules, *texts) if one.is_file())
+    packages = (folder / "__init__.py" for folder in path.parents if folder.is_relative_to(ROOT))
+    return frozenset(file for file in (*packages, *modules, *texts) if file.is_file())
 
 
 def covered_files(*entries: Path) -> list[Path]:
@@ -222,17 +187,6 @@ def source_digest(experiment: str) -> str:
     if own and is_plain(experiment):  # our part writes down what it is given, in any release
         return digest_of(sorted(map(file_digest, (own, *own.parent.glob("_*.py")))))
     return code_digest(*([own] if own else ()), *(ROOT / one for one in ENTRIES))
-
-
-def needs_no_torch() -> bool:
-    """Whether this is a book of one's own whose experiments all have no ranks."""
-    return bool(own_book()) and all(map(is_plain, experiment_files()))
-
-
-def is_plain(experiment: str) -> bool:
-    """Whether an experiment has no ranks, and so needs no torch."""
-    own = experiment_files().get(experiment)
-    return own is not None and PLAIN in own.read_bytes()  # also where it cannot be parsed
 
 
 @cache

@@ -1,7 +1,7 @@
 """Files of traces: what one experiment measured on one machine, as versioned JSON.
 
-Flow: `runners/measuring` puts a `Trace` together; `write` puts it on disk whole; `read` gives it
-back to the generator, refusing whatever it does not know. What a trace holds is in
+Flow: `runners/core/measuring` puts a `Trace` together; `write` puts it on disk whole; `read` gives
+it back to the generator, refusing whatever it does not know. What a trace holds is in
 `records.py` and `measured.py`. No torch here: pages are built from committed traces on machines
 that never install it.
 """
@@ -15,12 +15,13 @@ from uuid import uuid4
 
 from pydantic import ValidationError
 
+from runners.core.trace.fields import Steps
+from runners.core.trace.records import Machine, Trace
+from runners.core.trace.schema import Guarded, Record, digest_of
+from runners.system.book import own_book, program
 from runners.system.errors import FixableError
-from runners.traces.digest import own_book, program, program_digests, source_digest
-from runners.traces.fields import Steps
+from runners.traces.digest import program_digests, source_digest
 from runners.traces.invariants import violations
-from runners.traces.records import Machine, Trace
-from runners.traces.schema import Guarded, Record, digest_of
 
 PLANNED = ("plans", "planner")  # folders of simulated files
 MACHINE = "machine"  # the file of a machine's folder that is no trace

@@ -3,7 +3,7 @@
 Every record of circumstances has a version of torch; where none took part, it is `NO_TORCH`.
 """
 
-from runners.traces.records import Circumstances, Machine, Run
+from runners.core.trace.records import Circumstances, Machine, Run
 
 PASS = "plain"  # the only pass of such a run
 NO_TORCH = "0.0"

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
+from runners.core.trace.machine import from_home
+from runners.core.trace.schema import Setting, Status
 from runners.system.errors import FixableError
-from runners.traces.machine import from_home
-from runners.traces.schema import Setting, Status
 
 COMMAND = re.compile(r"torchrun (?:\S+ )*?--nproc-per-node (?P<ranks>\d+) (?P<file>\S+\.py)")
 DECLARED = re.compile(r"^# (?P<name>[a-z][a-z0-9_]*): (?P<value>.+)$")

@@ -7,10 +7,10 @@ show them of the recorded one, so that a reader sees the same lines in both plac
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from runners.traces.fields import NBSP, SIZES, TIMES, in_words, quantity, scaled, significant
+from runners.core.trace.fields import NBSP, SIZES, TIMES, in_words, quantity, scaled, significant
+from runners.core.trace.records import RankRecord, Run
+from runners.core.trace.schema import Setting
 from runners.traces.plain import is_plain
-from runners.traces.records import RankRecord, Run
-from runners.traces.schema import Setting
 
 
 def how_it_ended(run: Run) -> str:

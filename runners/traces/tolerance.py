@@ -18,11 +18,11 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from runners.traces.fields import Key, as_written, at, in_words, is_number, quantity
-from runners.traces.measured import SampledSeconds
-from runners.traces.records import Run
-from runners.traces.schema import Quantity
-from runners.traces.spread import ROUNDED_OFF, field_of
+from runners.core.trace.fields import Key, as_written, at, in_words, is_number, quantity
+from runners.core.trace.measured import SampledSeconds
+from runners.core.trace.records import Run
+from runners.core.trace.schema import Quantity
+from runners.core.trace.spread import ROUNDED_OFF, field_of
 
 FEWEST_SAMPLES = 5
 KERNEL_SHARE = 0.02  # the meter itself accepts that the kernel's peak is so far off

@@ -12,12 +12,12 @@ import time
 import torch.distributed as dist
 from torch import nn
 
-from runners.ranks.rank import Rank
-from runners.ranks.recorder import parameter_digest
-from runners.traces.digest import ROOT
-from runners.traces.records import PredictionStep
-from runners.traces.schema import Setting
-from runners.training.settings import ProgramSettings
+from runners.core.declared.training_settings import ProgramSettings
+from runners.core.ranks.rank import Rank
+from runners.core.ranks.recorder import parameter_digest
+from runners.core.trace.records import PredictionStep
+from runners.core.trace.schema import Setting
+from runners.system.book import ROOT
 
 # gloo's worker threads need Python's lock to drop a finished work, and a group that is destroyed
 # waits for its threads without giving that lock up: destroyed at once, it can wait for ever.

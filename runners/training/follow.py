@@ -10,9 +10,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from runners.ranks.rank import Rank
-from runners.ranks.recorder import first_values, parameter_digest
-from runners.traces.schema import Setting
+from runners.core.ranks.rank import Rank
+from runners.core.ranks.recorder import first_values, parameter_digest
+from runners.core.trace.schema import Setting
 from runners.training.networks import flat
 from runners.training.steps import of_all_ranks, validate
 from runners.training.teacher import Samples

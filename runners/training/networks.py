@@ -7,9 +7,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from runners.declared.work import layer_parameters
-from runners.traces.records import Layer, Model
-from runners.training.shape import whole
+from runners.closed_forms.work import layer_parameters
+from runners.core.declared.shape import whole
+from runners.core.trace.records import Layer, Model
 
 NORMS: dict[str, list[type[nn.Module]]] = {
     "none": [],

@@ -15,8 +15,8 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from runners.ranks.rank import Rank
-from runners.training.shape import VOCABULARY
+from runners.core.declared.shape import VOCABULARY
+from runners.core.ranks.rank import Rank
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINING = "content/text/training.txt"

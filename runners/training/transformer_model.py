@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from runners.ranks.rank import Rank
-from runners.training.shape import TransformerShape as TransformerShape
+from runners.core.declared.shape import TransformerShape as TransformerShape
+from runners.core.ranks.rank import Rank
 
 
 class Attention(nn.Module):

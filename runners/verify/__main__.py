@@ -9,7 +9,7 @@ import argparse
 import os
 import sys
 
-from runners.system import processes
+from runners.core.system import processes
 from runners.system.errors import FixableError
 
 processes.end_with(os.getppid())  # before torch is loaded, which takes seconds

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from runners.system import processes
+from runners.core.system import processes
 from runners.verify.internals import place
 from runners.verify.report import Finding, Verdict
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, NoReturn
 
-from runners.system import processes
+from runners.core.system import processes
 from runners.system.errors import FixableError, first_line
 from runners.system.patience import say
 from runners.verify import compare, cpu, report, rerun

@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TextIO
 import yaml
 from pydantic import ConfigDict, Field
 
+from runners.core.trace import machine
+from runners.core.trace.records import Circumstances
+from runners.core.trace.schema import Guarded, Moment, Record, Shape, digest_of, finite_or_none, now
 from runners.system.errors import FixableError, first_line
 from runners.system.patience import say
-from runners.traces import machine
 from runners.traces.files import TraceError, read_record, remedy, write
-from runners.traces.records import Circumstances
-from runners.traces.schema import Guarded, Moment, Record, Shape, digest_of, finite_or_none, now
 
 if TYPE_CHECKING:
     from runners.verify.records import Layout  # which imports torch

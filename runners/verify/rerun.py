@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from runners.system import processes
+from runners.core.system import processes
 from runners.verify.board import environment, free_port
 from runners.verify.fit import Expected, are_apart, compared, fitted, scales_of
 from runners.verify.inputs import ROUNDINGS, Case, are_equal_again, has_own_gradients

@@ -18,12 +18,12 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from runners.declared.experiment import Declaration, PassName
-from runners.meters.activity import ActivityMeter
-from runners.meters.kernel import KernelPeak
-from runners.meters.link import sent_payload_bytes
-from runners.ranks.heartbeat import Heart
-from runners.ranks.rank import Rank
+from runners.core.declared.experiment import Declaration, PassName
+from runners.core.meters.activity import ActivityMeter
+from runners.core.meters.kernel import KernelPeak
+from runners.core.meters.link import sent_payload_bytes
+from runners.core.ranks.heartbeat import Heart
+from runners.core.ranks.rank import Rank
 from runners.training.networks import mlp
 from runners.training.steps import Epoch, train_batch
 from runners.training.teacher import Samples

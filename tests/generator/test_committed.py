@@ -16,8 +16,8 @@ from generator.values import verdicts
 from generator.values.evaluation import Evidence
 from generator.values.moved import refuted
 from generator.website.publish import committed_machines
-from runners.traces.digest import ROOT, experiment_files
-from runners.traces.machine import pinned
+from runners.core.trace.machine import pinned
+from runners.system.book import ROOT, experiment_files
 from tests.conftest import copy_of_the_book
 
 

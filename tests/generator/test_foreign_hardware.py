@@ -22,9 +22,9 @@ from generator.content.book import Book
 from generator.content.claim import EPSILONS
 from generator.values.evaluation import Evidence
 from generator.values.regime import dtype_of
+from runners.core.trace.measured import SampledSeconds
+from runners.core.trace.records import Run, Trace
 from runners.traces.invariants import violations
-from runners.traces.measured import SampledSeconds
-from runners.traces.records import Run, Trace
 
 MIB = 2**20
 Document = dict[str, Any]

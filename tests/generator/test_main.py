@@ -13,7 +13,7 @@ from generator.content.reading import FILES, documents, load
 from generator.pages.press import Press
 from generator.values.filters import FUNCTIONS, OF_CLAIMS
 from generator.website import publish
-from runners.declared.closed_forms import LAWS
+from runners.closed_forms.steps import LAWS
 from runners.traces import files as traces
 from tests.generator.conftest import CONTENT
 

@@ -6,7 +6,7 @@ import pytest
 
 from runners.__main__ import main
 from runners.commands.show import lines, overview
-from runners.traces import machine
+from runners.core.trace import machine
 from tests.processes import python
 from tests.recorded import write
 

@@ -7,7 +7,7 @@ import pytest
 from generator.content.claim import Claim, Constant
 from generator.values import list_sides, verdicts
 from generator.values.evaluation import Evidence
-from runners.traces.measured import SampledSeconds
+from runners.core.trace.measured import SampledSeconds
 
 PEAK = "tiny_memory.whole.ranks[0].memory.peak_bytes"
 BUDGET = "tiny_memory.whole_budget.budget_bytes"

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from runners.commands import run as running
-from runners.declared.experiment import find
-from runners.measuring import measure
-from runners.measuring.launch import Launcher
+from runners.core.declared.experiment import find
+from runners.core.measuring import measure
+from runners.core.measuring.launch import Launcher
+from runners.core.trace import machine
+from runners.core.trace.records import Run
 from runners.simulate import processes
-from runners.traces import machine
-from runners.traces.digest import MORE
-from runners.traces.records import Run
+from runners.system.book import MORE
 from tests.processes import OWN_EXPERIMENTS
 
 torch.set_num_threads(1)  # as in ranks; a simulation would else leave its process with one thread

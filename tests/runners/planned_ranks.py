@@ -9,7 +9,7 @@ import torch.distributed as dist
 import torch.distributed.pipelining as pp
 from torch.distributed.device_mesh import init_device_mesh
 
-from runners.meters.memory import CPU
+from runners.core.meters.memory import CPU
 from runners.planner.simulated import one_rank
 from runners.planner.simulated.step import Repeats, Step
 from tests.runners.vision_transformer import is_memory

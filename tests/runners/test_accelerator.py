@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from runners.__main__ import main
-from runners.declared.experiment import Declaration, find
-from runners.measuring import endings, launch
-from runners.measuring.launch import Launcher
-from runners.system import accelerator
-from runners.traces import machine
-from runners.traces.outcome import RankOutcome
-from runners.traces.records import Failure
+from runners.core.declared.experiment import Declaration, find
+from runners.core.measuring import endings, launch
+from runners.core.measuring.launch import Launcher
+from runners.core.system import accelerator
+from runners.core.trace import machine
+from runners.core.trace.outcome import RankOutcome
+from runners.core.trace.records import Failure
 from tests.processes import python
 
 CUDA = torch.device("cuda", 0)
@@ -88,12 +88,12 @@ def test_nothing_asks_for_accelerators_before_ranks_are_forked():
     """A process that has asked the driver cannot fork ranks that use what it found."""
     program = """
 import torch
-from runners.measuring.forkserver import ENVIRONMENT
+from runners.core.measuring.forkserver import ENVIRONMENT
 asked = []
 for name in ("is_available", "device_count", "init", "_lazy_init", "current_device"):
     setattr(torch.cuda, name, lambda *a, name=name: asked.append(name) or 0)
-from runners.declared.experiment import find, names
-from runners.ranks.process import preload
+from runners.core.declared.experiment import find, names
+from runners.core.ranks.process import preload
 preload()
 for name in names():
     find(name)

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from runners.cluster import __main__ as cluster
-from runners.cluster import peers
+from runners.session import peers
 from runners.traces.files import read, read_machine
 from tests.runners.two_nodes import DEAD, NO_ANSWER, SILENT, ended, lost, two_nodes, with_nodes
 

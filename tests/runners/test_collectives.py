@@ -5,7 +5,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed._functional_collectives import all_gather_tensor
 
-from runners.traces.measured import Transfer
+from runners.core.trace.measured import Transfer
 from tests.judged import judged
 
 pytestmark = pytest.mark.ranks

@@ -8,9 +8,9 @@ import pytest
 
 from runners.__main__ import main
 from runners.commands.compare import compare
-from runners.traces import machine
+from runners.core.trace import machine
+from runners.core.trace.measured import SampledSeconds
 from runners.traces.files import read, trace_paths
-from runners.traces.measured import SampledSeconds
 from tests.recorded import as_recorded, write
 
 FROZEN = Path(__file__).parents[1] / "book" / "content" / "traces" / "reference-frozen"

@@ -4,6 +4,7 @@ import ast
 
 import pytest
 
+from runners.system import book
 from runners.traces import digest
 from runners.traces.files import read
 from tests.processes import ROOT, python
@@ -21,9 +22,10 @@ def single(rank):
 @pytest.fixture
 def digest_of(tmp_path, monkeypatch):
     """The digest of an experiment with this text, in a tree with this teacher."""
-    for room in ("experiments", "training", "meters"):
+    for room in ("experiments", "training", "core/meters"):
         (tmp_path / "runners" / room).mkdir(parents=True)
-    (tmp_path / "runners" / "measure.py").write_text("from runners.meters import memory\n")
+    (tmp_path / "runners" / "measure.py").write_text("from runners.core.meters import memory\n")
+    monkeypatch.setattr(book, "ROOT", tmp_path)
     monkeypatch.setattr(digest, "ROOT", tmp_path)
     monkeypatch.setattr(digest, "ENTRIES", ("runners/measure.py",))
 
@@ -52,10 +54,10 @@ def test_only_what_decides_a_result_changes_a_digest(digest_of):
 @pytest.mark.parametrize(
     "imports",
     [
-        "from runners.meters import memory",
-        "import runners.meters.memory",
-        "def late():\n    from runners.meters.memory import PEAK",
-        'importlib.import_module("runners.meters.memory")',
+        "from runners.core.meters import memory",
+        "import runners.core.meters.memory",
+        "def late():\n    from runners.core.meters.memory import PEAK",
+        'importlib.import_module("runners.core.meters.memory")',
     ],
 )
 def test_the_code_that_measures_changes_it_however_it_is_imported(digest_of, tmp_path, imports):
@@ -79,7 +81,7 @@ def test_another_name_of_a_module_and_a_name_of_another_module_change_it(digest_
 
 PRINTS = """
 import importlib, sys
-from runners.declared.experiment import Declaration, names
+from runners.core.declared.experiment import Declaration, names
 QUESTION = "What is imported?"
 def ours(): return {one for one in sys.modules if one.startswith("runners")}
 def alone(rank):
@@ -102,26 +104,26 @@ raise SystemExit(code)
 @pytest.mark.ranks
 def test_every_module_that_a_run_imports_is_covered_by_its_digest(tmp_path, monkeypatch):
     """But for those of which `LEFT_OUT` says why not, and what these alone need to read a trace."""
-    monkeypatch.setenv(digest.MORE, str(tmp_path))
+    monkeypatch.setenv(book.MORE, str(tmp_path))
     (tmp_path / "imported.py").write_text(PRINTS)
     done = python("-c", RUNS_IT, PROOFBOOK_TRACES=str(tmp_path / "traces"))
     assert done.returncode == 0, done.stderr
     (trace,) = (tmp_path / "traces").glob("*/imported.json")
     common, *each = read(trace).runs["alone"].printed
     of_any = {*common.split(), *done.stdout.splitlines()[-1].split()}
-    assert {"runners.measuring.forkserver", "runners.ranks.process"} <= of_any
-    assert len(each) == len(digest.experiment_files()) - 1
+    assert {"runners.core.measuring.forkserver", "runners.core.ranks.process"} <= of_any
+    assert len(each) == len(book.experiment_files()) - 1
     entries = [ROOT / one for one in digest.ENTRIES]
     behind = digest.covered_files(*(ROOT / f"runners/traces/{n}.py" for n in ("files", "summary")))
     left_out = tuple(f"{one}." for one in digest.LEFT_OUT)
     for name, *own in map(str.split, each):
-        covered = {*behind, *digest.covered_files(digest.experiment_files()[name], *entries)}
+        covered = {*behind, *digest.covered_files(book.experiment_files()[name], *entries)}
         others = {one for one in of_any.union(own) if digest._file_of(one) not in covered}
         assert {one for one in others if not f"{one}.".startswith(left_out)} == set(), name
 
 
 def test_an_experiment_outside_the_book_has_a_digest_of_its_code(digest_of, tmp_path, monkeypatch):
-    monkeypatch.setenv(digest.MORE, str(tmp_path))
+    monkeypatch.setenv(book.MORE, str(tmp_path))
     (tmp_path / "mine.py").write_text(CODE)
     assert digest_of(CODE) == digest.source_digest("mine")
     assert digest_of(CODE.replace("100", "101")) != digest.source_digest("mine")
@@ -159,7 +161,7 @@ def test_programs_that_are_found_by_a_pattern_have_a_digest_each(digest_of, tmp_
 
 
 def test_all_that_grades_labs_is_behind_their_traces():
-    covered = {*digest.covered_files(digest.experiment_files()["labs"])}
+    covered = {*digest.covered_files(book.experiment_files()["labs"])}
     judging = (*ROOT.glob("runners/judging/ranks.py"), *ROOT.glob("runners/labs/benches/*.py"))
     assert covered >= {ROOT / "runners" / "labs" / "grading.py", *judging}
     programs = {*ROOT.glob("content/topics/*/labs/*/solved.py")}

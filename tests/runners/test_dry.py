@@ -6,7 +6,7 @@ import pytest
 
 from runners.commands import run as running
 from runners.commands.run import RunRequest
-from runners.measuring import pending
+from runners.session import pending
 from runners.system.errors import FixableError
 from runners.traces.files import read
 from tests.recorded import as_recorded, write

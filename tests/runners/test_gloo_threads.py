@@ -11,8 +11,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from runners.meters import gloo_threads
-from runners.meters.gloo_threads import NAME, wait_until_idle
+from runners.core.meters import gloo_threads
+from runners.core.meters.gloo_threads import NAME, wait_until_idle
 from tests.judged import judged, peaks_of
 
 BUFFER_BYTES = 4 * 1024

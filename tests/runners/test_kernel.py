@@ -9,12 +9,12 @@ from io import StringIO
 
 import pytest
 
-from runners.declared.experiment import find
-from runners.measuring import measure
-from runners.measuring.progress import Progress
-from runners.meters.kernel import Growth, KernelPeak, disagreement
-from runners.traces.measured import Memory
-from runners.traces.records import Failure
+from runners.core.declared.experiment import find
+from runners.core.measuring import measure
+from runners.core.meters.kernel import Growth, KernelPeak, disagreement
+from runners.core.trace.measured import Memory
+from runners.core.trace.records import Failure
+from runners.session.progress import Progress
 from tests.runners.experiments import hidden
 
 MIB = 1 << 20

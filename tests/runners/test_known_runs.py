@@ -9,17 +9,17 @@ import pytest
 import torch
 from torch import nn
 
-from runners.declared.experiment import Declaration, find
-from runners.measuring.gather import gather
-from runners.measuring.instruction_sets import with_spread
-from runners.measuring.launch import PassResult, Place
-from runners.measuring.progress import Progress
-from runners.ranks.heartbeat import Heart
-from runners.ranks.rank import Rank
-from runners.system import accelerator
-from runners.traces.measured import MemoryClasses, Transfer
-from runners.traces.outcome import RankOutcome
-from runners.traces.records import Held, Move
+from runners.core.declared.experiment import Declaration, find
+from runners.core.measuring.gather import gather
+from runners.core.measuring.instruction_sets import with_spread
+from runners.core.measuring.launch import PassResult, Place
+from runners.core.ranks.heartbeat import Heart
+from runners.core.ranks.rank import Rank
+from runners.core.system import accelerator
+from runners.core.trace.measured import MemoryClasses, Transfer
+from runners.core.trace.outcome import RankOutcome
+from runners.core.trace.records import Held, Move
+from runners.session.progress import Progress
 from tests.runners.experiments.known import (
     LATE_SECONDS,
     NAP_SECONDS,

@@ -10,9 +10,9 @@ import time
 import pytest
 
 from runners.commands import run as running
-from runners.declared.experiment import find
-from runners.measuring.launch import Launcher, Place
-from runners.system import links
+from runners.core.declared.experiment import find
+from runners.core.measuring.launch import Launcher, Place
+from runners.core.system import links
 from runners.system.errors import LaunchError
 from runners.traces.summary import how_it_ended
 from tests.conftest import wait_until

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from runners.declared.experiment import find
-from runners.measuring import measure
-from runners.meters.link import sent_payload_bytes
-from runners.system import links, processes
+from runners.core.declared.experiment import find
+from runners.core.measuring import measure
+from runners.core.meters.link import sent_payload_bytes
+from runners.core.system import links, processes
 
 REFUSAL = "RTNETLINK answers: Operation not permitted"
 NUM_BYTES = 4 << 20  # what the tests' own experiment reduces

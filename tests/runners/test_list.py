@@ -3,8 +3,8 @@
 import pytest
 
 from runners.__main__ import main
-from runners.traces import machine
-from runners.traces.digest import MORE
+from runners.core.trace import machine
+from runners.system.book import MORE
 from tests.processes import python
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from runners.measuring.measure import alone
+from runners.core.measuring.measure import alone
+from runners.core.trace import machine
+from runners.core.trace.records import Accelerator
+from runners.system.book import ROOT
 from runners.system.errors import FixableError
-from runners.traces import machine
-from runners.traces.digest import ROOT
 from runners.traces.files import write
-from runners.traces.records import Accelerator
 
 GIBIBYTE = 1 << 30
 CARD = "NVIDIA H100 PCIe"

@@ -2,8 +2,8 @@
 
 import torch
 
-from runners.meters.memory import MemoryMeter
-from runners.traces.measured import MemoryClasses
+from runners.core.meters.memory import MemoryMeter
+from runners.core.trace.measured import MemoryClasses
 
 META = torch.device("meta")
 

@@ -9,15 +9,15 @@ import sys
 
 import pytest
 
-from runners.declared.experiment import find
-from runners.measuring import endings, measure
-from runners.measuring.endings import NotMeasuredError, UnfinishedError
-from runners.measuring.forkserver import ForkServer
-from runners.measuring.launch import Launcher
-from runners.measuring.pending import part_of, pending
-from runners.measuring.progress import Progress
+from runners.core.declared.experiment import find
+from runners.core.measuring import endings, measure
+from runners.core.measuring.endings import NotMeasuredError, UnfinishedError
+from runners.core.measuring.forkserver import ForkServer
+from runners.core.measuring.launch import Launcher
+from runners.core.trace.outcome import RankOutcome
+from runners.session.pending import part_of, pending
+from runners.session.progress import Progress
 from runners.traces.files import read
-from runners.traces.outcome import RankOutcome
 from tests.processes import OWN_EXPERIMENTS, ran
 
 pytestmark = pytest.mark.ranks

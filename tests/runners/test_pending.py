@@ -8,12 +8,13 @@ import pytest
 
 from runners.commands import run as running
 from runners.commands.run import RunRequest
-from runners.measuring import measure
-from runners.measuring import pending as dues
-from runners.measuring.pending import part_of, pending
-from runners.measuring.progress import Progress
+from runners.core.measuring import measure
+from runners.session import pending as dues
+from runners.session.pending import part_of, pending
+from runners.session.progress import Progress
+from runners.system.book import ROOT
 from runners.traces import files as traces
-from runners.traces.digest import ROOT, source_digest
+from runners.traces.digest import source_digest
 from runners.traces.files import read, write
 
 pytestmark = pytest.mark.ranks

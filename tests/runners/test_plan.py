@@ -21,8 +21,8 @@ from runners.planner.simulated.one_rank import simulate_rank
 from runners.planner.simulated.processes import answers
 from runners.planner.simulated.updates import Update
 from runners.simulate.log import RESHARDED
+from runners.system.book import ROOT
 from runners.system.errors import FixableError
-from runners.traces.digest import ROOT
 from tests.conftest import wait_until
 from tests.processes import marked
 from tests.runners.questions import GPT, LLAMA, asked, changed

@@ -11,7 +11,8 @@ from runners.planner.answers.question import Model, Question, Training, strategy
 from runners.planner.answers.search import shortlist
 from runners.planner.simulated import grid
 from runners.simulate import processes
-from runners.traces.digest import ROOT, covered_files
+from runners.system.book import ROOT
+from runners.traces.digest import covered_files
 from tests.runners.questions import LLAMA, changed
 
 TINY = changed(LLAMA, hidden_size=32, num_kv_heads=2, ffn_size=64, vocabulary=64, context_length=16)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
-from runners.declared.experiment import find
+from runners.core.declared.experiment import find
 from runners.experiments.primitives import Layer, _layer
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from runners.declared.experiment import find
+from runners.core.declared.experiment import find
 from runners.system.errors import FixableError
 from runners.traces.programs import found, read
 from tests.conftest import ROOT

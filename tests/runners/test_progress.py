@@ -2,8 +2,8 @@
 
 import pytest
 
-from runners.measuring.progress import Progress
-from runners.ranks.heartbeat import Beat
+from runners.core.ranks.heartbeat import Beat
+from runners.session.progress import Progress
 from runners.system import patience
 
 

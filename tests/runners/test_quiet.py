@@ -8,10 +8,10 @@ import pytest
 
 from runners.commands import run as running
 from runners.commands.run import RunRequest
-from runners.measuring import measure, quiet
-from runners.measuring.quiet import Readings
+from runners.core.measuring import measure, quiet
+from runners.core.measuring.quiet import Readings
+from runners.core.trace import machine
 from runners.system.errors import FixableError
-from runners.traces import machine
 from runners.traces.files import read, write
 
 STEADY = 1e-3

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from runners.declared.experiment import Declaration, Experiment
-from runners.measuring import measure
-from runners.measuring.launch import Launcher, PassResult
-from runners.measuring.pending import pending
-from runners.ranks.recorder import MAX_NON_FINITE, Recorder
-from runners.traces import machine
-from runners.traces.fields import quantity
-from runners.traces.outcome import RankOutcome
+from runners.core.declared.experiment import Declaration, Experiment
+from runners.core.measuring import measure
+from runners.core.measuring.launch import Launcher, PassResult
+from runners.core.ranks.recorder import MAX_NON_FINITE, Recorder
+from runners.core.trace import machine
+from runners.core.trace.fields import quantity
+from runners.core.trace.outcome import RankOutcome
+from runners.session.pending import pending
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from typing import Literal
 import pytest
 
 from runners.__main__ import main
-from runners.declared.experiment import Declaration, find, names
-from runners.declared.settings import Count, CountOrZero, Factor, FreeSettings, RunSettings
-from runners.traces.digest import MORE
-from runners.traces.records import Death
-from runners.training.settings import StackSettings
+from runners.core.declared.experiment import Declaration, find, names
+from runners.core.declared.settings import Count, CountOrZero, Factor, FreeSettings, RunSettings
+from runners.core.declared.training_settings import StackSettings
+from runners.core.trace.records import Death
+from runners.system.book import MORE
 
 PROGRAMS = {
     "labs",
@@ -105,8 +105,8 @@ def test_every_experiment_declares_the_types_of_its_settings():
 
 
 EXPERIMENT = """
-from runners.declared.experiment import Declaration
-from runners.declared.settings import Count, RunSettings
+from runners.core.declared.experiment import Declaration
+from runners.core.declared.settings import Count, RunSettings
 
 QUESTION = "Does it load?"
 

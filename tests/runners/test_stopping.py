@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from runners.system.scratch import COMPILED, Scratch
+from runners.core.system.scratch import COMPILED, Scratch
 from tests.conftest import wait_until
 
 pytestmark = pytest.mark.builds

@@ -1,7 +1,7 @@
 """The lines that a person reads of one run: the same after `try` and on a page."""
 
+from runners.core.trace.measured import Memory
 from runners.traces.files import read
-from runners.traces.measured import Memory
 from runners.traces.summary import seconds_in_words, summary_lines
 from tests.conftest import ROOT
 

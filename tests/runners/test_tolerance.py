@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from runners.traces.fields import exactly, in_words, quantity, steps_of
+from runners.core.trace.fields import exactly, in_words, quantity, steps_of
+from runners.core.trace.measured import SampledSeconds
+from runners.core.trace.records import Run
+from runners.core.trace.spread import field_of, leaves, spread_of
 from runners.traces.files import read, trace_paths
-from runners.traces.measured import SampledSeconds
-from runners.traces.records import Run
-from runners.traces.spread import field_of, leaves, spread_of
 from runners.traces.tolerance import (
     FLOAT_SHARE,
     KERNEL_SHARE,

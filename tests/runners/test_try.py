@@ -7,10 +7,10 @@ import pytest
 
 from runners.__main__ import main
 from runners.commands.try_run import further, prepare
-from runners.declared.experiment import find
-from runners.measuring import measure
-from runners.measuring.progress import Progress
-from runners.traces import machine
+from runners.core.declared.experiment import find
+from runners.core.measuring import measure
+from runners.core.trace import machine
+from runners.session.progress import Progress
 from runners.traces.files import read
 from runners.traces.summary import summary_lines
 from tests.processes import OWN_EXPERIMENTS, python

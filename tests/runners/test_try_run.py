@@ -5,7 +5,8 @@ import re
 import pytest
 
 from runners.commands.try_run import prepare
-from runners.declared.experiment import find, names
+from runners.core.declared.experiment import find, names
+from runners.system import book
 from runners.system.errors import FixableError
 from runners.traces import digest
 from tests.processes import OWN_EXPERIMENTS
@@ -16,7 +17,7 @@ BOOK = names()
 @pytest.fixture
 def changeable(monkeypatch):
     """The tests' own experiment, whose settings depend on each other."""
-    monkeypatch.setenv(digest.MORE, OWN_EXPERIMENTS[digest.MORE])
+    monkeypatch.setenv(book.MORE, OWN_EXPERIMENTS[book.MORE])
     return find("changeable")
 
 
@@ -90,7 +91,7 @@ def test_no_setting_can_be_changed_without_effect(name):
     files = digest.covered_files(experiment.path)
     rooms = ("experiments", "training")
     code = "\n".join(path.read_text() for path in files if path.parent.name in rooms)
-    code += (digest.ROOT / "runners" / "declared" / "experiment.py").read_text()
+    code += (book.ROOT / "runners" / "declared" / "experiment.py").read_text()
     for run, declaration in experiment.runs.items():
         for key, value in declaration.settings.as_json().items():
             is_read = rf"\b(?:settings|self)(?:\.|, \"){key}\b"

@@ -5,12 +5,12 @@ import json
 
 import pytest
 
-from runners.measuring import measure
-from runners.measuring.pending import pending
-from runners.measuring.progress import Progress
+from runners.core.measuring import measure
+from runners.core.trace.records import Machine, Trace
 from runners.planner.answers.plan_grid import Grid
+from runners.session.pending import pending
+from runners.session.progress import Progress
 from runners.traces.files import EDITED, TraceError, read_record, write_json
-from runners.traces.records import Machine, Trace
 
 
 @pytest.mark.parametrize(

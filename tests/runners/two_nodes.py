@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import pytest
 
-from runners.system import links
-from runners.traces import machine
+from runners.core.system import links
+from runners.core.trace import machine
 from runners.traces.files import read
 from tests.conftest import slowness
 from tests.processes import OWN_EXPERIMENTS, parent
@@ -141,7 +141,7 @@ class TwoNodes:
         commands = {
             "torchrun": "-m torch.distributed.run",
             "process": "-u -m runners.cluster",
-            "rank": "runners.measuring.forkserver",
+            "rank": "runners.core.measuring.forkserver",
         }
         found = [p for p, c in self.processes(node).items() if commands[part] in c]
         if part == "rank":  # which has its forkserver's command line, and is its child

@@ -15,7 +15,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-from runners.meters.collectives import tensors_in
+from runners.core.meters.collectives import tensors_in
 from runners.simulate.fake_mode import ValuelessMode
 from runners.simulate.meter import Meter
 from runners.simulate.processes import results

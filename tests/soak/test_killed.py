@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from runners.declared.experiment import SHORTENED, find
-from runners.system import links
+from runners.core.declared.experiment import SHORTENED, find
+from runners.core.system import links
 from runners.traces.files import TORN, read, trace_paths, write
 from tests.conftest import ROOT
 from tests.processes import marked, parent

@@ -2,9 +2,9 @@
 
 import pytest
 
-from runners.declared.experiment import find
-from runners.measuring.launch import Launcher
-from runners.measuring.measure import measure_run
+from runners.core.declared.experiment import find
+from runners.core.measuring.launch import Launcher
+from runners.core.measuring.measure import measure_run
 from runners.traces.summary import how_it_ended
 
 REPEATS = 20

@@ -15,9 +15,9 @@ from generator.figures.sent_bytes import sent_bytes
 from generator.figures.step_rules import number
 from generator.printing.folio import Folio
 from generator.values.value import numeric
+from runners.core.trace.measured import Memory
+from runners.core.trace.records import RankRecord, Run
 from runners.planner.answers.device_memory import Verdict
-from runners.traces.measured import Memory
-from runners.traces.records import RankRecord, Run
 
 CLASSES = ("parameters", "gradients", "optimizer", "activations", "buckets", "buffers")
 AXIS = 2.2  # where the axis of a plan ends, in memories of the device

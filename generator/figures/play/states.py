@@ -12,7 +12,7 @@ from generator.content.yaml_source import Path
 from generator.printing.folio import Folio
 from generator.values.evaluation import Evidence
 from generator.values.value import Value
-from runners.traces.records import Run
+from runners.core.trace.records import Run
 
 # The strategies whose step the rule of a view computes.
 RULES: dict[View, tuple[str, ...]] = {

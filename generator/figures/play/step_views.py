@@ -17,7 +17,7 @@ from generator.figures.step_rules import Action, UnitStep, number
 from generator.printing.folio import Folio
 from generator.values import units
 from generator.values.units import AS_RULED
-from runners.traces.records import Run
+from runners.core.trace.records import Run
 
 # Of the parts of what is held, as in other figures: a gradient is grey, whole or not.
 LOOKS = {

@@ -17,7 +17,7 @@ from generator.items.kinds.kind import OPEN, End, Field, FieldUnit, Found, Key, 
 from generator.printing.folio import Folio
 from generator.values.units import AS_RULED, PLAIN, printed
 from generator.values.value import Value, numeric
-from runners.traces.fields import NBSP, SIZES
+from runners.core.trace.fields import NBSP, SIZES
 
 _CLOSE = 0.04  # of a slider: how far a prediction may be off
 _SLIP = 0.01  # the same for the number that a mistake gives

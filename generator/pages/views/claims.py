@@ -21,7 +21,7 @@ from generator.values.claim_formula import in_same_form, off_by
 from generator.values.machines import parts
 from generator.values.value import Value, numeric
 from generator.values.verdicts import SIGNS, UNDECIDED, Judged, written
-from runners.traces.fields import NBSP
+from runners.core.trace.fields import NBSP
 
 MAX_DIGITS = 12
 CLOSE, MORE_DIGITS = 1e-3, 6  # where three digits would make much of a difference

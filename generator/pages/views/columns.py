@@ -5,7 +5,7 @@ import re
 from markupsafe import Markup
 
 from generator.values.units import SCALES
-from runners.traces.fields import NBSP
+from runners.core.trace.fields import NBSP
 
 _ROW = re.compile(r"<tr\b.*?</tr>", re.DOTALL)
 _CELL = re.compile(r"<(t[hd])\b[^>]*>.*?</\1>", re.DOTALL)

@@ -24,7 +24,7 @@ from generator.values.calculator import Checked
 from generator.values.claim_formula import formula_of, observed_run, off_by
 from generator.values.value import Value, numeric
 from generator.values.verdicts import Judged
-from runners.traces.fields import NBSP
+from runners.core.trace.fields import NBSP
 
 PER_PARAMETER = ("B", "values")  # counts of them are means, as half a byte for each parameter
 MAX_DIGITS, STARTED, EXACTLY = 6, 4, 17  # of a number that is no whole one

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from generator.figures.step_rules import number
 from generator.printing.folio import Folio
 from generator.values.value import numeric
-from runners.traces.schema import Setting
+from runners.core.trace.schema import Setting
 
 MODELS = (
     ("Llama 8B", "plan_llama_8b.fsdp_on_8"),

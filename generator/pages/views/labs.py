@@ -14,8 +14,8 @@ from generator.content.lab import LabFile
 from generator.content.shelf import LABS
 from generator.pages.view import Row, View, label
 from generator.printing.folio import Folio
+from runners.core.trace.records import Run
 from runners.labs.shelf import EVERYWHERE, LENT
-from runners.traces.records import Run
 
 ENDED = {"deadlocked": "it hangs", "failed": "it ends with an exception"}
 

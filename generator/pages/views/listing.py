@@ -21,8 +21,8 @@ from generator.content.listed_code import file_of, listed, unnamed
 from generator.content.typesetting import parted, plain
 from generator.pages.view import View
 from generator.printing.folio import Folio
-from runners.traces.fields import NBSP
-from runners.traces.records import Failure
+from runners.core.trace.fields import NBSP
+from runners.core.trace.records import Failure
 
 # Keywords, strings, comments, numbers, and the names of what is defined. All else has the colour
 # of the text: an element for each name and bracket made a third of a page.
@@ -35,7 +35,7 @@ _DOCSTRING = re.compile(r'""".*?"""', re.DOTALL)
 _JOINT = re.compile(r"(?<=[\w)])([.(])(?=[A-Za-z_])(?!py\b)(?![^<]*>)")
 _NAME = re.compile(r"\w+(?![^<]*>)")
 WHOLE = 29  # letters of a name that stays whole in a line of code
-KEPT = 300  # characters of a message that a rank records; runners/ranks/process.py cuts it there
+KEPT = 300  # characters that a rank keeps of a message: runners/core/ranks/process.py
 CONTEXT = 2  # lines around those that differ
 MOST = 20  # lines that differ; beyond, two programs are easier to read than their difference
 

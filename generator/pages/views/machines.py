@@ -13,8 +13,8 @@ from generator.values import units
 from generator.values.evaluation import Evidence
 from generator.values.regime import CROWDED, is_crowded, num_ranks
 from generator.values.value import Value, computed, numeric
+from runners.core.trace.records import Run
 from runners.traces.plain import NO_TORCH, is_plain, software
-from runners.traces.records import Run
 
 FACTS = (
     ("Processor", "cpu"), ("Cores", "num_cores"), ("Memory", "memory_bytes"),

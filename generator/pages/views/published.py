@@ -15,6 +15,7 @@ from generator.content.plan_page import PeaksPage
 from generator.pages.view import Row, counted, label
 from generator.printing.folio import Folio, breakable
 from generator.values.value import Value, computed, numeric
+from runners.core.trace.records import Run
 from runners.planner.answers.published import (
     KINDS,
     MOST_ERROR,
@@ -24,7 +25,6 @@ from runners.planner.answers.published import (
     reference_of,
 )
 from runners.planner.answers.published_order import NEAR
-from runners.traces.records import Run
 
 *ALLOCATED, RESERVED = KINDS
 MEDIAN = "the median of |simulated − published| / published"

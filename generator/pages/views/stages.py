@@ -16,7 +16,7 @@ from generator.content.typesetting import plain
 from generator.figures.drawings.lanes import Lane, Travel, lanes
 from generator.pages.view import View
 from generator.printing.folio import Folio
-from runners.traces.records import Held, Move, PredictionStep, Run, Stage
+from runners.core.trace.records import Held, Move, PredictionStep, Run, Stage
 
 NUM_VALUES = 4
 _OF_RANK = re.compile(r"rank_(\d+)_(\w+)")

@@ -8,8 +8,8 @@ from generator.pages.view import View
 from generator.printing.folio import Folio
 from generator.printing.sources import PYTHON
 from generator.values.evaluation import Evidence
-from runners.traces.digest import program
-from runners.traces.records import Run, Trace
+from runners.core.trace.records import Run, Trace
+from runners.system.book import program
 from runners.traces.summary import beside, summary_lines
 
 MAX_TRIES = 8  # the newest ones

@@ -12,8 +12,8 @@ from generator.figures.picture import Seen, both
 from generator.pages.view import Row, View, label
 from generator.printing.folio import breakable
 from generator.printing.sources import PYTHON
-from runners.traces.digest import program
-from runners.traces.schema import Shape
+from runners.core.trace.schema import Shape
+from runners.system.book import program
 from runners.verify.report import Off, Parameter, Verdict, Watched, table
 
 MOST = 1e9  # times that a bar shows

@@ -2,7 +2,7 @@
 
 import random
 
-from runners.declared.settings import Count, RunSettings, closed_form
+from runners.core.declared.settings import Count, RunSettings, closed_form
 from runners.plain.experiment import Plain, Recorder
 
 

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runners.declared.closed_forms import pipelined_work
+from runners.closed_forms.steps import pipelined_work
+from runners.core.trace.schema import Record
 from runners.planner.answers import device_memory
 from runners.planner.answers.architecture import Architecture
 from runners.planner.answers.law_of_time import Bounds, Cluster, bounds, seconds_of_data
 from runners.planner.answers.order import Place, place
 from runners.planner.answers.plan_grid import Grid, GridRank, GridRow, State, named_rows
 from runners.planner.answers.question import Model, Question, Training, strategy_of
-from runners.traces.schema import Record
 
 GIB = 2**30
 NEARLY = 0.01  # layouts that differ by a smaller share are equal

@@ -13,12 +13,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
+from runners.core.trace.records import RankRecord, Run, Trace
+from runners.core.trace.schema import Setting, digest_of
 from runners.planner.answers import plan_grid
 from runners.planner.answers.plan_grid import PREFIX, Simulated, made_here
+from runners.system.book import ROOT
 from runners.traces import files
-from runners.traces.digest import ROOT, code_digest
-from runners.traces.records import RankRecord, Run, Trace
-from runners.traces.schema import Setting, digest_of
+from runners.traces.digest import code_digest
 
 PLANNER = ROOT / "content" / "planner"
 KINDS = ("allocated", "active", "reserved")  # of memory, as a device's allocator counts it

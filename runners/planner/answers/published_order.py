@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from statistics import median
 
+from runners.core.trace.records import Run
+from runners.core.trace.schema import Setting
 from runners.planner.answers import closed_form
 from runners.planner.answers.answer import GIB, layouts
 from runners.planner.answers.published import run, run_name
 from runners.planner.answers.published_rows import RATES, Row, rows
-from runners.traces.records import Run
-from runners.traces.schema import Setting
 
 NEAR = 0.1  # a layout that is slower by a smaller share is nearly as fast as the fastest
 FIRST = 3  # layouts of the rule that one measures

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, ValidationError
 
-from runners.declared.settings import Count
+from runners.core.declared.settings import Count
+from runners.core.trace.schema import Record
 from runners.planner.answers.answer import GIB
 from runners.planner.answers.architecture import Architecture, Id
 from runners.planner.answers.law_of_time import Cluster
@@ -26,7 +27,6 @@ from runners.planner.answers.question import (
     Strategy,
     Training,
 )
-from runners.traces.schema import Record
 
 MEASUREMENTS, RATES = "published_measurements.yml", "published_rates.yml"
 _FORMS = {"table", "csv", "columns", "only", "values"}  # of an entry that holds several rows

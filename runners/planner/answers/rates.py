@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from functools import cache
 from statistics import quantiles
 
+from runners.core.trace.records import Run
+from runners.core.trace.schema import Setting
 from runners.planner.answers import closed_form
 from runners.planner.answers.answer import Answer
 from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.published import STEPS, run, run_name
 from runners.planner.answers.published_rows import RATES, Row, rows
 from runners.traces.files import read
-from runners.traces.records import Run
-from runners.traces.schema import Setting
 
 LEAST = 6  # clusters, with fewer of which there is no range
 ALIKE = 2.0  # times as many parameters, or as few, as a model may have that counts

@@ -20,7 +20,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.meters.memory import CPU
+from runners.core.meters.memory import CPU
 from runners.planner import program_template as program
 from runners.planner.answers.question import Question, Strategy
 from runners.planner.simulated import own_model

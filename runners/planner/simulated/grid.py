@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
+from runners.core.trace.machine import num_cores
+from runners.core.trace.records import Run
 from runners.planner.answers.answer import Layout, question_of
 from runners.planner.answers.architecture import ModelPreset, model_presets
 from runners.planner.answers.law_of_time import Cluster
@@ -25,11 +27,9 @@ from runners.planner.answers.plan_grid import (
 from runners.planner.answers.question import Model, PlanError, Question, strategy_of
 from runners.planner.answers.search import TO_MEASURE, microbatch_of, shortlist
 from runners.planner.simulated.processes import answers
+from runners.system.book import ROOT
 from runners.system.errors import unknown
-from runners.traces.digest import ROOT
 from runners.traces.files import TraceError, write
-from runners.traces.machine import num_cores
-from runners.traces.records import Run
 
 PLANS = ROOT / "content" / FOLDER
 STRATEGIES = {

@@ -14,8 +14,8 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor.parallel import loss_parallel
 
-from runners.declared.closed_forms import ring_bytes, share_bytes
-from runners.meters.memory import MemoryMeter, local
+from runners.closed_forms.steps import ring_bytes, share_bytes
+from runners.core.meters.memory import MemoryMeter, local
 from runners.planner.answers.plan_grid import GridRank
 from runners.planner.answers.question import Question, Strategy
 from runners.planner.simulated.built import CONTEXT, EXPERT, build, expert_data

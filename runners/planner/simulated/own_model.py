@@ -29,7 +29,7 @@ from torch._subclasses.fake_tensor import (
 from torch.distributed.fsdp import FSDPModule
 from torch.nn import functional
 
-from runners.meters.collectives import tensors_in
+from runners.core.meters.collectives import tensors_in
 from runners.planner.answers.question import Model, PlanError, Training
 from runners.simulate.fake_mode import ValuelessMode
 from runners.system.errors import first_line

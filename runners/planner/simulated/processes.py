@@ -13,12 +13,12 @@ from contextlib import redirect_stdout, suppress
 from importlib import metadata
 from pathlib import Path
 
+from runners.core.trace.schema import digest_of
 from runners.planner.answers.answer import Answer
 from runners.planner.answers.plan_grid import engine_digest
 from runners.planner.answers.question import PlanError, Question
 from runners.simulate.processes import results
 from runners.traces.files import write
-from runners.traces.schema import digest_of
 
 CACHE = Path(".cache/plans")
 

@@ -12,14 +12,14 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
+from runners.core.trace.machine import num_cores
+from runners.core.trace.records import Run
+from runners.core.trace.schema import Setting
 from runners.planner.answers.answer import Answer
 from runners.planner.answers.published import MOST_ERROR, run, run_name
 from runners.planner.answers.published_rows import MEASUREMENTS, Measurement, Row, read, rows
 from runners.planner.answers.question import PlanError, Question
 from runners.planner.simulated.processes import answers
-from runners.traces.machine import num_cores
-from runners.traces.records import Run
-from runners.traces.schema import Setting
 
 
 @cache

@@ -22,8 +22,8 @@ from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import ScheduleInterleaved1F1B
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.meters.collectives import tensors_in
-from runners.meters.memory import MemoryMeter, local
+from runners.core.meters.collectives import tensors_in
+from runners.core.meters.memory import MemoryMeter, local
 from runners.planner.answers.question import PlanError, Question
 from runners.planner.simulated import own_model
 from runners.planner.simulated.built import Built

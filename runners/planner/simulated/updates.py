@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from runners.meters.memory import local
+from runners.core.meters.memory import local
 from runners.planner.answers.question import Implementation, Training
 
 BLOCK = 256  # values of an 8-bit state that share a scale, as in bitsandbytes

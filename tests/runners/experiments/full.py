@@ -1,6 +1,6 @@
 """A run that is well, and one that fills a small disk: the tests' own experiment."""
 
-from runners.declared.experiment import Declaration
+from runners.core.declared.experiment import Declaration
 
 QUESTION = "What does a command say that finds no space?"
 NUM_BYTES = 8 << 20

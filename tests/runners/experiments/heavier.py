@@ -1,6 +1,6 @@
 """An experiment for the tests: one run for everybody, one that only `--full` measures."""
 
-from runners.declared.experiment import Declaration
+from runners.core.declared.experiment import Declaration
 
 QUESTION = "What does a run leave to --full?"
 

@@ -1,6 +1,6 @@
 """An experiment for the tests that only `--full` measures, as a whole."""
 
-from runners.declared.experiment import Declaration
+from runners.core.declared.experiment import Declaration
 
 QUESTION = "Is a whole experiment left to --full?"
 

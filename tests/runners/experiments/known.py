@@ -6,7 +6,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from runners.declared.experiment import Declaration
+from runners.core.declared.experiment import Declaration
 from runners.training import steps
 from runners.training.teacher import Lesson, Samples
 from runners.training.transfers import seconds_alone

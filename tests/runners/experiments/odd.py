@@ -1,6 +1,6 @@
 """A run that ends otherwise than it is declared: the tests' own experiment."""
 
-from runners.declared.experiment import Declaration
+from runners.core.declared.experiment import Declaration
 
 QUESTION = "What does a command say of a surprise?"
 

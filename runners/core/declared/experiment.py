@@ -1,0 +1,336 @@
+"""What an experiment is: one file, the technique first, then the runs as pure values.
+
+An experiment is a file in `runners/experiments/`. It reads like a program: strategies, each a
+function of a `Rank`; below them what the runs are:
+
+    QUESTION    what it asks, one sentence
+    Settings    the settings of its runs (`runners/core/declared/settings.py`)
+    RUNS        {name: Declaration}, in the order they run; each names its strategy's function
+
+and, where there is need:
+
+    STRATEGIES  {strategy: function of a Rank}, of those that are no function of the file
+    TRIED_WITH  {name or "*": settings} that make a try of that run, or a test of it, take seconds
+    ON_CUDA     {name or "*": settings} that a run takes on an accelerator
+
+`find` discovers experiments by listing the folder; nothing registers anywhere. What runs are is
+read without torch: until a rank needs a strategy, a name that a file imports from torch, or from a
+module of ours that needs it, stands for nothing. So what is declared may not use such a name. No
+torch here.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import os
+import runpy
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from traceback import extract_tb
+from types import ModuleType, SimpleNamespace
+from typing import Any, Generic, Literal, Self
+
+from pydantic import ValidationError
+
+from runners.core.declared.settings import FreeSettings, RunSettings, S, SettingsError
+from runners.core.trace.records import Death
+from runners.core.trace.schema import Nature, Setting, Status
+from runners.system.book import ROOT, experiment_files
+from runners.system.errors import FixableError, first_line, nearest, unknown
+
+SHORTENED = "PROOFBOOK_SHORTENED"
+# What a file of strategies imports, and nothing that declares runs may use.
+_ROOMS = ("ranks", "meters", "training", "judging", "labs")
+NEEDS_TORCH = ("torch", *(f"runners.{room}" for room in _ROOMS))
+NEEDS_NO_TORCH = ("runners.core.declared.training_settings", "runners.core.declared.shape")
+PassName = Literal["timed", "metered", "budgeted"]
+Module = ModuleType | SimpleNamespace  # of an experiment
+Strategy = Callable[[Any], None]  # of a `runners.core.ranks.rank.Rank`
+
+
+@dataclass(frozen=True)
+class Declaration(Generic[S]):
+    """One run, as declared.
+
+    Attributes:
+        strategy: the function of the experiment's file that each rank runs, or a key of its
+            `STRATEGIES`.
+        label: the key of the words by which readers know the strategy (`strategies` of the
+            generator's `ui.yml`); the strategy itself by default.
+        world_size: the number of ranks.
+        settings: what the strategy reads; also what the page may state as given. A mapping stands
+            for `FreeSettings`.
+        expected: how the run is meant to end; anything else is a surprise.
+        expected_death: of a run that is meant to end as `died`, and of no other: which rank dies,
+            in which phase, by which signal or with which exit code. Another death is a surprise
+            where a process brought it about itself; one from outside is not measured.
+        budget_bytes: what each rank may allocate above its start; None is no limit. With a budget,
+            a `budgeted` pass stands for the two others, unless `passes` names it beside them.
+        passes: `timed` trains to the end with no meter, `metered` takes a few steps under the
+            meters, `budgeted` trains to the end under the budget. Each is its own set of processes.
+        seed: seeds data and parameters.
+        keeps_steps: whether the trace keeps the loss of every step.
+        needs_group: whether the ranks form a process group before the strategy starts.
+        has_timeline: whether a metered pass also profiles one step, for who was busy when.
+        can_share_device: whether ranks may share one accelerator. They then communicate over gloo,
+            which moves accelerator tensors in `all_reduce` and `broadcast` only.
+        only_on_cpu: whether the ranks stay on the CPU even where there are accelerators.
+        nature: `paced` where each stage lasts a set time, `simulated` where tensors are
+            fake; pages say so beside every number of the run.
+        full: a heavier sweep: measured only by `run --full`, else skipped with that reason.
+        own_network: each rank lives in a network namespace of its own, with one link to a switch;
+            skipped, with the reason, where that cannot be made. A link lets through what a setting
+            `link_bits_per_second` says; without one, all it can.
+        follows: an earlier run of the experiment whose measured times this one works with; its
+            ranks read them as `rank.followed`.
+    """
+
+    strategy: str
+    world_size: int = 1
+    settings: S = field(default_factory=FreeSettings)  # type: ignore[assignment]
+    expected: Status = "completed"
+    budget_bytes: int | None = None
+    passes: tuple[PassName, ...] = ("timed", "metered")
+    seed: int = 42
+    keeps_steps: bool = False
+    needs_group: bool = True
+    has_timeline: bool = False
+    can_share_device: bool = True
+    only_on_cpu: bool = False
+    nature: Nature = "real"
+    full: bool = False
+    own_network: bool = False
+    follows: str | None = None
+    expected_death: Death | None = None
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        """Tell the settings which run they are of, and refuse a death that is not declared.
+
+        Raises:
+            ValueError: the settings are impossible in this run; or it is meant to die and does not
+                say how, or the other way round.
+        """
+        given: Any = self.settings
+        if not isinstance(given, RunSettings):
+            given = FreeSettings(**given)
+        settings = given.of_run(self.strategy, self.world_size, self.seed)
+        object.__setattr__(self, "settings", settings)
+        if self.budget_bytes is not None and "budgeted" not in self.passes:
+            object.__setattr__(self, "passes", ("budgeted",))
+        if (self.expected == "died") != (self.expected_death is not None):
+            raise ValueError(
+                'expected="died" and expected_death belong together; write for example '
+                'expected_death=Death(rank=1, phase="forward", signal="SIGKILL")'
+            )
+
+    @property
+    def link_bits_per_second(self) -> int | None:
+        """What the link of each rank lets through; None is all it can."""
+        return getattr(self.settings, "link_bits_per_second", None)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment, found by name."""
+
+    name: str
+    question: str
+    runs: Mapping[str, Declaration]
+    path: Path
+    tried_with: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
+    on_cuda: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether only `run --full` measures it: each of its runs is heavy."""
+        return all(declaration.full for declaration in self.runs.values())
+
+    @cached_property
+    def strategies(self) -> Mapping[str, Strategy]:
+        """Its strategies by name; the file, which needs torch, is loaded whole for them."""
+        holds = _whole_module(self.path)
+        return {**vars(holds), **getattr(holds, "STRATEGIES", {})}
+
+    def shortened(self, run: str) -> dict[str, Setting]:
+        """The settings with which a run takes seconds; of those for all runs, the ones it has."""
+        known = self.runs[run].settings.declared()
+        common = {n: v for n, v in self.tried_with.get("*", {}).items() if n in known}
+        return {**common, **self.tried_with.get(run, {})}
+
+    def settings_of(self, strategy: str, names: Iterable[str]) -> type[RunSettings]:
+        """The class of a strategy's settings; of several, the one that has these names."""
+        kinds = [type(p.settings) for p in self.runs.values() if p.strategy == strategy]
+        exact = [kind for kind in kinds if set(kind.model_fields) == set(names)]
+        return next(iter([*exact, *kinds]), FreeSettings)
+
+
+def names() -> list[str]:
+    """The names of all experiments, sorted."""
+    return sorted(experiment_files())
+
+
+def check_names(wanted: Sequence[str]) -> list[str]:
+    """The experiments named, each once, or all.
+
+    Raises:
+        FixableError: there is none of that name.
+    """
+    return list(dict.fromkeys(check_name(name).stem for name in wanted)) or names()
+
+
+def check_name(name: str) -> Path:
+    """The file of an experiment, which is not loaded.
+
+    Raises:
+        FixableError: there is none of that name.
+    """
+    files = experiment_files()
+    if name not in files:
+        raise unknown("experiment", name, files)
+    return files[name]
+
+
+def command_for(name: str) -> str | None:
+    """The command that measures an experiment; None where none has this name."""
+    return f"python -m runners run {name}" if name in names() else None
+
+
+def on_device(experiment: Experiment, device: str) -> Experiment:
+    """An experiment as it runs on a kind of device: on an accelerator its models grow.
+
+    Where `PROOFBOOK_SHORTENED` is set, as at the gate, runs have the sizes of a try instead.
+
+    Raises:
+        ValueError: the settings of `ON_CUDA` or `TRIED_WITH` cannot be.
+    """
+    runs = {}
+    for name, declaration in experiment.runs.items():
+        changes: Mapping[str, Setting] = {}
+        if SHORTENED in os.environ:
+            changes = experiment.shortened(name)
+        elif device == "cuda" and not declaration.only_on_cpu:
+            changes = {**experiment.on_cuda.get("*", {}), **experiment.on_cuda.get(name, {})}
+        runs[name] = (
+            replace(declaration, settings=declaration.settings.changed(changes))
+            if changes
+            else declaration
+        )
+    return replace(experiment, runs=runs)
+
+
+def find(name: str) -> Experiment:
+    """Load one experiment; its strategies load torch when they are first called for.
+
+    Raises:
+        FixableError: there is none of that name, or its file cannot be executed, or lacks its runs.
+        SettingsError: it declares a setting that its own class forbids, or a strategy that its
+            file has not.
+    """
+    path = check_name(name)
+    try:
+        module = _declared(name, path)
+    except ValidationError as error:
+        raise SettingsError.of(error) from None
+    except FixableError:
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001 an author has left it unfinished
+        raise _broken(error, path) from None
+    for lacking in (one for one in ("QUESTION", "RUNS") if not getattr(module, one, None)):
+        raise FixableError(f"{path}: declares no {lacking}; see runners/experiments/_template.py")
+    _check_strategies(module, path)
+    return Experiment(
+        name,
+        module.QUESTION,
+        module.RUNS,
+        path,
+        getattr(module, "TRIED_WITH", {}),
+        getattr(module, "ON_CUDA", {}),
+    )
+
+
+def runs_named(wanted: Iterable[str]) -> dict[str, list[str]]:
+    """Experiments, and of each the runs named as `EXPERIMENT.RUN`, each once; all where none is.
+
+    Raises:
+        FixableError: there is no such experiment, or no such run of it.
+    """
+    named: dict[str, list[str]] = {}
+    for words in wanted:
+        name, _, run = words.partition(".")
+        runs = find(name).runs
+        if run and run not in runs:
+            raise unknown(f"run of {name}", run, runs)
+        known = named.setdefault(name, [])
+        known += [one for one in ([run] if run else runs) if one not in known]
+    return named
+
+
+def _broken(error: BaseException, path: Path) -> FixableError:
+    """The error of an experiment's file that cannot be executed, at its line."""
+    place = [
+        f"{path}",
+        *(
+            f"{path}:{at.lineno}"
+            for at in extract_tb(error.__traceback__)
+            if at.filename == str(path)
+        ),
+    ][-1]
+    said = first_line(error)
+    if isinstance(error, SyntaxError):
+        place, said = f"{error.filename}:{error.lineno}", error.msg
+    return FixableError(f"{place}: {type(error).__name__}: {said}; correct this file")
+
+
+def _check_strategies(module: Module, path: Path) -> None:
+    """Refuse a run whose strategy is neither in the file nor in its `STRATEGIES`."""
+    known = {**vars(module), **getattr(module, "STRATEGIES", {})}
+    for run, declaration in module.RUNS.items():
+        if declaration.strategy not in known:
+            near = nearest(
+                declaration.strategy, (name for name, one in known.items() if callable(one))
+            )
+            raise SettingsError(f"{path}: run {run!r}: no function {declaration.strategy!r}{near}")
+
+
+def _declared(name: str, path: Path) -> Module:
+    """The module of an experiment; without torch, unless that is loaded anyway."""
+    if "torch" in sys.modules:
+        return _whole_module(path)
+    names = {"__builtins__": {**vars(builtins), "__import__": _import_without_torch}}
+    return SimpleNamespace(**runpy.run_path(str(path), names, f"declared.{name}"))
+
+
+def _whole_module(path: Path) -> Module:
+    if path.is_relative_to(ROOT / "runners"):
+        return importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    return SimpleNamespace(**runpy.run_path(str(path), run_name=path.stem))
+
+
+class _NotLoaded:
+    """Stands for what a file imports with torch: a value, a decorator, a base of a class."""
+
+    def __getattr__(self, name: str) -> Self:
+        return self
+
+    def __call__(self, *values: object, **named: object) -> object:
+        return values[0] if values and callable(values[0]) else self
+
+    def __mro_entries__(self, bases: tuple[type, ...]) -> tuple[type, ...]:
+        return ()
+
+
+def _import_without_torch(
+    name: str,
+    namespace: Mapping[str, Any] | None = None,
+    local: Mapping[str, Any] | None = None,
+    wanted: Sequence[str] = (),
+    level: int = 0,
+) -> object:
+    within = [name, *(f"{name}.{one}" for one in wanted or ())]
+    needs = name.startswith(NEEDS_TORCH) and not any(one in NEEDS_NO_TORCH for one in within)
+    return _NotLoaded() if needs else __import__(name, namespace, local, wanted, level)

@@ -1,0 +1,153 @@
+"""The size of a transformer and what follows from it, in closed form. No torch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from runners.core.declared.settings import Count, RunSettings
+from runners.core.trace.records import Layer, Model
+
+VOCABULARY = 256  # where a byte is a token
+FLOAT = 4
+
+
+def whole(layers: Sequence[Layer], dtype: str = "float32") -> Model:
+    """The model that consists of these layers."""
+    number, size = sum(one.num_parameters for one in layers), sum(one.bytes for one in layers)
+    return Model(
+        num_parameters=number,
+        bytes=size,
+        dtype=dtype,
+        layers=list(layers),
+        value_bytes=size // number,
+    )
+
+
+@dataclass(frozen=True)
+class TransformerShape:
+    """What a transformer's size follows from.
+
+    Attributes:
+        vocabulary: tokens there are.
+        context: the longest sequence.
+        width: features of a token.
+        num_heads: of attention; divides the width.
+        num_layers: blocks.
+        hidden: features inside a block's mlp; four times the width as in GPT-2.
+    """
+
+    vocabulary: int
+    context: int
+    width: int
+    num_heads: int
+    num_layers: int
+    hidden: int
+
+    def block_parameters(self) -> int:
+        """Parameters of one block: four square projections, two of the mlp, two norms."""
+        attention = 4 * (self.width * self.width + self.width)
+        mlp = 2 * self.width * self.hidden + self.hidden + self.width
+        return attention + mlp + 2 * 2 * self.width
+
+    def embedding_parameters(self) -> int:
+        """Parameters before the blocks: a row for each token, and for each position."""
+        return (self.vocabulary + self.context) * self.width
+
+    def head_parameters(self) -> int:
+        """Parameters after the blocks: the last norm, and the scores."""
+        return (2 + self.vocabulary) * self.width
+
+    def num_parameters(self) -> int:
+        """Parameters of the whole model."""
+        ends = self.embedding_parameters() + self.head_parameters()
+        return ends + self.num_layers * self.block_parameters()
+
+    def block_activations(self, num_ranks: int = 1) -> int:
+        """Values that a block, perhaps split over ranks, keeps for backward, for each token.
+
+        Whole on every rank: what comes in and what lies between its halves, each also behind its
+        norm, and two statistics of each norm. Split: three projections and what attention makes of
+        them, its own statistic a head, and the MLP's hidden features before and behind its GELU.
+        """
+        split = 4 * self.width + 2 * self.hidden + self.num_heads
+        return 4 * self.width + 4 + split // num_ranks
+
+    def whole_block_parameters(self) -> int:
+        """Of a block split by columns and rows, what every rank keeps: norms, biases after rows."""
+        return 2 * 2 * self.width + 2 * self.width
+
+    def block_parameters_on_a_rank(self, num_ranks: int) -> int:
+        """Parameters of a block that one of so many ranks holds, split by columns and rows."""
+        whole = self.whole_block_parameters()
+        return (self.block_parameters() - whole) // num_ranks + whole
+
+    def root_parameters(self, num_ranks: int) -> int:
+        """Parameters outside the blocks: two tables, split over ranks, positions, the last norm."""
+        tables = 2 * self.vocabulary * self.width // num_ranks
+        return tables + self.context * self.width + 2 * self.width
+
+    def parameters_on_a_rank(self, shards: int, parts: int) -> int:
+        """Parameters that a rank keeps: a shard of a part of every layer."""
+        blocks = self.num_layers * self.block_parameters_on_a_rank(parts)
+        return (self.root_parameters(parts) + blocks) // shards
+
+    def description(
+        self,
+        num_ranks: int,
+        *,
+        is_sharded: bool = False,
+        is_split: bool = False,
+        is_staged: bool = False,
+    ) -> Model:
+        """Of the whole transformer in fp32: who holds which layer.
+
+        Args:
+            num_ranks: that hold it.
+            is_sharded: every rank holds a shard of everything.
+            is_split: every rank holds some columns and rows of each block, and the ends whole.
+            is_staged: every rank holds some layers.
+        """
+        size = max(1, self.num_layers // num_ranks)
+        layers = [
+            ("embedding", "Embedding", self.embedding_parameters(), 0),
+            *(
+                (f"block{i + 1}", "Block", self.block_parameters(), i // size)
+                for i in range(self.num_layers)
+            ),
+            ("head", "Head", self.head_parameters(), num_ranks - 1),
+        ]
+        return whole(
+            [
+                Layer(
+                    name=name,
+                    kind=kind,
+                    weight_shape=[self.hidden if kind == "Block" else self.vocabulary, self.width],
+                    num_parameters=count,
+                    bytes=FLOAT * count,
+                    ranks=[place] if is_staged else list(range(num_ranks)),
+                    is_sharded=is_sharded or (is_split and kind == "Block"),
+                )
+                for name, kind, count, place in layers
+            ]
+        )
+
+
+class TransformerSettings(RunSettings):
+    """A transformer's size but for its vocabulary."""
+
+    context: Count
+    width: Count
+    num_heads: Count
+    num_layers: Count
+    hidden: Count
+
+    @property
+    def shape(self) -> TransformerShape:
+        """The transformer: with a vocabulary of its own where there is such a setting, or bytes."""
+        return TransformerShape(
+            vocabulary=getattr(self, "vocabulary", VOCABULARY),
+            context=self.context,
+            width=self.width,
+            num_heads=self.num_heads,
+            num_layers=self.num_layers,
+            hidden=self.hidden,
+        )

@@ -1,0 +1,211 @@
+"""The forkserver: a process that has torch loaded and forks ranks from itself on request.
+
+    python -m runners.core.measuring.forkserver PID FD   started by `ForkServer` of that process
+
+`ForkServer` is the launcher's side, `serve` the process's own; they communicate over a pipe of
+`multiprocessing`. In: lists of rank requests. Out: pairs of a word and what belongs to it: "ready",
+"started" with process ids, "exited" with a process id and its exit code. It is a process of its own
+because two settings of the allocator cannot share one environment, and because `multiprocessing`
+keeps a single forkserver with a single environment. The kernel kills it with the launcher, and its
+ranks with it; where the kernel cannot, it goes when the pipe ends.
+
+Only on Linux are ranks forked. On macOS a process that has loaded torch must not be: the system's
+frameworks, of which torch uses one for linear algebra, are undefined after a fork without exec.
+There each rank is a new process that loads torch itself.
+"""
+
+import gc
+import multiprocessing
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from runners.core.measuring.endings import NO_REPORT
+from runners.core.system import processes
+from runners.system.errors import LaunchError
+from runners.system.patience import Patience
+
+Request = dict[str, Any]  # what a rank is told
+FORKS = platform.system() == "Linux"
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    # A process that has asked the driver for its devices cannot fork ranks that use them. With
+    # this torch asks NVML instead, should anything that is imported ask.
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+}
+
+
+class ForkServer:
+    """One forkserver process and the conversation with it.
+
+    It ends with the thread that makes this object.
+
+    Args:
+        environment: what it sets of the allocator.
+        errors: a file for what it writes to standard error: its last words, where it ends itself.
+    """
+
+    def __init__(self, environment: dict[str, str], errors: Path) -> None:
+        self._errors = errors
+        self._pipe, theirs = multiprocessing.Pipe()
+        with errors.open("wb") as file, theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(os.getpid()), str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                env={**os.environ, **ENVIRONMENT, **environment},
+                cwd=Path(__file__).resolve().parents[2],
+                start_new_session=True,
+            )
+        self._is_ready = False  # several load torch side by side; the first request waits
+
+    def _message(self, seconds: float) -> tuple[str, Any]:
+        """Its next message; an empty word where none comes in time.
+
+        Raises:
+            LaunchError: it has ended; what to do.
+        """
+        with suppress(EOFError, OSError):
+            if self._pipe.poll(seconds):
+                message: tuple[str, Any] = self._pipe.recv()
+                return message
+        code = self._process.poll()
+        if code is None:
+            return "", None
+        words = self._errors.read_text(encoding="utf-8", errors="replace").strip()
+        last = (words or "it wrote nothing").splitlines()[-1]
+        when = "in the middle of a run" if self._is_ready else "before its first run"
+        raise LaunchError(
+            f"the forkserver (process {self._process.pid}) ended {when} (exit code {code}: "
+            f"{last}); run again, and see whether this machine ran out of memory"
+        )
+
+    def _expect(self, word: str, seconds: float) -> Any:  # noqa: ANN401
+        patience, end = Patience(), time.monotonic() + seconds
+        while time.monotonic() < end:
+            said, what = self._message(0.1)
+            if said == word:
+                return what
+            patience.tell(f"waiting for the forkserver ({word}), {{}} so far")
+        raise LaunchError(f"the forkserver said nothing for {seconds:.0f} s")
+
+    def wait_until_ready(self) -> None:
+        """Wait until it has loaded torch: once, and in nobody's measured time.
+
+        Raises:
+            LaunchError: the forkserver has ended, or never got ready.
+        """
+        if not self._is_ready:
+            self._expect("ready", 120)
+            self._is_ready = True
+
+    def start(self, requests: list[Request]) -> list[int]:
+        """Fork one process a request; their process ids, in order.
+
+        Raises:
+            LaunchError: the forkserver has ended, or never got ready.
+        """
+        self.wait_until_ready()
+        with suppress(OSError):  # it is about to end, and the wait for its answer says so
+            self._pipe.send(requests)
+        pids: list[int] = self._expect("started", 30)
+        return pids
+
+    def exits(self) -> dict[int, int]:
+        """Process ids that have ended since the last call, with their exit codes.
+
+        Raises:
+            LaunchError: it has ended, and its ranks with it.
+        """
+        ended: dict[int, int] = {}
+        while (message := self._message(0))[0]:  # of nothing but ranks that have ended
+            ended.update([message[1]])
+        return ended
+
+    def close(self) -> None:
+        """End the forkserver and every rank it still has."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._pipe.close()
+
+
+def _be(request: Request, server: int) -> None:
+    """Be a rank to the end of this process; it must never return into the server's loop."""
+    processes.end_with(server)
+    try:
+        from runners.core.ranks.process import live, preload
+
+        preload()  # a forked rank finds all of it loaded
+        live(request)
+    except BaseException:  # noqa: BLE001 a rank that cannot even fail properly: say why, and leave
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        os._exit(NO_REPORT)
+
+
+def _started(requests: list[Request]) -> list[BaseProcess]:
+    """Start a rank for each request, in order."""
+    if FORKS:
+        from runners.core.declared.experiment import find
+
+        # What experiments import may take a second: it is loaded once for all of their ranks. One
+        # that cannot be loaded fails in its ranks, which say so.
+        for name in {request["experiment"] for request in requests}:
+            with suppress(Exception):
+                find(name).strategies  # noqa: B018
+        gc.freeze()  # or each rank's first collection copies the pages of all that was loaded
+    context = multiprocessing.get_context("fork" if FORKS else "spawn")
+    ranks: list[BaseProcess] = [
+        context.Process(target=_be, args=(one, os.getpid()))  # type: ignore[attr-defined]
+        for one in requests
+    ]
+    for one in ranks:
+        one.start()
+    return ranks
+
+
+def serve(launcher: int, pipe: Connection) -> None:
+    """Load torch, then start ranks until the pipe ends.
+
+    Args:
+        launcher: the process that started this one.
+        pipe: to it.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the launcher's to handle
+    processes.end_with(launcher)
+    if FORKS:
+        import runners.core.ranks.process
+
+        runners.core.ranks.process.preload()
+    ranks: list[BaseProcess] = []
+    pipe.send(("ready", None))
+    while True:
+        if pipe in wait([pipe, *(one.sentinel for one in ranks)]):
+            try:
+                started = _started(pipe.recv())
+            except EOFError:
+                break
+            ranks += started
+            pipe.send(("started", [one.pid for one in started]))
+        for one in [one for one in ranks if one.exitcode is not None]:
+            pipe.send(("exited", (one.pid, one.exitcode)))
+            ranks.remove(one)
+    for one in ranks:
+        one.kill()
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]), Connection(int(sys.argv[2])))

@@ -1,0 +1,311 @@
+"""Measure one experiment: every run, every pass, into one trace.
+
+In: what of it is pending (`pending.py`). Out: a `Trace` on disk, written whole.
+"""
+
+import fcntl
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+
+from runners.core.declared.experiment import Declaration, Experiment, PassName, find
+from runners.core.measuring.endings import NotMeasuredError, UnfinishedError, lack
+from runners.core.measuring.gather import gather, skipped
+from runners.core.measuring.instruction_sets import with_spread
+from runners.core.measuring.launch import Launcher, PassResult, Place
+from runners.core.measuring.quiet import Readings
+from runners.core.system.links import cannot_link
+from runners.core.trace import machine
+from runners.core.trace.records import Code, Machine, Quiet, Run, Trace
+from runners.core.trace.schema import now
+from runners.session.pending import Pending, part_of
+from runners.session.progress import Progress
+from runners.system.book import ROOT
+from runners.system.errors import FixableError
+from runners.traces.digest import program_digests, source_digest
+from runners.traces.files import TORN, write
+
+
+def folder(*, as_reference: bool = False) -> Path:
+    """The folder of this machine's traces."""
+    return machine.TRACES / machine.name(as_reference=as_reference)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Hold the machine, since two measurements at once would disturb each other, and keep its id.
+
+    Raises:
+        FixableError: another process holds it, which is named; or the file of local ids cannot
+            be read.
+    """
+    machine.TRACES.mkdir(parents=True, exist_ok=True)
+    with (machine.TRACES / ".running").open("a+", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise FixableError(
+                f"another run is measuring here (process {file.read().strip()}); "
+                "wait until it has ended, or stop it"
+            ) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        for torn in machine.TRACES.rglob(f".*{TORN}"):
+            torn.unlink(missing_ok=True)
+        machine.keep_id()
+        yield
+        file.truncate(0)
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
+
+
+def code_of(name: str) -> Code:
+    """Which code an experiment's trace comes from, as it now stands."""
+    status = _git("status", "--porcelain", "--", "runners", "content/topics")
+    return Code(
+        digest=source_digest(name),
+        programs=program_digests(name),
+        commit=_git("rev-parse", "--short=12", "HEAD"),
+        dirty=bool(status),
+    )
+
+
+def cannot_run(declaration: Declaration, place: Place) -> str | None:
+    """Why this machine cannot do a run in that place; None where it can."""
+    shares = place == Place("cuda", "gloo") and declaration.world_size > 1
+    if shares and not declaration.can_share_device:
+        return (
+            f"{declaration.world_size} ranks would share an accelerator, where gloo lacks the "
+            "collectives this strategy needs"
+        )
+    if declaration.own_network and (reason := cannot_link()):
+        return reason
+    return machine.can_limit_memory() if declaration.budget_bytes is not None else None
+
+
+def measure_run(
+    launcher: Launcher,
+    experiment: Experiment,
+    name: str,
+    progress: Progress | None = None,
+    earlier: Mapping[str, Run] = MappingProxyType({}),
+) -> Run:
+    """One run with all its passes; the first pass that fails is its last.
+
+    Args:
+        launcher: starts the ranks.
+        experiment: with the run among its own.
+        name: of the run.
+        progress: shows what the ranks do.
+        earlier: runs of the experiment that have ended; one that this run follows, and that is not
+            among them, is measured first.
+
+    Raises:
+        NotMeasuredError: it failed for want of the machine, which is no evidence.
+        LaunchError: ranks could not be started.
+    """
+    declaration = experiment.runs[name]
+    place = launcher.place_of(declaration)
+    if reason := cannot_run(declaration, place):
+        return skipped(declaration, reason, place)
+    followed = _followed(launcher, experiment, declaration, earlier)
+    results: dict[PassName, PassResult] = {}
+    for pass_name in declaration.passes:
+        watch = progress.watcher(name, pass_name) if progress else None
+        result = launcher.run_pass(experiment, name, pass_name, watch, followed)
+        if result.root_cause and "MeterDisagreesError" in result.root_cause.message:
+            # A small heap may grow by more than the meter explains, in all calls of ranks that one
+            # forkserver made, and in none of another's. A missed tensor is missed under both.
+            if progress:
+                progress.again(name, result.root_cause.message)
+            with Launcher(launcher.device, launcher.quiet_seconds) as another:
+                another.most_bytes = launcher.most_bytes
+                result = another.run_pass(experiment, name, pass_name, watch, followed)
+        if result.not_measured is not None:
+            raise NotMeasuredError(result.not_measured)
+        results[pass_name] = result
+        if result.root_cause is not None:
+            break
+    return gather(declaration, results, place, oversubscribed=launcher.is_crowded(declaration))
+
+
+def _followed(
+    launcher: Launcher, experiment: Experiment, declaration: Declaration, earlier: Mapping[str, Run]
+) -> dict[str, list[float]]:
+    """The measured times of the run that this one follows, in seconds, raw."""
+    if declaration.follows is None:
+        return {}
+    run = earlier.get(declaration.follows)
+    if run is None:  # a single run is tried, or tested
+        run = measure_run(launcher, launcher.fitted(find(experiment.name)), declaration.follows)
+    return {name: times.samples for name, times in run.timing.sampled.items()}
+
+
+def measure(
+    waiting: Pending,
+    launcher: Launcher,
+    progress: Progress,
+    *,
+    as_reference: bool = False,
+    readings: Readings | None = None,
+    here: Machine | None = None,
+) -> Trace:
+    """Measure what is pending of an experiment and write its trace; what is kept stands beside it.
+
+    After each run, what has ended is kept in the part file, so that an interruption costs one run.
+    The trace on disk is replaced only by a whole one: where a run could not be measured, what was
+    measured waits in the part file for the next time.
+
+    Args:
+        waiting: what is pending.
+        launcher: starts the ranks.
+        progress: shows how far it is.
+        as_reference: write the committed folder.
+        readings: of how quiet the machine is, which have begun; the trace records them unless it
+            keeps runs of another time.
+        here: what measures, where that is not this machine by itself.
+
+    Raises:
+        UnfinishedError: some runs could not be measured, or the disk is full.
+        FixableError, LaunchError, OSError.
+    """
+    name = waiting.experiment.name
+    # Taken before it runs: an edit meanwhile makes the trace stale, not false.
+    code = code_of(name)
+    experiment = launcher.fitted(waiting.experiment)
+    described = here or machine.describe(as_reference=as_reference)
+    where = machine.TRACES / described.name
+    part = part_of(name, where)
+    progress.begin(experiment)
+
+    def keep(runs: dict[str, Run]) -> None:
+        write(part, trace_of(experiment, code, described.name, {**waiting.kept, **runs}))
+
+    try:
+        runs, causes = _runs(waiting, launcher, experiment, progress, keep, as_reference)
+        quiet = readings.end() if readings else None
+        if causes:
+            raise UnfinishedError(causes)
+        quiet = None if waiting.kept else quiet
+        trace = trace_of(experiment, code, described.name, runs, quiet)
+        write(where / "machine.json", described)
+        write(where / f"{name}.json", trace)
+    except OSError as error:
+        lacking = lack(str(error), where)
+        if lacking is None:
+            raise
+        progress.said(f"not measured: {lacking}")
+        raise UnfinishedError({name: lacking}) from None
+    part.unlink(missing_ok=True)
+    if not as_reference and here is None:
+        machine.remember(described.name)
+    return trace
+
+
+def _runs(
+    waiting: Pending,
+    launcher: Launcher,
+    experiment: Experiment,
+    progress: Progress,
+    keep: Callable[[dict[str, Run]], None],
+    has_spread: bool,
+) -> tuple[dict[str, Run], dict[str, str]]:
+    """Every run as it was kept, left out or measured; others, by name, with why they were not.
+
+    Raises:
+        LaunchError: ranks could not be started.
+        OSError: the disk refused.
+    """
+    runs: dict[str, Run] = {}
+    causes: dict[str, str] = {}
+    for name, declaration in experiment.runs.items():
+        if name in waiting.kept:
+            progress.kept(name)
+            runs[name] = waiting.kept[name]
+            continue
+        try:
+            if name in waiting.left_out:
+                runs[name] = skipped(
+                    declaration, waiting.left_out[name], launcher.place_of(declaration)
+                )
+            else:
+                run = measure_run(launcher, experiment, name, progress, runs)
+                again = (name, experiment, launcher, progress)
+                runs[name] = with_spread(run, *again) if has_spread else run
+        except (NotMeasuredError, OSError) as error:
+            is_known = isinstance(error, NotMeasuredError)
+            cause = str(error) if is_known else lack(str(error), Path(tempfile.gettempdir()))
+            if cause is None:
+                raise
+            causes[f"{experiment.name}.{name}"] = cause
+            progress.not_measured(name, cause)
+            if launcher.is_full():
+                break
+        else:
+            progress.ended(name, runs[name])
+            keep(runs)
+    return runs, causes
+
+
+def measure_alone(
+    experiment: Experiment, name: str, launcher: Launcher, progress: Progress
+) -> Trace:
+    """Measure the one run of a try; its trace, which nothing has written yet.
+
+    Raises:
+        LaunchError, OSError.
+    """
+    code = code_of(experiment.name)
+    if launcher.device == "cpu":
+        launcher.most_bytes = machine.available_bytes()
+    progress.begin(experiment)
+    run = measure_run(launcher, experiment, name, progress)
+    return trace_of(experiment, code, machine.name(), {name: run})
+
+
+def trace_of(
+    experiment: Experiment,
+    code: Code,
+    machine_name: str,
+    runs: dict[str, Run],
+    quiet: Quiet | None = None,
+) -> Trace:
+    """A trace of these runs, as of now.
+
+    Args:
+        experiment: what was measured.
+        code: by which code.
+        machine_name: of the machine that measured.
+        runs: by name.
+        quiet: how quiet the machine was meanwhile; None: not recorded.
+    """
+    under = machine.circumstances()
+    alike = {"circumstances": None}  # a run names its own only where they are others
+    return Trace(
+        schema_version=2,
+        experiment=experiment.name,
+        question=experiment.question,
+        recorded_at=now(),
+        machine=machine_name,
+        code=code,
+        circumstances=under,
+        quiet=quiet,
+        runs={
+            name: run.model_copy(update=alike) if run.circumstances == under else run
+            for name, run in runs.items()
+        },
+    )

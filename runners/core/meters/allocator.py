@@ -1,0 +1,128 @@
+"""The allocator of an accelerator: the peak that it counted, and a budget of requested bytes.
+
+In: `runners.core.system.accelerator`, which reads torch's caching allocator. Out: `AllocatorPeak`,
+against which the memory meter is checked as it is against the kernel's mark on CPU; and
+`AllocatorLimit`, which refuses what goes beyond a budget.
+
+The budget counts *requested* bytes. `torch.cuda.set_per_process_memory_fraction` would limit
+*reserved* ones, and how many of these a run needs depends on what the allocator keeps, not on the
+tensors: it takes segments of 2 MiB for blocks of up to 1 MiB, of 20 MiB for blocks of less than
+10 MiB, and multiples of 2 MiB for larger ones, and reuses a segment only for its own kind of block
+(c10/cuda/CUDACachingAllocator.cpp of torch: kSmallBuffer, kLargeBuffer, kRoundLarge). One block in
+each segment keeps it whole, so no factor of the budget bounds the reserved bytes of a run that
+fits. *Allocated* bytes are those of whole blocks, which may be larger than what was requested.
+"""
+
+import torch
+
+from runners.core.meters.kernel import TOLERANCE_SHARE, MeterDisagreesError
+from runners.core.meters.refusal import Limit
+from runners.core.system import accelerator
+from runners.core.trace.measured import AllocatorMemory, Memory
+
+BLOCK_BYTES = 512  # the allocator rounds each block up to a multiple of it
+
+
+class AllocatorPeak:
+    """The peak of requested bytes above what was held at the start, on one accelerator.
+
+    Args:
+        device: the accelerator.
+        counts_workspaces: workspaces of cuBLAS lie in the same memory as tensors. True frees them
+            at the start, so that those which the pass takes lie in the peak and are counted at its
+            end; False keeps those of the warm-up below the start, as under a budget.
+    """
+
+    def __init__(self, device: torch.device, *, counts_workspaces: bool) -> None:
+        self._device = device
+        self._counts_workspaces = counts_workspaces
+        if counts_workspaces:
+            accelerator.free_workspaces(device)
+        accelerator.reset_peak(device)
+        self._start = accelerator.allocated(device).now_bytes
+        self._held = self._held_at_start = accelerator.held_bytes(device)
+
+    @property
+    def held_bytes(self) -> int:
+        """The most that was held between two operations: without what one takes and gives back."""
+        return self._held - self._held_at_start
+
+    def look(self) -> None:
+        """Note what is held, after an operation; the count of all blocks is never too little."""
+        if accelerator.allocated(self._device).now_bytes > self._held:
+            self._held = max(self._held, accelerator.held_bytes(self._device))
+
+    def read(self, host_peak_bytes: int | None = None) -> AllocatorMemory:
+        """The peak so far, and the workspaces that lie in it; these are freed."""
+        peak = accelerator.allocated(self._device)
+        counted = self._counts_workspaces
+        return AllocatorMemory(
+            peak_bytes=peak.peak_bytes - self._start,
+            workspace_bytes=accelerator.free_workspaces(self._device) if counted else 0,
+            rounding_bytes=BLOCK_BYTES * peak.num_blocks_at_most,
+            host_peak_bytes=host_peak_bytes,
+        )
+
+
+def checked(memory: Memory, found: AllocatorMemory, held_bytes: int) -> Memory:
+    """The meter's record with the allocator's beside it.
+
+    The allocator's peak also holds what an operation takes and gives back within itself, which no
+    meter of tensors sees. So the meter is compared with what is held between operations.
+
+    Args:
+        memory: of the meter, bytes on the device alone.
+        found: of the allocator, over the same stretch.
+        held_bytes: the most that the allocator counted between two operations.
+
+    Raises:
+        MeterDisagreesError: more was held than tensors, workspaces and rounding explain, or less
+            than the tensors.
+    """
+    assert memory.peak_bytes is not None
+    allowed = TOLERANCE_SHARE * memory.peak_bytes + found.rounding_bytes
+    above = held_bytes - memory.peak_bytes
+    if not -allowed <= above <= found.workspace_bytes + allowed:
+        raise MeterDisagreesError(
+            f"meter {memory.peak_bytes} bytes, allocator {held_bytes} between operations and "
+            f"{found.peak_bytes} at most, of which {found.workspace_bytes} are cuBLAS workspaces: "
+            f"more than {allowed:.0f} bytes apart "
+            f"(the meter's peak lies in {memory.peak_phase})"
+        )
+    return memory.model_copy(update={"allocator": found})
+
+
+class AllocatorLimit(Limit):
+    """Raises `torch.OutOfMemoryError` where more than the budget has been requested.
+
+    It looks after each operation at the allocator's peak since the limit was set, so that memory
+    which an operation takes and returns within itself counts as well. `check` looks once more where
+    no operation follows.
+    """
+
+    def __init__(self, budget_bytes: int, device: torch.device) -> None:
+        super().__init__()
+        self._budget_bytes = budget_bytes
+        self._device = device
+        accelerator.reset_peak(device)
+        self._start = self._before = accelerator.allocated(device).now_bytes
+
+    def held_bytes(self) -> int:
+        """What has been requested since the limit was set, before this operation."""
+        return self._before - self._start
+
+    def check(self) -> None:
+        """Look at the peak now.
+
+        Raises:
+            torch.OutOfMemoryError: it lies above the budget.
+        """
+        found = accelerator.allocated(self._device)
+        if found.peak_bytes - self._start > self._budget_bytes:
+            error = torch.OutOfMemoryError(
+                f"out of memory: tried to allocate {found.peak_bytes - self._before} bytes beside "
+                f"{self.held_bytes()} under a budget of {self._budget_bytes}"
+            )
+            self.note(error)
+            raise error
+        self._before = found.now_bytes

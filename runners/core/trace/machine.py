@@ -1,0 +1,223 @@
+"""What this machine is, under which circumstances it measures, and its folder of traces.
+
+A machine is its processor, and the cores and accelerators that ranks may use; nothing else that a
+person changes from one command to the next. `.machine.json`, which git ignores, maps each machine
+that this clone has met to an id of six characters, which ends the name of its folder: a fresh clone
+always measures for itself, and the committed reference folder stays as it is. Ranks that may use
+fewer cores or devices, under `taskset` or `CUDA_VISIBLE_DEVICES`, are another machine.
+"""
+
+import os
+import platform
+import re
+import secrets
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from runners.core.system import accelerator
+from runners.core.trace.records import Accelerator, Circumstances, Machine
+from runners.system.book import ROOT, own_book
+from runners.system.errors import FixableError, unknown
+from runners.traces.files import machine_folders, write_json, write_text
+
+# Where commands write: in a clone, or in the current folder where the package was installed.
+HOME = ROOT if (ROOT / "pyproject.toml").is_file() else Path.cwd()
+# Elsewhere only for tests, and for measuring without touching the book.
+TRACES = Path(os.environ.get("PROOFBOOK_TRACES", HOME / "content" / "traces"))
+LOCAL_ID = HOME / ".machine.json"
+THIS_MACHINE = TRACES / "this-machine"
+NOT_MEASURED_YET = "new"  # stands for the id of a machine that has none yet
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+def num_cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def memory_bytes() -> int:
+    """Bytes of main memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def available_bytes() -> int | None:
+    """Bytes of main memory that nothing uses now; None where the kernel does not say."""
+    found = _stated("/proc/meminfo", r"^MemAvailable:\s*(\d+)")
+    return int(found) * 1024 if found else None
+
+
+def cpu_name() -> str:
+    """The processor as the operating system names it."""
+    named = _stated("/proc/cpuinfo", r"^model name\s*:\s*(.*)$")
+    return named or platform.processor() or platform.machine()
+
+
+def _stated(path: str, pattern: str) -> str | None:
+    """What a file of the kernel first says in the group of a pattern; None where it does not."""
+    try:
+        found = re.search(pattern, Path(path).read_text(encoding="utf-8"), re.MULTILINE)
+    except OSError:
+        return None
+    return found.group(1).strip() if found else None
+
+
+def caches() -> str:
+    """The caches of the first core as the kernel shows them; empty where it does not.
+
+    Processors of several generations may have one name, and other caches.
+    """
+    found = sorted(CACHES.glob("index[0-9]*"))
+    try:
+        words = [[(one / name).read_text().strip() for name in ("size", "type")] for one in found]
+    except OSError:
+        return ""
+    return ", ".join(" ".join(one) for one in words)
+
+
+def circumstances() -> Circumstances:
+    """The circumstances under which this process measures."""
+    return Circumstances(
+        python=platform.python_version(),
+        torch=installed("torch"),
+        numpy=installed("numpy") or None,
+        affinity=_stated("/proc/self/status", r"^Cpus_allowed_list:\s*(.*)$"),
+        visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"),
+        huge_pages=_stated("/sys/kernel/mm/transparent_hugepage/enabled", r"\[(\w+)\]"),
+    )
+
+
+@cache
+def installed(package: str) -> str:
+    """The release of a package, which is not loaded for this; empty where there is none."""
+    return next((one.version for one in metadata.distributions(name=package)), "")
+
+
+def pinned(package: str) -> str:
+    """The release that set-up installs; empty in a book of one's own, and outside a clone."""
+    files = () if own_book() else (ROOT / "requirements" / "run.txt", ROOT / "pyproject.toml")
+    text = "\n".join(one.read_text(encoding="utf-8") for one in files if one.is_file())
+    return "".join(re.findall(rf"\b{package}==([\w.]+)", text)[:1])
+
+
+def accelerators() -> list[Accelerator]:
+    """The CUDA devices that ranks get."""
+    return [Accelerator(name=n, memory_bytes=size) for n, size in accelerator.described()]
+
+
+def num_places(device: str) -> int:
+    """Ranks that can compute at once, each on a core or an accelerator of its own."""
+    return accelerator.num_devices() if device == "cuda" else num_cores()
+
+
+def can_limit_memory() -> str | None:
+    """Why this platform cannot enforce a budget; None where it can."""
+    if accelerator.kind() == "cuda" or platform.system() == "Linux":
+        return None
+    return f"{platform.system()} does not let a process limit its own data segment"
+
+
+def _kept_ids() -> dict[str, str]:
+    """The id of each machine that this clone has met, by `_known_as`.
+
+    Raises:
+        FixableError: the file cannot be read.
+    """
+    try:
+        return TypeAdapter(dict[str, str]).validate_json(LOCAL_ID.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        raise FixableError(
+            f"{LOCAL_ID}: does not map machines to ids; correct it, or delete it to measure into "
+            "new folders"
+        ) from None
+
+
+def _known_as() -> str:
+    """What identifies this machine, in words: another processor, say, makes another machine."""
+    devices = ", ".join(one.name for one in accelerators()) or "no accelerator"
+    return f"{cpu_name()}, {num_cores()} cores, {devices}"
+
+
+def name(*, as_reference: bool = False) -> str:
+    """The name of this machine, which is that of its folder; without torch.
+
+    Nothing is written: the id of a machine that has none yet is kept by `keep_id`, and until then
+    `new` stands in its place.
+    """
+    kind = f"cpu-{num_cores()}c"
+    if found := accelerators():
+        model = re.findall(r"[a-z0-9.]+", found[0].name.lower().replace("nvidia", ""))
+        kind = f"{len(found)}x-{'-'.join(model)}"
+    if as_reference:
+        return f"reference-{kind}"
+    return f"{kind}-{_kept_ids().get(_known_as(), NOT_MEASURED_YET)}"
+
+
+def describe(*, as_reference: bool = False) -> Machine:
+    """This machine, named by its local id or, on demand, as the reference machine; as `name`."""
+    return Machine(
+        schema_version=1,
+        name=name(as_reference=as_reference),
+        is_reference=as_reference,
+        cpu=cpu_name(),
+        num_cores=num_cores(),
+        memory_bytes=memory_bytes(),
+        system=f"{platform.system()} {platform.machine()}",
+        python=platform.python_version(),
+        torch=installed("torch"),
+        accelerators=accelerators(),
+        caches=caches(),
+    )
+
+
+def keep_id() -> None:
+    """Keep an id for this machine, which is about to measure; an id that it has stays.
+
+    Raises:
+        OSError: the disk refused; the file is then as it was.
+    """
+    known = _kept_ids()
+    if _known_as() not in known:
+        write_json(LOCAL_ID, {**known, _known_as(): secrets.token_hex(3)})
+
+
+def references() -> list[Path]:
+    """Folders of reference machines: beside this machine's, or those that came with the code."""
+    shipped = ROOT / "content" / "traces"
+    return sorted(TRACES.glob("reference-*")) or sorted(shipped.glob("reference-*"))
+
+
+def folder_of(name: str | None) -> Path:
+    """The folder of a machine's traces; without a name, of the reference machine.
+
+    Raises:
+        FixableError: there is none of that name.
+    """
+    if name is None:
+        return references()[0]
+    known = machine_folders(TRACES)
+    if name not in known:
+        raise unknown("machine", name, known)
+    return TRACES / name
+
+
+def from_home(path: Path) -> Path:
+    """A path as a person reads it: from where commands write, where it lies in it."""
+    return path.relative_to(HOME) if path.is_relative_to(HOME) else path
+
+
+def remember(name: str) -> None:
+    """Note whose traces the pages show first; the note is the old one or the new one, never torn.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    note = f"{name}\n"
+    if not THIS_MACHINE.exists() or THIS_MACHINE.read_text(encoding="utf-8") != note:
+        write_text(THIS_MACHINE, note)

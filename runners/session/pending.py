@@ -1,0 +1,129 @@
+"""What of an experiment is still to be measured on this machine, and what stays as it was measured.
+
+In: an experiment's name and the machine's folder. Out: a `Pending`, which says why, which runs will
+be measured, and which are kept: a fresh trace that lacks only its full runs keeps the others, and
+so does a measurement that was interrupted. What other code measured is never kept. No torch.
+
+An interrupted experiment leaves `.<name>.part`, a trace of the runs that had ended, in the folder;
+it is written whole after each run and deleted with the last.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from runners.core.declared.experiment import Experiment, find
+from runners.core.trace.machine import installed
+from runners.core.trace.records import NEEDS_FULL, Run, Trace
+from runners.traces.digest import program_digests, source_digest
+from runners.traces.files import TraceError, outdated_programs, read
+from runners.traces.plain import NO_TORCH
+
+
+def part_of(name: str, where: Path) -> Path:
+    """Where the runs of an interrupted experiment are kept."""
+    return where / f".{name}.part"
+
+
+@dataclass(frozen=True)
+class Pending:
+    """One experiment that is to be measured.
+
+    Attributes:
+        experiment: as loaded.
+        reason: missing, stale, of another torch, unreadable or edited, unfinished, forced, or
+            that its full runs are missing.
+        measured: the runs that will be, in their order.
+        left_out: the runs that will be skipped, with why.
+        kept: what was measured already by this code and this torch, each with its circumstances.
+    """
+
+    experiment: Experiment
+    reason: str
+    measured: tuple[str, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    kept: Mapping[str, Run] = field(default_factory=dict)
+
+
+def pending(
+    name: str,
+    where: Path,
+    *,
+    full: bool = False,
+    force: bool = False,
+    loaded: Experiment | None = None,
+    refused: Mapping[str, str] | None = None,
+) -> Pending | None:
+    """What must be measured of an experiment; None where nothing must.
+
+    Args:
+        name: of the experiment.
+        where: this machine's folder.
+        full: measure full runs too, and experiments that are full as a whole.
+        force: measure also what is fresh.
+        loaded: the experiment, by a caller who has loaded it.
+        refused: runs that several nodes do not measure, with why; what they measured before stays.
+
+    Raises:
+        FixableError: there is none of that name.
+    """
+    trace, outdated = existing(where / f"{name}.json")
+    part, problem = existing(part_of(name, where))
+    part = None if problem or force else part
+    source = part or (None if outdated or force else trace)
+    reason = "unfinished" if part else outdated
+    if trace is not None and reason is None:
+        reason = _other_programs(trace) or ("forced" if force else None)
+    if reason is None and not full:
+        return None
+    experiment = loaded or find(name)
+    known = {run for one in (trace, part) if one for run in one.runs.keys() - one.left_out}
+    heavy = {run for run, declaration in experiment.runs.items() if declaration.full and not full}
+    left_out = {**dict.fromkeys(heavy - known, NEEDS_FULL.format(name)), **(refused or {})}
+    done = measured_in(source)
+    if refused is not None:  # another start may have left out what this one measures
+        done = {run: one for run, one in done.items() if one.status != "skipped"}
+    kept = {run: done[run] for run in experiment.runs if run in done}
+    missing = tuple(run for run in experiment.runs if run not in {*kept, *left_out})
+    if not (missing or kept) or (reason is None and not missing):
+        return None
+    return Pending(experiment, reason or "its full runs are missing", missing, left_out, kept)
+
+
+def existing(path: Path) -> tuple[Trace | None, str | None]:
+    """A trace or a part of one, and why it must be measured again; None where nothing is wrong.
+
+    Another Python measures the same, and so does another build of the same release of torch, such
+    as one for CUDA on a machine without a device.
+    """
+    if not path.exists():
+        return None, "missing"
+    try:
+        trace = read(path)
+    except TraceError:
+        return None, "unreadable or edited"
+    used = trace.circumstances.torch
+    now = NO_TORCH if used == NO_TORCH else installed("torch")
+    if trace.code.digest != source_digest(trace.experiment):
+        return trace, "stale"
+    if used.partition("+")[0] != now.partition("+")[0]:
+        return trace, f"measured with torch {used}; {now} is installed"
+    return trace, None
+
+
+def _other_programs(trace: Trace) -> str | None:
+    """Why a trace that is fresh otherwise lacks runs: programs that are new, or were changed."""
+    if outdated_programs(trace):
+        return "stale"
+    missing = program_digests(trace.experiment).keys() - trace.code.programs.keys()
+    return "has new programs" if missing else None
+
+
+def measured_in(source: Trace | None) -> dict[str, Run]:
+    """What a trace has measured, each run with its circumstances as far as they are known."""
+    outdated = outdated_programs(source) if source else []
+    return {
+        name: run.model_copy(update={"circumstances": run.circumstances or source.circumstances})
+        for name, run in (source.runs.items() if source else ())
+        if source and name not in outdated and not run.is_left_out
+    }

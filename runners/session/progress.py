@@ -1,0 +1,71 @@
+"""Progress of experiments on the terminal: a line for each run, and more where one takes long."""
+
+import sys
+from collections.abc import Callable
+from typing import TextIO
+
+from runners.core.declared.experiment import Experiment
+from runners.core.ranks.heartbeat import Beat
+from runners.core.trace.records import Run
+from runners.system.patience import Patience
+from runners.traces.summary import how_it_ended, how_it_was_meant_to_end
+
+
+class Progress:
+    """Writes to standard error, so that standard output stays for results."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._total = self._number = 0
+        self._causes: set[str] = set()  # of runs that were not measured, as far as they were said
+
+    def _write(self, line: str) -> None:
+        self._stream.write(f"{line}\n")
+        self._stream.flush()
+
+    def begin(self, experiment: Experiment) -> None:
+        """A new experiment starts."""
+        self._total, self._number = len(experiment.runs), 0
+        self._write(f"{experiment.name}: {experiment.question}")
+
+    def watcher(self, run: str, pass_name: str) -> Callable[[list[Beat]], None]:
+        """A function that prints what the ranks do where a pass takes long."""
+        patience, place = Patience(), f"[{self._number + 1}/{self._total}]"
+
+        def watch(beats: list[Beat]) -> None:
+            ranks = ", ".join(
+                f"rank {i} {b.phase}{f' (step {b.step})' if b.step >= 0 else ''}"
+                for i, b in enumerate(beats)
+            )
+            patience.tell(f"  {place} {run} · {pass_name} · {{}} · {ranks}")
+
+        return watch
+
+    def again(self, name: str, cause: str) -> None:
+        """A pass is measured once more."""
+        self._write(f"  [{self._number + 1}/{self._total}] {name} once more: {cause}")
+
+    def said(self, line: str) -> None:
+        """Print a line of its own."""
+        self._write(f"  {line}")
+
+    def kept(self, name: str) -> None:
+        """A run is not measured again."""
+        self._ended(name, "kept as measured before")
+
+    def not_measured(self, name: str, cause: str) -> None:
+        """A run failed for want of the machine."""
+        why = ", for a cause above" if cause in self._causes else f": {cause}"
+        self._causes.add(cause)
+        self._ended(name, f"not measured{why}")
+
+    def ended(self, name: str, run: Run) -> None:
+        """A run ended; say how, and whether that was expected."""
+        verdict = "" if run.status in ("completed", "skipped") else " (as expected)"
+        if run.is_surprise:
+            verdict = f" (SURPRISE, expected {how_it_was_meant_to_end(run)})"
+        self._ended(name, f"{how_it_ended(run)}{verdict}", f"{run.timing.wall_seconds:6.1f} s")
+
+    def _ended(self, name: str, how: str, seconds: str = "") -> None:
+        self._number += 1
+        self._write(f"  [{self._number}/{self._total}] {name:<32} {seconds:8}  {how}")
