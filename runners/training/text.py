@@ -9,7 +9,6 @@ the text.
 import hashlib
 import math
 from collections.abc import Iterable
-from pathlib import Path
 from typing import NamedTuple, Self
 
 import torch
@@ -17,8 +16,8 @@ from torch import Tensor
 
 from runners.core.declared.shape import VOCABULARY
 from runners.core.ranks.rank import Rank
+from runners.system.book import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 TRAINING = "content/text/training.txt"
 HELD_OUT = "content/text/held_out.txt"
 

@@ -64,7 +64,7 @@ def test_the_code_that_measures_changes_it_however_it_is_imported(digest_of, tmp
     (tmp_path / "runners" / "measure.py").write_text(f"{imports}\n")
     found = []
     for text in ("PEAK = 1\n", "PEAK = 1  # of all phases\n", "PEAK = 2\n"):
-        (tmp_path / "runners" / "meters" / "memory.py").write_text(text)
+        (tmp_path / "runners" / "core" / "meters" / "memory.py").write_text(text)
         found.append(digest_of(CODE))
     assert found[0] == found[1] != found[2]
 

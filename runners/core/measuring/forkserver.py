@@ -30,6 +30,7 @@ from typing import Any
 
 from runners.core.measuring.endings import NO_REPORT
 from runners.core.system import processes
+from runners.system.book import ROOT
 from runners.system.errors import LaunchError
 from runners.system.patience import Patience
 
@@ -64,7 +65,7 @@ class ForkServer:
                 stdout=file,
                 stderr=file,
                 env={**os.environ, **ENVIRONMENT, **environment},
-                cwd=Path(__file__).resolve().parents[2],
+                cwd=ROOT,
                 start_new_session=True,
             )
         self._is_ready = False  # several load torch side by side; the first request waits
