@@ -33,7 +33,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from generator.checks import content_checks, site_checks
+from generator.checks import content_checks, site_checks, trace_checks
 from generator.content import keys, scaffold
 from generator.content.book import Book, Topic
 from generator.content.errors import ContentErrors, nearest
@@ -137,7 +137,7 @@ def _check(options: argparse.Namespace) -> int:
         words, values = verdicts.WORDS[outcome.verdict], verdicts.values(book, outcome)
         print(f"{words:22}{outcome.claim.kind:13}{name}: {outcome.explanation}{values}")
     problems = [*(site_checks.mistakes(book.root) if own_book() else ())]
-    problems += verdicts.problems(book, judged)
+    problems += trace_checks.problems(book, judged)
     for problem in problems:
         print(f"problem: {problem}", file=sys.stderr)
     for note in _notes(book, evidence):
@@ -165,10 +165,10 @@ def _notes(book: Book, evidence: Evidence) -> Iterator[str]:
             yield f"{name}: stale, so its verdicts are left out; run `{measuring()}`"
     for machine, names in lent.items():
         yield f"no trace of this machine, taken from {machine}: {', '.join(names)}"
-    for name, experiment in verdicts.unmeasured(book).items():
+    for name, experiment in trace_checks.unmeasured(book).items():
         do = measuring(experiment, full=name != experiment)
         yield f"{name}: not measured yet; run `{do}`"
-    yield from verdicts.other_releases(book, installed)
+    yield from trace_checks.other_releases(book, installed)
     by_hand = [f"{name}.md" for name in book.handwritten_by_name]
     yield from site_checks.unlisted(book.root, by_hand) if own_book() else ()
     for place in scaffold.to_be_written(book):

@@ -118,7 +118,7 @@ ROOMS = {
         "items": {"content", "values", "printing"},
         "checks": {"content", "values", "figures", "items"},
         "pages": {"content", "values", "printing", "figures", "items", "checks"},
-        "website": {"content", "values", "printing", "checks", "pages"},
+        "website": {"content", "printing", "checks", "pages"},
         "export": {"content", "values", "printing", "items", "pages", "website"},
     },
     "runners": {
@@ -140,10 +140,9 @@ ROOMS = {
             "system",
             "traces",
         },
-        "closed_forms": set(),
+        "closed_forms": {"core.declared", "core.trace"},
         "training": {
             "closed_forms",
-            "core.declared",
             "core.ranks",
             "core.system",
             "core.trace",

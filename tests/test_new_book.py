@@ -16,7 +16,7 @@ from generator.content import scaffold
 from runners.commands.reproduce import requested
 from runners.core.declared.experiment import find
 from runners.plain.measure import measure_run
-from runners.system.book import OWN
+from runners.system.book import enter_book
 from runners.system.errors import FixableError
 from runners.traces.digest import forget_code
 from runners.traces.summary import how_it_ended
@@ -56,11 +56,11 @@ def made(tmp_path_factory, call):
 def book(made, tmp_path, monkeypatch):
     """A copy of it, which this process works in, too."""
     folder = shutil.copytree(made, tmp_path / "book")
-    monkeypatch.setenv(OWN, str(folder))
-    monkeypatch.setenv("PROOFBOOK_TRACES", str(folder / "content" / "traces"))
     monkeypatch.delenv("PROOFBOOK_MACHINE", raising=False)
     monkeypatch.chdir(folder)
-    return folder
+    enter_book(folder)
+    yield folder
+    enter_book(None)
 
 
 def measured(book):

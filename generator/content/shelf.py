@@ -21,7 +21,7 @@ from generator.content.errors import Files, matching
 from runners.core.trace.records import Machine, Run, Trace
 from runners.planner.answers import published
 from runners.planner.answers.plan_grid import PREFIX, Grid, as_trace, read_grid
-from runners.system.book import own_book, program
+from runners.system.book import experiments_in, own_book, program
 from runners.traces import files as traces
 from runners.traces.files import MACHINE
 
@@ -179,7 +179,8 @@ class Shelf:
         """A published book has all of the reference machine, but what is new on this machine."""
         home = self.files.content.parent / ("" if own_book() else "runners")
         programs = matching(home / "experiments", "[!_]*.py")
-        for path in (folder / f"{one.stem}.json" for one in programs if one.stem not in new):
+        names = [name for program in programs for name in experiments_in(program)]
+        for path in (folder / f"{name}.json" for name in names if name not in new):
             if not path.exists():
                 self.files.refuse(path, f"no such file; {traces.remedy(path)}")
 

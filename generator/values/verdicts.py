@@ -5,27 +5,17 @@ does not apply; where a trace is stale, or a run did not measure, there is no ev
 whose quartile ranges overlap are not distinguishable.
 """
 
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from generator.content.book import Book
 from generator.content.claim import Claim, Domain, Relation, Verdict
 from generator.content.errors import ContentError
-from generator.content.shelf import TraceOnPage
 from generator.values import list_sides, units
 from generator.values.paths import Evaluation, Node
 from generator.values.value import QUOTED, ExpressionError, Value, constant, numeric
-from runners.core.declared.experiment import find
-from runners.core.trace.machine import pinned
 from runners.core.trace.measured import SampledSeconds
-from runners.system.book import ROOT, experiment_files, own_book
-from runners.system.errors import FixableError
-from runners.traces.digest import program_digests
-from runners.traces.files import again
-from runners.traces.plain import NO_TORCH
 from runners.traces.tolerance import FEWEST_SAMPLES, overlap
 
 FLOAT_BLUR = 1e-12
@@ -278,82 +268,6 @@ def sentence(outcome: Judged) -> str:
 def written(outcome: Judged) -> str:
     """What the author of a claim wrote for this verdict; empty where there is nothing."""
     return getattr(outcome.claim.showed, outcome.verdict, None) or ""
-
-
-def problems(book: Book, outcomes: Mapping[str, Judged]) -> list[str]:
-    """What fails a strict build though the content is sound.
-
-    Surprises, broken laws, stale traces of the reference machine, and experiments that cannot run.
-    """
-    found: list[str] = []
-    for experiment, shown in book.traces.items():
-        found += _stale(book, experiment, shown) if shown.is_stale else ()
-        found += [
-            f"{experiment}.{name}: ended {run.status}, expected {run.expected_status}"
-            for name, run in shown.runs.items()
-            if run.is_surprise
-        ]
-    for one in unmeasured(book):
-        found += _broken(book, one)
-    found += other_releases(book, pinned)
-    return [*found, *map(str, broken_laws(book, outcomes))]
-
-
-def unmeasured(book: Book) -> dict[str, str]:
-    """The experiments and programs that no machine has measured yet, each with its experiment."""
-    if not _is_at_home(book):
-        return {}
-    found = {name: name for name in sorted(experiment_files().keys() - book.traces.keys())}
-    for name, shown in book.traces.items():
-        measured = {run.settings.get("program") for run in shown.runs.values()}
-        found |= dict.fromkeys(sorted(program_digests(name).keys() - measured), name)
-    return found
-
-
-def _is_at_home(book: Book) -> bool:
-    """Whether a book has the experiments and the pins of this place; a copy of one has none."""
-    return book.root == (own_book() or ROOT)
-
-
-def other_releases(book: Book, release: Callable[[str], str]) -> Iterator[str]:
-    """Which traces were measured with another torch or numpy than `pinned` or `installed` says."""
-    traces: dict[str, list[str]] = {}
-    for package in ("torch", "numpy") if _is_at_home(book) else ():
-        now = release(package).partition("+")[0]
-        for name, shown in book.traces.items():
-            then = (getattr(shown.trace.circumstances, package) or NO_TORCH).partition("+")[0]
-            if now and then not in (NO_TORCH, now):
-                said = f"{package} {then}, and {now} is {release.__name__}; take {then}, or measure"
-                traces.setdefault(said, []).append(name)
-    for said, names in traces.items():
-        yield f"{', '.join(names)}: measured with {said} again"
-
-
-def _stale(book: Book, experiment: str, shown: TraceOnPage) -> list[str]:
-    """Why a trace or a plan is stale, and what to do."""
-    do = f"run {again(Path(shown.file))}"
-    if shown.is_of_planner:
-        return [f"content/{shown.file}: the code that simulates has changed; {do}"]
-    if own_book() and experiment not in experiment_files():
-        do = f"delete content/{shown.file}, whose experiment is gone"
-    said = f"{experiment}: the reference machine's trace is stale; {do}"
-    is_of_reference = shown.machine.name == book.reference.name
-    return _broken(book, experiment) or [said] * is_of_reference
-
-
-def _broken(book: Book, experiment: str) -> list[str]:
-    """Why an experiment cannot run, if its file says so before anything runs."""
-    if experiment not in experiment_files():
-        return []
-    before = [*sys.path]
-    sys.path.append(str(book.root))  # where `experiments._shared` of one's own lies
-    try:
-        find(experiment)
-    except FixableError as error:
-        return [str(error).removeprefix(f"{book.root}/")]
-    finally:
-        sys.path[:] = before
-    return []
 
 
 def broken_laws(book: Book, outcomes: Mapping[str, Judged]) -> list[ContentError]:

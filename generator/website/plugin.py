@@ -38,13 +38,13 @@ from mkdocs.structure.toc import AnchorLink, TableOfContents
 from mkdocs.utils.templates import TemplateContext
 from watchdog.observers.polling import PollingObserver
 
+from generator.checks import trace_checks
 from generator.content import reading, scaffold
 from generator.content.book import Book
 from generator.content.errors import ContentErrors
 from generator.pages.headings import LEVEL, Heading
 from generator.pages.press import EVERYTHING, Press
 from generator.printing.folio import interface_words
-from generator.values import verdicts
 from generator.website import links, page_html, publish, search
 from generator.website.guest_plugin import GuestPlugin
 from runners.system.book import enter_book, own_book
@@ -197,7 +197,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
             pages[publish.SOURCES] = sources
         publish.bring_to(Path(config.docs_dir), pages)
         self.files = files
-        self.problems = list(verdicts.problems(self.book, self.press.evidence.judged_claims))
+        self.problems = list(trace_checks.problems(self.book, self.press.evidence.judged_claims))
         for unread in self.book.unread:
             log.info(f"not shown: {unread}")
         for problem in self.problems:

@@ -1,4 +1,4 @@
 """What settings alone say of a run: work, memory, and the interval between checkpoints. No torch.
 
-In: numbers. Out: numbers, which pages call *computed*.
+In: numbers, or the settings that experiments share. Out: numbers, which pages call *computed*.
 """

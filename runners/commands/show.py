@@ -80,7 +80,9 @@ def _lines_of(experiment: str, run: str) -> Iterator[str]:
     references = machine.references()  # of ours, where a book of one's own has none
     own += [one for one in references if not own_book() or one.parent == machine.TRACES]
     known = {path.stem: path for folder in reversed(own) for path in trace_paths(folder)}
-    for name in [check_name(experiment).stem] if experiment else sorted(known):
+    if experiment:
+        check_name(experiment)
+    for name in [experiment] if experiment else sorted(known):
         trace = read(known.get(name, machine.TRACES / f"{name}.json"))
         if run and run not in trace.runs:
             raise unknown(f"run of {name}", run, trace.runs)

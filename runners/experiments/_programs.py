@@ -7,8 +7,8 @@ without it too. No torch here: `runners/training/executed.py` executes them.
 
 from functools import partial
 
+from runners.closed_forms.training_settings import ProgramSettings
 from runners.core.declared.experiment import Declaration
-from runners.core.declared.training_settings import ProgramSettings
 from runners.system.book import ROOT
 from runners.traces.programs import found
 

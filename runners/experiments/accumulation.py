@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
+from runners.closed_forms.training_settings import StackSettings
 from runners.closed_forms.work import FLOAT_BYTES, LABEL_BYTES, mlp_parameters
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, Factor, RunSettings
-from runners.core.declared.training_settings import StackSettings
 from runners.core.ranks.rank import Rank
 from runners.core.trace.schema import Setting
 from runners.training.networks import flat_gradient, mlp

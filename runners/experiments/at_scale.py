@@ -17,9 +17,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from runners.closed_forms.shape import FLOAT, TransformerSettings, TransformerShape
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count
-from runners.core.declared.shape import FLOAT, TransformerSettings, TransformerShape
 from runners.core.meters.gloo_threads import wait_until_idle
 from runners.core.meters.memory import FakeMemoryMeter, local
 from runners.core.ranks.rank import Rank

@@ -14,9 +14,9 @@ from typing import Literal
 
 from torch import nn
 
+from runners.closed_forms.training_settings import SmallClassifierSettings
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count
-from runners.core.declared.training_settings import SmallClassifierSettings
 from runners.core.ranks.rank import Rank
 from runners.training import steps
 from runners.training.networks import average, flat

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from runners.closed_forms.training_settings import GlobalBatchSettings
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, Factor
-from runners.core.declared.training_settings import GlobalBatchSettings
 from runners.core.ranks.rank import Rank
 from runners.training import steps
 

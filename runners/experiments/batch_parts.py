@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import vector_to_parameters
 
+from runners.closed_forms.training_settings import BatchSettings
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, closed_form
-from runners.core.declared.training_settings import BatchSettings
 from runners.core.ranks.rank import Rank
 from runners.training import steps
 from runners.training.networks import flat_gradient, gradients_of

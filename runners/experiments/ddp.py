@@ -18,9 +18,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
+from runners.closed_forms.training_settings import GlobalBatchSettings
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, closed_form
-from runners.core.declared.training_settings import GlobalBatchSettings
 from runners.core.ranks.rank import Rank
 from runners.core.trace.schema import Setting
 from runners.training import steps

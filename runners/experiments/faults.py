@@ -33,9 +33,9 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.fsdp import fully_shard
 
 from runners.closed_forms import checkpoint_interval as on_paper
+from runners.closed_forms.training_settings import StackSettings
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, CountOrZero, Factor, RunSettings
-from runners.core.declared.training_settings import StackSettings
 from runners.core.ranks.rank import Rank
 from runners.core.ranks.recorder import parameter_digest
 from runners.core.system.processes import end_with

@@ -20,9 +20,9 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
+from runners.closed_forms.shape import FLOAT, TransformerSettings
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, Factor
-from runners.core.declared.shape import FLOAT, TransformerSettings
 from runners.core.meters.collectives import AxisMeter
 from runners.core.meters.memory import local
 from runners.core.ranks.rank import NUM_METERED_STEPS, Rank

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import torch.distributed as dist
 
+from runners.closed_forms.training_settings import ProgramSettings
 from runners.core.declared.experiment import Declaration
-from runners.core.declared.training_settings import ProgramSettings
 from runners.core.ranks.rank import Rank
 from runners.core.trace.schema import Status
 from runners.judging.ranks import JudgedRank, Seen

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from runners.closed_forms.training_settings import TeacherSettings
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, Factor, FactorOrZero, closed_form
-from runners.core.declared.training_settings import TeacherSettings
 from runners.core.ranks.rank import Rank
 from runners.core.trace.schema import Setting
 from runners.training import steps

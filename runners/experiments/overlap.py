@@ -23,10 +23,10 @@ from torch.nn.functional import linear, mse_loss
 from torch.nn.parallel import DistributedDataParallel
 
 from runners.closed_forms.steps import ring_bytes
+from runners.closed_forms.training_settings import StackSettings
 from runners.closed_forms.work import FLOAT_BYTES
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import NUM_SETTLING_STEPS, Count, Factor, Settled, closed_form
-from runners.core.declared.training_settings import StackSettings
 from runners.core.ranks.rank import Rank
 from runners.core.trace.schema import Setting
 from runners.training.networks import average, gradients_of

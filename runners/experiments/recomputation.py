@@ -15,10 +15,10 @@ from functools import partial
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint_sequential
 
+from runners.closed_forms.training_settings import StackSettings
 from runners.closed_forms.work import FLOAT_BYTES
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, Factor, closed_form
-from runners.core.declared.training_settings import StackSettings
 from runners.core.ranks.rank import Rank
 from runners.core.trace.schema import Setting
 from runners.training.steps import sgd_steps, stack_for, step_on_samples

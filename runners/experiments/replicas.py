@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout
 from torch.utils.data import DistributedSampler, TensorDataset
 
+from runners.closed_forms.training_settings import FourClassSettings
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, CountOrZero, RunSettings
-from runners.core.declared.training_settings import FourClassSettings
 from runners.core.ranks.rank import Rank
 from runners.core.ranks.recorder import parameter_digest
 from runners.training.networks import flat_gradient, mlp

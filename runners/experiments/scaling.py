@@ -17,10 +17,10 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from runners.closed_forms.training_settings import SharedBatchSettings
 from runners.closed_forms.work import FLOAT_BYTES, mlp_parameters
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import NUM_SETTLING_STEPS, Count, Factor, Settled, closed_form
-from runners.core.declared.training_settings import SharedBatchSettings
 from runners.core.ranks.rank import Rank
 from runners.training.steps import random_samples, replica_of, stack_for
 from runners.training.transfers import fit, in_turns, sent

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from torch import nn
 
+from runners.closed_forms.training_settings import SharedBatchSettings
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, Factor
-from runners.core.declared.training_settings import SharedBatchSettings
 from runners.core.ranks.rank import Rank
 from runners.training.steps import replica_of, sgd_steps, stack_for, step_on_samples
 

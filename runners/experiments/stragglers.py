@@ -21,9 +21,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from runners.closed_forms.training_settings import FourClassSettings
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, CountOrZero, FactorOrZero, Seconds, closed_form
-from runners.core.declared.training_settings import FourClassSettings
 from runners.core.ranks.rank import Rank
 from runners.core.trace.schema import Setting
 from runners.training import steps

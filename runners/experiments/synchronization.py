@@ -19,10 +19,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from runners.closed_forms.training_settings import FourClassSettings
 from runners.closed_forms.work import mlp_parameters
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, CountOrZero, Factor, RunSettings, closed_form
-from runners.core.declared.training_settings import FourClassSettings
 from runners.core.ranks.rank import Rank
 from runners.training import steps
 from runners.training.networks import average, copy_row, flat, flat_gradient, gradients_of

@@ -19,9 +19,9 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.parallel import parallelize_module
 
+from runners.closed_forms.shape import FLOAT, TransformerShape
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, Factor, RunSettings
-from runners.core.declared.shape import FLOAT, TransformerShape
 from runners.core.ranks.rank import Rank
 from runners.core.trace.schema import Setting
 from runners.training.networks import described, gradients_of

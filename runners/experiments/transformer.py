@@ -18,9 +18,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor.parallel import parallelize_module
 
+from runners.closed_forms.shape import FLOAT, VOCABULARY, TransformerSettings
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, Factor
-from runners.core.declared.shape import FLOAT, VOCABULARY, TransformerSettings
 from runners.core.ranks.rank import Rank
 from runners.core.trace.schema import Setting
 from runners.training.networks import grade

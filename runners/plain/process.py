@@ -14,6 +14,7 @@ from runners.core.declared.experiment import find
 from runners.core.trace.outcome import RankOutcome
 from runners.core.trace.records import Failure
 from runners.plain.experiment import Recorder
+from runners.system.book import enter_book
 from runners.system.errors import first_line
 
 PHASE = "program"
@@ -22,7 +23,7 @@ PHASE = "program"
 def main() -> None:
     """Run one function to its end."""
     name, run, file, seed = sys.argv[1:]
-    sys.path.insert(0, str(Path.cwd()))  # the book's: `from experiments._shared import …`
+    enter_book(Path.cwd())
     experiment = find(name)
     declared = experiment.runs[run]
     settings = declared.settings.changed(json.load(sys.stdin))

@@ -1,29 +1,44 @@
 """Which book commands work in, its experiments, and how a person calls the runners. No torch.
 
-The book is ours, or one of one's own: a folder with `experiments/` and `content/`.
+The book is ours, or one of one's own: a folder with `experiments/` and `content/`. A command
+enters it once, at its start, and passes its folder on to the processes that it starts.
 """
 
+import ast
 import os
+import sys
+from functools import lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 # A folder of experiments beside ours: the tests' own, or ones not meant to be part of the book.
 MORE = "PROOFBOOK_EXPERIMENTS"
-# The folder of a book of one's own, whose `experiments/` stands for ours; `enter_book` sets it.
-OWN = "PROOFBOOK_BOOK"
 PLAIN = b"runners.plain"  # what an experiment without ranks imports
+SEVERAL = "EXPERIMENTS"  # in a file of several experiments: each by its name
 
 
-def enter_book(folder: Path) -> None:
-    """Work in a folder: if it holds a book of one's own, with its experiments and its traces."""
-    if (folder / "experiments").is_dir() and (folder / "content").is_dir():
-        os.environ[OWN] = str(folder.resolve())
-        os.environ.setdefault("PROOFBOOK_TRACES", str(folder.resolve() / "content" / "traces"))
+class _Entered:
+    """The folder of the book of one's own that this process works in; None in ours."""
+
+    book: Path | None = None
+
+
+def enter_book(folder: Path | None) -> None:
+    """Work in the book of this folder from now on; in ours, where it holds none of one's own.
+
+    The folder goes on Python's path, behind all else, so that experiments of one's own can import
+    `experiments._shared`.
+    """
+    sys.path[:] = [entry for entry in sys.path if entry != str(_Entered.book)]
+    _Entered.book = None
+    if folder and (folder / "experiments").is_dir() and (folder / "content").is_dir():
+        _Entered.book = folder.resolve()
+        sys.path.append(str(_Entered.book))
 
 
 def own_book() -> Path | None:
     """The folder of a book of one's own; None in ours, and in any other folder."""
-    return Path(own) if (own := os.environ.get(OWN)) else None
+    return _Entered.book
 
 
 def program(in_ours: str = "python -m runners") -> str:
@@ -33,11 +48,33 @@ def program(in_ours: str = "python -m runners") -> str:
 
 
 def experiment_files() -> dict[str, Path]:
-    """The file that declares each experiment, by its name."""
-    paths = list((own_book() or ROOT / "runners").glob("experiments/[!_]*.py"))
+    """The file that declares each experiment, by the experiment's name."""
+    paths = sorted(((own_book() or ROOT / "runners") / "experiments").glob("[!_]*.py"))
     if folder := os.environ.get(MORE):
-        paths += Path(folder).glob("[!_]*.py")
-    return {path.stem: path for path in sorted(paths)}
+        paths += sorted(Path(folder).glob("[!_]*.py"))
+    return {name: path for path in paths for name in experiments_in(path)}
+
+
+def experiments_in(path: Path) -> tuple[str, ...]:
+    """Names of the experiments that a file declares: the keys of its `EXPERIMENTS`, or its own."""
+    text = path.read_bytes()
+    return (SEVERAL.encode() in text and _listed(text)) or (path.stem,)
+
+
+@lru_cache(maxsize=64)
+def _listed(text: bytes) -> tuple[str, ...]:
+    """The keys of the dict `EXPERIMENTS` in a module's text, which is not executed."""
+    try:
+        statements = ast.parse(text).body
+    except (SyntaxError, ValueError):  # somebody has left it unfinished
+        return ()
+    for statement in statements:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict(keys=keys)) if (
+                name == SEVERAL
+            ):
+                return tuple(str(key.value) for key in keys if isinstance(key, ast.Constant))
+    return ()
 
 
 def needs_no_torch() -> bool:

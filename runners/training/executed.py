@@ -12,7 +12,7 @@ import time
 import torch.distributed as dist
 from torch import nn
 
-from runners.core.declared.training_settings import ProgramSettings
+from runners.closed_forms.training_settings import ProgramSettings
 from runners.core.ranks.rank import Rank
 from runners.core.ranks.recorder import parameter_digest
 from runners.core.trace.records import PredictionStep

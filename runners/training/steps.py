@@ -10,7 +10,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.core.declared.training_settings import HiddenLayerSettings, TeacherSettings
+from runners.closed_forms.training_settings import HiddenLayerSettings, TeacherSettings
 from runners.core.ranks.rank import Rank
 from runners.core.ranks.recorder import parameter_digest
 from runners.training.networks import description, grade, mlp

@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from runners.core.declared.shape import VOCABULARY
+from runners.closed_forms.shape import VOCABULARY
 from runners.core.ranks.rank import Rank
 from runners.system.book import ROOT
 

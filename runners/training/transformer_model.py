@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from runners.core.declared.shape import TransformerShape as TransformerShape
+from runners.closed_forms.shape import TransformerShape as TransformerShape
 from runners.core.ranks.rank import Rank
 
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from generator.checks import trace_checks
 from generator.checks.content_checks import check
 from generator.content.errors import ContentError
 from generator.content.reading import load
 from generator.items.kinds import kind_of
-from generator.values import verdicts
 from generator.values.evaluation import Evidence
 from generator.values.moved import refuted
 from generator.website.publish import committed_machines
@@ -64,7 +64,7 @@ def test_where_all_code_has_changed_each_experiment_is_shown_and_named_in_one_li
     assert {name: one.trace.runs.keys() for name, one in book.traces.items()} == {
         name: one.trace.runs.keys() for name, one in real.traces.items()
     }
-    said = verdicts.problems(book, {})
+    said = trace_checks.problems(book, {})
     assert len(said) == len(book.traces)
     for name in experiment_files():
         (line,) = (one for one in said if one.startswith(f"{name}: "))
@@ -72,29 +72,29 @@ def test_where_all_code_has_changed_each_experiment_is_shown_and_named_in_one_li
 
 
 def test_a_release_of_torch_or_numpy_other_than_that_of_the_traces_is_named(real):
-    assert [*verdicts.other_releases(real, pinned)] == []
+    assert [*trace_checks.other_releases(real, pinned)] == []
     shown = real.traces["ddp"]
     under = shown.trace.circumstances.model_copy(update={"torch": "9.0.0+cpu", "numpy": "8.0.0"})
     trace = shown.trace.model_copy(update={"circumstances": under})
     book = replace(real, traces={"ddp": replace(shown, trace=trace)})
-    said = [*verdicts.other_releases(book, pinned)]
+    said = [*trace_checks.other_releases(book, pinned)]
     assert said == [
         f"ddp: measured with {name} {then}, and {pinned(name)} is pinned; take {then}, or measure "
         "again"
         for name, then in (("torch", "9.0.0"), ("numpy", "8.0.0"))
     ]
-    assert verdicts.problems(book, {}) == said
+    assert trace_checks.problems(book, {}) == said
 
 
 def test_an_experiment_and_a_program_that_no_machine_has_measured_are_named(real):
-    assert verdicts.unmeasured(real) == {}
+    assert trace_checks.unmeasured(real) == {}
     shown = real.traces["labs"]
     runs = {name: run for name, run in shown.trace.runs.items() if name != "mean_solved"}
     fewer = {"labs": replace(shown, trace=shown.trace.model_copy(update={"runs": runs}))}
-    (program,) = {name for name, one in verdicts.unmeasured(replace(real, traces=fewer)).items()
+    (program,) = {name for name, one in trace_checks.unmeasured(replace(real, traces=fewer)).items()
                   if one == "labs"}  # fmt: skip
     assert program == shown.trace.runs["mean_solved"].settings["program"]
-    assert verdicts.unmeasured(replace(real, traces={})).keys() == experiment_files().keys()
+    assert trace_checks.unmeasured(replace(real, traces={})).keys() == experiment_files().keys()
 
 
 STRUCTURE = re.compile(r"(?<![\w.])(?:[3-9]|1[0-2])(?![\w.])")  # tensors, passes, ranks: counted

@@ -10,12 +10,11 @@ from types import SimpleNamespace
 import pytest
 
 from generator.__main__ import main
-from generator.checks import layout_checks
+from generator.checks import layout_checks, trace_checks
 from generator.checks.layout_checks import Planned
 from generator.pages.press import Press
 from generator.pages.views import published
 from generator.printing.folio import Folio
-from generator.values import verdicts
 from generator.values.evaluation import Evidence
 from generator.values.moved import refuted
 from runners.planner.answers.answer import Layout
@@ -75,7 +74,7 @@ def test_a_law_over_plans_is_judged_and_can_be_made_false(copy):
 def test_a_law_over_plans_that_does_not_hold_is_a_problem_of_the_book(copy):
     (copy.content / "claims" / "plans.yml").write_text(CLAIMS.replace("RANKS", "2"))
     book = copy.load()
-    lines = verdicts.problems(book, Evidence(book).judged_claims)
+    lines = trace_checks.problems(book, Evidence(book).judged_claims)
     assert sum("law plan-shares" in line for line in lines) == 2
 
 
@@ -101,7 +100,7 @@ def test_a_grid_of_older_code_is_a_problem_that_names_its_file_and_the_command(c
     path = copy.content / "planner" / "plans" / "tiny.json"
     write(path, json.loads(path.read_text()) | {"code": "older"})
     book = copy.load(is_stale=is_stale)
-    lines = verdicts.problems(book, Evidence(book).judged_claims)
+    lines = trace_checks.problems(book, Evidence(book).judged_claims)
     (line,) = (one for one in lines if "plans/tiny.json" in one)
     assert "python -m runners plan check tiny --write" in line
 

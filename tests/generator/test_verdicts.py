@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from generator.checks import trace_checks
 from generator.content.claim import Claim, Constant
 from generator.values import list_sides, verdicts
 from generator.values.evaluation import Evidence
@@ -173,7 +174,7 @@ def test_a_law_whose_completed_run_lacks_the_value_is_broken_on_any_machine(copy
 def test_problems_name_surprises_broken_laws_and_stale_references(copy):
     copy.change_run("tiny_memory.halves_budget", status="out_of_memory")
     book = copy.load(is_stale=lambda trace: trace.experiment == "tiny_training")
-    assert verdicts.problems(book, Evidence(book).judged_claims) == [
+    assert trace_checks.problems(book, Evidence(book).judged_claims) == [
         "tiny_memory.halves_budget: ended out_of_memory, expected completed",
         "tiny_training: the reference machine's trace is stale; run `python -m runners run "
         "tiny_training --as-reference --full`",

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from markdown.extensions.toc import slugify
 
-from generator.values import verdicts
+from generator.checks import trace_checks
 from generator.values.evaluation import Evidence
 from tests.conftest import ROOT
 from tests.generator.conftest import render
@@ -103,7 +103,7 @@ def test_the_values_of_the_frozen_book_open_to_what_they_opened_to(rendered, exp
 def test_what_happens_to_the_book_changes_its_pages_as_it_did(copy, pages, expect, scene):
     """The golden of a scene holds the lines that went and came, and what a strict build refuses."""
     book = scene(copy) or copy.load()
-    changed = {"": verdicts.problems(book, Evidence(book).judged_claims)}
+    changed = {"": trace_checks.problems(book, Evidence(book).judged_claims)}
     now = {path: visible(text) for path, text in render(book).items()}
     for path, text in now.items():
         lines = [*unified_diff(pages.get(path, []), text, n=0)][2:]

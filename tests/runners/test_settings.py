@@ -7,9 +7,9 @@ from typing import Literal
 import pytest
 
 from runners.__main__ import main
+from runners.closed_forms.training_settings import StackSettings
 from runners.core.declared.experiment import Declaration, find, names
 from runners.core.declared.settings import Count, CountOrZero, Factor, FreeSettings, RunSettings
-from runners.core.declared.training_settings import StackSettings
 from runners.core.trace.records import Death
 from runners.system.book import MORE
 

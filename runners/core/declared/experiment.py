@@ -13,6 +13,10 @@ and, where there is need:
     TRIED_WITH  {name or "*": settings} that make a try of that run, or a test of it, take seconds
     ON_CUDA     {name or "*": settings} that a run takes on an accelerator
 
+A file of several experiments has a class for each, with these names in it, and lists them:
+
+    EXPERIMENTS = {"averaging": Averaging, "synchronization": Synchronization}
+
 `find` discovers experiments by listing the folder; nothing registers anywhere. What runs are is
 read without torch: until a rank needs a strategy, a name that a file imports from torch, or from a
 module of ours that needs it, stands for nothing. So what is declared may not use such a name. No
@@ -39,14 +43,13 @@ from pydantic import ValidationError
 from runners.core.declared.settings import FreeSettings, RunSettings, S, SettingsError
 from runners.core.trace.records import Death
 from runners.core.trace.schema import Nature, Setting, Status
-from runners.system.book import ROOT, experiment_files
+from runners.system.book import ROOT, SEVERAL, experiment_files
 from runners.system.errors import FixableError, first_line, nearest, unknown
 
 SHORTENED = "PROOFBOOK_SHORTENED"
 # What a file of strategies imports, and nothing that declares runs may use.
-_ROOMS = ("ranks", "meters", "training", "judging", "labs")
+_ROOMS = ("core.ranks", "core.meters", "training", "judging", "labs")
 NEEDS_TORCH = ("torch", *(f"runners.{room}" for room in _ROOMS))
-NEEDS_NO_TORCH = ("runners.core.declared.training_settings", "runners.core.declared.shape")
 PassName = Literal["timed", "metered", "budgeted"]
 Module = ModuleType | SimpleNamespace  # of an experiment
 Strategy = Callable[[Any], None]  # of a `runners.core.ranks.rank.Rank`
@@ -153,20 +156,14 @@ class Experiment:
     @cached_property
     def strategies(self) -> Mapping[str, Strategy]:
         """Its strategies by name; the file, which needs torch, is loaded whole for them."""
-        holds = _whole_module(self.path)
-        return {**vars(holds), **getattr(holds, "STRATEGIES", {})}
+        module = _whole_module(self.path)
+        return _strategies(module, _declaring(module, self.name))
 
     def shortened(self, run: str) -> dict[str, Setting]:
         """The settings with which a run takes seconds; of those for all runs, the ones it has."""
         known = self.runs[run].settings.declared()
         common = {n: v for n, v in self.tried_with.get("*", {}).items() if n in known}
         return {**common, **self.tried_with.get(run, {})}
-
-    def settings_of(self, strategy: str, names: Iterable[str]) -> type[RunSettings]:
-        """The class of a strategy's settings; of several, the one that has these names."""
-        kinds = [type(p.settings) for p in self.runs.values() if p.strategy == strategy]
-        exact = [kind for kind in kinds if set(kind.model_fields) == set(names)]
-        return next(iter([*exact, *kinds]), FreeSettings)
 
 
 def names() -> list[str]:
@@ -180,7 +177,9 @@ def check_names(wanted: Sequence[str]) -> list[str]:
     Raises:
         FixableError: there is none of that name.
     """
-    return list(dict.fromkeys(check_name(name).stem for name in wanted)) or names()
+    for name in wanted:
+        check_name(name)
+    return list(dict.fromkeys(wanted)) or names()
 
 
 def check_name(name: str) -> Path:
@@ -240,16 +239,20 @@ def find(name: str) -> Experiment:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 an author has left it unfinished
         raise _broken(error, path) from None
-    for lacking in (one for one in ("QUESTION", "RUNS") if not getattr(module, one, None)):
-        raise FixableError(f"{path}: declares no {lacking}; see runners/experiments/_template.py")
-    _check_strategies(module, path)
+    declaring = _declaring(module, name)
+    for needed in ("QUESTION", "RUNS"):
+        if not getattr(declaring, needed, None):
+            raise FixableError(
+                f"{path}: declares no {needed}; see runners/experiments/_template.py"
+            )
+    _check_strategies(declaring.RUNS, _strategies(module, declaring), path)
     return Experiment(
         name,
-        module.QUESTION,
-        module.RUNS,
+        declaring.QUESTION,
+        declaring.RUNS,
         path,
-        getattr(module, "TRIED_WITH", {}),
-        getattr(module, "ON_CUDA", {}),
+        getattr(declaring, "TRIED_WITH", {}),
+        getattr(declaring, "ON_CUDA", {}),
     )
 
 
@@ -266,7 +269,7 @@ def runs_named(wanted: Iterable[str]) -> dict[str, list[str]]:
         if run and run not in runs:
             raise unknown(f"run of {name}", run, runs)
         known = named.setdefault(name, [])
-        known += [one for one in ([run] if run else runs) if one not in known]
+        known += [run for run in ([run] if run else runs) if run not in known]
     return named
 
 
@@ -280,20 +283,29 @@ def _broken(error: BaseException, path: Path) -> FixableError:
             if at.filename == str(path)
         ),
     ][-1]
-    said = first_line(error)
+    message = first_line(error)
     if isinstance(error, SyntaxError):
-        place, said = f"{error.filename}:{error.lineno}", error.msg
-    return FixableError(f"{place}: {type(error).__name__}: {said}; correct this file")
+        place, message = f"{error.filename}:{error.lineno}", error.msg
+    return FixableError(f"{place}: {type(error).__name__}: {message}; correct this file")
 
 
-def _check_strategies(module: Module, path: Path) -> None:
+def _declaring(module: Module, name: str) -> Any:  # noqa: ANN401 a module, or a class in it
+    """Where an experiment's names stand: in its class of `EXPERIMENTS`, or in the module."""
+    return getattr(module, SEVERAL, {}).get(name, module)
+
+
+def _strategies(module: Module, declaring: object) -> dict[str, Strategy]:
+    return {**vars(module), **getattr(declaring, "STRATEGIES", {})}
+
+
+def _check_strategies(
+    runs: Mapping[str, Declaration], strategies: Mapping[str, Strategy], path: Path
+) -> None:
     """Refuse a run whose strategy is neither in the file nor in its `STRATEGIES`."""
-    known = {**vars(module), **getattr(module, "STRATEGIES", {})}
-    for run, declaration in module.RUNS.items():
-        if declaration.strategy not in known:
-            near = nearest(
-                declaration.strategy, (name for name, one in known.items() if callable(one))
-            )
+    for run, declaration in runs.items():
+        if declaration.strategy not in strategies:
+            functions = [name for name, value in strategies.items() if callable(value)]
+            near = nearest(declaration.strategy, functions)
             raise SettingsError(f"{path}: run {run!r}: no function {declaration.strategy!r}{near}")
 
 
@@ -331,6 +343,6 @@ def _import_without_torch(
     wanted: Sequence[str] = (),
     level: int = 0,
 ) -> object:
-    within = [name, *(f"{name}.{one}" for one in wanted or ())]
-    needs = name.startswith(NEEDS_TORCH) and not any(one in NEEDS_NO_TORCH for one in within)
-    return _NotLoaded() if needs else __import__(name, namespace, local, wanted, level)
+    if name.startswith(NEEDS_TORCH):
+        return _NotLoaded()
+    return __import__(name, namespace, local, wanted, level)

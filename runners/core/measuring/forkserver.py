@@ -30,7 +30,7 @@ from typing import Any
 
 from runners.core.measuring.endings import NO_REPORT
 from runners.core.system import processes
-from runners.system.book import ROOT
+from runners.system.book import ROOT, enter_book, own_book
 from runners.system.errors import LaunchError
 from runners.system.patience import Patience
 
@@ -57,9 +57,10 @@ class ForkServer:
     def __init__(self, environment: dict[str, str], errors: Path) -> None:
         self._errors = errors
         self._pipe, theirs = multiprocessing.Pipe()
+        command = [sys.executable, "-m", __name__]
         with errors.open("wb") as file, theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(os.getpid()), str(theirs.fileno())],
+                [*command, str(os.getpid()), str(theirs.fileno()), str(own_book() or "")],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
@@ -141,9 +142,10 @@ class ForkServer:
         self._pipe.close()
 
 
-def _be(request: Request, server: int) -> None:
+def _be(request: Request, server: int, book: Path | None) -> None:
     """Be a rank to the end of this process; it must never return into the server's loop."""
     processes.end_with(server)
+    enter_book(book)
     try:
         from runners.core.ranks.process import live, preload
 
@@ -170,7 +172,7 @@ def _started(requests: list[Request]) -> list[BaseProcess]:
         gc.freeze()  # or each rank's first collection copies the pages of all that was loaded
     context = multiprocessing.get_context("fork" if FORKS else "spawn")
     ranks: list[BaseProcess] = [
-        context.Process(target=_be, args=(one, os.getpid()))  # type: ignore[attr-defined]
+        context.Process(target=_be, args=(one, os.getpid(), own_book()))  # type: ignore[attr-defined]
         for one in requests
     ]
     for one in ranks:
@@ -209,4 +211,5 @@ def serve(launcher: int, pipe: Connection) -> None:
 
 
 if __name__ == "__main__":
+    enter_book(Path(sys.argv[3]) if sys.argv[3] else None)
     serve(int(sys.argv[1]), Connection(int(sys.argv[2])))

@@ -178,8 +178,8 @@ def live(request: dict[str, Any]) -> None:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     experiment = find(request["experiment"])
     declared = request["declaration"]
-    kind = experiment.settings_of(declared["strategy"], declared["settings"])
-    declaration = Declaration(**{**declared, "settings": kind(**declared["settings"])})
+    settings_class = type(experiment.runs[request["run"]].settings)
+    declaration = Declaration(**{**declared, "settings": settings_class(**declared["settings"])})
     heart, record = Heart(files.with_suffix(".heart")), files.with_suffix(".json")
     device = torch.device("cpu")
     if request["device"] == "cuda":

@@ -26,7 +26,7 @@ from runners.traces.files import machine_folders, write_json, write_text
 # Where commands write: in a clone, or in the current folder where the package was installed.
 HOME = ROOT if (ROOT / "pyproject.toml").is_file() else Path.cwd()
 # Elsewhere only for tests, and for measuring without touching the book.
-TRACES = Path(os.environ.get("PROOFBOOK_TRACES", HOME / "content" / "traces"))
+TRACES = Path(os.environ.get("PROOFBOOK_TRACES", (own_book() or HOME) / "content" / "traces"))
 LOCAL_ID = HOME / ".machine.json"
 THIS_MACHINE = TRACES / "this-machine"
 NOT_MEASURED_YET = "new"  # stands for the id of a machine that has none yet

@@ -1,0 +1,87 @@
+"""What fails a strict build though the content is sound: traces that are stale or missing.
+
+Also runs that ended otherwise than declared, laws that do not hold, and experiments whose files
+cannot be executed.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from generator.content.book import Book
+from generator.content.shelf import TraceOnPage
+from generator.values.verdicts import Judged, broken_laws
+from runners.core.declared.experiment import find
+from runners.core.trace.machine import pinned
+from runners.system.book import ROOT, experiment_files, own_book
+from runners.system.errors import FixableError
+from runners.traces.digest import program_digests
+from runners.traces.files import again
+from runners.traces.plain import NO_TORCH
+
+
+def problems(book: Book, outcomes: Mapping[str, Judged]) -> list[str]:
+    """Each problem as a line: first those of traces and experiments, then the broken laws."""
+    lines: list[str] = []
+    for experiment, shown in book.traces.items():
+        lines += _stale(book, experiment, shown) if shown.is_stale else ()
+        lines += [
+            f"{experiment}.{name}: ended {run.status}, expected {run.expected_status}"
+            for name, run in shown.runs.items()
+            if run.is_surprise
+        ]
+    for name in unmeasured(book):
+        lines += _broken(book, name)
+    lines += other_releases(book, pinned)
+    return [*lines, *map(str, broken_laws(book, outcomes))]
+
+
+def unmeasured(book: Book) -> dict[str, str]:
+    """The experiments and programs that no machine has measured yet, each with its experiment."""
+    if not _is_at_home(book):
+        return {}
+    missing = {name: name for name in sorted(experiment_files().keys() - book.traces.keys())}
+    for name, shown in book.traces.items():
+        measured = {run.settings.get("program") for run in shown.runs.values()}
+        missing |= dict.fromkeys(sorted(program_digests(name).keys() - measured), name)
+    return missing
+
+
+def other_releases(book: Book, release: Callable[[str], str]) -> Iterator[str]:
+    """Which traces were measured with another torch or numpy than `pinned` or `installed` says."""
+    traces: dict[str, list[str]] = {}
+    for package in ("torch", "numpy") if _is_at_home(book) else ():
+        now = release(package).partition("+")[0]
+        for name, shown in book.traces.items():
+            then = (getattr(shown.trace.circumstances, package) or NO_TORCH).partition("+")[0]
+            if now and then not in (NO_TORCH, now):
+                why = f"{package} {then}, and {now} is {release.__name__}; take {then}, or measure"
+                traces.setdefault(why, []).append(name)
+    for why, names in traces.items():
+        yield f"{', '.join(names)}: measured with {why} again"
+
+
+def _is_at_home(book: Book) -> bool:
+    """Whether a book has the experiments and the pins of this place; a copy of one has none."""
+    return book.root == (own_book() or ROOT)
+
+
+def _stale(book: Book, experiment: str, shown: TraceOnPage) -> list[str]:
+    """Why a trace or a plan is stale, and what to do."""
+    do = f"run {again(Path(shown.file))}"
+    if shown.is_of_planner:
+        return [f"content/{shown.file}: the code that simulates has changed; {do}"]
+    if own_book() and experiment not in experiment_files():
+        do = f"delete content/{shown.file}, whose experiment is gone"
+    line = f"{experiment}: the reference machine's trace is stale; {do}"
+    is_of_reference = shown.machine.name == book.reference.name
+    return _broken(book, experiment) or [line] * is_of_reference
+
+
+def _broken(book: Book, experiment: str) -> list[str]:
+    """Why an experiment cannot run, if its file says so before anything runs."""
+    if experiment in experiment_files():
+        try:
+            find(experiment)
+        except FixableError as error:
+            return [str(error).removeprefix(f"{book.root}/")]
+    return []
