@@ -89,7 +89,7 @@ def test_no_setting_can_be_changed_without_effect(name):
     """A setting is read by the code of the run, or setting it is refused."""
     experiment = find(name)
     files = digest.covered_files(experiment.path)
-    rooms = ("experiments", "training")
+    rooms = ("closed_forms", "experiments", "training")
     code = "\n".join(path.read_text() for path in files if path.parent.name in rooms)
     code += (book.ROOT / "runners" / "core" / "declared" / "experiment.py").read_text()
     for run, declaration in experiment.runs.items():
