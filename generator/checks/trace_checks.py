@@ -22,11 +22,11 @@ from runners.traces.plain import NO_TORCH
 def problems(book: Book, outcomes: Mapping[str, Judged]) -> list[str]:
     """Each problem as a line: first those of traces and experiments, then the broken laws."""
     lines: list[str] = []
-    for experiment, shown in book.traces.items():
-        lines += _stale(book, experiment, shown) if shown.is_stale else ()
+    for experiment, trace in book.traces.items():
+        lines += _stale(book, experiment, trace) if trace.is_stale else ()
         lines += [
             f"{experiment}.{name}: ended {run.status}, expected {run.expected_status}"
-            for name, run in shown.runs.items()
+            for name, run in trace.runs.items()
             if run.is_surprise
         ]
     for name in unmeasured(book):
@@ -40,8 +40,8 @@ def unmeasured(book: Book) -> dict[str, str]:
     if not _is_at_home(book):
         return {}
     missing = {name: name for name in sorted(experiment_files().keys() - book.traces.keys())}
-    for name, shown in book.traces.items():
-        measured = {run.settings.get("program") for run in shown.runs.values()}
+    for name, trace in book.traces.items():
+        measured = {run.settings.get("program") for run in trace.runs.values()}
         missing |= dict.fromkeys(sorted(program_digests(name).keys() - measured), name)
     return missing
 
@@ -51,8 +51,8 @@ def other_releases(book: Book, release: Callable[[str], str]) -> Iterator[str]:
     traces: dict[str, list[str]] = {}
     for package in ("torch", "numpy") if _is_at_home(book) else ():
         now = release(package).partition("+")[0]
-        for name, shown in book.traces.items():
-            then = (getattr(shown.trace.circumstances, package) or NO_TORCH).partition("+")[0]
+        for name, on_page in book.traces.items():
+            then = (getattr(on_page.trace.circumstances, package) or NO_TORCH).partition("+")[0]
             if now and then not in (NO_TORCH, now):
                 why = f"{package} {then}, and {now} is {release.__name__}; take {then}, or measure"
                 traces.setdefault(why, []).append(name)
@@ -65,15 +65,15 @@ def _is_at_home(book: Book) -> bool:
     return book.root == (own_book() or ROOT)
 
 
-def _stale(book: Book, experiment: str, shown: TraceOnPage) -> list[str]:
+def _stale(book: Book, experiment: str, trace: TraceOnPage) -> list[str]:
     """Why a trace or a plan is stale, and what to do."""
-    do = f"run {again(Path(shown.file))}"
-    if shown.is_of_planner:
-        return [f"content/{shown.file}: the code that simulates has changed; {do}"]
+    do = f"run {again(Path(trace.file))}"
+    if trace.is_of_planner:
+        return [f"content/{trace.file}: the code that simulates has changed; {do}"]
     if own_book() and experiment not in experiment_files():
-        do = f"delete content/{shown.file}, whose experiment is gone"
+        do = f"delete content/{trace.file}, whose experiment is gone"
     line = f"{experiment}: the reference machine's trace is stale; {do}"
-    is_of_reference = shown.machine.name == book.reference.name
+    is_of_reference = trace.machine.name == book.reference.name
     return _broken(book, experiment) or [line] * is_of_reference
 
 

@@ -28,7 +28,8 @@ SIGNS: dict[Relation, str] = {  # of what is observed to what is predicted; of t
     "faster": "<", "slower": ">",
 }  # fmt: skip
 WORDS = {
-    one: one.replace("_", " ") + " here" * (one in UNDECIDED) for one in get_args(Verdict)
+    verdict: verdict.replace("_", " ") + " here" * (verdict in UNDECIDED)
+    for verdict in get_args(Verdict)
 }  # fmt: skip
 
 
@@ -102,22 +103,22 @@ def judge(book: Book, claim: Claim, predicted: Evaluation, observed: Evaluation)
     )
 
 
-def _comparable(found: Evaluation) -> Side:
+def _comparable(side: Evaluation) -> Side:
     """A result that a claim can be judged on: a value, a constant, samples, or a list."""
-    if isinstance(found.result, int | float | str) and not isinstance(found.result, bool):
-        return constant(found.result)
-    return found.result if isinstance(found.result, Value | Node | tuple) else None
+    if isinstance(side.result, int | float | str) and not isinstance(side.result, bool):
+        return constant(side.result)
+    return side.result if isinstance(side.result, Value | Node | tuple) else None
 
 
 def _mistake(predicted: Evaluation, observed: Evaluation) -> tuple[str | None, str]:
     """What is wrong with how the claim is written, and in which of its fields."""
-    for at, found in (("predicted", predicted), ("observed", observed)):
-        if found.error:
-            return found.error, at
-        other = (predicted if found is observed else observed).result
-        is_number = isinstance(getattr(other, "number", other), int | float)
-        if isinstance(found.result, str) and is_number:
-            return f"{found.result!r}: {QUOTED}", at
+    pairs = (("predicted", predicted, observed), ("observed", observed, predicted))
+    for field, side, other in pairs:
+        if side.error:
+            return side.error, field
+        is_number = isinstance(getattr(other.result, "number", other.result), int | float)
+        if isinstance(side.result, str) and is_number:
+            return f"{side.result!r}: {QUOTED}", field
     if not observed.measured and not observed.absent:
         return "observes nothing that a run measured", "observed"
     return None, "observed"
@@ -135,12 +136,12 @@ def _settle(
     because = because or _incomparable(book, claim, predicted, observed)
     if because:
         return "does_not_apply", because
-    for shown in map(book.holder, names):
-        if shown and shown.is_stale and shown.machine.name != book.reference.name:
+    for trace in map(book.holder, names):
+        if trace and trace.is_stale and trace.machine.name != book.reference.name:
             return "no_evidence", "the trace is stale: its experiment's code has changed"
     absent = observed.absent or predicted.absent
     if any(run.status == "failed" and run.is_surprise for run in runs) and (
-        absent or any(".timing." in one for one in (*predicted.measured, *observed.measured))
+        absent or any(".timing." in path for path in (*predicted.measured, *observed.measured))
     ):
         return "no_evidence", "a run that it needs failed before it measured this"
     if absent:
@@ -214,7 +215,7 @@ def _decided(holds: bool, claim: Claim) -> tuple[Verdict, str]:
 
 
 class _Relation(NamedTuple):
-    """A relation of an observed number to a predicted one, within a distance that is allowed."""
+    """A relation of an observed number x to a predicted one y, within an allowed distance."""
 
     words: str
     opposite: Relation
@@ -222,12 +223,12 @@ class _Relation(NamedTuple):
 
 
 _RELATIONS: dict[Relation, _Relation] = {
-    "equals": _Relation("equals", "differs", lambda seen, said, off: abs(seen - said) <= off),
-    "differs": _Relation("differs from", "equals", lambda seen, said, off: abs(seen - said) > off),
-    "at_least": _Relation("is at least", "below", lambda seen, said, off: seen >= said - off),
-    "at_most": _Relation("is at most", "above", lambda seen, said, off: seen <= said + off),
-    "above": _Relation("is above", "at_most", lambda seen, said, off: seen > said + off),
-    "below": _Relation("is below", "at_least", lambda seen, said, off: seen < said - off),
+    "equals": _Relation("equals", "differs", lambda x, y, slack: abs(x - y) <= slack),
+    "differs": _Relation("differs from", "equals", lambda x, y, slack: abs(x - y) > slack),
+    "at_least": _Relation("is at least", "below", lambda x, y, slack: x >= y - slack),
+    "at_most": _Relation("is at most", "above", lambda x, y, slack: x <= y + slack),
+    "above": _Relation("is above", "at_most", lambda x, y, slack: x > y + slack),
+    "below": _Relation("is below", "at_least", lambda x, y, slack: x < y - slack),
 }
 
 
@@ -274,24 +275,24 @@ def broken_laws(book: Book, outcomes: Mapping[str, Judged]) -> list[ContentError
     """The laws that do not hold, each where it is written, with its two values."""
     return [
         book.claim_index.error(
-            name, f"law {name}: {WORDS[one.verdict]} ({one.explanation}){values(book, one)}"
+            name, f"law {name}: {WORDS[law.verdict]} ({law.explanation}){values(book, law)}"
         )
-        for name, one in outcomes.items()
-        if one.is_broken_law and not one.error  # which is told where it is written
+        for name, law in outcomes.items()
+        if law.is_broken_law and not law.error  # which is told where it is written
     ]
 
 
 def values(book: Book, outcome: Judged) -> str:
     """The two values that a law compares, and settings that the reference machine has otherwise."""
-    told, predicted, observed = "", outcome.predicted, outcome.observed
+    text, predicted, observed = "", outcome.predicted, outcome.observed
     if predicted and observed:
         is_alike = str(predicted) == str(observed)  # rounded, as pages print them
-        left, right = (str(one.number if is_alike else one) for one in (predicted, observed))
-        told = f": predicted {left} = {predicted.formula}, observed {right} = {observed.formula}"
+        left, right = (str(v.number if is_alike else v) for v in (predicted, observed))
+        text = f": predicted {left} = {predicted.formula}, observed {right} = {observed.formula}"
     for name in outcome.runs:
-        run, shown = book.run(name), book.holder(name)
-        there = shown and shown.reference and shown.reference.runs.get(name.partition(".")[2])
-        for key, was in there.settings.items() if there else ():
-            if run and (now := run.settings.get(key)) != was:
-                told += f"; {name} has {key} {now}, the reference machine {was}"
-    return told
+        run, trace = book.run(name), book.holder(name)
+        original = trace and trace.reference and trace.reference.runs.get(name.partition(".")[2])
+        for key, setting in original.settings.items() if original else ():
+            if run and (here := run.settings.get(key)) != setting:
+                text += f"; {name} has {key} {here}, the reference machine {setting}"
+    return text

@@ -1,13 +1,17 @@
-"""What replicas need so that DDP's mean is the gradient of the global batch, one step at a time.
+"""Replicas under DDP against one device: whole trainings, and what a single step needs.
 
-Every rank also computes, on a copy, the gradient of the whole batch: the oracle. Beside it what
-else a script must get right for each rank: its random numbers, and the samples of a sampler.
+In `ddp`, four ranks train one small classifier on a shard of the samples each. Beside it: the same
+training on a single device (the oracle), replicas that never synchronize, and features scaled
+shard by shard. In `replicas`, every rank also computes, on a copy, the gradient of the whole batch;
+beside it what else a script must get right for each rank: its random numbers, and its samples.
 
+    python -m runners run ddp
     python -m runners run replicas
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from copy import deepcopy
 from functools import partial
 from typing import Literal
@@ -15,26 +19,130 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DistributedSampler, TensorDataset
 
-from runners.closed_forms.training_settings import FourClassSettings
+from runners.closed_forms.training_settings import FourClassSettings, GlobalBatchSettings
 from runners.core.declared.experiment import Declaration
-from runners.core.declared.settings import Count, CountOrZero, RunSettings
+from runners.core.declared.settings import Count, CountOrZero, RunSettings, closed_form
 from runners.core.ranks.rank import Rank
 from runners.core.ranks.recorder import parameter_digest
-from runners.training.networks import flat_gradient, mlp
-from runners.training.steps import num_distinct, of_all_ranks, replica_of, scaled_lesson
+from runners.core.trace.schema import Setting
+from runners.training import steps
+from runners.training.follow import compare_replicas, follow_replica, show_step
+from runners.training.networks import flat, flat_gradient, mlp
+from runners.training.teacher import Lesson, scaled
+
+LINE = "epoch {epoch}: loss {loss:.4f} on rank 0"
+
+
+def ddp(rank: Rank[TrainingSettings], *, averages: bool = True) -> None:
+    """One replica a rank; DDP averages gradients in every backward pass, or never."""
+    lesson = _lesson(rank)
+    model = steps.mlp_of_rank(rank)
+    wrap = "broadcast the parameters of rank zero to every replica"
+    with rank.phase("wrap"), rank.stage("wrap", wrap, flat(model), everywhere=True) as out:
+        replica = DistributedDataParallel(model)
+        if averages:
+            out(flat(model))
+    with nullcontext() if averages else replica.no_sync():
+        steps.train(rank, replica, lesson, LINE)
+    if rank.is_metered:
+        return
+    compare_replicas(rank, model, lesson.validation)
+    if averages:
+        batch = steps.batch_of(lesson.training, 0, rank.settings.batch_size)
+        show_step(rank, replica, steps.optimizer_for(rank, replica), batch, lesson.validation)
+        follow_replica(rank, model, steps.optimizer_for(rank, replica), batch)
+
+
+def single(rank: Rank[TrainingSettings]) -> None:
+    """The oracle: one device, the global batch, the same samples in the same order."""
+    lesson = _lesson(rank)
+    steps.train(rank, steps.mlp_of_rank(rank), lesson, LINE)
+
+
+def _lesson(rank: Rank[TrainingSettings]) -> Lesson:
+    """This rank's samples, scaled, and the validation samples scaled as rank 0 would."""
+    lesson = steps.lesson_for(rank)
+    whole = lesson.training
+    if rank.settings.order == "sorted":  # as a careless export leaves them
+        whole = whole.take(whole.features[:, 0].argsort(stable=True))
+    shard = steps.shard_of(rank, whole)
+    take = "take this rank's shard of the samples"
+    with rank.stage("load", take, whole.features, everywhere=True) as out:
+        out(shard.features)
+    is_own = rank.settings.scaling == "per_shard"
+    like = (shard if is_own else whole).features
+    whose = "its shard's" if is_own else "all samples'"
+    scale = f"scale each feature by {whose} minimum and maximum"
+    with rank.stage("scale", scale, shard.features, everywhere=True) as out:
+        training = scaled(shard, like)
+        out(training.features)
+    training = training.to(rank.device)
+    if rank.world_size == 1:  # each global batch holds one batch of every shard
+        order = torch.arange(len(training.labels)).view(rank.settings.num_shards, -1)
+        training = training.take(order.T.reshape(-1))
+    validation = scaled(lesson.validation, like).to(rank.device)
+    rank.inputs(training.features, training.labels, validation.features, validation.labels)
+    return Lesson(training, validation)
+
+
+class TrainingSettings(GlobalBatchSettings):
+    """A small classifier, and how its samples are scaled, ordered and dealt out."""
+
+    dtype: Literal["float32", "float64"] = "float32"
+    scaling: Literal["global", "per_shard"] = "global"
+    order: Literal["shuffled", "sorted"] = "shuffled"
+    # Of a single device, which takes the samples in the order that so many ranks would.
+    num_shards: Count = 4
+    equal_parts = (("num_samples", "num_shards"),)
+
+    def forced(self) -> dict[str, Setting]:
+        """Each of several ranks has a shard of its own."""
+        return {"num_shards": self.world_size} if self.world_size > 1 else {}
+
+    @closed_form
+    def num_samples_per_shard(self) -> int:
+        """Of each rank, or of the single device in one round."""
+        return self.num_samples // self.num_shards
+
+
+profiled = partial(Declaration, has_timeline=True)
+timed = partial(profiled, passes=("timed",))
+early = partial(TrainingSettings, num_epochs=3)  # what scaling does shows early
+
+
+class Trainings:
+    """The experiment `ddp`."""
+
+    QUESTION = (
+        "Does training on four replicas with averaged gradients equal training on one device?"
+    )
+    STRATEGIES = {"no_sync": partial(ddp, averages=False)}
+    RUNS = {
+        "ddp": profiled("ddp", 4, TrainingSettings(), keeps_steps=True),
+        "single": profiled("single", 1, TrainingSettings(batch_size=100)),
+        "ddp_fp64": timed("ddp", 4, TrainingSettings(dtype="float64")),
+        "single_fp64": timed("single", 1, TrainingSettings(dtype="float64", batch_size=100)),
+        "no_sync": profiled("no_sync", 4, TrainingSettings()),
+        "per_shard_shuffled": timed("ddp", 4, early(scaling="per_shard")),
+        "per_shard_sorted": timed("ddp", 4, early(scaling="per_shard", order="sorted")),
+        "global_sorted": timed("ddp", 4, early(order="sorted")),
+        "ddp_two_ranks": timed("ddp", 2, TrainingSettings(batch_size=50)),
+    }
+    TRIED_WITH = {"*": {"num_samples": 1000, "num_epochs": 4}}
 
 
 def one_step(rank: Rank[StepSettings]) -> None:
     """One backward pass under DDP, compared with one backward pass on the whole batch."""
     settings, sizes = rank.settings, rank.settings.sizes
-    batch, dtype = scaled_lesson(rank).training, getattr(torch, settings.dtype)
+    batch, dtype = steps.scaled_lesson(rank).training, getattr(torch, settings.dtype)
     torch.manual_seed(rank.seed)
     model = mlp(settings.widths, dtype=dtype, device=rank.device, norm=settings.norm)
     whole = deepcopy(model)
     rank.watch(model)
-    replica = replica_of(rank, model)
+    replica = steps.replica_of(rank, model)
     own, labels = (of_all.split(sizes)[rank.rank] for of_all in (batch.features, batch.labels))
     with rank.predict("step", "forward and backward under DDP", own) as out:
         loss = cross_entropy(replica(own), labels)
@@ -46,7 +154,7 @@ def one_step(rank: Rank[StepSettings]) -> None:
         cross_entropy(whole(batch.features), batch.labels).backward()
         oracle = flat_gradient(whole)
         apart = (torch.linalg.norm(averaged - oracle) / torch.linalg.norm(oracle)).item()
-        out(oracle, relative_differences=[*of_all_ranks(rank, apart)])
+        out(oracle, relative_differences=[*steps.of_all_ranks(rank, apart)])
     if settings.norm == "batch":
         _watch_buffers(rank, replica, own)
 
@@ -54,16 +162,16 @@ def one_step(rank: Rank[StepSettings]) -> None:
 def _watch_buffers(rank: Rank, replica: nn.Module, samples: Tensor) -> None:
     """Running statistics after the step, and when the next forward pass begins."""
     norm = next(m for m in replica.modules() if isinstance(m, nn.BatchNorm1d))
-    found: list[list[str]] = []
+    digests: list[list[str]] = []
 
     def note(*_: object) -> None:
-        found.append(of_all_ranks(rank, parameter_digest(norm.buffers())))
+        digests.append(steps.of_all_ranks(rank, parameter_digest(norm.buffers())))
 
     for module in (replica, norm):  # DDP broadcasts buffers in between
         module.register_forward_pre_hook(note)
     with rank.predict("buffers", "begin the next forward pass", samples) as out:
         given = replica(samples)
-        after, met = found
+        after, met = digests
         out(given, digests_after=[*after], num_distinct_after=len({*after}), digests_met=[*met])
 
 
@@ -75,7 +183,7 @@ def sampled(rank: Rank[SamplerSettings]) -> None:
     )
     with rank.predict("samples", "ask the sampler for an epoch's samples", samples) as out:
         own = list(sampler)
-        given = [sample for of_rank in of_all_ranks(rank, own) for sample in of_rank]
+        given = [sample for of_rank in steps.of_all_ranks(rank, own) for sample in of_rank]
         out(torch.tensor(own), num_samples_given=len(given), num_distinct=len(set(given)))
     with rank.predict("epochs", "ask the sampler again in each epoch", samples) as out:
         orders = [tuple(sampler) for _ in range(settings.num_epochs)]
@@ -92,10 +200,7 @@ def drawn(rank: Rank[DropoutSettings]) -> None:
     samples = torch.ones(1, rank.settings.num_features)
     with rank.predict("dropout", "drop features at random", samples) as out:
         kept = dropout(samples, rank.settings.dropout)
-        out(kept, num_distinct=num_distinct(rank, [kept]))
-
-
-QUESTION = "When is the mean of the ranks' gradients the gradient of the whole batch?"
+        out(kept, num_distinct=steps.num_distinct(rank, [kept]))
 
 
 class StepSettings(FourClassSettings):
@@ -132,15 +237,24 @@ class DropoutSettings(RunSettings):
     seeds_by_rank: bool = False
 
 
-timed = partial(Declaration, world_size=4, passes=("timed",))
-RUNS = {
-    "equal": timed("one_step", settings=StepSettings()),
-    "unequal": timed("one_step", settings=StepSettings(skew=10)),
-    "unequal_weighted": timed("one_step", settings=StepSettings(skew=10, weighted=True)),
-    "batch_norm": timed("one_step", settings=StepSettings(norm="batch")),
-    "layer_norm": timed("one_step", settings=StepSettings(norm="layer")),
-    "sampled_padded": timed("sampled", settings=SamplerSettings()),
-    "sampled_dropped": timed("sampled", settings=SamplerSettings(drops_last=True)),
-    "drawn_alike": timed("drawn", settings=DropoutSettings()),
-    "drawn_apart": timed("drawn", settings=DropoutSettings(seeds_by_rank=True)),
-}
+of_four = partial(Declaration, world_size=4, passes=("timed",))
+
+
+class SingleSteps:
+    """The experiment `replicas`."""
+
+    QUESTION = "When is the mean of the ranks' gradients the gradient of the whole batch?"
+    RUNS = {
+        "equal": of_four("one_step", settings=StepSettings()),
+        "unequal": of_four("one_step", settings=StepSettings(skew=10)),
+        "unequal_weighted": of_four("one_step", settings=StepSettings(skew=10, weighted=True)),
+        "batch_norm": of_four("one_step", settings=StepSettings(norm="batch")),
+        "layer_norm": of_four("one_step", settings=StepSettings(norm="layer")),
+        "sampled_padded": of_four("sampled", settings=SamplerSettings()),
+        "sampled_dropped": of_four("sampled", settings=SamplerSettings(drops_last=True)),
+        "drawn_alike": of_four("drawn", settings=DropoutSettings()),
+        "drawn_apart": of_four("drawn", settings=DropoutSettings(seeds_by_rank=True)),
+    }
+
+
+EXPERIMENTS = {"ddp": Trainings, "replicas": SingleSteps}

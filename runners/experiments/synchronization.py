@@ -1,9 +1,11 @@
-"""When ranks agree: in every step, now and then, late, once at the end, or never.
+"""When ranks agree, in each step, now and then, late, at the end, or never.
 
-Two ranks train one small classifier on their own shards with plain SGD. Beside them: one device,
-how far replicas drift, and the largest learning rate that a gradient of each age allows on a
-parabola.
+In `averaging`, four ranks train the classifier of `ddp` and average their parameters every so many
+steps; with Adam, whose moments do not follow a gradient in proportion, DDP is measured beside it.
+In `synchronization`, two ranks train one with plain SGD; beside them one device, how far replicas
+drift, and the largest learning rate that a gradient of each age allows on a parabola.
 
+    python -m runners run averaging
     python -m runners run synchronization
 """
 
@@ -19,7 +21,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from runners.closed_forms.training_settings import FourClassSettings
+from runners.closed_forms.training_settings import FourClassSettings, SmallClassifierSettings
 from runners.closed_forms.work import mlp_parameters
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, CountOrZero, Factor, RunSettings, closed_form
@@ -29,7 +31,79 @@ from runners.training.networks import average, copy_row, flat, flat_gradient, gr
 from runners.training.teacher import Samples
 
 
-def synchronous(rank: Rank[Settings]) -> None:
+def trained(rank: Rank[AveragingSettings]) -> None:
+    """Train to the end; average as the settings say."""
+    settings = rank.settings
+    lesson = steps.scaled_lesson(rank)
+    samples, model = steps.shard_of(rank, lesson.training), steps.mlp_for(rank)
+    by_gradients = settings.averages == "gradients"
+    replica = steps.replica_of(rank, model) if by_gradients else model
+    optimizer = steps.optimizer_for(rank, model)
+    last = settings.num_epochs * (len(samples.labels) // settings.batch_size)
+    for epoch in steps.epochs(rank, replica, optimizer, lesson.validation):
+        for batch in epoch.batches(samples, settings.batch_size):
+            steps.train_batch(replica, optimizer, batch, epoch)
+            done = rank.step_index + 1
+            if by_gradients or done % settings.steps_between:
+                continue
+            if done < last:
+                average(list(model.parameters()))
+            else:
+                _average_and_compare(rank, model, lesson.validation)
+
+
+def _average_and_compare(
+    rank: Rank[AveragingSettings], model: nn.Module, validation: Samples
+) -> None:
+    """Average the replicas, and look at each of them before and after."""
+    losses = steps.of_all_ranks(rank, steps.validate(model, validation)[1])
+    num_distinct = steps.num_distinct(rank, model.parameters())
+    before = flat(model)
+    with rank.predict("average", "average the replicas' parameters", before) as out:
+        after = average(list(model.parameters()))
+        apart = ((before - after).norm() / after.norm()).item()
+        distances = [*steps.of_all_ranks(rank, apart)]
+        out(after, validation_losses=[*losses], num_distinct=num_distinct, distances=distances)
+        _, loss, accuracy = steps.validate(model, validation)
+        out(after, validation_loss=loss, validation_accuracy=accuracy)
+
+
+class AveragingSettings(SmallClassifierSettings):
+    """A small classifier on a shard for each rank, and what the ranks average, how often."""
+
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    averages: Literal["parameters", "gradients"] = "parameters"
+    steps_between: Count = 1
+
+
+averaged = partial(Declaration, "train", 4, passes=("timed",), label="averaged")
+with_adam = partial(AveragingSettings, optimizer="adam", learning_rate=0.01, num_epochs=1)
+
+
+class Averaging:
+    """The experiment `averaging`."""
+
+    QUESTION = (
+        "Can replicas average their parameters instead of their gradients, and less "
+        "often than every step?"
+    )
+    STRATEGIES = {"train": trained}
+    RUNS = {
+        "each_step": averaged(AveragingSettings()),
+        "ten_steps": averaged(AveragingSettings(steps_between=10)),
+        "each_epoch": averaged(AveragingSettings(steps_between=100)),
+        "at_end": averaged(AveragingSettings(steps_between=500)),
+        "gradients_adam": averaged(with_adam(averages="gradients"), label="ddp"),
+        "each_step_adam": averaged(with_adam()),
+    }
+    TRIED_WITH = {
+        "*": {"num_samples": 1000, "num_epochs": 4},  # as `ddp`, with which a law compares
+        "each_epoch": {"steps_between": 10},
+        "at_end": {"steps_between": 30},
+    }
+
+
+def synchronous(rank: Rank[SgdSettings]) -> None:
     """DDP: the mean gradient in every step, before the next begins."""
     own = Replica(rank)
     for _ in own.steps(steps.replica_of(rank, own.model)):
@@ -76,7 +150,7 @@ def stale(rank: Rank[StaleSettings]) -> None:
     own.report()
 
 
-def alone(rank: Rank[Settings]) -> None:
+def alone(rank: Rank[SgdSettings]) -> None:
     """Replicas that start equal and never communicate; or, on one device, the oracle."""
     own = Replica(rank)
     for _ in own.steps(own.model):
@@ -92,7 +166,7 @@ class Replica:
         communicated_bytes: of the tensors that this rank has passed to collectives to train.
     """
 
-    def __init__(self, rank: Rank[Settings]) -> None:
+    def __init__(self, rank: Rank[SgdSettings]) -> None:
         self.rank = rank
         self.batches, self.validation = _samples(rank)
         self.model = steps.mlp_for(rank)
@@ -140,7 +214,7 @@ class Replica:
             rank.measure_seconds("block", [sum(taken[start : start + NUM_BLOCK_STEPS])])
 
 
-def _samples(rank: Rank[Settings]) -> tuple[list[Samples], Samples]:
+def _samples(rank: Rank[SgdSettings]) -> tuple[list[Samples], Samples]:
     """The batches of this rank's shard, or on one device of all, and the validation samples."""
     settings, lesson = rank.settings, steps.scaled_lesson(rank)
     samples = lesson.training
@@ -180,11 +254,10 @@ def _goes_down(rate: float, delay: int, num_steps: int) -> bool:
     return late < early or late == 0.0
 
 
-QUESTION = "How often must replicas synchronize, and how stale may their gradients be?"
 NUM_BLOCK_STEPS = 16  # timed together, so that the step that averages is in the time
 
 
-class Settings(FourClassSettings):
+class SgdSettings(FourClassSettings):
     """A small classifier that the ranks train on a shard each."""
 
     num_samples: Count = 6400
@@ -205,13 +278,13 @@ class Settings(FourClassSettings):
         return (8 if self.dtype == "float64" else 4) * mlp_parameters(self.widths)
 
 
-class LocalSettings(Settings):
+class LocalSettings(SgdSettings):
     """Ranks train alone for some steps before their parameters are averaged."""
 
     steps_between: Count
 
 
-class StaleSettings(Settings):
+class StaleSettings(SgdSettings):
     """Mean gradients are applied some steps late."""
 
     delay: CountOrZero
@@ -230,16 +303,27 @@ class ParabolaSettings(RunSettings):
         return [2 * math.sin(math.pi / (2 * (2 * delay + 1))) for delay in self.delays]
 
 
-STRATEGIES = {"single": alone, "never": alone}
 timed = partial(Declaration, passes=("timed",), keeps_steps=True)
-RUNS = {
-    "single": timed("single", 1, Settings()),
-    "synchronous": timed("synchronous", 2, Settings()),
-    **{f"local_{n}": timed("local", 2, LocalSettings(steps_between=n)) for n in (1, 8, 32)},
-    "at_end": timed("local", 2, LocalSettings(steps_between=128)),
-    "never": timed("never", 2, Settings()),
-    **{f"stale_{n}": timed("stale", 2, StaleSettings(delay=n)) for n in (0, 4, 16)},
-    "synchronous_by_class": timed("synchronous", 2, Settings(order="by_class")),
-    "local_32_by_class": timed("local", 2, LocalSettings(steps_between=32, order="by_class")),
-    "parabola": timed("parabola", 1, ParabolaSettings()),
-}
+LOCAL = {n: LocalSettings(steps_between=n) for n in (1, 8, 32)}
+STALE = {n: StaleSettings(delay=n) for n in (0, 4, 16)}
+
+
+class Synchronization:
+    """The experiment of this name."""
+
+    QUESTION = "How often must replicas synchronize, and how stale may their gradients be?"
+    STRATEGIES = {"single": alone, "never": alone}
+    RUNS = {
+        "single": timed("single", 1, SgdSettings()),
+        "synchronous": timed("synchronous", 2, SgdSettings()),
+        **{f"local_{n}": timed("local", 2, local) for n, local in LOCAL.items()},
+        "at_end": timed("local", 2, LocalSettings(steps_between=128)),
+        "never": timed("never", 2, SgdSettings()),
+        **{f"stale_{n}": timed("stale", 2, late) for n, late in STALE.items()},
+        "synchronous_by_class": timed("synchronous", 2, SgdSettings(order="by_class")),
+        "local_32_by_class": timed("local", 2, LocalSettings(steps_between=32, order="by_class")),
+        "parabola": timed("parabola", 1, ParabolaSettings()),
+    }
+
+
+EXPERIMENTS = {"averaging": Averaging, "synchronization": Synchronization}

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import parameters_to_vector
 
-from runners.experiments import batch_parts, checkpointing, sharding
+from runners.experiments import batch_split, checkpointing, sharding
 from runners.training import steps
 from runners.training.networks import mlp
 from runners.training.teacher import Samples, scaled, teach
@@ -147,7 +147,7 @@ def test_a_gradient_that_comes_late_is_that_of_so_many_steps_before(run):
 
 @pytest.mark.ranks
 def test_parts_that_weigh_alike_give_the_mean_of_their_means(run):
-    temperature = batch_parts.Settings().teacher_temperature
+    temperature = batch_split.PartSettings().teacher_temperature
     training, _ = taught(
         10000, torch.float32, num_features=20, num_classes=10, temperature=temperature
     )
