@@ -12,7 +12,8 @@ FLOAT = 4
 
 def whole(layers: Sequence[Layer], dtype: str = "float32") -> Model:
     """The model that consists of these layers."""
-    number, size = sum(one.num_parameters for one in layers), sum(one.bytes for one in layers)
+    number = sum(layer.num_parameters for layer in layers)
+    size = sum(layer.bytes for layer in layers)
     return Model(
         num_parameters=number,
         bytes=size,

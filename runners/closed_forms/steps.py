@@ -87,7 +87,7 @@ def pipelined_work(simulated: Sequence[Number], inner: Number, microbatches: Num
     """
     *before, last = simulated
     first, *second = before
-    waited = sum((inner * one for one in second), start=first)
+    waited = sum((inner * work for work in second), start=first)
     return last + waited / microbatches
 
 

@@ -25,7 +25,7 @@ from runners.core.meters.memory import FakeMemoryMeter, local
 from runners.core.ranks.rank import Rank
 from runners.core.trace.schema import Setting
 from runners.training.split import groups_of_a_kind, shard_blocks, split_transformer
-from runners.training.transformer_model import Transformer, next_token_loss
+from runners.training.transformer_model import SmallGPT, next_token_loss
 
 
 def fake(rank: Rank[Settings]) -> None:
@@ -48,7 +48,7 @@ def real(rank: Rank[Settings]) -> None:
     rank.stop_memory()
 
 
-def _train(rank: Rank[Settings], model: Transformer) -> None:
+def _train(rank: Rank[Settings], model: SmallGPT) -> None:
     """A few steps with Adam; what is held between steps has a phase of its own."""
     settings = rank.settings
     _fill(rank, model)
@@ -78,16 +78,16 @@ def _mesh(rank: Rank[Settings]) -> DeviceMesh:
     return init_device_mesh(rank.device.type, tuple(used.values()), mesh_dim_names=tuple(used))
 
 
-def _wrapped(rank: Rank[Settings], mesh: DeviceMesh) -> Transformer:
+def _wrapped(rank: Rank[Settings], mesh: DeviceMesh) -> SmallGPT:
     """The model of the settings; tensors come when the meter is there to see them."""
     rank.stop_memory()  # what wrapping touches for so many ranks is code and objects, no tensors
     with rank.phase("wrap"):
         return _build(rank.settings.shape, mesh)
 
 
-def _build(shape: TransformerShape, mesh: DeviceMesh) -> Transformer:
+def _build(shape: TransformerShape, mesh: DeviceMesh) -> SmallGPT:
     """A transformer without memory: layers split over tensor ranks, then sharded over others."""
-    model = Transformer(shape, torch.device("meta"))
+    model = SmallGPT(shape, torch.device("meta"))
     names = mesh.mesh_dim_names or ()
     if "tensor" in names:
         split_transformer(model, mesh["tensor"])
@@ -98,7 +98,7 @@ def _build(shape: TransformerShape, mesh: DeviceMesh) -> Transformer:
 
 
 @torch.no_grad()
-def _fill(rank: Rank[Settings], model: Transformer) -> None:
+def _fill(rank: Rank[Settings], model: SmallGPT) -> None:
     model.to_empty(device=rank.device)
     for parameter in model.parameters():
         local(parameter).normal_(std=0.02)

@@ -52,7 +52,7 @@ def _step(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     batch: Samples,
-    epoch: steps.Epoch,
+    epoch: steps.EpochProgress,
 ) -> None:
     """Scatter, forward, gather, loss on the whole, scatter back, backward, combine, update."""
     phase, stage, is_root = rank.phase, rank.stage, rank.rank == 0
@@ -98,7 +98,7 @@ def _step(
 
 
 def _whole_loss(
-    rank: Rank[SplitSettings], gathered: list[Tensor], labels: Tensor, epoch: steps.Epoch
+    rank: Rank[SplitSettings], gathered: list[Tensor], labels: Tensor, epoch: steps.EpochProgress
 ) -> Tensor:
     """Take the loss over the whole batch; its gradient with respect to the logits."""
     logits = torch.cat(gathered).requires_grad_()

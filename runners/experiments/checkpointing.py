@@ -50,7 +50,9 @@ def _train(rank: Rank[Settings], forward: Callable[[nn.Sequential, Tensor], Tens
     """Train on one batch, then count the operations of one more step and digest its gradients."""
     settings = rank.settings
     torch.manual_seed(rank.seed)
-    stack = nn.Sequential(*(Block(settings.width, rank.device) for _ in range(settings.num_layers)))
+    stack = nn.Sequential(
+        *(ResidualBlock(settings.width, rank.device) for _ in range(settings.num_layers))
+    )
     differentiate = step_on_samples(rank, partial(forward, stack))
     sgd_steps(rank, stack, differentiate)
     with FlopCounterMode(display=False) as counter:
@@ -61,7 +63,7 @@ def _train(rank: Rank[Settings], forward: Callable[[nn.Sequential, Tensor], Tens
     rank.epoch(1, loss=loss, num_samples=settings.batch_size)
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """Widen, apply a ReLU, narrow, and add the input. In and out: (samples, width)."""
 
     def __init__(self, width: int, device: torch.device) -> None:

@@ -64,7 +64,7 @@ def main() -> None:
     os._exit(0)
 
 
-class Training:
+class ResumableTraining:
     """A model that lives as shards on all ranks of the group, its optimizer, and its next step.
 
     All that a step depends on is in the state or follows from the number of the step, samples too:
@@ -132,17 +132,17 @@ class Training:
 
 def undisturbed(rank: Rank[Settings]) -> None:
     """From the first step to the last, with no checkpoint."""
-    _train(rank, Training(rank.settings, rank.seed, rank.scratch))
+    _train(rank, ResumableTraining(rank.settings, rank.seed, rank.scratch))
 
 
 def resumed(rank: Rank[ResumedSettings]) -> None:
     """Saved after some steps, built anew, loaded and gone on; without what is forgotten."""
-    training = Training(rank.settings, rank.seed, rank.scratch)
+    training = ResumableTraining(rank.settings, rank.seed, rank.scratch)
     while training.step < rank.settings.stop_step:
         training.take_step()
     with rank.phase("save"):
         training.save()
-    training = Training(rank.settings, rank.seed, rank.scratch)
+    training = ResumableTraining(rank.settings, rank.seed, rank.scratch)
     with rank.phase("load"):
         training.load()
     if rank.settings.forgets == "optimizer":
@@ -153,7 +153,7 @@ def resumed(rank: Rank[ResumedSettings]) -> None:
     dist.barrier()
 
 
-def _train(rank: Rank[Settings], training: Training) -> None:
+def _train(rank: Rank[Settings], training: ResumableTraining) -> None:
     """To the last step; the rank's clock reads each."""
     rank.describe(description(rank.settings.widths, rank.world_size, sharded=True))
     rank.watch(training.model, training.optimizer)
@@ -165,7 +165,7 @@ def _train(rank: Rank[Settings], training: Training) -> None:
 # --- deaths under the elastic launcher
 
 
-class Attempt(Training):
+class Attempt(ResumableTraining):
     """One start of a rank's process, after as many deaths as its number says."""
 
     settings: ElasticSettings

@@ -75,7 +75,9 @@ class Units(nn.Module):
                 out(local(layer.weight))
         return activation
 
-    def step(self, optimizer: torch.optim.Optimizer, batch: Samples, epoch: steps.Epoch) -> None:
+    def step(
+        self, optimizer: torch.optim.Optimizer, batch: Samples, epoch: steps.EpochProgress
+    ) -> None:
         """Forward, backward with a reduce-scatter for each unit, and the update of the shards."""
         stage, weight, logits = self.rank.stage, self.units[0].weight, self(batch.features)
         loss = nn.functional.cross_entropy(logits, batch.labels)

@@ -33,7 +33,7 @@ from runners.core.ranks.rank import Rank
 from runners.core.trace.schema import Setting
 from runners.training import steps
 from runners.training.networks import flat_gradient, mlp
-from runners.training.transformer_model import Transformer, TransformerShape, next_token_loss
+from runners.training.transformer_model import SmallGPT, TransformerShape, next_token_loss
 
 
 def keep_rank_batch(rank: Rank[PartedSettings]) -> None:
@@ -111,7 +111,7 @@ def _train_with_rates(rank: Rank[RateSettings], rate_of: Callable[[int], float])
     optimizer = steps.optimizer_for(rank, model)
     rank.watch(replica, optimizer)
     rank.measure("first_loss", steps.validate(model, lesson.validation)[1], unit="loss")
-    epoch, losses, rates = steps.Epoch(rank, 1), [], []
+    epoch, losses, rates = steps.EpochProgress(rank, 1), [], []
     num_batches = len(samples.labels) // settings.batch_size
     between = settings.num_updates // settings.num_looks
     for index in rank.steps(settings.num_updates):
@@ -260,7 +260,7 @@ def _part(rank: Rank[GradientSettings], size: int, source: torch.Generator) -> P
 def _network(settings: GradientSettings) -> nn.Module:
     width, classes = settings.width, settings.num_classes
     if settings.task == "tokens":
-        return Transformer(TransformerShape(classes, max(settings.parts), width, 2, 1, 4 * width))
+        return SmallGPT(TransformerShape(classes, max(settings.parts), width, 2, 1, 4 * width))
     return mlp((width, 4 * width, classes), norm=settings.norm)
 
 

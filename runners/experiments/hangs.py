@@ -175,10 +175,10 @@ def calls_in(group: str) -> list[str]:
     """
     dump = json.loads(_distributed_c10d._dump_fr_trace_json())  # type: ignore[attr-defined]
     calls = []
-    for entry in sorted(dump["entries"], key=lambda e: e["collective_seq_id"]):
-        operation = entry["profiling_name"].partition(":")[2]
-        sizes = ", ".join("×".join(map(str, size)) for size in entry["input_sizes"])
-        if entry["process_group"][0] == group:
+    for call in sorted(dump["entries"], key=lambda call: call["collective_seq_id"]):
+        operation = call["profiling_name"].partition(":")[2]
+        sizes = ", ".join("×".join(map(str, size)) for size in call["input_sizes"])
+        if call["process_group"][0] == group:
             calls.append(f"{operation} of {sizes}" if sizes else operation)
     return calls
 

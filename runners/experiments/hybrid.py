@@ -29,7 +29,7 @@ from runners.core.ranks.rank import NUM_METERED_STEPS, Rank
 from runners.core.trace.schema import Setting
 from runners.training.split import blocks_plan, own_part, shard_blocks
 from runners.training.steps import of_all_ranks
-from runners.training.transformer_model import Transformer, next_token_loss, next_token_step
+from runners.training.transformer_model import SmallGPT, next_token_loss, next_token_step
 
 
 def fsdp_tensor(rank: Rank[Settings]) -> None:
@@ -136,7 +136,7 @@ def _samples(rank: Rank[Settings], part: int) -> tuple[Tensor, Tensor]:
     shape = (settings.batch_size, settings.context + 1)
     drawn = torch.randint(0, settings.vocabulary, shape, generator=source)
     own = drawn[part * settings.num_samples_per_rank :][: settings.num_samples_per_rank]
-    tokens, targets = (one.contiguous().to(rank.device) for one in (own[:, :-1], own[:, 1:]))
+    tokens, targets = (ids.contiguous().to(rank.device) for ids in (own[:, :-1], own[:, 1:]))
     rank.inputs(tokens, targets)
     return tokens, targets
 
@@ -145,22 +145,22 @@ def _square(rank: Rank[Settings], rows: str, columns: str) -> DeviceMesh:
     return init_device_mesh(rank.device.type, (SIDE, SIDE), mesh_dim_names=(rows, columns))
 
 
-def _shard(rank: Rank[Settings], model: Transformer, mesh: DeviceMesh) -> None:
+def _shard(rank: Rank[Settings], model: SmallGPT, mesh: DeviceMesh) -> None:
     with rank.phase("wrap"):
         shard_blocks(model, mesh)
         _fill(rank, model)
 
 
-def _unfilled(rank: Rank[Settings]) -> Transformer:
+def _unfilled(rank: Rank[Settings]) -> SmallGPT:
     """The whole model without memory."""
-    return Transformer(rank.settings.shape, torch.device("meta"))
+    return SmallGPT(rank.settings.shape, torch.device("meta"))
 
 
 @torch.no_grad()
 def _fill(rank: Rank[Settings], module: nn.Module) -> None:
     """Give a module without memory the values it starts with: the same, whichever rank holds them.
 
-    It is a `Transformer`, or some of its layers by their names, perhaps split and sharded.
+    It is a `SmallGPT`, or some of its layers by their names, perhaps split and sharded.
     """
     places = {name: i for i, (name, _) in enumerate(_unfilled(rank).named_parameters())}
     module.to_empty(device=rank.device)

@@ -65,8 +65,13 @@ def train(rank: Rank[Settings]) -> None:
         if rank.rank == 0 and epoch == settings.num_epochs and not rank.is_metered:
             with rank.phase("validation"):
                 graded = validate(model, validation)
-        seen, replica = len(training.labels), model.parameters()
-        rank.epoch(epoch, loss=mean, num_samples=seen, validation=graded, parameters=replica)
+        rank.epoch(
+            epoch,
+            loss=mean,
+            num_samples=len(training.labels),
+            validation=graded,
+            parameters=model.parameters(),
+        )
         print(f"epoch {epoch}: loss {mean:.4f} on rank {rank.rank}")
 
 

@@ -176,8 +176,12 @@ def _lesson(rank: Rank[Settings]) -> Lesson:
         num_classes=NUM_CLASSES,
         temperature=settings.teacher_temperature,
     )
-    like, both = lesson.training.features, (lesson.training, lesson.validation)
-    return Lesson(*(Samples(2 * scaled(one, like).features - 1, one.labels) for one in both))
+
+    def centred(samples: Samples) -> Samples:
+        features = scaled(samples, lesson.training.features).features
+        return Samples(2 * features - 1, samples.labels)
+
+    return Lesson(centred(lesson.training), centred(lesson.validation))
 
 
 STRATEGIES = {"ddp_view": partial(ddp, view=True)}  # gradients are views of the buckets

@@ -161,10 +161,11 @@ def _compare(
 ) -> None:
     """The gradient of `own`, a scaled loss in this precision, beside that of `exact`, in fp32."""
     wanted = _joined(torch.autograd.grad(exact, parameters))
-    found = _joined(torch.autograd.grad(own, parameters)) / (own / exact.detach()).detach()
-    is_finite, is_there = torch.isfinite(found), wanted != 0
+    scale = (own / exact.detach()).detach()
+    gradient = _joined(torch.autograd.grad(own, parameters)) / scale
+    is_finite, is_there = torch.isfinite(gradient), wanted != 0
     rank.measure(
-        "vanished_share", ((is_there & (found == 0)).sum() / is_there.sum()).item(), unit="share"
+        "vanished_share", ((is_there & (gradient == 0)).sum() / is_there.sum()).item(), unit="share"
     )
     is_tiny = wanted.abs() <= SMALLEST_HALF / 2
     rank.measure("num_not_finite", int((~is_finite).sum()))

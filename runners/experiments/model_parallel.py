@@ -38,11 +38,11 @@ def stages(rank: Rank[Settings]) -> None:
     optimizer = steps.optimizer_for(rank, own)
     rank.watch(own, optimizer)
     _show_loading(rank, lesson, own)
-    shown = partial(rank.stage, "forward", "run this rank's layers on its input")
+    record = partial(rank.stage, "forward", "run this rank's layers on its input")
     for index in rank.epochs(settings.num_epochs):
-        epoch = steps.Epoch(rank, index)
+        epoch = steps.EpochProgress(rank, index)
         for batch in epoch.batches(lesson.training, settings.batch_size):
-            taken, given = _forward(rank, own, batch.features, shown)
+            taken, given = _forward(rank, own, batch.features, record)
             loss = None
             if is_last:
                 with rank.phase("loss"):
@@ -57,7 +57,7 @@ def stages(rank: Rank[Settings]) -> None:
                 out(next(own.parameters()))
             optimizer.zero_grad()
         with torch.no_grad():
-            _, given = _forward(rank, own, lesson.validation.features, shown)
+            _, given = _forward(rank, own, lesson.validation.features, record)
         if is_last:
             labels = lesson.validation.labels
             epoch.close((len(labels), *grade(given, labels)))

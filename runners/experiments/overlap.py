@@ -95,7 +95,7 @@ def fsdp_by_hand(rank: Rank[Settings]) -> None:
     rank.epoch(1, loss=loss.item(), num_samples=settings.batch_size)
 
 
-class Layer(nn.Module):
+class PacedLayer(nn.Module):
     """A linear layer without bias that computes for as long as it is told to.
 
     It sleeps, so that the threads that communicate have the core meanwhile: on an accelerator they
@@ -119,7 +119,7 @@ class Layer(nn.Module):
 def stack(rank: Rank[Settings]) -> nn.Sequential:
     """The layers, equal on every rank."""
     torch.manual_seed(rank.seed)
-    return nn.Sequential(*(Layer(rank.settings) for _ in range(rank.settings.num_layers)))
+    return nn.Sequential(*(PacedLayer(rank.settings) for _ in range(rank.settings.num_layers)))
 
 
 def samples(rank: Rank[Settings]) -> Tensor:

@@ -21,7 +21,7 @@ from runners.core.declared.settings import Count, RunSettings
 from runners.core.ranks.rank import Rank
 
 
-def compute(rank: Rank[Layer]) -> None:
+def compute(rank: Rank[LayerSettings]) -> None:
     """The products of a layer, while as many ranks compute them."""
     step = _layer(rank, rank.settings)
     with rank.phase("matrix"):
@@ -35,13 +35,13 @@ def compute(rank: Rank[Layer]) -> None:
     rank.measure("num_flops", num_flops, unit="FLOP")
 
 
-def communicate(rank: Rank[Sizes]) -> None:
+def communicate(rank: Rank[PayloadSettings]) -> None:
     """An all-reduce, by bytes; on every rank as often as on the others.
 
     Before each call a rank computes for a moment, as it does in training: it has to be woken up for
     the call, and waits for ranks that are late.
     """
-    step = _layer(rank, Layer())
+    step = _layer(rank, LayerSettings())
     for num_bytes in rank.settings.sizes_bytes:
         call = partial(dist.all_reduce, torch.zeros(num_bytes // FLOAT_BYTES, device=rank.device))
         samples = []
@@ -55,7 +55,7 @@ def communicate(rank: Rank[Sizes]) -> None:
         rank.measure_seconds(f"all_reduce_{num_bytes}", samples)
 
 
-def _layer(rank: Rank, layer: Layer) -> Callable[[], object]:
+def _layer(rank: Rank, layer: LayerSettings) -> Callable[[], object]:
     """The products of a layer: its output, and the gradients of its weight and of its input."""
     given = torch.randn(layer.num_rows, layer.width, device=rank.device)
     weight = torch.randn(layer.width, layer.width, device=rank.device)
@@ -84,7 +84,7 @@ SAMPLE_SECONDS = 0.002  # the least that one sample takes: shorter ones are repe
 NUM_SETTLING = 3
 
 
-class Layer(RunSettings):
+class LayerSettings(RunSettings):
     """The layer whose products are timed."""
 
     num_rows: Count = 512
@@ -92,7 +92,7 @@ class Layer(RunSettings):
     num_times: Count = 15
 
 
-class Sizes(RunSettings):
+class PayloadSettings(RunSettings):
     """The payloads of the all-reduce."""
 
     sizes_bytes: tuple[Count, Count] = (4_096, 16_777_216)
@@ -101,9 +101,9 @@ class Sizes(RunSettings):
 
 declared = partial(Declaration, passes=("timed",), can_share_device=False)
 RUNS = {
-    "compute_1": declared("compute", 1, Layer()),
-    "compute_2": declared("compute", 2, Layer()),
-    "communicate_2": declared("communicate", 2, Sizes()),
-    "communicate_4": declared("communicate", 4, Sizes()),
+    "compute_1": declared("compute", 1, LayerSettings()),
+    "compute_2": declared("compute", 2, LayerSettings()),
+    "communicate_2": declared("communicate", 2, PayloadSettings()),
+    "communicate_4": declared("communicate", 4, PayloadSettings()),
 }
 TRIED_WITH = {"*": {"num_times": 5}}

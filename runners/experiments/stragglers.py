@@ -86,7 +86,7 @@ def joined(rank: Rank[Joined]) -> None:
     replica = steps.replica_of(rank, model)
     optimizer = torch.optim.SGD(model.parameters(), lr=settings.learning_rate)
     rank.watch(replica, optimizer)
-    epoch = steps.Epoch(rank, 1)
+    epoch = steps.EpochProgress(rank, 1)
     with replica.join(divide_by_initial_world_size=settings.divides_by == "initial"):
         for batch in epoch.batches(shards[rank.rank], settings.batch_size):
             steps.train_batch(replica, optimizer, batch, epoch)

@@ -232,14 +232,14 @@ def _samples(rank: Rank[SgdSettings]) -> tuple[list[Samples], Samples]:
 def parabola(rank: Rank[ParabolaSettings]) -> None:
     """The largest learning rate that goes down on x²/2 with gradients of each age, by halving."""
     settings = rank.settings
-    found = []
+    largest_rates = []
     for delay in settings.delays:
         low, high = 0.0, 4.0
         for _ in range(settings.num_halvings):
             rate = (low + high) / 2
             low, high = (rate, high) if _goes_down(rate, delay, settings.num_steps) else (low, rate)
-        found.append((low + high) / 2)
-    rank.measure("largest_rates", found)
+        largest_rates.append((low + high) / 2)
+    rank.measure("largest_rates", largest_rates)
 
 
 def _goes_down(rate: float, delay: int, num_steps: int) -> bool:

@@ -26,7 +26,7 @@ from runners.core.ranks.rank import Rank
 from runners.core.trace.schema import Setting
 from runners.training.networks import described, gradients_of
 from runners.training.split import block_plan, groups_of_a_kind
-from runners.training.transformer_model import Block
+from runners.training.transformer_model import GPTBlock
 
 
 def split(rank: Rank[Settings], *, shares_input: bool = True) -> None:
@@ -57,10 +57,10 @@ def split(rank: Rank[Settings], *, shares_input: bool = True) -> None:
         optimizer.zero_grad()
 
 
-def _block(rank: Rank[Settings]) -> Block:
+def _block(rank: Rank[Settings]) -> GPTBlock:
     """The whole block, with the same parameters on every rank."""
     torch.manual_seed(rank.seed)
-    block = Block(rank.settings.shape, rank.device)
+    block = GPTBlock(rank.settings.shape, rank.device)
     rank.describe(described(block, rank.world_size, uncut="norm"))
     return block
 
@@ -73,7 +73,7 @@ def _input(rank: Rank[Settings]) -> Tensor:
     return torch.randn(shape, generator=source).to(rank.device).requires_grad_()
 
 
-def _compare(rank: Rank[Settings], block: Block) -> None:
+def _compare(rank: Rank[Settings], block: GPTBlock) -> None:
     """Compare a block with one that is not split, and count the collectives of its two passes."""
     true, tokens, own = _block(rank), _input(rank), _input(rank)
     expected = true(tokens)

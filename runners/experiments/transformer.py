@@ -29,7 +29,7 @@ from runners.training.stages import back_through_stage, through_stage
 from runners.training.steps import of_all_ranks, replica_of
 from runners.training.text import Text, batch_starts, held_out_starts, record, windows
 from runners.training.transformer_model import (
-    Transformer,
+    SmallGPT,
     count_operations,
     next_token_loss,
     next_token_step,
@@ -191,7 +191,7 @@ def autocast(rank: Rank[Settings]) -> None:
     _train(rank, model, step)
 
 
-def _whole(rank: Rank[Settings]) -> Transformer:
+def _whole(rank: Rank[Settings]) -> SmallGPT:
     """The whole model, with the same parameters on every rank."""
     settings = rank.settings
     rank.describe(
@@ -203,10 +203,10 @@ def _whole(rank: Rank[Settings]) -> Transformer:
         )
     )
     torch.manual_seed(rank.seed)
-    return Transformer(settings.shape, rank.device)
+    return SmallGPT(settings.shape, rank.device)
 
 
-def _stage(rank: Rank[Settings], model: Transformer) -> nn.Sequential:
+def _stage(rank: Rank[Settings], model: SmallGPT) -> nn.Sequential:
     """This rank's blocks, the first rank's with the embedding, the last rank's with the head."""
     size = rank.settings.num_layers // rank.world_size
     start = 1 + rank.rank * size if rank.rank > 0 else 0

@@ -29,7 +29,7 @@ def enter_book(folder: Path | None) -> None:
     The folder goes on Python's path, behind all else, so that experiments of one's own can import
     `experiments._shared`.
     """
-    sys.path[:] = [entry for entry in sys.path if entry != str(_Entered.book)]
+    sys.path[:] = [path for path in sys.path if path != str(_Entered.book)]
     _Entered.book = None
     if folder and (folder / "experiments").is_dir() and (folder / "content").is_dir():
         _Entered.book = folder.resolve()

@@ -40,7 +40,7 @@ def program(rank: Rank[ProgramSettings]) -> None:
         rank.outcome.num_parameters = sum(p.numel() for p in parameters)
         rank.outcome.parameter_digest = parameter_digest(parameters)
     gathered = left.get("report")
-    if isinstance(gathered, list) and all(isinstance(one, dict) for one in gathered):
+    if isinstance(gathered, list) and all(isinstance(facts, dict) for facts in gathered):
         rank.outcome.prediction.append(_as_step(gathered))
 
 
@@ -81,5 +81,9 @@ def _as_step(gathered: list[dict[str, Setting]]) -> PredictionStep:
         shape_in=[],
         shape_out=[],
         values=[],
-        facts={f"rank_{r}_{name}": v for r, one in enumerate(gathered) for name, v in one.items()},
+        facts={
+            f"rank_{rank}_{name}": value
+            for rank, facts in enumerate(gathered)
+            for name, value in facts.items()
+        },
     )

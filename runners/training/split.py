@@ -20,7 +20,7 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
-from runners.training.transformer_model import Transformer
+from runners.training.transformer_model import SmallGPT
 
 BY_COLUMNS = ("attention.query", "attention.key", "attention.value", "mlp.up")
 BY_ROWS = ("attention.out", "mlp.down")
@@ -45,7 +45,7 @@ def block_plan(place: str = "", *, shares_input: bool = True) -> dict[str, Paral
 
 
 def blocks_plan(num_layers: int) -> dict[str, ParallelStyle]:
-    """How the blocks of a `Transformer` are split; its ends stay whole."""
+    """How the blocks of a `SmallGPT` are split; its ends stay whole."""
     return {
         name: style
         for place in range(1, num_layers + 1)
@@ -53,7 +53,7 @@ def blocks_plan(num_layers: int) -> dict[str, ParallelStyle]:
     }
 
 
-def split_transformer(model: Transformer, mesh: DeviceMesh) -> None:
+def split_transformer(model: SmallGPT, mesh: DeviceMesh) -> None:
     """Split every block, and the two tables of the vocabulary; positions and norms stay whole."""
     tables: dict[str, ParallelStyle] = {
         "0.tokens": RowwiseParallel(input_layouts=Replicate(), output_layouts=Replicate()),
@@ -64,7 +64,7 @@ def split_transformer(model: Transformer, mesh: DeviceMesh) -> None:
     parallelize_module(model, mesh, plan, src_data_rank=None)
 
 
-def shard_blocks(model: Transformer, mesh: DeviceMesh) -> None:
+def shard_blocks(model: SmallGPT, mesh: DeviceMesh) -> None:
     """Let FSDP shard every block by itself, then what is left: embeddings, last norm and head."""
     for block in model.blocks:
         fully_shard(block, mesh=mesh)

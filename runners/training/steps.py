@@ -133,7 +133,7 @@ def optimizer_for(rank: Rank, model: nn.Module) -> torch.optim.Optimizer:
     )
 
 
-class Epoch:
+class EpochProgress:
     """One pass over a rank's samples, while its loop runs: losses and right answers so far."""
 
     def __init__(self, rank: Rank, index: int) -> None:
@@ -195,7 +195,7 @@ def epochs(
     line: str = "",
     *,
     is_sharded: bool = False,
-) -> Iterator[Epoch]:
+) -> Iterator[EpochProgress]:
     """The epochs of a training, each recorded when its loop has ended.
 
     Replicas give their digest at the start and after each epoch, and rank 0 validates; of a model
@@ -206,7 +206,7 @@ def epochs(
     if not rank.is_metered and not is_sharded:
         rank.outcome.start_parameter_digest = parameter_digest(model.parameters())
     for index in rank.epochs(rank.settings.num_epochs):
-        epoch = Epoch(rank, index)
+        epoch = EpochProgress(rank, index)
         yield epoch
         validates = is_sharded or (rank.rank == 0 and not rank.is_metered)
         graded = validate(model, validation) if validates else None
@@ -234,7 +234,7 @@ def forward_backward(
 
 
 def train_batch(
-    model: nn.Module, optimizer: torch.optim.Optimizer, samples: Samples, epoch: Epoch
+    model: nn.Module, optimizer: torch.optim.Optimizer, samples: Samples, epoch: EpochProgress
 ) -> None:
     """One step on one batch of an epoch: forward, backward, update."""
     logits, loss = forward_backward(model, samples)

@@ -14,7 +14,7 @@ from runners.closed_forms.shape import TransformerShape as TransformerShape
 from runners.core.ranks.rank import Rank
 
 
-class Attention(nn.Module):
+class CausalAttention(nn.Module):
     """Causal self-attention. In and out: (samples, length, width)."""
 
     def __init__(self, shape: TransformerShape, device: torch.device | None = None) -> None:
@@ -50,13 +50,13 @@ class MLP(nn.Module):
         return result
 
 
-class Block(nn.Module):
+class GPTBlock(nn.Module):
     """Attention and a mlp, each added to what came in. In and out: (samples, length, width)."""
 
     def __init__(self, shape: TransformerShape, device: torch.device | None = None) -> None:
         super().__init__()
         self.attention_norm = nn.LayerNorm(shape.width, device=device)
-        self.attention = Attention(shape, device)
+        self.attention = CausalAttention(shape, device)
         self.mlp_norm = nn.LayerNorm(shape.width, device=device)
         self.mlp = MLP(shape, device)
 
@@ -96,7 +96,7 @@ class Head(nn.Module):
         return result
 
 
-class Transformer(nn.Sequential):
+class SmallGPT(nn.Sequential):
     """Embedding, blocks, head, in a row: cut anywhere, the parts are stages of a pipeline.
 
     In: tokens (samples, length). Out: logits (samples, length, vocabulary).
@@ -105,15 +105,15 @@ class Transformer(nn.Sequential):
     def __init__(self, shape: TransformerShape, device: torch.device | None = None) -> None:
         super().__init__(
             Embedding(shape, device),
-            *(Block(shape, device) for _ in range(shape.num_layers)),
+            *(GPTBlock(shape, device) for _ in range(shape.num_layers)),
             Head(shape, device),
         )
         self.shape = shape
 
     @property
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> list[GPTBlock]:
         """The blocks in their order; each takes (samples, length, width) and gives the same."""
-        return [one for one in self if isinstance(one, Block)]
+        return [one for one in self if isinstance(one, GPTBlock)]
 
 
 def next_token_loss(logits: Tensor, targets: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ from runners.core.meters.link import sent_payload_bytes
 from runners.core.ranks.heartbeat import Heart
 from runners.core.ranks.rank import Rank
 from runners.training.networks import mlp
-from runners.training.steps import Epoch, train_batch
+from runners.training.steps import EpochProgress, train_batch
 from runners.training.teacher import Samples
 from tests.bench.ratio import Ratio, in_turn
 
@@ -76,7 +76,7 @@ def _ranked(heart: Path, size: Size, pass_name: PassName) -> tuple[Rank, Callabl
     declaration = Declaration(strategy="single")
     rank = Rank(0, declaration, pass_name, torch.device("cpu"), Heart(heart))
     rank.watch(model, optimizer)
-    return rank, lambda: train_batch(model, optimizer, rows, Epoch(rank, 1))
+    return rank, lambda: train_batch(model, optimizer, rows, EpochProgress(rank, 1))
 
 
 def _timed(heart: Path, size: Size) -> Callable[[], None]:

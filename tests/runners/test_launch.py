@@ -167,8 +167,8 @@ def test_a_second_run_at_the_same_time_is_refused_in_one_line(tmp_path):
 def test_a_surprise_is_written_said_in_one_line_and_ends_with_one(folder):
     ran = running.run(running.RunRequest(names=("odd",)))
     assert ran.surprises == [
-        "odd.crashes: failed in step on rank 0 at small.py:21: ZeroDivisionError: division by zero, "
-        "expected completed; to measure again, with the traceback: PROOFBOOK_STDERR=1 "
+        "odd.crashes: failed in step on rank 0 at small.py:21: ZeroDivisionError: division by "
+        "zero, expected completed; to measure again, with the traceback: PROOFBOOK_STDERR=1 "
         "python -m runners run odd --force",
         "odd.surprises: completed, expected out of memory",
     ]

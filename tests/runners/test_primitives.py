@@ -6,7 +6,7 @@ import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
 from runners.core.declared.experiment import find
-from runners.experiments.primitives import Layer, _layer
+from runners.experiments.primitives import LayerSettings, _layer
 
 
 @pytest.mark.ranks
@@ -17,5 +17,5 @@ def test_a_larger_message_takes_longer_and_the_products_of_a_layer_are_counted(l
     assert min(seconds["all_reduce_16777216"]) > min(seconds["all_reduce_4096"])
     result = launcher.run_pass(primitives, "compute_1", "timed")
     with FlopCounterMode(display=False) as counter:
-        _layer(SimpleNamespace(device="cpu"), Layer())()
+        _layer(SimpleNamespace(device="cpu"), LayerSettings())()
     assert result.outcomes[0].measures["num_flops"] == counter.get_total_flops()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from runners.training.text import Text, batch_starts, held_out_starts, windows
-from runners.training.transformer_model import Transformer, TransformerShape, next_token_loss
+from runners.training.transformer_model import SmallGPT, TransformerShape, next_token_loss
 
 SMALL = TransformerShape(vocabulary=256, context=16, width=8, num_heads=2, num_layers=2, hidden=32)
 
@@ -33,7 +33,7 @@ def test_every_sample_lies_within_the_text():
 
 def test_no_byte_sees_what_comes_after_it():
     torch.manual_seed(0)
-    model = Transformer(SMALL)
+    model = SmallGPT(SMALL)
     tokens = torch.randint(0, 256, (1, 16))
     changed = tokens.clone()
     changed[0, 10:] = 0
