@@ -18,7 +18,7 @@ from jinja2 import Environment, StrictUndefined
 
 from generator.content.book import Book
 from generator.content.prose import faults
-from runners.system.book import ROOT, experiment_files, own_book, program
+from runners.system.book import ROOT, experiment_files, experiments_in, own_book, program
 from runners.system.errors import unknown
 
 PYTHON = shlex.quote(sys.orig_argv[0])  # as it was called, so that what is printed can be pasted
@@ -159,6 +159,9 @@ def new_experiment(root: Path, content: Path, name: str) -> list[Path]:
             raise CannotScaffoldError(f"{needed}: no such folder; `new book DIR` makes a book")
     if not re.fullmatch("[a-z][a-z0-9_]*", name):
         raise CannotScaffoldError(f"{name!r}: small letters, digits and underscores")
+    for path in sorted(folder.glob("[!_]*.py")):
+        if name in experiments_in(path):
+            raise CannotScaffoldError(f"{path} declares {name} already")
     template, law = PLAIN_TEMPLATE, _filled("plain claims", name=name)
     if not own_book():
         template = ROOT / TEMPLATE

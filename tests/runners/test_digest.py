@@ -81,12 +81,13 @@ def test_another_name_of_a_module_and_a_name_of_another_module_change_it(digest_
 
 PRINTS = """
 import importlib, sys
-from runners.core.declared.experiment import Declaration, names
+from runners.core.declared.experiment import Declaration
+from runners.system.book import experiment_files
 QUESTION = "What is imported?"
 def ours(): return {one for one in sys.modules if one.startswith("runners")}
 def alone(rank):
     print(*(common := ours()))
-    for name in {*names()} - {"imported"}:
+    for name in sorted({path.stem for path in experiment_files().values()} - {"imported"}):
         importlib.import_module(f"runners.experiments.{name}")
         print(name, *(own := ours() - common))
         for one in own: del sys.modules[one]
@@ -112,12 +113,13 @@ def test_every_module_that_a_run_imports_is_covered_by_its_digest(tmp_path, monk
     common, *each = read(trace).runs["alone"].printed
     of_any = {*common.split(), *done.stdout.splitlines()[-1].split()}
     assert {"runners.core.measuring.forkserver", "runners.core.ranks.process"} <= of_any
-    assert len(each) == len(book.experiment_files()) - 1
+    files = {path.stem: path for path in book.experiment_files().values()}
+    assert len(each) == len(files) - 1
     entries = [ROOT / one for one in digest.ENTRIES]
     behind = digest.covered_files(*(ROOT / f"runners/traces/{n}.py" for n in ("files", "summary")))
     left_out = tuple(f"{one}." for one in digest.LEFT_OUT)
     for name, *own in map(str.split, each):
-        covered = {*behind, *digest.covered_files(book.experiment_files()[name], *entries)}
+        covered = {*behind, *digest.covered_files(files[name], *entries)}
         others = {one for one in of_any.union(own) if digest._file_of(one) not in covered}
         assert {one for one in others if not f"{one}.".startswith(left_out)} == set(), name
 

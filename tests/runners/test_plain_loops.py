@@ -203,7 +203,7 @@ def test_every_way_trains_as_a_plain_loop_over_all_samples_does(run, third_loss,
 
 
 def test_a_block_that_is_recomputed_adds_what_it_computes_to_its_samples():
-    block, samples = checkpointing.Block(4, torch.device("cpu")), torch.randn(3, 4)
+    block, samples = checkpointing.ResidualBlock(4, torch.device("cpu")), torch.randn(3, 4)
     inside = torch.clamp(samples @ block.up.weight.T + block.up.bias, min=0)
     assert inside.shape == (3, 16)  # which the closed forms take four times as wide
     added = inside @ block.down.weight.T + block.down.bias
