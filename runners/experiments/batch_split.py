@@ -129,9 +129,7 @@ class SplitSettings(BatchSettings):
         return self.batch_size // self.world_size
 
 
-class BatchSplit:
-    """The experiment `batch_split`."""
-
+class _BatchSplit:
     QUESTION = (
         "Does splitting every batch over two ranks change what the model learns, and is it faster?"
     )
@@ -248,9 +246,7 @@ timed = partial(declaration, passes=("timed",))
 on_one = partial(Declaration, "parts", 1, passes=("timed",), label="single")
 
 
-class BatchParts:
-    """The experiment `batch_parts`."""
-
+class _BatchParts:
     QUESTION = "Each rank computes the loss on its own samples: how must its gradient be weighted?"
     RUNS = {
         "own_loss": declaration(PartSettings(), has_timeline=True),
@@ -268,4 +264,4 @@ class BatchParts:
     TRIED_WITH = {"*": {"num_epochs": 2}}
 
 
-EXPERIMENTS = {"batch_split": BatchSplit, "batch_parts": BatchParts}
+EXPERIMENTS = {"batch_split": _BatchSplit, "batch_parts": _BatchParts}

@@ -28,7 +28,7 @@ from runners.core.declared.settings import Count, CountOrZero, Factor
 from runners.core.ranks.rank import Rank
 from runners.core.trace.schema import Setting
 from runners.training.networks import average, gradients_of
-from runners.training.steps import random_samples, replica_of, sgd_steps, stack_for
+from runners.training.steps import random_samples, replica_of, stack_for
 
 
 def train(rank: Rank[Settings]) -> None:
@@ -41,19 +41,21 @@ def train(rank: Rank[Settings]) -> None:
         bucket_cap_mb=settings.bucket_cap_mib or None,
         find_unused_parameters=settings.finds_unused,
     )
+    optimizer = torch.optim.SGD(stack.parameters(), lr=settings.learning_rate)
     features, labels = random_samples(rank, settings.batch_size)
+    rank.watch(replica, optimizer)
     left = leaving(replica) if settings.overlaps else {}
-
-    def step() -> float:
+    for _ in rank.steps(settings.num_steps):
         with nullcontext() if settings.overlaps else replica.no_sync():
             loss = cross_entropy(replica(features), labels)
             loss.backward()
         if not settings.overlaps:
             with rank.phase("communicate", computes=False):
                 average(gradients_of(stack))
-        return loss.item()
-
-    last_loss = sgd_steps(rank, replica, step)
+        optimizer.step()
+        optimizer.zero_grad()
+        last_loss = loss.item()
+        del loss  # before the next forward pass
     rank.epoch(1, loss=last_loss, num_samples=settings.batch_size, parameters=stack.parameters())
     if settings.overlaps:
         with rank.predict("buckets", "send buckets while backward runs", features) as out:

@@ -70,9 +70,7 @@ in_parts = partial(Declaration, "train", 4, label="ddp")
 whole = partial(in_parts, passes=("timed",))
 
 
-class GlobalBatch:
-    """The experiment of this name."""
-
+class _GlobalBatch:
     QUESTION = "What changes when each rank keeps the batch size that one device had?"
     STRATEGIES = {"train": keep_rank_batch}
     RUNS = {
@@ -148,9 +146,7 @@ timed = partial(Declaration, passes=("timed",), keeps_steps=True)
 GENTLE = RateSettings(num_epochs=1, learning_rate=0.001, momentum=0.0)
 
 
-class BatchAndRate:
-    """The experiment `batch_and_rate`."""
-
+class _BatchAndRate:
     QUESTION = (
         "How should the learning rate change with the ranks when each rank brings its own batch?"
     )
@@ -308,9 +304,7 @@ compared = partial(Declaration, "gradients", 2, passes=("timed",))
 UNEQUAL_TOKENS = GradientSettings(task="tokens", parts=(3, 16, 8, 12, 5, 16, 2, 10))
 
 
-class Accumulation:
-    """The experiment of this name."""
-
+class _Accumulation:
     QUESTION = (
         "Does gradient accumulation give the update of the whole batch, "
         "and what memory does it save?"
@@ -337,7 +331,7 @@ class Accumulation:
 
 
 EXPERIMENTS = {
-    "global_batch": GlobalBatch,
-    "batch_and_rate": BatchAndRate,
-    "accumulation": Accumulation,
+    "global_batch": _GlobalBatch,
+    "batch_and_rate": _BatchAndRate,
+    "accumulation": _Accumulation,
 }

@@ -113,9 +113,7 @@ timed = partial(profiled, passes=("timed",))
 early = partial(TrainingSettings, num_epochs=3)  # what scaling does shows early
 
 
-class Trainings:
-    """The experiment `ddp`."""
-
+class _Ddp:
     QUESTION = (
         "Does training on four replicas with averaged gradients equal training on one device?"
     )
@@ -240,9 +238,7 @@ class DropoutSettings(RunSettings):
 of_four = partial(Declaration, world_size=4, passes=("timed",))
 
 
-class SingleSteps:
-    """The experiment `replicas`."""
-
+class _Replicas:
     QUESTION = "When is the mean of the ranks' gradients the gradient of the whole batch?"
     RUNS = {
         "equal": of_four("one_step", settings=StepSettings()),
@@ -257,4 +253,4 @@ class SingleSteps:
     }
 
 
-EXPERIMENTS = {"ddp": Trainings, "replicas": SingleSteps}
+EXPERIMENTS = {"ddp": _Ddp, "replicas": _Replicas}

@@ -182,9 +182,7 @@ def _grown(strategy: str, world_size: int, **settings: int) -> Declaration[Growt
     return Declaration(strategy, world_size, GrowthSettings(**settings), can_share_device=shares)
 
 
-class Growth:
-    """The experiment of this name."""
-
+class _Growth:
     QUESTION = (
         "How do memory, payload and time grow with the ranks, the parameters and the batch size?"
     )
@@ -210,9 +208,7 @@ class Growth:
     TRIED_WITH = {"*": {"num_steps": 2}}
 
 
-class Speedup:
-    """The experiment of this name."""
-
+class _Speedup:
     QUESTION = "From which batch size on is a step on two ranks faster than a step on one device?"
     RUNS = {
         f"{name}_{num_samples}": Declaration(
@@ -321,9 +317,7 @@ linked = partial(timed, "ddp", only_on_cpu=True, own_network=True)
 LINKS = {rate: LinkedSettings(link_bits_per_second=rate * MEGABIT) for rate in (100, 400, 800)}
 
 
-class Scaling:
-    """The experiment of this name."""
-
+class _Scaling:
     QUESTION = (
         "How much faster is a step on more ranks, and from which number on do more ranks not pay?"
     )
@@ -433,9 +427,7 @@ sweep = partial(Declaration, "take_turns", 2)
 FAR = SweepSettings(widths=(16, 32, 64, 128, 256, 512, 1024), global_batch_size=1024, num_turns=30)
 
 
-class TooSmall:
-    """The experiment `too_small`."""
-
+class _TooSmall:
     QUESTION = (
         "From which size on does a model gain from a second rank, with as many samples in all?"
     )
@@ -449,8 +441,8 @@ class TooSmall:
 
 
 EXPERIMENTS = {
-    "growth": Growth,
-    "scaling": Scaling,
-    "speedup": Speedup,
-    "too_small": TooSmall,
+    "growth": _Growth,
+    "scaling": _Scaling,
+    "speedup": _Speedup,
+    "too_small": _TooSmall,
 }

@@ -80,9 +80,7 @@ averaged = partial(Declaration, "train", 4, passes=("timed",), label="averaged")
 with_adam = partial(AveragingSettings, optimizer="adam", learning_rate=0.01, num_epochs=1)
 
 
-class Averaging:
-    """The experiment `averaging`."""
-
+class _Averaging:
     QUESTION = (
         "Can replicas average their parameters instead of their gradients, and less "
         "often than every step?"
@@ -308,9 +306,7 @@ LOCAL = {n: LocalSettings(steps_between=n) for n in (1, 8, 32)}
 STALE = {n: StaleSettings(delay=n) for n in (0, 4, 16)}
 
 
-class Synchronization:
-    """The experiment of this name."""
-
+class _Synchronization:
     QUESTION = "How often must replicas synchronize, and how stale may their gradients be?"
     STRATEGIES = {"single": alone, "never": alone}
     RUNS = {
@@ -326,4 +322,4 @@ class Synchronization:
     }
 
 
-EXPERIMENTS = {"averaging": Averaging, "synchronization": Synchronization}
+EXPERIMENTS = {"averaging": _Averaging, "synchronization": _Synchronization}

@@ -2,9 +2,10 @@
 
 import pytest
 
+from generator.content.scaffold import CannotScaffoldError, new_experiment
 from runners.__main__ import main
 from runners.core.trace import machine
-from runners.system.book import MORE
+from runners.system.book import MORE, ROOT, experiments_in
 from tests.processes import python
 
 
@@ -42,3 +43,11 @@ def test_no_declaration_loads_torch(tmp_path):
     (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')\n")
     done = python("-m", "runners", "list", PYTHONPATH=str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_experiment_has_one_file_and_its_name_is_taken():
+    files = (ROOT / "runners" / "experiments").glob("[!_]*.py")
+    names = [name for path in files for name in experiments_in(path)]
+    assert sorted({*names}) == sorted(names)
+    with pytest.raises(CannotScaffoldError, match=r"replicas\.py declares ddp already"):
+        new_experiment(ROOT, ROOT / "content", "ddp")

@@ -15,7 +15,7 @@ and, where there is need:
 
 A file of several experiments has a class for each, with these names in it, and lists them:
 
-    EXPERIMENTS = {"averaging": Averaging, "synchronization": Synchronization}
+    EXPERIMENTS = {"averaging": _Averaging, "synchronization": _Synchronization}
 
 `find` discovers experiments by listing the folder; nothing registers anywhere. What runs are is
 read without torch: until a rank needs a strategy, a name that a file imports from torch, or from a
