@@ -1,10 +1,11 @@
 """The digest of an experiment's code: what decides whether a trace is stale. No torch.
 
-It covers the syntax tree of the experiment's file, of every module of ours that a run imports, from
-`ENTRIES` on, and the texts of `content/` that these name; `LEFT_OUT` says of the others why not.
-Comments, docstrings, the sizes of a try, and which file holds what is imported are left out: none
-of them changes a result. Programs that an experiment finds by a pattern, one a run, have a digest
-each, of their whole text: a new one, or a changed one, leaves the runs of the others as they are.
+It covers the syntax tree of the experiment's file, with all experiments that this declares, of
+every module of ours that a run imports, from `ENTRIES` on, and the texts of `content/` that these
+name; `LEFT_OUT` says of the others why not. Comments, docstrings, the sizes of a try, and which
+file holds what is imported are left out: none of them changes a result. Programs that an experiment
+finds by a pattern, one a run, have a digest each, of their whole text: a new one, or a changed one,
+leaves the runs of the others as they are.
 """
 
 import ast
@@ -84,10 +85,12 @@ def _strip(node: ast.AST, imports: set[_Import]) -> None:
     for name in BLOCKS:
         block = getattr(node, name, None)
         kept = []
-        for place, one in enumerate(block if isinstance(block, list) else ()):
-            match one:
-                case ast.ImportFrom(module=str(module)) if module.startswith("runners"):
-                    imports |= {(to.asname or to.name, module, to.name) for to in one.names}
+        for place, statement in enumerate(block if isinstance(block, list) else ()):
+            match statement:
+                case ast.ImportFrom(module=str(module), names=names) if module.startswith(
+                    "runners"
+                ):
+                    imports |= {(to.asname or to.name, module, to.name) for to in names}
                 case ast.Import(names=names) if names[0].name.startswith("runners"):
                     imports |= {(to.asname or "", to.name, "") for to in names}
                 case ast.Assign(targets=[ast.Name(id="TRIED_WITH")]):
@@ -95,8 +98,8 @@ def _strip(node: ast.AST, imports: set[_Import]) -> None:
                 case ast.Expr(value=ast.Constant(value=str())) if has_docstring and not place:
                     pass
                 case _:
-                    _strip(one, imports)
-                    kept.append(one)
+                    _strip(statement, imports)
+                    kept.append(statement)
         if isinstance(block, list):
             block[:] = kept
 
@@ -130,7 +133,7 @@ def _file_of(module: str) -> Path | None:
     """The file of a module or a package of ours; None where there is none of this name."""
     path = ROOT / module.replace(".", "/")
     files = path.with_suffix(".py"), path / "__init__.py"
-    return next((one for one in files if one.is_file()), None)
+    return next((path for path in files if path.is_file()), None)
 
 
 @cache
@@ -145,27 +148,27 @@ def _source(module: str, name: str) -> tuple[str, Path | None]:
 @cache
 def _followed(path: Path) -> frozenset[Path]:
     """What is read because a file is: its packages, the modules that it imports, and texts."""
-    found = _read(path)
-    modules = {file for _, *one in found.imports if (file := _source(*one)[1])}
-    texts = (ROOT / name for name in found.programs if "*" not in name)
+    text = _read(path)
+    modules = {file for _, *imported in text.imports if (file := _source(*imported)[1])}
+    texts = (ROOT / name for name in text.programs if "*" not in name)
     packages = (folder / "__init__.py" for folder in path.parents if folder.is_relative_to(ROOT))
     return frozenset(file for file in (*packages, *modules, *texts) if file.is_file())
 
 
 def covered_files(*entries: Path) -> list[Path]:
     """Files, what they import of ours and name of `content/`, and so on, but `LEFT_OUT`; sorted."""
-    seen: set[Path] = set()
+    covered: set[Path] = set()
     waiting = {*entries}
     while waiting:
-        seen |= waiting
-        waiting = {file for one in waiting for file in _followed(one)} - seen
-    return sorted(seen)
+        covered |= waiting
+        waiting = {file for path in waiting for file in _followed(path)} - covered
+    return sorted(covered)
 
 
 @cache
 def _linked_digest(path: Path) -> str:
     """The digest of a file, and of the files that its names come from."""
-    sources = ((called, *_source(*one)) for called, *one in _read(path).imports)
+    sources = ((called, *_source(*name)) for called, *name in _read(path).imports)
     names = ((called, name, file_digest(file) if file else "") for called, name, file in sources)
     return digest_of([file_digest(path), sorted(names)])
 
@@ -186,7 +189,7 @@ def source_digest(experiment: str) -> str:
     own = experiment_files().get(experiment)
     if own and is_plain(experiment):  # our part writes down what it is given, in any release
         return digest_of(sorted(map(file_digest, (own, *own.parent.glob("_*.py")))))
-    return code_digest(*([own] if own else ()), *(ROOT / one for one in ENTRIES))
+    return code_digest(*([own] if own else ()), *(ROOT / file for file in ENTRIES))
 
 
 @cache
