@@ -4,10 +4,9 @@ The book is ours, or one of one's own: a folder with `experiments/` and `content
 enters it once, at its start, and passes its folder on to the processes that it starts.
 """
 
-import ast
 import os
+import re
 import sys
-from functools import lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,26 +54,11 @@ def experiment_files() -> dict[str, Path]:
     return {name: path for path in paths for name in experiments_in(path)}
 
 
-def experiments_in(path: Path) -> tuple[str, ...]:
+def experiments_in(path: Path) -> list[str]:
     """Names of the experiments that a file declares: the keys of its `EXPERIMENTS`, or its own."""
-    text = path.read_bytes()
-    return (SEVERAL.encode() in text and _listed(text)) or (path.stem,)
-
-
-@lru_cache(maxsize=64)
-def _listed(text: bytes) -> tuple[str, ...]:
-    """The keys of the dict `EXPERIMENTS` in a module's text, which is not executed."""
-    try:
-        statements = ast.parse(text).body
-    except (SyntaxError, ValueError):  # somebody has left it unfinished
-        return ()
-    for statement in statements:
-        match statement:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict(keys=keys)) if (
-                name == SEVERAL
-            ):
-                return tuple(str(key.value) for key in keys if isinstance(key, ast.Constant))
-    return ()
+    text = path.read_text(encoding="utf-8", errors="replace")  # which is not executed
+    listed = text.partition(f"\n{SEVERAL} = {{")[2].partition("}")[0]
+    return re.findall(r"""["'](\w+)["']\s*:""", listed) or [path.stem]
 
 
 def needs_no_torch() -> bool:
