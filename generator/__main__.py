@@ -214,8 +214,8 @@ def _new(options: argparse.Namespace) -> int:
 def _new_book(folder: Path, title: str | None) -> int:
     """Write a book of one's own, measure its runs and check it."""
     scaffold.new_book(folder, title)
-    # `enter_book` may have set those of another book, in whose folder the command was called.
-    own = {name: one for name, one in os.environ.items() if not name.startswith("PROOFBOOK_")}
+    # Such as PROOFBOOK_TRACES, by which a person names the folder of another book's traces.
+    own = {name: text for name, text in os.environ.items() if not name.startswith("PROOFBOOK_")}
     for words in ("runners", "run"), ("generator", "check"):
         done = subprocess.run([sys.executable, "-m", *words], cwd=folder, env=own, check=False)
         if done.returncode:
