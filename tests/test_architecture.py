@@ -124,11 +124,11 @@ ROOMS = {
     "runners": {
         "system": set(),
         "core.system": {"system"},
-        "core.trace": {"core.system", "system", "traces"},
+        "core.trace": {"core.system", "system"},
         "traces": {"core.trace", "system"},
         "core.declared": {"core.trace", "system"},
         "core.meters": {"core.system", "core.trace"},
-        "core.ranks": {"core.declared", "core.meters", "core.system", "core.trace", "traces"},
+        "core.ranks": {"core.declared", "core.meters", "core.system", "core.trace", "system"},
         "session": {"core.declared", "core.ranks", "core.system", "core.trace", "system", "traces"},
         "core.measuring": {
             "core.declared",

@@ -24,11 +24,10 @@ from runners.core.declared.experiment import find
 from runners.core.trace import fields
 from runners.core.trace.fields import DECLARED, Key
 from runners.core.trace.measured import SampledSeconds
-from runners.core.trace.records import Run
+from runners.core.trace.records import Run, software
 from runners.core.trace.spread import field_of
 from runners.planner.answers.published import COMPARISONS
 from runners.system import book
-from runners.traces.plain import is_plain, software
 from runners.traces.tolerance import MOST_SPREAD
 
 GIVEN = frozenset(
@@ -98,7 +97,7 @@ class Node:
         if not isinstance(self.thing, BaseModel | Mapping):
             return self._element(key)
         name, is_model = str(key), isinstance(self.thing, BaseModel)
-        if name == "measures" and isinstance(self.thing, Run) and is_plain(self.thing):
+        if name == "measures" and isinstance(self.thing, Run) and self.thing.is_plain:
             only = replace(self, thing=self.thing.ranks[0], steps=("ranks", 0))
             return only.step(name)
         known = type(self.thing).model_fields if isinstance(self.thing, BaseModel) else self.thing
@@ -177,7 +176,7 @@ class Node:
         kind = self._kind(steps)
         path = fields.written(steps) if self.on_page else formula  # `machine.num_cores`
         run = self._run_of_page
-        if run and is_plain(run):
+        if run and run.is_plain:
             path = path.removeprefix("ranks[0].")
         quantity = fields.quantity(steps, run.quantities if run else {})
         origin = self.origin._replace(field=path, counts=quantity.unit)

@@ -21,11 +21,11 @@ from generator.values.value import QUOTED, ExpressionError, Value, constant, num
 from runners.core.declared.experiment import find
 from runners.core.trace.machine import pinned
 from runners.core.trace.measured import SampledSeconds
+from runners.core.trace.records import NO_TORCH
 from runners.system.book import ROOT, experiment_files, own_book
 from runners.system.errors import FixableError
 from runners.traces.digest import program_digests
 from runners.traces.files import again
-from runners.traces.plain import NO_TORCH
 from runners.traces.tolerance import FEWEST_SAMPLES, overlap
 
 FLOAT_BLUR = 1e-12

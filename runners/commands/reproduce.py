@@ -25,7 +25,7 @@ from runners.core.measuring.measure import alone, measure_run
 from runners.core.system import accelerator
 from runners.core.trace import machine
 from runners.core.trace.fields import Steps, at, has, in_words, quantity, steps_of
-from runners.core.trace.records import Machine, Run, Trace
+from runners.core.trace.records import NO_TORCH, Machine, Run, Trace
 from runners.plain import measure as plain
 from runners.planner.answers.plan_grid import PREFIX, as_trace, experiment_of, read_grid
 from runners.planner.answers.published import COMPARISONS, is_stale
@@ -34,8 +34,6 @@ from runners.session.progress import Progress
 from runners.system.book import is_plain
 from runners.system.errors import FixableError, unknown
 from runners.traces.files import read, read_machine
-from runners.traces.plain import NO_TORCH
-from runners.traces.plain import is_plain as is_plain_run
 from runners.traces.summary import how_it_ended
 from runners.traces.tolerance import Tolerance, tolerance
 
@@ -145,7 +143,7 @@ def _steps(path: str, run: Run) -> Steps:
     Raises:
         FixableError: it leads nowhere.
     """
-    if is_plain_run(run) and path.split(".")[2] == "measures":
+    if run.is_plain and path.split(".")[2] == "measures":
         path = path.replace(".measures", ".ranks[0].measures", 1)
     try:
         _, _, *steps = steps_of(path)

@@ -23,7 +23,7 @@ from runners.core.measuring.launch import Launcher
 from runners.core.measuring.quiet import Readings
 from runners.core.system import accelerator
 from runners.core.trace import machine
-from runners.core.trace.records import NEEDS_FULL, Run, Trace
+from runners.core.trace.records import NEEDS_FULL, NO_TORCH, Run, Trace
 from runners.plain import measure as plain
 from runners.session.pending import Pending, existing, measured_in, pending
 from runners.session.progress import Progress
@@ -228,7 +228,7 @@ def _refuse_mixed(where: Path, request: RunRequest) -> None:
             raise FixableError(f"{name} is set, and a reference is measured without it; unset it")
     if not (where / "machine.json").exists() or (request.force and not request.names):
         return
-    there, here = read_machine(where), plain.described(where.name)
+    there, here = read_machine(where), machine.describe(where.name, NO_TORCH)
     for what in ("cpu", "caches", "num_cores", "accelerators"):
         if getattr(there, what) != getattr(here, what):
             raise FixableError(

@@ -16,11 +16,10 @@ from collections.abc import Iterator
 from runners.core.declared.experiment import check_name
 from runners.core.trace import machine
 from runners.core.trace.fields import DECLARED
-from runners.core.trace.records import Run, Trace
+from runners.core.trace.records import Run, Trace, software
 from runners.system.book import own_book, program
 from runners.system.errors import unknown
 from runners.traces.files import read, trace_paths
-from runners.traces.plain import is_plain, software
 from runners.traces.summary import bytes_in_words, seconds_in_words
 
 _NAMED = ("name", "operation")  # a list of things with a name is indexed by it
@@ -33,7 +32,7 @@ def lines(trace: Trace, run: str = "") -> Iterator[str]:
     """One line a value, of one run or of all: the expression, and what the trace holds."""
     for name in [run] if run else trace.runs:
         for path, value in _walk(f"{trace.experiment}.{name}", trace.runs[name].as_json()):
-            if is_plain(trace.runs[name]):  # without what only ranks have
+            if trace.runs[name].is_plain:  # without what only ranks have
                 path = path.replace(".ranks[0].measures", ".measures")  # noqa: PLW2901
                 if path.split(".")[2].partition("[")[0] in _OF_RANKS:
                     continue
@@ -53,7 +52,7 @@ def overview(trace: Trace) -> Iterator[str]:
 
 
 def _facts(run: Run) -> Iterator[str]:
-    if not is_plain(run):
+    if not run.is_plain:
         yield f"{run.world_size} rank{'s' if run.world_size > 1 else ''}"
     yield run.status
     if run.timing.step is not None:

@@ -61,7 +61,7 @@ def main(arguments: argparse.Namespace) -> int:
         print(f"asked: {experiment.question}", flush=True)
         changed = replace(experiment, runs={run: declaration})
         if is_plain(name):
-            trace = plain.trace_of(changed, machine.name(), {run: plain.measure_run(changed, run)})
+            trace = plain.measure_alone(changed, run)
         else:
             trace = measure.measure_alone(changed, run, launcher, Progress())
     measured = trace.runs[run]

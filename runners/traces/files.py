@@ -7,11 +7,9 @@ that never install it.
 """
 
 import json
-import os
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
-from uuid import uuid4
 
 from pydantic import ValidationError
 
@@ -20,13 +18,13 @@ from runners.core.trace.records import Machine, Trace
 from runners.core.trace.schema import Guarded, Record, digest_of
 from runners.system.book import own_book, program
 from runners.system.errors import FixableError
+from runners.system.files import write_json
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.invariants import violations
 
 PLANNED = ("plans", "planner")  # folders of simulated files
 MACHINE = "machine"  # the file of a machine's folder that is no trace
 EDITED = "edited or cut since it was written"
-TORN = ".torn"  # ends the name of a file that is being written, or was when somebody was killed
 RecordT = TypeVar("RecordT", bound=Record)
 
 
@@ -125,11 +123,6 @@ def trace_paths(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.glob("*.json")) if path.stem != MACHINE]
 
 
-def machine_folders(traces: Path) -> list[str]:
-    """The names of all machines' folders."""
-    return sorted(path.parent.name for path in traces.glob("*/machine.json"))
-
-
 def read_machine(folder: Path) -> Machine:
     """Read `machine.json` of a machine's folder; errors as `read_record` has them."""
     return read_record(folder / "machine.json", Machine)
@@ -159,23 +152,3 @@ def write(path: Path, record: Record) -> None:
     if isinstance(record, Guarded):
         document["values"] = _values(document)
     write_json(path, document)
-
-
-def write_json(path: Path, document: dict[str, Any]) -> None:
-    """Write JSON sorted and indented, as `write`."""
-    write_text(path, json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text whole or not at all, as `write` does a record."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid4().hex}{TORN}")  # others may write it too
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

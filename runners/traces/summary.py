@@ -10,7 +10,6 @@ from functools import partial
 from runners.core.trace.fields import NBSP, SIZES, TIMES, in_words, quantity, scaled, significant
 from runners.core.trace.records import RankRecord, Run
 from runners.core.trace.schema import Setting
-from runners.traces.plain import is_plain
 
 
 def how_it_ended(run: Run) -> str:
@@ -22,7 +21,7 @@ def how_it_ended(run: Run) -> str:
         return words
     size = f", asking for {error.requested_bytes:,} bytes" if error.requested_bytes else ""
     cause = "" if error.kind == "out_of_memory" else f": {error.message}"
-    place = "" if error.rank is None or is_plain(run) else f" on rank {error.rank}"
+    place = "" if error.rank is None or run.is_plain else f" on rank {error.rank}"
     place += f" at {error.line}" if error.line else ""
     return f"{words} in {error.phase}{place}{size}{cause}"
 
@@ -41,7 +40,7 @@ def summary_lines(run: Run) -> list[str]:
     printed = [f"  {line}" for line in run.printed]
     return [
         f"ended: {how_it_ended(run)}",
-        *([f"printed{'' if is_plain(run) else ' by rank 0'}:", *printed] if printed else []),
+        *([f"printed{'' if run.is_plain else ' by rank 0'}:", *printed] if printed else []),
         *_learnt(run),
         *_by_rank("peak memory", run, lambda rank: _peak(run, rank)),
         *_by_rank("payload of a step", run, _payload),
@@ -106,7 +105,7 @@ def _by_rank(what: str, run: Run, words_of: Callable[[RankRecord], str | None]) 
         if (words := words_of(rank)) is not None:
             ranks_by_words.setdefault(words, []).append(str(rank.rank))
     for words, (*most, last) in ranks_by_words.items():
-        if is_plain(run):
+        if run.is_plain:
             yield f"{what}: {words}"
             continue
         ranks = f"ranks {', '.join(most)} and {last}" if most else f"rank {last}"

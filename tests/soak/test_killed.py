@@ -21,7 +21,8 @@ import pytest
 
 from runners.core.declared.experiment import SHORTENED, find
 from runners.core.system import links
-from runners.traces.files import TORN, read, trace_paths, write
+from runners.system.files import TORN
+from runners.traces.files import read, trace_paths, write
 from tests.conftest import ROOT
 from tests.processes import marked, parent
 

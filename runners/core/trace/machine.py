@@ -21,7 +21,7 @@ from runners.core.system import accelerator
 from runners.core.trace.records import Accelerator, Circumstances, Machine
 from runners.system.book import ROOT, own_book
 from runners.system.errors import FixableError, unknown
-from runners.traces.files import machine_folders, write_json, write_text
+from runners.system.files import write_json, write_text
 
 # Where commands write: in a clone, or in the current folder where the package was installed.
 HOME = ROOT if (ROOT / "pyproject.toml").is_file() else Path.cwd()
@@ -159,18 +159,23 @@ def name(*, as_reference: bool = False) -> str:
     return f"{kind}-{_kept_ids().get(_known_as(), NOT_MEASURED_YET)}"
 
 
-def describe(*, as_reference: bool = False) -> Machine:
-    """This machine, named by its local id or, on demand, as the reference machine; as `name`."""
+def describe(folder: str = "", torch: str = "") -> Machine:
+    """The record of this machine.
+
+    Args:
+        folder: the name of its folder; by default as `name` says.
+        torch: a release, or `NO_TORCH`; by default the one that is installed.
+    """
     return Machine(
         schema_version=1,
-        name=name(as_reference=as_reference),
-        is_reference=as_reference,
+        name=folder or name(),
+        is_reference=folder.startswith("reference-"),
         cpu=cpu_name(),
         num_cores=num_cores(),
         memory_bytes=memory_bytes(),
         system=f"{platform.system()} {platform.machine()}",
         python=platform.python_version(),
-        torch=installed("torch"),
+        torch=torch or installed("torch"),
         accelerators=accelerators(),
         caches=caches(),
     )
@@ -191,6 +196,11 @@ def references() -> list[Path]:
     """Folders of reference machines: beside this machine's, or those that came with the code."""
     shipped = ROOT / "content" / "traces"
     return sorted(TRACES.glob("reference-*")) or sorted(shipped.glob("reference-*"))
+
+
+def machine_folders(traces: Path) -> list[str]:
+    """The names of the folders of traces, one of each machine."""
+    return sorted(path.parent.name for path in traces.glob("*/machine.json"))
 
 
 def folder_of(name: str | None) -> Path:

@@ -22,10 +22,13 @@ from runners.core.trace.schema import (
     Shape,
     Status,
     Version,
+    now,
 )
 
 MOST_LOAD_SHARE = 0.05  # of the cores that others may use around a quiet experiment
 MOST_CANARY_SHARE = 0.05  # by which the times of a canary may differ there
+PLAIN_PASS = "plain"  # the only pass of a run without ranks (`runners/plain`)
+NO_TORCH = "0.0"  # the version of torch where none took part
 NEEDS_FULL = "a heavier run, left out here; `python -m runners run {} --full` measures it"
 
 
@@ -284,6 +287,11 @@ class Run(Record):
     spread: dict[str, float] | None = None
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it was a function of its settings, and had no ranks."""
+        return self.passes == [PLAIN_PASS]
+
+    @property
     def is_left_out(self) -> bool:
         """Whether it was skipped because only `run --full` measures it (`NEEDS_FULL`)."""
         return (self.reason or "").startswith(NEEDS_FULL.partition("{")[0])
@@ -320,6 +328,37 @@ class Trace(Guarded):
         return [name for name, run in self.runs.items() if run.is_left_out]
 
 
+def trace_of(
+    experiment: str,
+    question: str,
+    code: Code,
+    circumstances: Circumstances,
+    machine: str,
+    runs: dict[str, Run],
+    quiet: Quiet | None = None,
+) -> Trace:
+    """A trace of these runs, recorded now; a run names its own circumstances only if they differ.
+
+    Args:
+        experiment: the name of what was measured.
+        question: of the experiment.
+        code: that measured.
+        circumstances: of now.
+        machine: the name of the machine that measured.
+        runs: by name.
+        quiet: how quiet the machine was meanwhile; None: not recorded.
+    """
+    alike = {"circumstances": None}
+    return Trace(
+        schema_version=2, experiment=experiment, question=question, recorded_at=now(),
+        machine=machine, code=code, circumstances=circumstances, quiet=quiet,
+        runs={
+            name: run.model_copy(update=alike) if run.circumstances == circumstances else run
+            for name, run in runs.items()
+        },
+    )  # fmt: skip
+
+
 class Accelerator(Record):
     """One accelerator of a machine."""
 
@@ -342,3 +381,9 @@ class Machine(Guarded):
     torch: Version
     accelerators: list[Accelerator]
     caches: str = ""  # of a core, as the kernel shows them; empty: not known
+
+
+def software(under: Circumstances | Machine) -> str:
+    """The package that measured, with its version: torch, or Python where torch took no part."""
+    has_torch = under.torch != NO_TORCH
+    return f"torch {under.torch}" if has_torch else f"Python {under.python}"
