@@ -174,7 +174,7 @@ class Node:
     def value(self, thing: int | float | str, steps: tuple[Key, ...], formula: str) -> Value:
         """What was read off the run at some steps; if it was measured, this evaluation notes it."""
         kind = self._kind(steps)
-        path = fields.written(steps) if self.on_page else formula  # `machine.num_cores`
+        path = fields.path_of(steps) if self.on_page else formula  # `machine.num_cores`
         run = self._run_of_page
         if run and run.is_plain:
             path = path.removeprefix("ranks[0].")
@@ -239,7 +239,7 @@ class Node:
         reference = self.on_page.reference if self.on_page else None
         if self.on_page is None or reference is None or reference is self.on_page.trace:
             return False
-        return fields.has(reference.runs, [str(self.origin.run), *steps])
+        return fields.has_value_at(reference.runs, [str(self.origin.run), *steps])
 
 
 def _declared(experiment: str) -> Collection[str]:

@@ -88,7 +88,7 @@ def _trace_of(experiment: Experiment, digest: str, folder: str, runs: dict[str, 
 
 
 def measure_run(experiment: Experiment, name: str) -> Run:
-    """One run, to its end.
+    """Measure one run in a process of its own.
 
     Raises:
         FixableError: it is not declared as `Plain`.
@@ -131,7 +131,7 @@ def measure_run(experiment: Experiment, name: str) -> Run:
 
 
 def _death(done: subprocess.CompletedProcess[str]) -> Failure:
-    """Why a process left no outcome."""
+    """The failure of a process that left no outcome."""
     by_signal = signal.Signals(-done.returncode).name if done.returncode < 0 else None
     last = done.stderr.strip().splitlines()[-1:]
     return Failure(

@@ -1,4 +1,4 @@
-"""Files of traces: what one experiment measured on one machine, as versioned JSON.
+"""Read and write traces: one experiment on one machine, as versioned JSON.
 
 Flow: `runners/core/measuring` puts a `Trace` together; `write` puts it on disk whole; `read` gives
 it back to the generator, refusing whatever it does not know. What a trace holds is in
@@ -56,7 +56,7 @@ def _parsed(path: Path, text: str, model: type[RecordT]) -> RecordT:
 
 
 def _values(document: dict[str, Any]) -> str:
-    """The digest of all that a file holds beside it."""
+    """The digest of all other fields of a file."""
     return digest_of({name: held for name, held in document.items() if name != "values"})
 
 
@@ -71,7 +71,7 @@ def again(path: Path) -> str:
 
 
 def remedy(path: Path) -> str:
-    """What a person does about a file that is missing, cut or edited."""
+    """The advice for a file that is missing, cut or edited."""
     return f"restore it from git, or make it again with {again(path)}"
 
 
@@ -129,7 +129,7 @@ def read_machine(folder: Path) -> Machine:
 
 
 def is_stale(trace: Trace) -> bool:
-    """Whether what a measured trace follows from has changed: code, or a program that it ran."""
+    """Whether the code or a program behind a measured trace has changed."""
     is_other_code = trace.code.digest != source_digest(trace.experiment)
     return is_other_code or bool(outdated_programs(trace))
 

@@ -177,7 +177,7 @@ def test_a_surprise_is_written_said_in_one_line_and_ends_with_one(folder):
 
 
 def test_ranks_that_share_an_accelerator_skip_what_gloo_cannot_move():
-    from runners.measuring import measure
+    from runners.core.measuring import measure
 
     declarations = find("large_model").runs
     reason = measure.cannot_run(declarations["wide_fsdp"], Place("cuda", "gloo"))
