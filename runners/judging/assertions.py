@@ -2,9 +2,9 @@
 
     from runners.judging.assertions import assert_peak, assert_same_as_one_process, assert_sends
 
-Each runs its program anew, on gloo and CPU, and raises an `AssertionError` that names every
-comparison which does not agree: what differs, on which rank, and where a rank failed. What could
-not be compared fails as well.
+Each runs `program` with its `arguments` on `world_size` ranks, on gloo and CPU. It raises an
+`AssertionError` that names every comparison which does not agree: what differs, on which rank, and
+where a rank failed. What could not be compared fails as well.
 """
 
 from __future__ import annotations
@@ -17,21 +17,18 @@ from runners.judging.ranks import Program, run
 
 
 def assert_same_as_one_process(
-    program: Program,
-    world_size: int,
-    in_one_process: InOneProcess,
-    *arguments: object,
+    program: Program, world_size: int, in_one_process: InOneProcess, *arguments: object,
     share: Share = whole,
-) -> None:
+) -> None:  # fmt: skip
     """Assert that ranks hold what one process computes.
 
     Args:
         program: returns a mapping of names to tensors.
         world_size: the number of ranks.
-        in_one_process: computes the same names in one process, in the dtype that it is given:
-            float32, and float64.
+        in_one_process: computes the same names in one process, in float32 and in float64.
         arguments: of the program.
-        share: what a rank should hold of a whole tensor: all of it, or `comparison.first_rows`.
+        share: the part of a whole tensor that a rank should hold: all of it, or
+            `comparison.first_rows`.
     """
     ranks = run(program, world_size, *arguments)
     _assert(ranks, comparison.as_one_process(ranks, in_one_process, share))
@@ -41,14 +38,9 @@ def assert_sends(
     program: Program, world_size: int, payload: Mapping[str, float], *arguments: object,
     at_most: bool = False,
 ) -> None:  # fmt: skip
-    """Assert what each rank communicates.
+    """Assert the payload of each rank: bytes by operation (`all_reduce`, `send`, …) and no other.
 
-    Args:
-        program: what runs.
-        world_size: the number of ranks.
-        payload: bytes by operation (`all_reduce`, `send`, …); any other operation is a failure.
-        arguments: of the program.
-        at_most: less is allowed, too.
+    With `at_most`, less is allowed, too.
     """
     ranks = run(program, world_size, *arguments)
     _assert(ranks, comparison.sent(ranks, payload, at_most=at_most))
@@ -59,12 +51,8 @@ def assert_peak(
 ) -> None:
     """Assert that no rank holds more tensor bytes, above what it held when metering began.
 
-    Args:
-        program: what runs; `with rank.metered():` around a part judges that part alone.
-        world_size: the number of ranks.
-        at_most: in bytes.
-        arguments: of the program.
-        slack: bytes of a buffer that gloo may free late.
+    `with rank.metered():` around a part of the program judges that part alone; `slack` allows the
+    bytes of a buffer that gloo may free late.
     """
     ranks = run(program, world_size, *arguments)
     _assert(ranks, [comparison.peak(ranks, at_most, slack)])
@@ -73,7 +61,7 @@ def assert_peak(
 def assert_calls(
     program: Program, world_size: int, operations: Sequence[str], *arguments: object
 ) -> None:
-    """Assert which collectives each rank calls, in their order."""
+    """Assert the collectives that each rank calls, in their order."""
     ranks = run(program, world_size, *arguments)
     _assert(ranks, [comparison.order(ranks, operations)])
 

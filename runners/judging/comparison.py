@@ -82,13 +82,9 @@ def as_one_process(
         error = _largest(rounded[name].double() - expected)
         eps = torch.finfo(torch.float32).eps
         tolerance = allowance(ELEMENT, error, eps, _largest(expected))
-        yield _decisive(
-            name,
-            (
-                _tensor(name, rank, share(name, expected, rank.rank, len(ranks)), tolerance)
-                for rank in ranks
-            ),
-        )
+        parts = [share(name, expected, result.rank, len(ranks)) for result in ranks]
+        by_rank = (_tensor(name, *pair, tolerance) for pair in zip(ranks, parts, strict=True))
+        yield _decisive(name, by_rank)
 
 
 def _largest(tensor: Tensor) -> float:
@@ -141,11 +137,7 @@ def on_each_rank(
 ) -> Iterator[Comparison]:
     """One comparison a rank, not made where the rank failed.
 
-    Args:
-        what: the quantity that is compared.
-        ranks: their results.
-        wrong: words for the difference on a rank; empty where it agrees.
-        observed: the number that was measured on a rank, if any.
+    `wrong` words the difference on a rank, or is empty; `observed` gives the measured number.
     """
     for result in ranks:
         if result.failure is not None:
@@ -160,13 +152,9 @@ def on_each_rank(
 def sent(
     ranks: Ranks, bytes_by_operation: Mapping[str, float], *, at_most: bool = False
 ) -> Iterator[Comparison]:
-    """Compare the payload of each operation on each rank with the expected bytes.
+    """Compare the payload of each operation on each rank, the sum of its calls, in bytes.
 
-    Args:
-        ranks: their results.
-        bytes_by_operation: payload in bytes, as `num_bytes` of the calls sums it up; operations
-            that are not named may not be called.
-        at_most: less is allowed, too.
+    Operations that are not named may not be called; with `at_most`, less is allowed, too.
     """
     called = {call.operation for result in ranks for call in result.calls}
     for operation in dict.fromkeys([*bytes_by_operation, *sorted(called)]):
@@ -194,12 +182,9 @@ def sent_over_a_ring(calls: Iterable[Call], world_size: int) -> float:
 
 
 def peak(ranks: Ranks, at_most: float, slack: float = 0) -> Comparison:
-    """Compare the peak of tensor bytes on each rank with a limit.
+    """Compare the peak of tensor bytes, above those held when metering began, with a limit.
 
-    Args:
-        ranks: their results.
-        at_most: bytes above what a rank held when metering began.
-        slack: bytes of a buffer that gloo's threads may free late.
+    `slack` allows the bytes of a buffer that gloo's threads may free late.
     """
 
     def wrong(result: Seen) -> str:
@@ -226,9 +211,7 @@ def kept(ranks: Ranks, at_most: float) -> Iterator[Comparison]:
 def undisturbed(ranks: Ranks, allowed: Sequence[str] = ()) -> Iterator[Comparison]:
     """Check that each rank left its arguments as they were, without a barrier or a new group.
 
-    Args:
-        ranks: their results.
-        allowed: names of `beside` that are no difference.
+    `allowed` names entries of `beside` that are no difference.
     """
 
     def wrong(result: Seen) -> str:
@@ -245,11 +228,11 @@ def messages(ranks: Ranks, addressee: Callable[[int], int]) -> Iterator[Comparis
 
     def wrong(result: Seen) -> str:
         to = {call.destination for call in result.calls if call.operation == "send"}
-        other = sorted(rank for rank in to if rank is not None and rank != addressee(result.rank))
+        expected = addressee(result.rank)
+        other = sorted(rank for rank in to if rank is not None and rank != expected)
         if not other:
             return ""
-        expected = f"expected messages to rank {addressee(result.rank)} only"
-        return f"sent to rank {other[0]}, {expected}"
+        return f"sent to rank {other[0]}, expected messages to rank {expected} only"
 
     return on_each_rank("messages", ranks, wrong)
 
