@@ -167,18 +167,11 @@ def describe(folder: str = "", torch: str = "") -> Machine:
         torch: a release, or `NO_TORCH`; by default the one that is installed.
     """
     return Machine(
-        schema_version=1,
-        name=folder or name(),
-        is_reference=folder.startswith("reference-"),
-        cpu=cpu_name(),
-        num_cores=num_cores(),
-        memory_bytes=memory_bytes(),
-        system=f"{platform.system()} {platform.machine()}",
-        python=platform.python_version(),
-        torch=torch or installed("torch"),
-        accelerators=accelerators(),
-        caches=caches(),
-    )
+        schema_version=1, name=folder or name(), is_reference=folder.startswith("reference-"),
+        cpu=cpu_name(), num_cores=num_cores(), caches=caches(), memory_bytes=memory_bytes(),
+        system=f"{platform.system()} {platform.machine()}", python=platform.python_version(),
+        torch=torch or installed("torch"), accelerators=accelerators(),
+    )  # fmt: skip
 
 
 def keep_id() -> None:

@@ -100,13 +100,10 @@ class SampledSeconds(Record):
         several = kept if len(kept) > 1 else 2 * kept
         first, middle, third = statistics.quantiles(several, n=4, method="inclusive")
         return cls(
-            unit="seconds",
-            samples=kept,
-            num_samples=len(kept),
-            first_quartile_seconds=round(first, 7),
-            median_seconds=round(middle, 7),
+            unit="seconds", samples=kept, num_samples=len(kept),
+            first_quartile_seconds=round(first, 7), median_seconds=round(middle, 7),
             third_quartile_seconds=round(third, 7),
-        )
+        )  # fmt: skip
 
 
 class Span(Record):

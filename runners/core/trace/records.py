@@ -337,17 +337,7 @@ def trace_of(
     runs: dict[str, Run],
     quiet: Quiet | None = None,
 ) -> Trace:
-    """A trace of these runs, recorded now; a run names its own circumstances only if they differ.
-
-    Args:
-        experiment: the name of what was measured.
-        question: of the experiment.
-        code: that measured.
-        circumstances: of now.
-        machine: the name of the machine that measured.
-        runs: by name.
-        quiet: how quiet the machine was meanwhile; None: not recorded.
-    """
+    """A trace of these runs, recorded now; a run keeps circumstances of its own if they differ."""
     alike = {"circumstances": None}
     return Trace(
         schema_version=2, experiment=experiment, question=question, recorded_at=now(),
