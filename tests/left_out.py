@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from runners.core.declared.experiment import find
 from runners.core.measuring.gather import skipped
 from runners.core.measuring.launch import Place
-from runners.core.measuring.measure import code_of, folder, trace_of
+from runners.core.measuring.measure import code_of, folder
 from runners.core.system import accelerator
 from runners.core.trace import machine
+from runners.core.trace.records import trace_of
 from runners.traces.files import write
 
 REASON = "another test measures it"
@@ -30,7 +31,9 @@ def leave_out(names: Sequence[str]) -> None:
             run: skipped(declaration, REASON, Place(device, "gloo"))
             for run, declaration in experiment.runs.items()
         }
-        write(where / f"{name}.json", trace_of(experiment, code_of(name), here.name, runs))
+        under, question = machine.circumstances(), experiment.question
+        trace = trace_of(name, question, code_of(name), under, here.name, runs)
+        write(where / f"{name}.json", trace)
 
 
 if __name__ == "__main__":

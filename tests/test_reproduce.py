@@ -12,7 +12,7 @@ from generator.printing.sources import PYTHON
 from runners.__main__ import main
 from runners.commands import reproduce
 from runners.commands.reproduce import requested
-from runners.core.trace.fields import at, in_words, quantity, steps_of
+from runners.core.trace.fields import in_words, quantity, steps_of, value_at
 from tests.clones import cloned, pasted
 from tests.conftest import ROOT
 from tests.popovers import popovers
@@ -58,7 +58,7 @@ def test_every_command_names_values_that_the_page_shows(shown, wanted):
     wrong = []
     for one in shown:
         values = [
-            (at(of, steps), quantity(steps, of.quantities).unit)
+            (value_at(of, steps), quantity(steps, of.quantities).unit)
             for experiment in wanted[one.command]
             for run, steps in experiment.paths.values()
             if steps and (of := experiment.trace.runs[run])
@@ -96,7 +96,7 @@ def _one_more(clone, path):
     experiment, run, *steps, last = steps_of(path)
     file = clone / "content/traces" / REFERENCE.name / f"{experiment}.json"
     document = json.loads(file.read_text(encoding="utf-8"))
-    holder = at(document["runs"][run], steps)
+    holder = value_at(document["runs"][run], steps)
     holder[last] += 1
     write(file, document)
     return holder[last] - 1

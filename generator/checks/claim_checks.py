@@ -17,7 +17,6 @@ from generator.values.filters import Showed
 from generator.values.moved import refuted, stays
 from generator.values.regime import dtype_of
 from generator.values.value import Value
-from runners.traces.plain import is_plain
 
 LARGE = 0.1  # a tolerance beyond which a law says why
 # What another processor may round otherwise, and what another allocator may hold.
@@ -103,7 +102,7 @@ def _regime(evidence: Evidence, judged: list[Claim]) -> Iterator[tuple[str, str]
         found = {one: evidence.book.run(one) for one in evidence.judged(claim.id).runs}
         measured = {one: run for one, run in found.items() if run and run.nature != "simulated"}
         for name, run in measured.items():
-            is_open = run.status != "skipped" and not is_plain(run) and claim.regime.dtype is None
+            is_open = run.status != "skipped" and not run.is_plain and claim.regime.dtype is None
             if is_open and dtype_of(run) is None:
                 yield "", f"{name} has recorded no dtype; state it: regime: {{dtype: float32}}"
         if len({run.world_size for run in measured.values()}) > 1 and claim.regime.fixed is None:

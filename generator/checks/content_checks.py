@@ -27,7 +27,6 @@ from generator.values.filters import Label, Showed, calls_of_claims
 from generator.values.moved import stays
 from generator.values.value import Value
 from runners.planner.answers.published import PEAKS
-from runners.traces.plain import is_plain
 
 # The ids that there are of what texts name, by their mark.
 _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
@@ -225,7 +224,7 @@ def _figures(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
     """Figures of what only ranks record, drawn from a run without ranks."""
     for position, figure in enumerate(document.model.figures):
         runs = ((name, evidence.book.run(name)) for name in figure.runs)
-        plain = [name for name, run in runs if run and is_plain(run)]
+        plain = [name for name, run in runs if run and run.is_plain]
         if plain:
             message = f"draws what ranks record, and {plain[0]} has none; a growth draws any number"
             yield document.error(("figures", position, "kind"), message)

@@ -12,11 +12,11 @@ from generator.content.shelf import TraceOnPage
 from generator.values.verdicts import Judged, broken_laws
 from runners.core.declared.experiment import find
 from runners.core.trace.machine import pinned
+from runners.core.trace.records import NO_TORCH
 from runners.system.book import ROOT, experiment_files, own_book
 from runners.system.errors import FixableError
 from runners.traces.digest import program_digests
 from runners.traces.files import again
-from runners.traces.plain import NO_TORCH
 
 
 def problems(book: Book, outcomes: Mapping[str, Judged]) -> list[str]:

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from generator.content import numerals
 from generator.content.claim import Reference
 from generator.content.errors import Files, matching
+from runners.core.trace.machine import machine_folders
 from runners.core.trace.records import Machine, Run, Trace
 from runners.planner.answers import published
 from runners.planner.answers.plan_grid import PREFIX, Grid, as_trace, read_grid
@@ -152,7 +153,7 @@ class Shelf:
                 traces/this-machine, then the reference machine. Where only some folders may be
                 shown, `this-machine` is not asked.
         """
-        known = list(filter(self._may_show, traces.machine_folders(self.folder)))
+        known = list(filter(self._may_show, machine_folders(self.folder)))
         reference, own = self.reference_name, self._own_name()
         name = requested or os.environ.get("PROOFBOOK_MACHINE")
         name = name or (own if self.only is None else None) or reference
@@ -249,7 +250,7 @@ class Shelf:
         """The folder that this machine measured into last."""
         note = self.folder / "this-machine"
         name = note.read_text(encoding="utf-8", errors="replace").strip() if note.exists() else ""
-        return name if name in traces.machine_folders(self.folder) else None
+        return name if name in machine_folders(self.folder) else None
 
     def _measured(self, name: str) -> MachineFolder | None:
         """What a machine's folder holds; None where it does not say which machine it is."""

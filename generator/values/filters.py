@@ -12,7 +12,7 @@ from generator.values.formula import Tree
 from generator.values.outcome_words import ended
 from generator.values.paths import Node
 from generator.values.value import ExpressionError, Value, computed, constant, numeric, quotient
-from runners.core.trace.fields import NBSP, written
+from runners.core.trace.fields import NBSP, path_of
 from runners.core.trace.measured import SampledSeconds
 
 Thing = object  # whatever an expression yields: Value, Node, tuple of them, Label
@@ -151,7 +151,7 @@ def _shape(sizes: Thing) -> Value:
     if not isinstance(sizes, Node) or not all(isinstance(one.number, int) for one in values):
         raise ExpressionError("|shape wants a list of whole numbers")
     text = f"{NBSP}×{NBSP}".join(f"{value.number:,}" for value in values)
-    origin = sizes.origin._replace(field=written(sizes.steps))
+    origin = sizes.origin._replace(field=path_of(sizes.steps))
     return replace(values[0], number=text, unit=units.TEXT, tree=sizes.formula, origin=origin)
 
 

@@ -24,11 +24,10 @@ from runners.core.declared.experiment import find
 from runners.core.trace import fields
 from runners.core.trace.fields import DECLARED, Key
 from runners.core.trace.measured import SampledSeconds
-from runners.core.trace.records import Run
+from runners.core.trace.records import Run, software
 from runners.core.trace.spread import field_of
 from runners.planner.answers.published import COMPARISONS
 from runners.system import book
-from runners.traces.plain import is_plain, software
 from runners.traces.tolerance import MOST_SPREAD
 
 GIVEN = frozenset(
@@ -98,7 +97,7 @@ class Node:
         if not isinstance(self.thing, BaseModel | Mapping):
             return self._element(key)
         name, is_model = str(key), isinstance(self.thing, BaseModel)
-        if name == "measures" and isinstance(self.thing, Run) and is_plain(self.thing):
+        if name == "measures" and isinstance(self.thing, Run) and self.thing.is_plain:
             only = replace(self, thing=self.thing.ranks[0], steps=("ranks", 0))
             return only.step(name)
         known = type(self.thing).model_fields if isinstance(self.thing, BaseModel) else self.thing
@@ -175,9 +174,9 @@ class Node:
     def value(self, thing: int | float | str, steps: tuple[Key, ...], formula: str) -> Value:
         """What was read off the run at some steps; if it was measured, this evaluation notes it."""
         kind = self._kind(steps)
-        path = fields.written(steps) if self.on_page else formula  # `machine.num_cores`
+        path = fields.path_of(steps) if self.on_page else formula  # `machine.num_cores`
         run = self._run_of_page
-        if run and is_plain(run):
+        if run and run.is_plain:
             path = path.removeprefix("ranks[0].")
         quantity = fields.quantity(steps, run.quantities if run else {})
         origin = self.origin._replace(field=path, counts=quantity.unit)
@@ -240,7 +239,7 @@ class Node:
         reference = self.on_page.reference if self.on_page else None
         if self.on_page is None or reference is None or reference is self.on_page.trace:
             return False
-        return fields.has(reference.runs, [str(self.origin.run), *steps])
+        return fields.has_value_at(reference.runs, [str(self.origin.run), *steps])
 
 
 def _declared(experiment: str) -> Collection[str]:

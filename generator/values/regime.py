@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from generator.content.claim import Claim
 from runners.core.trace.records import Run
-from runners.traces.plain import is_plain
 
 _OF_BYTES = {8: "float64", 4: "float32", 2: "bfloat16"}
 _OPTIMIZERS = {"sgd": "SGD", "adam": "Adam"}
@@ -88,7 +87,7 @@ def _ranks(name: str, run: Run, takes_turns: bool) -> str:
     Nothing of a run whose name says that it had one device.
     """
     num = num_ranks(run)
-    if is_plain(run):
+    if run.is_plain:
         return ""
     if num == 1:
         return "" if run.strategy == "single" else "on one rank"

@@ -25,7 +25,7 @@ from generator.content.shelf import REFERENCE
 from generator.pages.press import EVERYTHING, TAKEN, Press
 from generator.pages.views.frame import JOINT
 from generator.printing.folio import interface_words
-from runners.traces.files import write_text
+from runners.system.files import write_text
 
 ASSETS = Path(__file__).resolve().parent / "assets"
 STYLE = "assets/proofbook.css"

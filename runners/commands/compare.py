@@ -12,14 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from runners.core.trace import machine
-from runners.core.trace.fields import in_words, quantity, written
+from runners.core.trace.fields import in_words, path_of, quantity
+from runners.core.trace.measured import SampledSeconds
 from runners.core.trace.records import Run, Trace
 from runners.core.trace.spread import field_of, leaves
 from runners.traces.files import read, trace_paths
 from runners.traces.summary import seconds_in_words
-from runners.traces.tolerance import FEWEST_SAMPLES, of_values, overlap, rounding
+from runners.traces.tolerance import FEWEST_SAMPLES, compare_values, overlap, rounding
 
-# What is said above the lines of each list of a `Difference`.
+# The heading of each list of a `Difference`.
 HEADS = {
     "circumstances": "measured under other circumstances",
     "outcomes": "ended differently",
@@ -32,7 +33,7 @@ HEADS = {
 
 @dataclass
 class Difference:
-    """What two machines measured differently, a line each under its head, and how much stayed."""
+    """The differences between two machines, a line each, and the number of equal values."""
 
     circumstances: list[str] = field(default_factory=list)
     outcomes: list[str] = field(default_factory=list)
@@ -49,93 +50,97 @@ class Difference:
 
     def lines(self) -> list[str]:
         """The whole as a person reads it."""
-        said = []
+        lines = []
         for name, head in HEADS.items():
             rows = dict.fromkeys(getattr(self, name))
-            said += [f"{head}:", *(f"  {row}" for row in rows)] if rows else []
-        return [*said, f"equal: {self.num_equal} outcomes, fields and times"]
+            lines += [f"{head}:", *(f"  {row}" for row in rows)] if rows else []
+        return [*lines, f"equal: {self.num_equal} outcomes, fields and times"]
+
+    def add_trace(self, left: Trace, right: Trace) -> None:
+        """Compare all runs of an experiment on two machines."""
+        name, under = left.experiment, vars(right.circumstances)
+        self.circumstances += [
+            f"{fact.replace('_', ' ')}: {value} | {under[fact]}"
+            for fact, value in vars(left.circumstances).items()
+            if value != under[fact]
+        ]
+        if (left.code.digest, left.code.programs) != (right.code.digest, right.code.programs):
+            self.left_out.append(f"{name}: measured by other code")
+            return
+        for run in sorted(left.runs.keys() & right.runs.keys()):
+            self._add_run(f"{name}.{run}", left.runs[run], right.runs[run])
+
+    def _add_run(self, path: str, left: Run, right: Run) -> None:
+        if "skipped" in (left.status, right.status):
+            if left.status != right.status:
+                which = "first" if left.status == "skipped" else "second"
+                self.left_out.append(f"{path}: skipped on the {which}")
+        elif (left.settings, left.world_size) != (right.settings, right.world_size):
+            self.left_out.append(f"{path}: has other settings there")
+        elif left.status != right.status:
+            self.outcomes.append(f"{path}: {left.status} | {right.status}")
+        else:
+            self.num_equal += 1
+            self._add_fields(path, left, right)
+            self._add_times(path, left.timing.sampled, right.timing.sampled)
+
+    def _add_fields(self, path: str, left: Run, right: Run) -> None:
+        """Note each field that differs and may not, by the rule; elements of a list in one line."""
+        first, second = leaves(left), leaves(right)
+        apart: dict[str, list[str]] = defaultdict(list)
+        for steps in dict.fromkeys([*first, *second]):
+            values = first.get(steps), second.get(steps)
+            kind = quantity(steps, left.quantities)
+            share = rounding(steps, left, right, is_like=False)
+            agreement = compare_values(kind, *values, share)
+            if values[0] == values[1] or agreement.is_same:
+                self.num_equal += 1
+            elif agreement.is_same is None:
+                where = "digests" if kind.repeats == "bits" else f"{path}.{field_of(left, steps)}"
+                self.rounded.append(f"{where}: {agreement.allowed}")
+            else:
+                name = re.sub(r"\[\d+\]", "[]", path_of(steps))
+                apart[name].append(" | ".join(in_words(value, kind.unit) for value in values))
+        for name, pairs in apart.items():
+            others = f", and {len(pairs) - 1} more" if len(pairs) > 1 else ""
+            self.unequal.append(f"{path}.{name}: {pairs[0]}{others}")
+
+    def _add_times(
+        self, path: str, first: Mapping[str, SampledSeconds], second: Mapping[str, SampledSeconds]
+    ) -> None:
+        for name in sorted(first.keys() & second.keys()):
+            times = first[name], second[name]
+            if min(sampled.num_samples for sampled in times) < FEWEST_SAMPLES:
+                continue  # too few to tell
+            if overlap(*times):
+                self.num_equal += 1
+            else:
+                medians = (seconds_in_words(sampled.median_seconds) for sampled in times)
+                self.times.append(f"{path}, {name}: {' | '.join(medians)}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Declare the command's arguments."""
     parser.add_argument("names", nargs=2, metavar="MACHINE", help="a folder's name")
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Say what was measured otherwise; 1 where anything was."""
+    """Print the difference; 1 where there is any that should not be."""
     folders = map(machine.folder_of, arguments.names)
-    found = compare(*({path.stem: read(path) for path in trace_paths(one)} for one in folders))
-    print("\n".join([" | ".join(arguments.names), *found.lines()]))
-    return 0 if found.is_none else 1
+    difference = compare(
+        *({path.stem: read(path) for path in trace_paths(folder)} for folder in folders)
+    )
+    print("\n".join([" | ".join(arguments.names), *difference.lines()]))
+    return 0 if difference.is_none else 1
 
 
 def compare(first: Mapping[str, Trace], second: Mapping[str, Trace]) -> Difference:
-    """What two sets of traces say differently."""
-    found = Difference()
+    """The difference between two sets of traces, by experiment."""
+    difference = Difference()
     for name in sorted({*first, *second}):
-        if name not in first or name not in second:
+        if name in first and name in second:
+            difference.add_trace(first[name], second[name])
+        else:
             lacks = "second" if name in first else "first"
-            found.left_out.append(f"{name}: not measured on the {lacks}")
-            continue
-        one, other = first[name], second[name]
-        under = vars(other.circumstances)
-        found.circumstances += [
-            f"{fact.replace('_', ' ')}: {value} | {under[fact]}"
-            for fact, value in vars(one.circumstances).items()
-            if value != under[fact]
-        ]
-        if (one.code.digest, one.code.programs) != (other.code.digest, other.code.programs):
-            found.left_out.append(f"{name}: measured by other code")
-            continue
-        for run in sorted(one.runs.keys() & other.runs.keys()):
-            _compare_run(f"{name}.{run}", one.runs[run], other.runs[run], found)
-    return found
-
-
-def _compare_run(path: str, one: Run, other: Run, found: Difference) -> None:
-    if "skipped" in (one.status, other.status):
-        if one.status != other.status:
-            which = "first" if one.status == "skipped" else "second"
-            found.left_out.append(f"{path}: skipped on the {which}")
-    elif (one.settings, one.world_size) != (other.settings, other.world_size):
-        found.left_out.append(f"{path}: has other settings there")
-    elif one.status != other.status:
-        found.outcomes.append(f"{path}: {one.status} | {other.status}")
-    else:
-        found.num_equal += 1
-        _compare_fields(path, one, other, found)
-        _compare_times(path, one, other, found)
-
-
-def _compare_fields(path: str, one: Run, other: Run, found: Difference) -> None:
-    """Note each field that differs and may not, by the rule; elements of a list in one line."""
-    left, right = leaves(one), leaves(other)
-    apart: dict[str, list[str]] = defaultdict(list)
-    for steps in dict.fromkeys([*left, *right]):
-        a, b = left.get(steps), right.get(steps)
-        kind = quantity(steps, one.quantities)
-        rule = of_values(kind, a, b, rounding(steps, one, other, is_like=False))
-        if a == b or rule.is_same:
-            found.num_equal += 1
-        elif rule.is_same is None:
-            where = "digests" if kind.repeats == "bits" else f"{path}.{field_of(one, steps)}"
-            found.rounded.append(f"{where}: {rule.words}")
-        else:
-            name = re.sub(r"\[\d+\]", "[]", written(steps))
-            apart[name].append(f"{in_words(a, kind.unit)} | {in_words(b, kind.unit)}")
-    for name, pairs in apart.items():
-        others = f", and {len(pairs) - 1} more" if len(pairs) > 1 else ""
-        found.unequal.append(f"{path}.{name}: {pairs[0]}{others}")
-
-
-def _compare_times(path: str, one: Run, other: Run, found: Difference) -> None:
-    left, right = one.timing.sampled, other.timing.sampled
-    for name in sorted(left.keys() & right.keys()):
-        a, b = left[name], right[name]
-        if min(a.num_samples, b.num_samples) < FEWEST_SAMPLES:
-            continue  # too few to tell
-        if overlap(a, b):
-            found.num_equal += 1
-        else:
-            medians = (seconds_in_words(times.median_seconds) for times in (a, b))
-            found.times.append(f"{path}, {name}: {' | '.join(medians)}")
+            difference.left_out.append(f"{name}: not measured on the {lacks}")
+    return difference

@@ -1,4 +1,4 @@
-"""`python -m runners list`: all experiments, their runs, and what of them is measured here.
+"""`python -m runners list`: all experiments, their runs, and which are measured here.
 
 In: the names of experiments. Out: lines.
 """
@@ -15,7 +15,7 @@ from runners.system.errors import FixableError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Declare the command's arguments."""
     parser.add_argument("names", nargs="*", metavar="NAME", help="experiments; all without one")
 
 
@@ -25,20 +25,20 @@ def main(arguments: argparse.Namespace) -> int:
     exit_code = 0
     for name in check_names(arguments.names):
         try:
-            one = find(name)
+            experiment = find(name)
         except FixableError as error:  # of this file alone
             print(f"{name:<18} cannot be loaded", f"    {error}", sep="\n")
             exit_code = FixableError.exit_code
             continue
-        print(f"{name:<18} {len(one.runs):>3} runs  {_state(one, where)}")
-        print(f"    {one.question}\n    {', '.join(one.runs)}")
+        print(f"{name:<18} {len(experiment.runs):>3} runs  {_state(experiment, where)}")
+        print(f"    {experiment.question}\n    {', '.join(experiment.runs)}")
     none = f"none yet; `{program()} run` measures them"
     print(f"traces of this machine: {machine.from_home(where) if where.exists() else none}")
     return exit_code
 
 
 def _state(experiment: Experiment, where: Path) -> str:
-    """What of an experiment is measured here, or why it must be measured."""
+    """Whether an experiment is measured here, or why it must be measured."""
     waiting = pending(experiment.name, where, loaded=experiment)
     trace, _ = existing(where / f"{experiment.name}.json")
     if waiting is None and trace is not None:

@@ -24,8 +24,8 @@ from runners.core.measuring.launch import Launcher
 from runners.core.measuring.measure import alone, measure_run
 from runners.core.system import accelerator
 from runners.core.trace import machine
-from runners.core.trace.fields import Steps, at, has, in_words, quantity, steps_of
-from runners.core.trace.records import Machine, Run, Trace
+from runners.core.trace.fields import Steps, has_value_at, in_words, quantity, steps_of, value_at
+from runners.core.trace.records import NO_TORCH, Machine, Run, Trace
 from runners.plain import measure as plain
 from runners.planner.answers.plan_grid import PREFIX, as_trace, experiment_of, read_grid
 from runners.planner.answers.published import COMPARISONS, is_stale
@@ -34,10 +34,8 @@ from runners.session.progress import Progress
 from runners.system.book import is_plain
 from runners.system.errors import FixableError, unknown
 from runners.traces.files import read, read_machine
-from runners.traces.plain import NO_TORCH
-from runners.traces.plain import is_plain as is_plain_run
 from runners.traces.summary import how_it_ended
-from runners.traces.tolerance import Tolerance, tolerance
+from runners.traces.tolerance import Agreement, compare_field
 
 _say = partial(print, flush=True)
 VERDICTS = {True: "same", False: "differs", None: "not compared"}
@@ -45,10 +43,10 @@ VERDICTS = {True: "same", False: "differs", None: "not compared"}
 
 @dataclass
 class Requested:
-    """What is wanted of one experiment.
+    """The runs and fields of one experiment that are measured again.
 
     Attributes:
-        trace: what the pages show of it.
+        trace: of the experiment, as the pages show it.
         machine: that measured the trace; None for plans, which were simulated.
         paths: each with its run and the steps from there; a run without steps is compared whole.
     """
@@ -59,11 +57,11 @@ class Requested:
 
     @property
     def runs(self) -> tuple[str, ...]:
-        """Every run that it takes, each once."""
+        """The names of all runs that are needed."""
         return tuple(dict.fromkeys(run for run, _ in self.paths.values()))
 
     def otherwise_here(self) -> Iterator[str]:
-        """What besides chance may explain a difference: where this machine is another one."""
+        """A line for each fact in which this machine differs from the one that measured."""
         used = self.trace.circumstances.torch
         pairs = {} if used == NO_TORCH else {"torch": (used, machine.installed("torch"))}
         if self.machine is not None:
@@ -77,7 +75,7 @@ class Requested:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Declare the command's arguments."""
     add = parser.add_argument
     add("paths", nargs="+", metavar="EXPERIMENT[.RUN[.FIELD]]", help="as pages print them")
     add("--from", dest="on", metavar="MACHINE", help="whose trace the page shows, if another's")
@@ -85,16 +83,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Measure again; 0 where everything is the same."""
-    wanted = requested(arguments.paths, machine.folder_of(arguments.on))
+    experiments = requested(arguments.paths, machine.folder_of(arguments.on))
     verdicts: list[bool | None] = []
-    held = alone() if any(one.machine for one in wanted) else nullcontext()
+    held = alone() if any(wanted.machine for wanted in experiments) else nullcontext()
     with held, Launcher(accelerator.kind()) as launcher:
-        for one in wanted:
-            if one.machine is None:
-                measured = _simulated(one.trace.experiment, one.runs)
+        for wanted in experiments:
+            if wanted.machine is None:
+                measured = _simulated(wanted.trace.experiment, wanted.runs)
             else:
-                measured = _measured(one, launcher, Progress())
-            verdicts += _compared(one, measured)
+                measured = _measured(wanted, launcher, Progress())
+            verdicts += _compared(wanted, measured)
     compared = [is_same for is_same in verdicts if is_same is not None]
     if len(compared) > 1:
         _say(f"{sum(compared)} of {len(compared)} are the same")
@@ -102,29 +100,31 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
-    """What the paths name, by experiment.
+    """The experiments, runs and fields that the paths name.
 
     Raises:
         FixableError: a path leads nowhere in the traces of this folder.
         TraceError: a trace cannot be read.
     """
-    found: dict[str, Requested] = {}
+    experiments: dict[str, Requested] = {}
     for path in paths:
         experiment, run, *steps = f"{path}.".split(".", 2)
-        if experiment not in found:
-            found[experiment] = _of_page(experiment, folder)
-        wanted = found[experiment]
+        if experiment not in experiments:
+            experiments[experiment] = _of_page(experiment, folder)
+        wanted = experiments[experiment]
         if run and run not in wanted.trace.runs:
             raise unknown(f"run of {experiment}", run, wanted.trace.runs)
         if not run:
-            done = (name for name, one in wanted.trace.runs.items() if one.status != "skipped")
+            runs = wanted.trace.runs
+            done = (name for name in runs if runs[name].status != "skipped")
             wanted.paths |= {f"{experiment}.{name}": (name, ()) for name in done}
         else:
             wanted.paths[path] = run, _steps(path, wanted.trace.runs[run]) if any(steps) else ()
-    return list(found.values())
+    return list(experiments.values())
 
 
 def _of_page(experiment: str, folder: Path) -> Requested:
+    """An experiment as pages show it, with nothing requested of it yet."""
     if experiment in COMPARISONS:
         return Requested(read(COMPARISONS[experiment].path), None)
     if experiment.startswith(PREFIX):
@@ -145,15 +145,15 @@ def _steps(path: str, run: Run) -> Steps:
     Raises:
         FixableError: it leads nowhere.
     """
-    if is_plain_run(run) and path.split(".")[2] == "measures":
+    if run.is_plain and path.split(".")[2] == "measures":
         path = path.replace(".measures", ".ranks[0].measures", 1)
     try:
         _, _, *steps = steps_of(path)
     except ValueError as error:
         raise FixableError(str(error)) from None
-    if not has(run, steps):
+    if not has_value_at(run, steps):
         raise FixableError(f"the page's run has no value at {path}")
-    if isinstance(record := at(run, steps), BaseModel):
+    if isinstance(record := value_at(run, steps), BaseModel):
         fields = ", ".join(type(record).model_fields)
         raise FixableError(f"{path} holds several values; name one of its fields: {fields}")
     return tuple(steps)
@@ -172,54 +172,56 @@ def _measured(wanted: Requested, launcher: Launcher, progress: Progress) -> dict
     runs_named(f"{name}.{run}" for run in wanted.runs)  # one of the page may be gone
     picked = replace(loaded, runs={run: loaded.runs[run] for run in wanted.runs})
     progress.begin(picked)
-    found: dict[str, Run] = {}
-    for run in wanted.runs:
+    runs: dict[str, Run] = {}
+    for name_of_run in wanted.runs:
         if is_plain(name):
-            found[run] = plain.measure_run(picked, run)
+            run = plain.measure_run(picked, name_of_run)
         else:
-            found[run] = measure_run(launcher, picked, run, progress, found)
-        progress.ended(run, found[run])
-        if found[run].status == "skipped":
-            raise FixableError(f"{name}.{run} cannot run here: {found[run].reason}")
-    return found
+            run = measure_run(launcher, picked, name_of_run, progress, runs)
+        progress.ended(name_of_run, run)
+        if run.status == "skipped":
+            raise FixableError(f"{name}.{name_of_run} cannot run here: {run.reason}")
+        runs[name_of_run] = run
+    return runs
 
 
-def _compared(one: Requested, measured: dict[str, Run]) -> Iterator[bool | None]:
-    """Print how the runs and fields of an experiment compare; whether each is the same."""
-    if is_stale(one.trace):
-        _say(f"note: the code of {one.trace.experiment} has changed since the page was made")
-    for line in one.otherwise_here():
+def _compared(page: Requested, measured: dict[str, Run]) -> Iterator[bool | None]:
+    """Print the comparison of each path; yield whether its values are the same."""
+    if is_stale(page.trace):
+        _say(f"note: the code of {page.trace.experiment} has changed since the page was made")
+    for line in page.otherwise_here():
         _say(f"note: {line}")
-    for path, (run, steps) in one.paths.items():
-        lines, is_same = (
-            _of_field(one, run, steps, measured[run]) if steps else _of_run(one, run, measured[run])
-        )
+    for path, (run, steps) in page.paths.items():
+        new = measured[run]
+        lines, is_same = _of_field(page, run, steps, new) if steps else _of_run(page, run, new)
         _say("\n  ".join([path, *lines, VERDICTS[is_same]]))
         yield is_same
 
 
-def _of_run(page: Requested, run: str, new: Run) -> tuple[list[str], bool]:
-    """How a whole run compares, and whether it is the same."""
+def _of_run(page: Requested, name: str, new: Run) -> tuple[list[str], bool]:
+    """The lines of the comparison of a whole run, and whether it is the same."""
+    old, experiment = page.trace.runs[name], page.trace.experiment
     # Of one digest, so that runs of changed code are compared too; the note has said that.
     there, here = (
-        {page.trace.experiment: page.trace.model_copy(update={"runs": {run: one}})}
-        for one in (page.trace.runs[run], new)
+        {experiment: page.trace.model_copy(update={"runs": {name: run}})} for run in (old, new)
     )
-    found = compare(there, here)
-    return ["the page | here", *found.lines()], found.is_none and not found.left_out
+    difference = compare(there, here)
+    is_same = difference.is_none and not difference.left_out
+    return ["the page | here", *difference.lines()], is_same
 
 
 def _of_field(page: Requested, run: str, steps: Steps, new: Run) -> tuple[list[str], bool | None]:
-    """How one field compares, and whether it is the same."""
+    """The lines of the comparison of a field, and whether it is the same."""
     old = page.trace.runs[run]
     unit = quantity(steps, old.quantities).unit
     where = page.machine.name if page.machine else "simulated"
-    here, found = f"none: {how_it_ended(new)}", Tolerance("none; a value", is_same=False)
-    if has(new, steps):
+    here, agreement = f"none: {how_it_ended(new)}", Agreement("none; a value", is_same=False)
+    if has_value_at(new, steps):
         is_like = old.device == new.device and not any(page.otherwise_here())
-        here, found = in_words(at(new, steps), unit), tolerance(steps, old, new, is_like=is_like)
+        here = in_words(value_at(new, steps), unit)
+        agreement = compare_field(steps, old, new, is_like=is_like)
     return [
-        f"page       {in_words(at(old, steps), unit)} ({where}, {page.trace.recorded_at})",
+        f"page       {in_words(value_at(old, steps), unit)} ({where}, {page.trace.recorded_at})",
         f"here       {here}",
-        f"tolerance  {found.words}",
-    ], found.is_same
+        f"tolerance  {agreement.allowed}",
+    ], agreement.is_same

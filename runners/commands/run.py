@@ -23,7 +23,7 @@ from runners.core.measuring.launch import Launcher
 from runners.core.measuring.quiet import Readings
 from runners.core.system import accelerator
 from runners.core.trace import machine
-from runners.core.trace.records import NEEDS_FULL, Run, Trace
+from runners.core.trace.records import NEEDS_FULL, NO_TORCH, Run, Trace
 from runners.plain import measure as plain
 from runners.session.pending import Pending, existing, measured_in, pending
 from runners.session.progress import Progress
@@ -38,7 +38,7 @@ READING_SECONDS = quiet.CANARY_SECONDS + quiet.LOAD_SECONDS
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What `run` is requested to do.
+    """The arguments of `run`.
 
     Attributes:
         names: experiments, or `EXPERIMENT.RUN` for one of their runs; all where none is named.
@@ -54,32 +54,31 @@ class RunRequest:
 
     @property
     def experiments(self) -> list[str]:
-        """Those that are named, each once, or all."""
+        """The experiments that are named, each once, or all."""
         return check_names([name.partition(".")[0] for name in self.names])
 
     def pending(self, where: Path) -> list[Pending]:
-        """What must be measured of each experiment; a heavy one, where it is named."""
-        found = []
+        """The pending runs of each experiment; of a heavy one only if it is named."""
+        waiting: list[Pending | None] = []
         for name in self.experiments:
             full = self.full or (name in self.names and find(name).is_full)
-            runs = [one for one in self.names if one.startswith(f"{name}.")]
-            found.append(
-                _pending_of(name, runs_named(runs)[name], where)
-                if runs and name not in self.names
-                else pending(name, where, full=full, force=self.force)
-            )
-        return [one for one in found if one is not None]
+            runs = [path for path in self.names if path.startswith(f"{name}.")]
+            if runs and name not in self.names:
+                waiting.append(_pending_of(name, runs_named(runs)[name], where))
+            else:
+                waiting.append(pending(name, where, full=full, force=self.force))
+        return [*filter(None, waiting)]
 
 
 def _pending_of(name: str, runs: Sequence[str], where: Path) -> Pending:
-    """Some runs of an experiment, and those that are missing and not heavy.
+    """The named runs of an experiment as pending, with those that are missing and not heavy.
 
     Raises:
         FixableError: heavier runs were measured, and would have to be measured again.
     """
     experiment, (trace, _) = find(name), existing(where / f"{name}.json")
-    one = pending(name, where, full=True)
-    kept = dict(one.kept if one else measured_in(trace))
+    waiting = pending(name, where, full=True)
+    kept = dict(waiting.kept if waiting else measured_in(trace))
     kept = {run: measured for run, measured in kept.items() if run not in runs}
     left = {run for run, declared in experiment.runs.items() if declared.full} - {*runs, *kept}
     lost = sorted(left & trace.runs.keys() - {*trace.left_out}) if trace else []
@@ -94,7 +93,7 @@ def _pending_of(name: str, runs: Sequence[str], where: Path) -> Pending:
 
 @dataclass
 class Ran:
-    """How `run` ended.
+    """The result of `run`.
 
     Attributes:
         where: the folder of the traces.
@@ -120,7 +119,7 @@ class Ran:
         return 1 if self.surprises or self.not_measured else 0
 
     def add(self, trace: Trace, *, is_new: bool) -> None:
-        """Add what is to be said of one trace."""
+        """Count a trace, and note its surprises."""
         self.num_measured += is_new
         self.num_fresh += not is_new
         self.num_left += len(trace.left_out)
@@ -131,7 +130,7 @@ class Ran:
             self.not_quiet.append(trace.experiment)
 
     def say(self) -> None:
-        """Print how it ended; what needs a look goes to standard error."""
+        """Print the counts; surprises and lost runs go to standard error."""
         lost = f", {len(self.not_measured)} not measured" if self.not_measured else ""
         print(
             f"{self.num_measured} measured, {self.num_fresh} already fresh, "
@@ -159,7 +158,7 @@ def _surprise(experiment: str, name: str, run: Run) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Declare the command's arguments."""
     add = parser.add_argument
     add("names", nargs="*", metavar="NAME", help="EXPERIMENT or EXPERIMENT.RUN; all without one")
     add("--force", action="store_true", help="measure also what is fresh")
@@ -182,7 +181,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def run(request: RunRequest, readings: Readings | None = None) -> Ran:
-    """Measure what is pending and say how it ended.
+    """Measure what is pending.
 
     Args:
         request: what to measure.
@@ -200,14 +199,17 @@ def run(request: RunRequest, readings: Readings | None = None) -> Ran:
             _refuse_mixed(where, request)
         waiting = request.pending(where)
         readings = readings or Readings()
-        of_ranks = [one for one in waiting if not is_plain(one.experiment.name)]
-        for one in (one for one in waiting if one not in of_ranks):
-            plain.measure(one.experiment, where, Progress())
-        unfinished = _measure(of_ranks, where, request, readings) if of_ranks else {}
+        with_ranks = []
+        for pending_runs in waiting:
+            if is_plain(pending_runs.experiment.name):
+                plain.measure(pending_runs.experiment, where, Progress())
+            else:
+                with_ranks.append(pending_runs)
+        unfinished = _measure(with_ranks, where, request, readings) if with_ranks else {}
         if not request.as_reference and (where / "machine.json").exists():
             machine.remember(where.name)
     ran = Ran(where, not_measured=[name for names in unfinished.values() for name in names])
-    measured = {one.experiment.name for one in waiting}
+    measured = {pending_runs.experiment.name for pending_runs in waiting}
     for name in (name for name in chosen if name not in unfinished):
         path = where / f"{name}.json"
         if path.exists():
@@ -228,12 +230,12 @@ def _refuse_mixed(where: Path, request: RunRequest) -> None:
             raise FixableError(f"{name} is set, and a reference is measured without it; unset it")
     if not (where / "machine.json").exists() or (request.force and not request.names):
         return
-    there, here = read_machine(where), plain.described(where.name)
-    for what in ("cpu", "caches", "num_cores", "accelerators"):
-        if getattr(there, what) != getattr(here, what):
+    known, here = vars(read_machine(where)), vars(machine.describe(where.name, NO_TORCH))
+    for fact in ("cpu", "caches", "num_cores", "accelerators"):
+        if known[fact] != here[fact]:
             raise FixableError(
-                f"{where.name} was measured where {what} is {getattr(there, what)}, here it is "
-                f"{getattr(here, what)}; measure all of it anew: --force without names"
+                f"{where.name} was measured where {fact} is {known[fact]}, here it is "
+                f"{here[fact]}; measure all of it anew: --force without names"
             )
 
 
@@ -252,26 +254,24 @@ class _Named(Progress):
 def _measure(
     waiting: list[Pending], where: Path, request: RunRequest, readings: Readings
 ) -> dict[str, list[str]]:
-    """Measure what waits; the experiments that are unfinished, each with what was not measured."""
+    """Measure experiments with ranks; return the unfinished ones with the runs not measured."""
     unfinished: dict[str, list[str]] = {}
     progress = _Named() if any("." in name for name in request.names) else Progress()
     if len(waiting) > 1:
-        seconds = sum(_seconds(_known(one, where), request.as_reference) for one in waiting)
+        seconds = sum(_seconds(_known(runs, where), request.as_reference) for runs in waiting)
         progress.said(f"{len(waiting)} experiments, which last took {seconds / 60:.1f} min")
     readings.begin()  # before processes of ours load torch
     with Launcher(accelerator.kind()) as launcher:
-        declarations = (one.experiment.runs[run] for one in waiting for run in one.measured)
-        launcher.prepare(
-            sorted({name for declaration in declarations for name in declaration.passes})
-        )
-        for one in waiting:
-            name = one.experiment.name
+        declared = (runs.experiment.runs[name] for runs in waiting for name in runs.measured)
+        launcher.prepare(sorted({name for declaration in declared for name in declaration.passes}))
+        for runs in waiting:
+            name = runs.experiment.name
             if unfinished and (launcher.is_full() or is_full(where)):
                 unfinished[name] = [name]  # it waits until there is space again
                 continue
             try:
                 measure.measure(
-                    one, launcher, progress, as_reference=request.as_reference, readings=readings
+                    runs, launcher, progress, as_reference=request.as_reference, readings=readings
                 )
             except UnfinishedError as error:
                 unfinished[name] = list(error.causes)
@@ -288,46 +288,45 @@ def estimates(waiting: Sequence[Pending], where: Path, as_reference: bool = Fals
     """
     if not waiting:
         return ["nothing would run: everything requested is fresh"]
-    said, everything, whole = [], list[Run](), LOADING_SECONDS
-    for one in waiting:
-        runs = _known(one, where)
+    lines, known, total_seconds, num_runs = [], list[Run](), LOADING_SECONDS, 0
+    for experiment in waiting:
+        name, measured = experiment.experiment.name, len(experiment.measured)
+        runs = _known(experiment, where)
         seconds = _seconds(runs, as_reference)
-        said.append(_line(one.experiment.name, len(one.measured), runs, seconds, one.reason))
-        everything += runs
-        whole += seconds
-    return [*said, _line("in all", sum(len(one.measured) for one in waiting), everything, whole)]
+        lines.append(_line(name, measured, runs, seconds, experiment.reason))
+        known += runs
+        num_runs += measured
+        total_seconds += seconds
+    return [*lines, _line("in all", num_runs, known, total_seconds)]
 
 
 def _seconds(runs: Sequence[Run], as_reference: bool) -> float:
-    """How long an experiment takes, with the reading after it, by what its runs took.
+    """The estimated seconds of an experiment, with the reading after it, by its last runs.
 
     A reference takes the timed pass of a training again, under other instruction sets.
     """
-    took = READING_SECONDS
+    seconds = READING_SECONDS
     for run in runs:
-        again = (
-            len(INSTRUCTION_SETS) / len(run.passes)
-            if as_reference and run.spread is not None
-            else 0
-        )
-        took += run.timing.wall_seconds * (1 + again)
-    return took
+        is_repeated = as_reference and run.spread is not None
+        again = len(INSTRUCTION_SETS) / len(run.passes) if is_repeated else 0
+        seconds += run.timing.wall_seconds * (1 + again)
+    return seconds
 
 
-def _known(one: Pending, where: Path) -> list[Run]:
-    """What was last measured of the runs that would run, here or else on the reference machine."""
+def _known(waiting: Pending, where: Path) -> list[Run]:
+    """The last measurements of pending runs, from here or else from the reference machine."""
     known: dict[str, Run] = {}
     for folder in (*reversed(machine.references()), where):
         try:
-            runs = read(folder / f"{one.experiment.name}.json").runs
+            runs = read(folder / f"{waiting.experiment.name}.json").runs
         except TraceError:
             continue
         known |= {name: run for name, run in runs.items() if run.status != "skipped"}
-    return [known[name] for name in one.measured if name in known]
+    return [known[name] for name in waiting.measured if name in known]
 
 
 def _line(name: str, num_runs: int, known: Sequence[Run], seconds: float, reason: str = "") -> str:
-    """So many runs one after another, of which some are known: seconds, and the largest peak."""
+    """A line of estimates: runs, their seconds one after another, and the largest known peak."""
     least = "" if len(known) == num_runs else "at least "
     length = f"{least}{seconds:.1f} s"
     peak_bytes = max(map(_peak_bytes, known), default=0)
@@ -336,6 +335,6 @@ def _line(name: str, num_runs: int, known: Sequence[Run], seconds: float, reason
 
 
 def _peak_bytes(run: Run) -> int:
-    """What the ranks of a run held together, each at its own peak; fake tensors take no memory."""
+    """The sum of the peaks of all ranks of a run; fake tensors take no memory."""
     known = [rank.memory for rank in run.ranks if rank.memory and run.nature != "simulated"]
     return sum(memory.peak_bytes or memory.kernel_peak_bytes or 0 for memory in known)

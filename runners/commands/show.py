@@ -1,4 +1,4 @@
-"""Every value of a trace as a path an author pastes between braces. No torch, so it is quick.
+"""`python -m runners show`: every value of a trace as an expression to paste. No torch.
 
     python -m runners show NAME             a line for each run
     python -m runners show NAME.RUN         every value of a run, with what an author pastes
@@ -16,24 +16,23 @@ from collections.abc import Iterator
 from runners.core.declared.experiment import check_name
 from runners.core.trace import machine
 from runners.core.trace.fields import DECLARED
-from runners.core.trace.records import Run, Trace
+from runners.core.trace.records import Run, Trace, software
 from runners.system.book import own_book, program
 from runners.system.errors import unknown
 from runners.traces.files import read, trace_paths
-from runners.traces.plain import is_plain, software
 from runners.traces.summary import bytes_in_words, seconds_in_words
 
-_NAMED = ("name", "operation")  # a list of things with a name is indexed by it
+_NAMED = ("name", "operation")  # fields by whose value a list of records is indexed
 _SHAPES = ("weight_shape", "shape_in", "shape_out")
 _LONGEST_LIST = 8
 _OF_RANKS = ("backend", "device", "passes", "ranks", "world_size")
 
 
 def lines(trace: Trace, run: str = "") -> Iterator[str]:
-    """One line a value, of one run or of all: the expression, and what the trace holds."""
+    """A line for each value of one run or of all: the expression, and the value as JSON."""
     for name in [run] if run else trace.runs:
         for path, value in _walk(f"{trace.experiment}.{name}", trace.runs[name].as_json()):
-            if is_plain(trace.runs[name]):  # without what only ranks have
+            if trace.runs[name].is_plain:  # without what only ranks have
                 path = path.replace(".ranks[0].measures", ".measures")  # noqa: PLW2901
                 if path.split(".")[2].partition("[")[0] in _OF_RANKS:
                     continue
@@ -53,17 +52,17 @@ def overview(trace: Trace) -> Iterator[str]:
 
 
 def _facts(run: Run) -> Iterator[str]:
-    if not is_plain(run):
+    if not run.is_plain:
         yield f"{run.world_size} rank{'s' if run.world_size > 1 else ''}"
     yield run.status
     if run.timing.step is not None:
         yield f"{seconds_in_words(run.timing.step.median_seconds)} a step"
-    if peak := max((one.memory.peak_bytes or 0 for one in run.ranks if one.memory), default=0):
+    if peak := max((rank.memory.peak_bytes or 0 for rank in run.ranks if rank.memory), default=0):
         yield f"peak {bytes_in_words(peak)}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Declare the command's arguments."""
     parser.add_argument("name", metavar="NAME[.RUN]", nargs="?", default="", help="by default all")
 
 
@@ -76,10 +75,10 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _lines_of(experiment: str, run: str) -> Iterator[str]:
     note = machine.THIS_MACHINE  # of the folder that this machine measured into last
-    own = [machine.TRACES / note.read_text(encoding="utf-8").strip()] if note.is_file() else []
+    folders = [machine.TRACES / note.read_text(encoding="utf-8").strip()] if note.is_file() else []
     references = machine.references()  # of ours, where a book of one's own has none
-    own += [one for one in references if not own_book() or one.parent == machine.TRACES]
-    known = {path.stem: path for folder in reversed(own) for path in trace_paths(folder)}
+    folders += [path for path in references if not own_book() or path.parent == machine.TRACES]
+    known = {path.stem: path for folder in reversed(folders) for path in trace_paths(folder)}
     if experiment:
         check_name(experiment)
     for name in [experiment] if experiment else sorted(known):
@@ -99,14 +98,14 @@ def _walk(path: str, node: object) -> Iterator[tuple[str, object]]:
     elif isinstance(node, list) and len(node) > _LONGEST_LIST and not isinstance(node[0], dict):
         yield f"{path}|count", len(node)
     elif isinstance(node, list):
-        names = [_name_of(item) for item in node]
-        for index, (name, item) in enumerate(zip(names, node, strict=True)):
+        names = [_name_of(element) for element in node]
+        for index, (name, element) in enumerate(zip(names, node, strict=True)):
             is_unique = name and names.count(name) == 1
-            yield from _walk(f"{path}[{name!r}]" if is_unique else f"{path}[{index}]", item)
+            yield from _walk(f"{path}[{name!r}]" if is_unique else f"{path}[{index}]", element)
     elif node is not None:
         yield path, node
 
 
-def _name_of(item: object) -> str | None:
-    record = item if isinstance(item, dict) else {}
+def _name_of(element: object) -> str | None:
+    record = element if isinstance(element, dict) else {}
     return next((record[name] for name in _NAMED if record.get(name)), None)

@@ -1,4 +1,4 @@
-"""A try: one run of an experiment with settings of the reader's own.
+"""`python -m runners try`: one run of an experiment with settings of the reader's own.
 
 In: an experiment, the name of a run, and texts such as `batch_size=50`. Out: the run's declaration
 with these settings and whatever follows from them, or one line that says why there is none.
@@ -35,7 +35,7 @@ TRIES = machine.TRACES.parent / "tries"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Declare the command's arguments."""
     parser.add_argument("run", nargs="?", default="", metavar="EXPERIMENT.RUN")
     parser.add_argument(
         "--set", action="extend", nargs="+", default=[], metavar="KEY=VALUE",
@@ -44,10 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Measure one run and print what it was."""
+    """Measure one run, print its summary, and keep its trace."""
     words = [arguments.run, *arguments.set]  # --set takes what follows it, and so may have the run
-    named = next((one for one in words if one and "=" not in one), "")
-    arguments.set = [one for one in words if one not in ("", named)]
+    named = next((word for word in words if word and "=" not in word), "")
+    arguments.set = [word for word in words if word not in ("", named)]
     name, _, run = named.partition(".")
     if not run:
         raise FixableError(f"name a run as EXPERIMENT.RUN, such as ddp.single, not {name!r}")
@@ -61,7 +61,7 @@ def main(arguments: argparse.Namespace) -> int:
         print(f"asked: {experiment.question}", flush=True)
         changed = replace(experiment, runs={run: declaration})
         if is_plain(name):
-            trace = plain.trace_of(changed, machine.name(), {run: plain.measure_run(changed, run)})
+            trace = plain.measure_alone(changed, run)
         else:
             trace = measure.measure_alone(changed, run, launcher, Progress())
     measured = trace.runs[run]
@@ -80,16 +80,16 @@ def main(arguments: argparse.Namespace) -> int:
 def _of_the_book(name: str, run: str) -> Run | None:
     """The run as the reference machine measured it."""
     paths = [folder / f"{name}.json" for folder in machine.references()]
-    traces = [read(path) for path in paths if path.is_file()]
-    return next((one.runs[run] for one in traces if run in one.runs), None)
+    traces = (read(path) for path in paths if path.is_file())
+    return next((trace.runs[run] for trace in traces if run in trace.runs), None)
 
 
 def further(run: Run) -> Iterator[str]:
-    """What pages draw of a run, or leave out beside its steps: losses, times and facts."""
+    """Lines on losses, times and facts of a run that its summary leaves out."""
     if losses := run.step_losses:
-        shown = sorted({round(part * (len(losses) - 1) / 4) for part in range(5)})
-        words = (f"{losses[at]:.4f}" if losses[at] is not None else "none" for at in shown)
-        yield f"loss in steps {', '.join(str(at + 1) for at in shown)}: {', '.join(words)}"
+        sampled = sorted({round(part * (len(losses) - 1) / 4) for part in range(5)})
+        words = (f"{losses[at]:.4f}" if losses[at] is not None else "none" for at in sampled)
+        yield f"loss in steps {', '.join(str(at + 1) for at in sampled)}: {', '.join(words)}"
     timing = run.timing.model_copy(update={"step": None})
     bare = run.model_copy(update={"printed": [], "epochs": [], "ranks": [], "timing": timing})
     others = (line for line in summary_lines(bare) if line not in summary_lines(run))
@@ -99,7 +99,7 @@ def further(run: Run) -> Iterator[str]:
 def prepare(
     experiment: Experiment, run: str, wanted: Iterable[str]
 ) -> tuple[Declaration, list[str]]:
-    """The run with what a reader set, and what of it differs, in words.
+    """The declaration of a run with a reader's settings, and a line for each that differs.
 
     Args:
         experiment: where the run is declared.
@@ -135,10 +135,9 @@ def prepare(
 
 
 def values(declaration: Declaration) -> dict[str, Setting]:
-    """All that a reader may set of a run, as it stands."""
-    said = {name: getattr(declaration, name) for name in OF_THE_DECLARATION}
-    set_by_it = {name: value for name, value in said.items() if value is not None}
-    return {**declaration.settings.as_json(), **set_by_it}
+    """The settings of a run and the fields of its declaration that a reader may set."""
+    own = {name: getattr(declaration, name) for name in OF_THE_DECLARATION}
+    return {**declaration.settings.as_json(), **{n: v for n, v in own.items() if v is not None}}
 
 
 def _written(value: Setting) -> str:
@@ -148,7 +147,7 @@ def _written(value: Setting) -> str:
 def _chosen(
     run: str, known: Mapping[str, Setting], wanted: Iterable[str]
 ) -> Iterator[tuple[str, Setting]]:
-    """Each setting with its value, which the run's settings check."""
+    """The name and the value of each text, not checked yet."""
     for text in wanted:
         name, _, value = text.partition("=")
         if not value:

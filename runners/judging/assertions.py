@@ -1,10 +1,10 @@
-"""What is judged of programs, as assertions for tests of any project.
+"""The comparisons of the judge as assertions, for tests of any project.
 
     from runners.judging.assertions import assert_peak, assert_same_as_one_process, assert_sends
 
-Each runs its program anew, on gloo and CPU, and raises an `AssertionError` that names every
-comparison which does not agree: what differs, on which rank, and where a rank failed. What could
-not be compared fails as well.
+Each runs `program` with its `arguments` on `world_size` ranks, on gloo and CPU. It raises an
+`AssertionError` that names every comparison which does not agree: what differs, on which rank, and
+where a rank failed. What could not be compared fails as well.
 """
 
 from __future__ import annotations
@@ -12,41 +12,38 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from runners.judging import comparison
-from runners.judging.comparison import Comparison, One, Share, whole
-from runners.judging.ranks import Program, Seen, run
+from runners.judging.comparison import Comparison, InOneProcess, Ranks, Share, whole
+from runners.judging.ranks import Program, run
 
 
 def assert_same_as_one_process(
-    program: Program, world_size: int, one: One, *arguments: object, share: Share = whole
-) -> None:
+    program: Program, world_size: int, in_one_process: InOneProcess, *arguments: object,
+    share: Share = whole,
+) -> None:  # fmt: skip
     """Assert that ranks hold what one process computes.
 
     Args:
         program: returns a mapping of names to tensors.
         world_size: the number of ranks.
-        one: `one(dtype)` computes the same names in one process, in float32 and in float64.
+        in_one_process: computes the same names in one process, in float32 and in float64.
         arguments: of the program.
-        share: what a rank should hold of a whole tensor: all of it, or `comparison.first_rows`.
+        share: the part of a whole tensor that a rank should hold: all of it, or
+            `comparison.first_rows`.
     """
-    seen = run(program, world_size, *arguments)
-    _assert(seen, comparison.as_one_process(seen, one, share))
+    ranks = run(program, world_size, *arguments)
+    _assert(ranks, comparison.as_one_process(ranks, in_one_process, share))
 
 
 def assert_sends(
     program: Program, world_size: int, payload: Mapping[str, float], *arguments: object,
     at_most: bool = False,
 ) -> None:  # fmt: skip
-    """Assert what each rank communicates.
+    """Assert the payload of each rank: bytes by operation (`all_reduce`, `send`, …) and no other.
 
-    Args:
-        program: what runs.
-        world_size: the number of ranks.
-        payload: bytes by operation (`all_reduce`, `send`, …); any other operation is a failure.
-        arguments: of the program.
-        at_most: less is allowed, too.
+    With `at_most`, less is allowed, too.
     """
-    seen = run(program, world_size, *arguments)
-    _assert(seen, comparison.sent(seen, payload, at_most=at_most))
+    ranks = run(program, world_size, *arguments)
+    _assert(ranks, comparison.sent(ranks, payload, at_most=at_most))
 
 
 def assert_peak(
@@ -54,31 +51,27 @@ def assert_peak(
 ) -> None:
     """Assert that no rank holds more tensor bytes, above what it held when metering began.
 
-    Args:
-        program: what runs; `with rank.metered():` around a part judges that part alone.
-        world_size: the number of ranks.
-        at_most: in bytes.
-        arguments: of the program.
-        slack: bytes of a buffer that gloo may free late.
+    `with rank.metered():` around a part of the program judges that part alone; `slack` allows the
+    bytes of a buffer that gloo may free late.
     """
-    seen = run(program, world_size, *arguments)
-    _assert(seen, [comparison.peak(seen, at_most, slack)])
+    ranks = run(program, world_size, *arguments)
+    _assert(ranks, [comparison.peak(ranks, at_most, slack)])
 
 
 def assert_calls(
     program: Program, world_size: int, operations: Sequence[str], *arguments: object
 ) -> None:
-    """Assert which collectives each rank calls, in their order."""
-    seen = run(program, world_size, *arguments)
-    _assert(seen, [comparison.order(seen, operations)])
+    """Assert the collectives that each rank calls, in their order."""
+    ranks = run(program, world_size, *arguments)
+    _assert(ranks, [comparison.order(ranks, operations)])
 
 
-def _assert(seen: Sequence[Seen], found: Iterable[Comparison]) -> None:
+def _assert(ranks: Ranks, comparisons: Iterable[Comparison]) -> None:
     failed = [
-        f"rank {one.rank} ({one.failure.kind}): {one.failure.message}"
-        + (f", at {one.failure.line}: {one.failure.code}" if one.failure.line else "")
-        for one in seen if one.failure
+        f"rank {rank.rank} ({rank.failure.kind}): {rank.failure.message}"
+        + (f", at {rank.failure.line}: {rank.failure.code}" if rank.failure.line else "")
+        for rank in ranks if rank.failure
     ]  # fmt: skip
-    wrong = [f"{one.what} {one.state}: {one.says}" for one in found if one.state != "agrees"]
+    wrong = [f"{c.what} {c.state}: {c.says}" for c in comparisons if c.state != "agrees"]
     if failed or wrong:
         raise AssertionError("\n".join([*failed, *wrong]))

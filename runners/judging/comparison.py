@@ -1,10 +1,8 @@
-"""Set what ranks did beside one process and beside laws.
+"""Compare ranks with one process, and their bytes and calls with laws.
 
-In: what `ranks.run` saw, and what is expected. Out: comparisons, each of which agrees, differs, or
-was not made, with the reason. Nothing that could not be compared counts as agreeing.
-
-A tolerance follows from the computation itself: of what one process computes in the program's own
-precision, the error against float64, `ROUNDINGS` times, since ranks add in another order.
+In: the result of each rank (`ranks.run`), and what is expected. Out: comparisons, each of which
+agrees, differs, or was not made, with the reason. One that was not made never counts as agreeing.
+How far tensors may differ is in `rounding.py`.
 """
 
 from __future__ import annotations
@@ -19,38 +17,37 @@ import torch
 from torch import Tensor
 
 from runners.judging.ranks import Call, Seen
+from runners.judging.rounding import ELEMENT, allowance, distance, ratio
 
-ROUNDINGS = 16
 MOST_CHANGES = 3  # that a message lists
-# What a rank sends over a ring of n ranks, for each byte of payload, by the collective's name.
+# The bytes that a rank of n sends over a ring for each byte of payload, by collective.
 RING: Mapping[str, Callable[[int], float]] = {
     "all_reduce": lambda n: 2 * (n - 1) / n,
-    "all_gather": lambda n: (n - 1) / n,
-    "reduce_scatter": lambda n: (n - 1) / n,
-    "broadcast": lambda n: (n - 1) / n,
-    "all_to_all": lambda n: (n - 1) / n,
-    "scatter": lambda n: (n - 1) / n,
-    "gather": lambda n: (n - 1) / n,
-    "reduce": lambda n: (n - 1) / n,
+    **dict.fromkeys(
+        ("all_gather", "reduce_scatter", "broadcast", "all_to_all", "scatter", "gather", "reduce"),
+        lambda n: (n - 1) / n,
+    ),
     "send": lambda n: 1.0,
     "recv": lambda n: 0.0,
 }
+_MULTIPLE = 1e-3  # relative: by which a tensor may differ from a multiple of another
 State = Literal["agrees", "differs", "not compared"]
+Ranks = Sequence[Seen]
 Tensors = Mapping[str, Tensor]
-One = Callable[[torch.dtype], Tensors]
+InOneProcess = Callable[[torch.dtype], Tensors]
 Share = Callable[[str, Tensor, int, int], Tensor]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was compared, and what came of it.
+    """One comparison and its result.
 
     Attributes:
-        what: the tensor, the operation, or the quantity.
-        state: whether it agrees; *not compared* where that could not be told.
-        rank: the rank that differs, or which could not be compared; None where all are alike.
+        what: the tensor, the operation, or the quantity that is compared.
+        state: *not compared* where agreement cannot be told.
+        rank: the rank that differs or could not be compared; None where all ranks agree.
         says: one line: the difference, or why nothing was compared.
-        observed: bytes, where bytes were compared; of all ranks the most, where they agree.
+        observed: bytes, where bytes were compared; the most of all ranks, where they agree.
     """
 
     what: str
@@ -61,127 +58,122 @@ class Comparison:
 
 
 def whole(name: str, tensor: Tensor, rank: int, world_size: int) -> Tensor:
-    """What a rank holds of a tensor where each holds all of it."""
+    """The share of a rank in a replicated tensor: all of it."""
     return tensor
 
 
 def first_rows(name: str, tensor: Tensor, rank: int, world_size: int) -> Tensor:
-    """What a rank holds of a tensor that is split into equal parts along its first axis."""
+    """The share of a rank in a tensor that is divided equally along its first axis."""
     return tensor.chunk(world_size)[rank]
 
 
-def as_one_process(seen: Sequence[Seen], one: One, share: Share = whole) -> Iterator[Comparison]:
-    """Each tensor that one process computes, beside what each rank returned under its name.
+def as_one_process(
+    ranks: Ranks, in_one_process: InOneProcess, share: Share = whole
+) -> Iterator[Comparison]:
+    """Compare each tensor of one process with the tensor that each rank returned under its name.
 
     Args:
-        seen: the ranks.
-        one: computes the whole tensors in one process, in the precision that it is given.
-        share: what a rank should hold of a whole tensor.
+        ranks: their results.
+        in_one_process: computes the whole tensors in the precision that it is given.
+        share: the part of a whole tensor that a rank should hold.
     """
-    exact, rounded = one(torch.float64), one(torch.float32)
-    for name, should in exact.items():
-        error = (rounded[name].double() - should).abs().max().item() if should.numel() else 0.0
-        scale = should.abs().max().item() if should.numel() else 0.0
-        tolerance = ROUNDINGS * max(error, torch.finfo(torch.float32).eps * scale)
-        found = (
-            _tensor(name, one_seen, share(name, should, one_seen.rank, len(seen)), tolerance)
-            for one_seen in seen
-        )
-        yield _first(name, found)
+    exact, rounded = in_one_process(torch.float64), in_one_process(torch.float32)
+    for name, expected in exact.items():
+        error = _largest(rounded[name].double() - expected)
+        eps = torch.finfo(torch.float32).eps
+        tolerance = allowance(ELEMENT, error, eps, _largest(expected))
+        parts = [share(name, expected, result.rank, len(ranks)) for result in ranks]
+        by_rank = (_tensor(name, *pair, tolerance) for pair in zip(ranks, parts, strict=True))
+        yield _decisive(name, by_rank)
 
 
-def _tensor(name: str, seen: Seen, should: Tensor, tolerance: float) -> Comparison:
-    if seen.failure is not None:
-        return Comparison(
-            name, "not compared", seen.rank, f"rank {seen.rank}: {seen.failure.message}"
-        )
-    returned = seen.returned
+def _largest(tensor: Tensor) -> float:
+    return tensor.abs().max().item() if tensor.numel() else 0.0
+
+
+def _tensor(name: str, result: Seen, expected: Tensor, tolerance: float) -> Comparison:
+    rank, returned = result.rank, result.returned
+    if result.failure is not None:
+        return _not_made(name, result)
     held = returned.get(name) if isinstance(returned, Mapping) else None
     if not isinstance(held, Tensor):
-        return Comparison(name, "not compared", seen.rank, f"rank {seen.rank} returned no {name}")
-    if held.shape != should.shape:
-        shapes = f"{tuple(held.shape)}, expected {tuple(should.shape)}"
-        return Comparison(name, "differs", seen.rank, f"its shape on rank {seen.rank} is {shapes}")
-    if not should.numel():
+        return Comparison(name, "not compared", rank, f"rank {rank} returned no {name}")
+    if held.shape != expected.shape:
+        shapes = f"{tuple(held.shape)}, expected {tuple(expected.shape)}"
+        return Comparison(name, "differs", rank, f"its shape on rank {rank} is {shapes}")
+    if not expected.numel():
         return Comparison(name, "agrees")
-    difference = (held.double() - should).abs()
+    difference = (held.double() - expected).abs()
     at = int(difference.nan_to_num(nan=torch.inf).argmax())
     if bool(torch.isfinite(held).all()) and float(difference.flatten()[at]) <= tolerance:
         return Comparison(name, "agrees")
-    was, is_ = should.flatten()[at].item(), held.flatten()[at].item()
-    says = f"on rank {seen.rank}, element {at} is {is_:.6g}, in one process {was:.6g}"
-    says += f" (the difference is {abs(is_ - was):.2g}, allowed {tolerance:.2g})"
-    factor = common_factor(held.double(), should)
+    wanted, actual = expected.flatten()[at].item(), held.flatten()[at].item()
+    says = f"on rank {rank}, element {at} is {actual:.6g}, in one process {wanted:.6g}"
+    says += f" (the difference is {abs(actual - wanted):.2g}, allowed {tolerance:.2g})"
+    factor = common_factor(held, expected)
     if factor is not None:
         says += f": all elements are {factor:.4g} times as large"
-    return Comparison(name, "differs", seen.rank, says)
+    return Comparison(name, "differs", rank, says)
 
 
-def common_factor(held: Tensor, should: Tensor) -> float | None:
-    """The factor between two tensors, where it is one for all elements and not 1."""
-    is_large = should.abs() > 1e-3 * should.abs().max()
-    ratios = held[is_large] / should[is_large]
-    if not ratios.numel() or not bool(torch.isfinite(ratios).all()):
-        return None
-    factor = ratios.median().item()
-    is_common = bool(((ratios - factor).abs() <= 1e-3 * max(abs(factor), 1e-3)).all())
-    return factor if is_common and abs(factor - 1) > 1e-3 else None
+def _not_made(what: str, result: Seen) -> Comparison:
+    message = result.failure.message if result.failure else ""
+    return Comparison(what, "not compared", result.rank, f"rank {result.rank}: {message}")
 
 
-def each(
+def common_factor(held: Tensor, expected: Tensor) -> float | None:
+    """The factor by which all elements of a tensor are larger; None where there is none but 1."""
+    factor = ratio(held, expected)
+    allowed = _MULTIPLE * abs(factor) * expected.double().norm().item()
+    is_multiple = distance(held, factor * expected.double()) <= allowed
+    return factor if is_multiple and abs(factor - 1) > _MULTIPLE else None
+
+
+def on_each_rank(
     what: str,
-    seen: Sequence[Seen],
+    ranks: Ranks,
     wrong: Callable[[Seen], str],
     observed: Callable[[Seen], float | None] = lambda _: None,
 ) -> Iterator[Comparison]:
-    """A comparison on each rank, which was not made where the rank failed.
+    """One comparison a rank, not made where the rank failed.
 
-    Args:
-        what: is compared.
-        seen: the ranks.
-        wrong: says what differs on a rank; nothing where it agrees.
-        observed: what was measured on a rank, where that is a number.
+    `wrong` words the difference on a rank, or is empty; `observed` gives the measured number.
     """
-    for one in seen:
-        if one.failure is not None:
-            says = f"rank {one.rank}: {one.failure.message}"
-            yield Comparison(what, "not compared", one.rank, says)
-        elif says := wrong(one):
-            yield Comparison(what, "differs", one.rank, f"rank {one.rank} {says}", observed(one))
+    for result in ranks:
+        if result.failure is not None:
+            yield _not_made(what, result)
+        elif says := wrong(result):
+            says = f"rank {result.rank} {says}"
+            yield Comparison(what, "differs", result.rank, says, observed(result))
         else:
-            yield Comparison(what, "agrees", observed=observed(one))
+            yield Comparison(what, "agrees", observed=observed(result))
 
 
 def sent(
-    seen: Sequence[Seen], bytes_by_operation: Mapping[str, float], *, at_most: bool = False
+    ranks: Ranks, bytes_by_operation: Mapping[str, float], *, at_most: bool = False
 ) -> Iterator[Comparison]:
-    """The payload of each operation on each rank, beside what is expected.
+    """Compare the payload of each operation on each rank, the sum of its calls, in bytes.
 
-    Args:
-        seen: the ranks.
-        bytes_by_operation: payload in bytes, as `Call.num_bytes` sums it up; operations that are
-            not named may not be called.
-        at_most: less is allowed, too.
+    Operations that are not named may not be called; with `at_most`, less is allowed, too.
     """
-    called = {call.operation for one in seen for call in one.calls}
+    called = {call.operation for result in ranks for call in result.calls}
     for operation in dict.fromkeys([*bytes_by_operation, *sorted(called)]):
         allowed = bytes_by_operation.get(operation, 0)
-        yield _first(operation, _sent(operation, seen, allowed, at_most))
+        yield _decisive(operation, _sent(operation, ranks, allowed, at_most))
 
 
-def _sent(
-    operation: str, seen: Sequence[Seen], allowed: float, at_most: bool
-) -> Iterator[Comparison]:
-    def passed(one: Seen) -> float:
-        return sum(call.num_bytes for call in one.calls if call.operation == operation)
+def _sent(operation: str, ranks: Ranks, allowed: float, at_most: bool) -> Iterator[Comparison]:
+    def passed(result: Seen) -> float:
+        return sum(call.num_bytes for call in result.calls if call.operation == operation)
 
-    def wrong(one: Seen) -> str:
-        if passed(one) == allowed or (at_most and passed(one) < allowed):
+    def wrong(result: Seen) -> str:
+        num_bytes = passed(result)
+        if num_bytes == allowed or (at_most and num_bytes < allowed):
             return ""
         limit = f"at most {as_bytes(allowed)}" if at_most else as_bytes(allowed)
-        return f"passed {as_bytes(passed(one))} to {operation}, expected {limit}"
+        return f"passed {as_bytes(num_bytes)} to {operation}, expected {limit}"
 
-    return each(operation, seen, wrong, passed)
+    return on_each_rank(operation, ranks, wrong, passed)
 
 
 def sent_over_a_ring(calls: Iterable[Call], world_size: int) -> float:
@@ -189,97 +181,91 @@ def sent_over_a_ring(calls: Iterable[Call], world_size: int) -> float:
     return sum(call.num_bytes * RING[call.operation](world_size) for call in calls)
 
 
-def peak(seen: Sequence[Seen], at_most: float, slack: float = 0) -> Comparison:
-    """The largest peak of tensor bytes beside what is allowed.
+def peak(ranks: Ranks, at_most: float, slack: float = 0) -> Comparison:
+    """Compare the peak of tensor bytes, above those held when metering began, with a limit.
 
-    Args:
-        seen: the ranks.
-        at_most: bytes above what a rank held when metering began.
-        slack: bytes of a buffer that gloo's threads may free late.
+    `slack` allows the bytes of a buffer that gloo's threads may free late.
     """
 
-    def wrong(one: Seen) -> str:
-        held = one.memory.peak_bytes
+    def wrong(result: Seen) -> str:
+        held = result.memory.peak_bytes
         if held is not None and held <= at_most + slack:
             return ""
         more = f" and {as_bytes(slack)} that may be freed late" if slack else ""
         return f"held {as_bytes(held or 0)}, allowed {as_bytes(at_most)}{more}"
 
-    return _first("peak", each("peak", seen, wrong, lambda one: one.memory.peak_bytes))
+    return _decisive("peak", on_each_rank("peak", ranks, wrong, lambda r: r.memory.peak_bytes))
 
 
-def kept(seen: Sequence[Seen], at_most: float) -> Iterator[Comparison]:
-    """The bytes of tensors that a rank made and still holds at the end, beside what is allowed."""
+def kept(ranks: Ranks, at_most: float) -> Iterator[Comparison]:
+    """Compare the bytes of tensors that a rank made and still holds at the end with a limit."""
 
-    def wrong(one: Seen) -> str:
-        if one.kept_bytes <= at_most:
+    def wrong(result: Seen) -> str:
+        if result.kept_bytes <= at_most:
             return ""
-        return f"still held {as_bytes(one.kept_bytes)} at the end, allowed {as_bytes(at_most)}"
+        return f"still held {as_bytes(result.kept_bytes)} at the end, allowed {as_bytes(at_most)}"
 
-    return each("kept", seen, wrong, lambda one: one.kept_bytes)
+    return on_each_rank("kept", ranks, wrong, lambda result: result.kept_bytes)
 
 
-def undisturbed(seen: Sequence[Seen], allowed: Sequence[str] = ()) -> Iterator[Comparison]:
-    """Whether each rank left what it was lent as it was, and called no barrier and made no group.
+def undisturbed(ranks: Ranks, allowed: Sequence[str] = ()) -> Iterator[Comparison]:
+    """Check that each rank left its arguments as they were, without a barrier or a new group.
 
-    Args:
-        seen: the ranks.
-        allowed: of `Seen.beside`.
+    `allowed` names entries of `beside` that are no difference.
     """
 
-    def wrong(one: Seen) -> str:
-        called = Counter(name for name in one.beside if name not in allowed)
+    def wrong(result: Seen) -> str:
+        called = Counter(name for name in result.beside if name not in allowed)
         words = [f"{name} ({times} times)" for name, times in called.items()]
-        found = [*one.changed[:MOST_CHANGES], *words]
-        return f"ended otherwise than it began: {'; '.join(found)}" if found else ""
+        changes = [*result.changed[:MOST_CHANGES], *words]
+        return f"ended otherwise than it began: {'; '.join(changes)}" if changes else ""
 
-    return each("lent", seen, wrong)
+    return on_each_rank("lent", ranks, wrong)
 
 
-def messages(seen: Sequence[Seen], addressee: Callable[[int], int]) -> Iterator[Comparison]:
-    """Whether each rank sends to no other rank than the one that `addressee` names for it."""
+def messages(ranks: Ranks, addressee: Callable[[int], int]) -> Iterator[Comparison]:
+    """Check that each rank sends only to the rank that `addressee` names for it."""
 
-    def wrong(one: Seen) -> str:
-        to = {call.destination for call in one.calls if call.operation == "send"}
-        other = sorted(rank for rank in to if rank is not None and rank != addressee(one.rank))
+    def wrong(result: Seen) -> str:
+        to = {call.destination for call in result.calls if call.operation == "send"}
+        expected = addressee(result.rank)
+        other = sorted(rank for rank in to if rank is not None and rank != expected)
         if not other:
             return ""
-        return f"sent to rank {other[0]}, expected messages to rank {addressee(one.rank)} only"
+        return f"sent to rank {other[0]}, expected messages to rank {expected} only"
 
-    return each("messages", seen, wrong)
+    return on_each_rank("messages", ranks, wrong)
 
 
-def order(seen: Sequence[Seen], operations: Sequence[str]) -> Comparison:
-    """The operations that each rank called, in their order, beside those expected."""
+def order(ranks: Ranks, operations: Sequence[str]) -> Comparison:
+    """Compare the operations that each rank called, in their order, with those expected."""
 
-    def wrong(one: Seen) -> str:
-        called = [call.operation for call in one.calls]
+    def wrong(result: Seen) -> str:
+        called = [call.operation for call in result.calls]
         if called == list(operations):
             return ""
         return f"called {_listed(called)}; expected {_listed(operations)}"
 
-    return _first("order", each("order", seen, wrong))
+    return _decisive("order", on_each_rank("order", ranks, wrong))
 
 
 def _listed(operations: Sequence[str]) -> str:
-    """Operations in order; one that is repeated stands once, with how often."""
-    found = ((name, sum(1 for _ in same)) for name, same in itertools.groupby(operations))
-    words = (name if times == 1 else f"{name} ({times} times)" for name, times in found)
+    """Operations in order; repeated ones stand once, with their number."""
+    counts = ((name, sum(1 for _ in same)) for name, same in itertools.groupby(operations))
+    words = (name if times == 1 else f"{name} ({times} times)" for name, times in counts)
     return ", ".join(words) or "nothing"
 
 
-def _first(what: str, found: Iterable[Comparison]) -> Comparison:
-    """Of a comparison on each rank the first that differs, else the first that was not made."""
-    all_found = list(found)
+def _decisive(what: str, by_rank: Iterable[Comparison]) -> Comparison:
+    """The first comparison that differs, else the first that was not made, else the largest."""
+    comparisons = list(by_rank)
     for state in ("differs", "not compared"):
-        for one in all_found:
-            if one.state == state:
-                return one
-    if not all_found:
-        return Comparison(what, "not compared", says="no rank ran")
-    return max(all_found, key=lambda one: one.observed or 0)
+        if first := next((c for c in comparisons if c.state == state), None):
+            return first
+    nothing = Comparison(what, "not compared", says="no rank ran")
+    return max(comparisons, key=lambda c: c.observed or 0, default=nothing)
 
 
 def as_bytes(number: float) -> str:
-    """Bytes as a message prints them."""
+    """Bytes in the words of a message."""
     return f"{number:,.0f} bytes"

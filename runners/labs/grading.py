@@ -263,7 +263,7 @@ def calls_exactly(operation: str, payloads: Sequence[int]) -> Requirement:
             f"{as_bytes(passed)}, expected {as_bytes(expected)}"
         )
 
-    return Requirement("calls", lambda seen: comparison.each(operation, seen, wrong))
+    return Requirement("calls", lambda seen: comparison.on_each_rank(operation, seen, wrong))
 
 
 def counts(requirement: str, name: str, number: int, *, at_most: bool = False) -> Requirement:
@@ -275,7 +275,7 @@ def counts(requirement: str, name: str, number: int, *, at_most: bool = False) -
             return ""
         return f"made {found:,} {name}, {'allowed' if at_most else 'expected'} {number:,}"
 
-    return Requirement(requirement, lambda seen: comparison.each(name, seen, wrong))
+    return Requirement(requirement, lambda seen: comparison.on_each_rank(name, seen, wrong))
 
 
 def sends_in_all(num_bytes: float) -> Requirement:
@@ -300,7 +300,7 @@ def sends_in_all(num_bytes: float) -> Requirement:
                 f"{', '.join(parts)}"
             )
 
-        return comparison.each("sent", seen, wrong, sent)
+        return comparison.on_each_rank("sent", seen, wrong, sent)
 
     return Requirement("sends", compared, num_bytes)
 

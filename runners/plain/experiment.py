@@ -1,4 +1,4 @@
-"""What an experiment without ranks declares, and what its functions record with. No torch.
+"""The declaration and the recorder of experiments without ranks. No torch.
 
     from runners.plain.experiment import Plain, Recorder
 
@@ -37,7 +37,7 @@ class Plain(Declaration[S]):
 
 
 class Recorder(Generic[S]):
-    """What a function gets: its settings, and where it records.
+    """The argument of a run's function: its settings, and where it records.
 
     Attributes:
         settings: of the run.
@@ -52,10 +52,10 @@ class Recorder(Generic[S]):
     def measure(
         self, name: str, value: Setting, *, unit: str = "", repeats: Repeats = "rounded"
     ) -> None:
-        """Record what was counted or compared; a page reads it as `<run>.measures.<name>`.
+        """Record a value under a name; a page reads it as `<run>.measures.<name>`.
 
         Args:
-            name: what it is; each once.
+            name: of the measure; each once.
             value: a number, a word, or a list of them.
             unit: `bytes`, `share`, or what a whole number counts, such as `comparisons`. Times go
                 to `measure_seconds`.
@@ -67,10 +67,12 @@ class Recorder(Generic[S]):
         _check(name, value)
         if name in self._outcome.measures:
             raise ValueError(f"measure {name!r} is there already; give each value its own name")
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, str) and (unit or _NUMBER.fullmatch(one.strip())):
-                said = f"measure {name!r} holds the text {one!r}; record a number"
-                raise ValueError(f"{said}, or a word without a unit")
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and (unit or _NUMBER.fullmatch(text.strip())):
+                raise ValueError(
+                    f"measure {name!r} holds the text {text!r}; record a number, or a word "
+                    "without a unit"
+                )
         self._outcome.quantities[name] = Quantity(unit=unit, repeats=repeats)
         self._outcome.measures[name] = value
 
@@ -84,5 +86,7 @@ def _check(name: str, value: Setting) -> None:
     try:
         _SETTING.validate_python(value, strict=True)
     except ValidationError:
-        said = f"measure {name!r} is {value!r}; a trace holds finite numbers, words and lists"
-        raise ValueError(f"{said} of Python's own types") from None
+        raise ValueError(
+            f"measure {name!r} is {value!r}; a trace holds finite numbers, words and lists of "
+            "Python's own types"
+        ) from None

@@ -12,48 +12,47 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 from runners.core.declared.experiment import Experiment
 from runners.core.trace import machine
 from runners.core.trace.measured import SampledSeconds, Timing
 from runners.core.trace.outcome import RankOutcome
-from runners.core.trace.records import Circumstances, Code, Failure, Machine, RankRecord, Run, Trace
-from runners.core.trace.schema import now
+from runners.core.trace.records import (
+    NO_TORCH,
+    PLAIN_PASS,
+    Circumstances,
+    Code,
+    Failure,
+    RankRecord,
+    Run,
+    Trace,
+    trace_of,
+)
 from runners.plain.experiment import Plain
 from runners.plain.process import PHASE
 from runners.session.progress import Progress
 from runners.system.book import own_book
 from runners.system.errors import FixableError
 from runners.traces.digest import source_digest
-from runners.traces.files import TraceError, machine_folders, read_machine, write
-from runners.traces.plain import NO_TORCH, PASS
+from runners.traces.files import TraceError, read_machine, write
 
 _SAME = ("cpu", "caches", "num_cores")  # of one machine
-
-
-def described(name: str) -> Machine:
-    """This machine, as an experiment without ranks sees it."""
-    return Machine(
-        schema_version=1, name=name, is_reference=name.startswith("reference-"),
-        cpu=machine.cpu_name(), num_cores=machine.num_cores(), caches=machine.caches(),
-        memory_bytes=machine.memory_bytes(), system=f"{platform.system()} {platform.machine()}",
-        python=platform.python_version(), torch=NO_TORCH, accelerators=machine.accelerators(),
-    )  # fmt: skip
 
 
 def is_reference() -> bool:
     """Whether this machine is the reference of a book of one's own, or the first to measure it."""
     if not own_book():
         return False
-    known = [name for name in machine_folders(machine.TRACES) if name.startswith("reference-")]
-    if not known:
-        return not machine_folders(machine.TRACES)
+    folders = machine.machine_folders(machine.TRACES)
+    reference = next((name for name in folders if name.startswith("reference-")), None)
+    if reference is None:
+        return not folders
     try:
-        there, here = read_machine(machine.TRACES / known[0]), described(known[0])
+        there = read_machine(machine.TRACES / reference)
     except TraceError:  # somebody edited it, and is told to measure again
         return True
+    here = machine.describe(reference, NO_TORCH)
     return all(getattr(there, name) == getattr(here, name) for name in _SAME)
 
 
@@ -70,26 +69,26 @@ def measure(experiment: Experiment, where: Path, progress: Progress) -> Trace:
     for name in experiment.runs:
         runs[name] = measure_run(experiment, name)
         progress.ended(name, runs[name])
-    write(where / "machine.json", described(where.name))
-    trace = trace_of(experiment, where.name, runs, digest)
+    write(where / "machine.json", machine.describe(where.name, NO_TORCH))
+    trace = _trace_of(experiment, digest, where.name, runs)
     write(where / f"{experiment.name}.json", trace)
     return trace
 
 
-def trace_of(
-    experiment: Experiment, machine_name: str, runs: Mapping[str, Run], digest: str = ""
-) -> Trace:
-    """A trace of these runs, as of now."""
-    return Trace(
-        schema_version=2, experiment=experiment.name, question=experiment.question,
-        recorded_at=now(), machine=machine_name, runs=dict(runs),
-        code=Code(digest=digest or source_digest(experiment.name)),
-        circumstances=Circumstances(python=platform.python_version(), torch=NO_TORCH),
-    )  # fmt: skip
+def measure_alone(experiment: Experiment, name: str) -> Trace:
+    """Measure the one run of a try; its trace, which nothing has written yet."""
+    runs = {name: measure_run(experiment, name)}
+    return _trace_of(experiment, source_digest(experiment.name), machine.name(), runs)
+
+
+def _trace_of(experiment: Experiment, digest: str, folder: str, runs: dict[str, Run]) -> Trace:
+    under = Circumstances(python=platform.python_version(), torch=NO_TORCH)
+    code = Code(digest=digest)
+    return trace_of(experiment.name, experiment.question, code, under, folder, runs)
 
 
 def measure_run(experiment: Experiment, name: str) -> Run:
-    """One run, to its end.
+    """Measure one run in a process of its own.
 
     Raises:
         FixableError: it is not declared as `Plain`.
@@ -121,8 +120,8 @@ def measure_run(experiment: Experiment, name: str) -> Run:
         strategy=declared.strategy, world_size=1, backend="gloo", device="cpu", seed=declared.seed,
         settings=declared.settings.as_json(), expected_status=declared.expected,
         expected_death=declared.expected_death, status=outcome.status, error=outcome.failure,
-        passes=[PASS], label=declared.label, quantities=outcome.quantities,
-        ranks=[RankRecord(**{one: getattr(outcome, one) for one in RankRecord.model_fields})],
+        passes=[PLAIN_PASS], label=declared.label, quantities=outcome.quantities,
+        ranks=[RankRecord(**{name: getattr(outcome, name) for name in RankRecord.model_fields})],
         printed=done.stdout.splitlines(),
         timing=Timing(
             wall_seconds=round(seconds, 3),
@@ -132,7 +131,7 @@ def measure_run(experiment: Experiment, name: str) -> Run:
 
 
 def _death(done: subprocess.CompletedProcess[str]) -> Failure:
-    """Why a process left no outcome."""
+    """The failure of a process that left no outcome."""
     by_signal = signal.Signals(-done.returncode).name if done.returncode < 0 else None
     last = done.stderr.strip().splitlines()[-1:]
     return Failure(

@@ -1,4 +1,4 @@
-"""The process of a run without ranks: it calls the run's function and writes what that recorded.
+"""The process of a run without ranks: it calls the run's function and writes the outcome.
 
 In: the names of experiment and run, the file to write, and on standard input the settings as JSON.
 Out: a `RankOutcome` as JSON; where the function failed, with its error and line.
@@ -35,7 +35,7 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 whatever an author's function raises is a result
         print_exc()
         path, called = str(experiment.path), extract_tb(error.__traceback__)
-        lines = [one.lineno for one in called if one.filename == path]
+        lines = [frame.lineno for frame in called if frame.filename == path]
         message = f"{type(error).__name__}: {first_line(error)}"
         line = f"{experiment.path.name}:{lines[-1]}" if lines else None
         failure = Failure(kind="exception", message=message, phase=PHASE, line=line)

@@ -14,10 +14,9 @@ from pathlib import Path
 
 from runners.core.declared.experiment import Experiment, find
 from runners.core.trace.machine import installed
-from runners.core.trace.records import NEEDS_FULL, Run, Trace
+from runners.core.trace.records import NEEDS_FULL, NO_TORCH, Run, Trace
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import TraceError, outdated_programs, read
-from runners.traces.plain import NO_TORCH
 
 
 def part_of(name: str, where: Path) -> Path:

@@ -32,7 +32,7 @@ LEFT_OUT = {
     "runners.plain": "measures experiments without ranks, which have a digest of their own",
     "runners.session": "chooses what is measured, and prints how far it is",
     "runners.simulate.processes": "carries what simulations return, as it is",
-    "runners.system": "says where a book lies, and words, waits for and ends a command",
+    "runners.system": "finds the book, words, waits for and ends a command, and writes files whole",
     "runners.traces.digest": "makes the digest, which is another where it is made otherwise",
     "runners.traces.files": "writes what was recorded, and reads it back as it was",
     "runners.traces.summary": "words what was recorded",

@@ -1,4 +1,4 @@
-"""Files of traces: what one experiment measured on one machine, as versioned JSON.
+"""Read and write traces: one experiment on one machine, as versioned JSON.
 
 Flow: `runners/core/measuring` puts a `Trace` together; `write` puts it on disk whole; `read` gives
 it back to the generator, refusing whatever it does not know. What a trace holds is in
@@ -7,11 +7,9 @@ that never install it.
 """
 
 import json
-import os
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
-from uuid import uuid4
 
 from pydantic import ValidationError
 
@@ -20,13 +18,13 @@ from runners.core.trace.records import Machine, Trace
 from runners.core.trace.schema import Guarded, Record, digest_of
 from runners.system.book import own_book, program
 from runners.system.errors import FixableError
+from runners.system.files import write_json
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.invariants import violations
 
 PLANNED = ("plans", "planner")  # folders of simulated files
 MACHINE = "machine"  # the file of a machine's folder that is no trace
 EDITED = "edited or cut since it was written"
-TORN = ".torn"  # ends the name of a file that is being written, or was when somebody was killed
 RecordT = TypeVar("RecordT", bound=Record)
 
 
@@ -58,7 +56,7 @@ def _parsed(path: Path, text: str, model: type[RecordT]) -> RecordT:
 
 
 def _values(document: dict[str, Any]) -> str:
-    """The digest of all that a file holds beside it."""
+    """The digest of all other fields of a file."""
     return digest_of({name: held for name, held in document.items() if name != "values"})
 
 
@@ -73,7 +71,7 @@ def again(path: Path) -> str:
 
 
 def remedy(path: Path) -> str:
-    """What a person does about a file that is missing, cut or edited."""
+    """The advice for a file that is missing, cut or edited."""
     return f"restore it from git, or make it again with {again(path)}"
 
 
@@ -125,18 +123,13 @@ def trace_paths(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.glob("*.json")) if path.stem != MACHINE]
 
 
-def machine_folders(traces: Path) -> list[str]:
-    """The names of all machines' folders."""
-    return sorted(path.parent.name for path in traces.glob("*/machine.json"))
-
-
 def read_machine(folder: Path) -> Machine:
     """Read `machine.json` of a machine's folder; errors as `read_record` has them."""
     return read_record(folder / "machine.json", Machine)
 
 
 def is_stale(trace: Trace) -> bool:
-    """Whether what a measured trace follows from has changed: code, or a program that it ran."""
+    """Whether the code or a program behind a measured trace has changed."""
     is_other_code = trace.code.digest != source_digest(trace.experiment)
     return is_other_code or bool(outdated_programs(trace))
 
@@ -159,23 +152,3 @@ def write(path: Path, record: Record) -> None:
     if isinstance(record, Guarded):
         document["values"] = _values(document)
     write_json(path, document)
-
-
-def write_json(path: Path, document: dict[str, Any]) -> None:
-    """Write JSON sorted and indented, as `write`."""
-    write_text(path, json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text whole or not at all, as `write` does a record."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid4().hex}{TORN}")  # others may write it too
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

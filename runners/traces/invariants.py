@@ -1,4 +1,4 @@
-"""What every trace obeys beyond the types of its fields: a trace that does not was not measured.
+"""Invariants of every trace beyond the types of its fields.
 
 In: a trace whose fields have their types. Out: a violation for each record that contradicts
 itself or its run, with the path of the field. `files.py` refuses such a trace when it is read.
@@ -37,7 +37,7 @@ def _of_run(run: Run) -> Iterator[tuple[Steps, str]]:
     if not _sends_what_is_received(run):
         yield ("ranks",), "one receives from another what that one did not send, or the reverse"
     sampled = run.timing.sampled.values()
-    if not all(one.samples and one == SampledSeconds.of(one.samples) for one in sampled):
+    if not all(times.samples and times == SampledSeconds.of(times.samples) for times in sampled):
         yield ("timing",), "has a median or quartile not of its samples"
     for place, rank in enumerate(run.ranks):
         memory = rank.memory
@@ -46,7 +46,7 @@ def _of_run(run: Run) -> Iterator[tuple[Steps, str]]:
 
 
 def _has_its_ranks(run: Run) -> bool:
-    """All ranks, in order; a simulated plan has some of them."""
+    """Whether a run has all its ranks, in order; a simulated plan has some of them."""
     numbers = [rank.rank for rank in run.ranks]
     if run.nature == "simulated" and "num_ranks" in run.settings:
         return numbers == sorted({*numbers})
@@ -54,12 +54,12 @@ def _has_its_ranks(run: Run) -> bool:
 
 
 def _sends_what_is_received(run: Run) -> bool:
-    """What one rank sends another, the other receives: as many calls and bytes in the step."""
+    """Whether each rank receives as many calls and bytes as others send to it in the step."""
     moved: dict[str, Counter[object]] = {"send": Counter(), "recv": Counter()}
     for rank in run.ranks:
         for collective in rank.collectives:
-            for one in collective.transfers if collective.operation in moved else ():
+            for transfer in collective.transfers if collective.operation in moved else ():
                 for field in ("count", "bytes"):
-                    ends = one.source, one.destination, field
-                    moved[collective.operation][ends] += getattr(one, field)
+                    ends = transfer.source, transfer.destination, field
+                    moved[collective.operation][ends] += getattr(transfer, field)
     return run.status not in ENDED or moved["send"] == moved["recv"]

@@ -1,4 +1,4 @@
-"""The programs that pages show, and what the text of each says about running it. No torch.
+"""The programs that pages show, and how each declares its ranks and settings. No torch.
 
 In: the files of `content/topics/*/code/`. Out: a `Program` each, with
 
@@ -36,7 +36,7 @@ ARITHMETIC = (
 
 @dataclass(frozen=True)
 class Program:
-    """One program as its text declares it."""
+    """One program: its ranks, its expected outcome, its settings."""
 
     path: Path
     ranks: int
@@ -45,7 +45,7 @@ class Program:
     settings: dict[str, Setting] = field(default_factory=dict)
 
 
-def found(root: Path, pattern: str) -> dict[str, Program]:
+def programs_in(root: Path, pattern: str) -> dict[str, Program]:
     """The programs below `root` that match, by name: the file's, which the whole book shares.
 
     Raises:
@@ -64,10 +64,10 @@ def found(root: Path, pattern: str) -> dict[str, Program]:
 
 
 def read(path: Path) -> Program:
-    """One program.
+    """Read the declarations of one program.
 
     Raises:
-        FixableError: as `found`.
+        FixableError: as `programs_in`.
     """
     text, tree = _parsed(path)
     settings = constants(tree)
@@ -106,8 +106,8 @@ def _parsed(path: Path) -> tuple[str, ast.Module]:
         text = path.read_text(encoding="utf-8")
         return text, ast.parse(text)
     except (SyntaxError, ValueError) as error:  # or no UTF-8
-        place, said = getattr(error, "lineno", None) or 1, getattr(error, "msg", error)
-        raise FixableError(f"{from_home(path)}:{place}: {said}") from None
+        line, message = getattr(error, "lineno", None) or 1, getattr(error, "msg", error)
+        raise FixableError(f"{from_home(path)}:{line}: {message}") from None
 
 
 def _ranks(path: Path, docstring: str) -> int:
@@ -122,7 +122,7 @@ def _ranks(path: Path, docstring: str) -> int:
 
 def constants(tree: ast.Module) -> dict[str, Setting]:
     """The upper-case constants that a program sets at its top level, by lower-case name."""
-    found: dict[str, Setting] = {}
+    settings: dict[str, Setting] = {}
     for node in tree.body:
         match node:
             case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
@@ -135,5 +135,5 @@ def constants(tree: ast.Module) -> dict[str, Setting]:
             match name, value:
                 case ast.Name(id=word), ast.Constant(value=int() | float() | str() as constant):
                     if word.isupper():
-                        found[word.lower()] = constant
-    return found
+                        settings[word.lower()] = constant
+    return settings

@@ -1,4 +1,4 @@
-"""What a person reads of one run once it has been measured. Pure; no torch.
+"""The summary of a measured run in lines for a person. Pure; no torch.
 
 In: a `Run`. Out: lines. `python -m runners try` prints them of a run just measured, and the pages
 show them of the recorded one, so that a reader sees the same lines in both places.
@@ -10,7 +10,6 @@ from functools import partial
 from runners.core.trace.fields import NBSP, SIZES, TIMES, in_words, quantity, scaled, significant
 from runners.core.trace.records import RankRecord, Run
 from runners.core.trace.schema import Setting
-from runners.traces.plain import is_plain
 
 
 def how_it_ended(run: Run) -> str:
@@ -22,7 +21,7 @@ def how_it_ended(run: Run) -> str:
         return words
     size = f", asking for {error.requested_bytes:,} bytes" if error.requested_bytes else ""
     cause = "" if error.kind == "out_of_memory" else f": {error.message}"
-    place = "" if error.rank is None or is_plain(run) else f" on rank {error.rank}"
+    place = "" if error.rank is None or run.is_plain else f" on rank {error.rank}"
     place += f" at {error.line}" if error.line else ""
     return f"{words} in {error.phase}{place}{size}{cause}"
 
@@ -37,11 +36,11 @@ def how_it_was_meant_to_end(run: Run) -> str:
 
 
 def summary_lines(run: Run) -> list[str]:
-    """How a run ended, what its program printed, what it learnt and what it cost."""
+    """The end of a run, the output of its program, its loss, memory, payload, times, measures."""
     printed = [f"  {line}" for line in run.printed]
     return [
         f"ended: {how_it_ended(run)}",
-        *([f"printed{'' if is_plain(run) else ' by rank 0'}:", *printed] if printed else []),
+        *([f"printed{'' if run.is_plain else ' by rank 0'}:", *printed] if printed else []),
         *_learnt(run),
         *_by_rank("peak memory", run, lambda rank: _peak(run, rank)),
         *_by_rank("payload of a step", run, _payload),
@@ -51,19 +50,19 @@ def summary_lines(run: Run) -> list[str]:
 
 
 def beside(run: Run, book: Run) -> list[str]:
-    """The same lines of a run, and then those in which the book's run differs."""
+    """The summary of a run, then the lines in which the summary of the book's run differs."""
     own = summary_lines(run)
     others = [line for line in summary_lines(book) if line not in own and line[0] != " "]
     return [*own, *(f"in the book: {line}" for line in others)]
 
 
 def _own(run: Run) -> Iterator[str]:
-    """What the experiment counted or compared; of a run that says nothing else, its batch."""
+    """The measures of a run; of a run without other results, the facts of its prediction."""
     names = dict.fromkeys(name for rank in run.ranks for name in rank.measures)
     for name in names:
         yield from _by_rank(name, run, partial(_measured, name, run))
     steps = [] if names or run.printed or run.epochs else run.prediction
-    for step in (one for one in steps if one.facts):
+    for step in (step for step in steps if step.facts):
         rank = "" if step.rank is None else f", rank {step.rank}"
         facts = (
             f"{name} {_in_words(fact, quantity([name]).unit)}" for name, fact in step.facts.items()
@@ -78,35 +77,35 @@ def _measured(name: str, run: Run, rank: RankRecord) -> str | None:
 
 def _in_words(value: Setting, unit: str) -> str:
     if isinstance(value, list):
-        return ", ".join(_in_words(one, unit) for one in value)
+        return ", ".join(_in_words(element, unit) for element in value)
     words = significant(value, 4) if isinstance(value, float) else in_words(value, unit)
     return words.replace(NBSP, " ")
 
 
 def _learnt(run: Run) -> Iterator[str]:
-    losses = [(one.loss, one.epoch) for one in run.epochs if one.loss is not None]
+    losses = [(epoch.loss, epoch.epoch) for epoch in run.epochs if epoch.loss is not None]
     if losses:
         (first, begin), (last, end) = losses[0], losses[-1]
         start = f"{first:.4f} in epoch {begin}, " if len(losses) > 1 else ""
         yield f"loss: {start}{last:.4f} in epoch {end}"
     if run.epochs and (accuracy := run.epochs[-1].accuracy) is not None:
         yield f"accuracy in training: {100 * accuracy:.1f}%"
-    seen = run.validation
-    if seen is not None and seen.accuracy is not None:
-        share = f"{100 * seen.accuracy:.1f}%"
-        yield f"accuracy on {seen.num_samples:,} samples never trained on: {share}"
+    last_check = run.validation
+    if last_check is not None and last_check.accuracy is not None:
+        share = f"{100 * last_check.accuracy:.1f}%"
+        yield f"accuracy on {last_check.num_samples:,} samples never trained on: {share}"
     for odd in run.non_finite[:1]:
         yield f"not finite: {odd.field} was {odd.kind} in step {odd.step}"
 
 
 def _by_rank(what: str, run: Run, words_of: Callable[[RankRecord], str | None]) -> Iterator[str]:
-    """One line for all ranks of which the same can be said."""
+    """A line for each group of ranks whose words are equal."""
     ranks_by_words: dict[str, list[str]] = {}
     for rank in run.ranks:
         if (words := words_of(rank)) is not None:
             ranks_by_words.setdefault(words, []).append(str(rank.rank))
     for words, (*most, last) in ranks_by_words.items():
-        if is_plain(run):
+        if run.is_plain:
             yield f"{what}: {words}"
             continue
         ranks = f"ranks {', '.join(most)} and {last}" if most else f"rank {last}"

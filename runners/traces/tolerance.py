@@ -1,7 +1,8 @@
 """When two measurements of a field are the same: one rule, for a number and for whole traces.
 
-In: a field and its two values. Out: a `Tolerance`, which says in words how far apart they may be,
-and whether they are. `reproduce` judges one field by it, `compare` every field of two machines.
+In: a field and its two values. Out: an `Agreement`: the allowed difference in words, and whether
+they are the same. `reproduce` judges one field by it, `compare` every field of two machines. It
+allows what a whole training makes of rounding; of a single computation, `judging/rounding.py` does.
 
 | field | the same where |
 |---|---|
@@ -18,7 +19,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from runners.core.trace.fields import Key, as_written, at, in_words, is_number, quantity
+from runners.core.trace.fields import Key, as_written, in_words, is_number, quantity, value_at
 from runners.core.trace.measured import SampledSeconds
 from runners.core.trace.records import Run
 from runners.core.trace.schema import Quantity
@@ -35,32 +36,37 @@ MOST_SPREAD = 0.01  # above it rounding decides what a training gives
 # 0.04 % apart that had spread by 0.007 %.
 LEAST_SHARE = 1e-3
 TIME_FACTOR = 2.0  # one measurement has no spread; a busy machine takes its share
+EQUAL = "none; equal"  # the allowed difference of everything else
 
 
-class Tolerance(NamedTuple):
-    """How far apart two values may be, in words, and whether these are the same; None: either."""
+class Agreement(NamedTuple):
+    """The allowed difference of two values, in words, and whether they are the same.
 
-    words: str
+    `is_same` is None where the values cannot be compared.
+    """
+
+    allowed: str
     is_same: bool | None
 
 
 def rounding(steps: Sequence[Key], page: Run, here: Run, *, is_like: bool) -> float:
-    """The share by which rounding may turn one field of two runs; infinite where it decides it."""
+    """The share by which rounding may change a field of two runs; infinite where it decides it."""
+    if is_like:
+        return 0
     known = [run.spread for run in (page, here) if run.spread is not None]
     field = field_of(page, steps)
-    spread = max((one.get(field, 0) for one in known), default=0)
-    if is_like or spread > MOST_SPREAD:
-        return 0 if is_like else math.inf
+    spread = max((by_field.get(field, 0) for by_field in known), default=0)
+    if spread > MOST_SPREAD:
+        return math.inf
     is_share = quantity(steps, page.quantities).unit == "share"  # it turns by whole samples
-    least = LEAST_SHARE if known and not is_share else FLOAT_SHARE
-    return max(MARGIN * spread, least)
+    return max(MARGIN * spread, LEAST_SHARE if known and not is_share else FLOAT_SHARE)
 
 
-def tolerance(steps: Sequence[Key], page: Run, here: Run, *, is_like: bool) -> Tolerance:
+def compare_field(steps: Sequence[Key], page: Run, here: Run, *, is_like: bool) -> Agreement:
     """Compare one field of two runs.
 
     Args:
-        steps: where the field is in either run.
+        steps: from either run to the field.
         page: the run that the page shows.
         here: the run measured again.
         is_like: whether processor, cores, torch and device are those of the page's run.
@@ -68,86 +74,84 @@ def tolerance(steps: Sequence[Key], page: Run, here: Run, *, is_like: bool) -> T
     Raises:
         KeyError, IndexError, AttributeError, TypeError: one of them has no such field.
     """
-    one, other = at(page, steps), at(here, steps)
-    there, again = at(page, steps[:-1]), at(here, steps[:-1])
+    old, new = value_at(page, steps), value_at(here, steps)
+    there, again = value_at(page, steps[:-1]), value_at(here, steps[:-1])
     are_sampled = isinstance(there, SampledSeconds) and isinstance(again, SampledSeconds)
     if are_sampled and steps[-1] != "num_samples":
         if min(there.num_samples, again.num_samples) >= FEWEST_SAMPLES:
-            return _by_samples(there, again)
-        if steps[-1] == "samples":  # all that a time was taken from
-            one, other = there.median_seconds, again.median_seconds
+            return _by_quartiles(there, again)
+        if steps[-1] == "samples":
+            old, new = there.median_seconds, again.median_seconds
     share = rounding(steps, page, here, is_like=is_like)
-    return of_values(quantity(steps, page.quantities), one, other, share)
+    return compare_values(quantity(steps, page.quantities), old, new, share)
 
 
-def of_values(kind: Quantity, one: object, other: object, share: float) -> Tolerance:
+def compare_values(kind: Quantity, old: object, new: object, share: float) -> Agreement:
     """Compare two values of a field without regard to samples.
 
     Args:
-        kind: what the field is in, and how closely it repeats.
-        one: the value on the page.
-        other: the value measured again.
-        share: by which rounding may turn it; infinite where it decides it.
+        kind: the unit of the field, and how closely it repeats.
+        old: the value on the page.
+        new: the value measured again.
+        share: by which rounding may change it; infinite where it decides it.
     """
-    equal = Tolerance("none; equal", one == other)
-    if isinstance(one, list | dict) and isinstance(other, list | dict):
-        return _of_parts(kind, one, other, share)
+    if isinstance(old, list | dict) and isinstance(new, list | dict):
+        return _by_elements(kind, old, new, share)
     if math.isinf(share):
         words = f"not compared: over instruction sets it spreads by more than {MOST_SPREAD:.0%}"
-        return Tolerance(words, None)
-    if not (is_number(one) and is_number(other)):
-        return _of_words(kind, one, other, share)
+        return Agreement(words, None)
+    if is_number(old) and is_number(new):
+        return _by_size(kind, old, new, share)
+    if isinstance(old, str) and kind.repeats == "clock":
+        return Agreement("any; it follows from single times", is_same=True)
+    if kind.repeats == "bits" and share and old and new:
+        return Agreement("not compared: another processor or torch rounds some bit apart", None)
+    return Agreement(EQUAL, old == new)
+
+
+def _by_size(kind: Quantity, old: float, new: float, share: float) -> Agreement:
     if kind.repeats == "clock":
-        low, high = sorted((abs(one), abs(other)))
+        low, high = sorted((abs(old), abs(new)))
         words = f"a factor of {TIME_FACTOR:g}: a single time, without a spread"
-        return Tolerance(words, one == other or high <= TIME_FACTOR * low)
+        return Agreement(words, old == new or high <= TIME_FACTOR * low)
     if kind.repeats == "kernel":
-        return _within(KERNEL_SHARE, one, other, "the kernel counts in pages and threads")
-    if isinstance(one, float) and share:
-        return _within(share, one, other, "another processor, torch or device rounds apart")
-    return equal
+        return _within(KERNEL_SHARE, old, new, "the kernel counts in pages and threads")
+    if isinstance(old, float) and share:
+        return _within(share, old, new, "another processor, torch or device rounds apart")
+    return Agreement(EQUAL, old == new)
 
 
-def _of_words(kind: Quantity, one: object, other: object, share: float) -> Tolerance:
-    if isinstance(one, str) and kind.repeats == "clock":
-        return Tolerance("any; it follows from single times", is_same=True)
-    if kind.repeats == "bits" and share and one and other:
-        return Tolerance("not compared: another processor or torch rounds some bit apart", None)
-    return Tolerance("none; equal", one == other)
+def _by_elements(kind: Quantity, old: Any, new: Any, share: float) -> Agreement:  # noqa: ANN401
+    """Lists of single values are compared element by element, others as `in_words` prints them."""
+    both = [*old, *new] if isinstance(old, list) and isinstance(new, list) else [{}]
+    are_single = all(isinstance(element, int | float | str | None) for element in both)
+    if not are_single or len(old) != len(new):
+        return Agreement(EQUAL, in_words(old, kind.unit) == in_words(new, kind.unit))
+    pairs = [compare_values(kind, *pair, share) for pair in zip(old, new, strict=True)]
+    verdicts = {pair.is_same for pair in pairs}
+    is_same = None if None in verdicts else False not in verdicts
+    return Agreement(pairs[0].allowed if pairs else EQUAL, is_same)
 
 
-def _of_parts(kind: Quantity, one: Any, other: Any, share: float) -> Tolerance:  # noqa: ANN401
-    """Lists of single values are compared one by one, anything else as `in_words` tells it."""
-    both = [*one, *other] if isinstance(one, list) and isinstance(other, list) else [{}]
-    plain = all(isinstance(part, int | float | str | None) for part in both)
-    if not plain or len(one) != len(other):
-        return Tolerance("none; equal", in_words(one, kind.unit) == in_words(other, kind.unit))
-    found = [of_values(kind, *pair, share) for pair in zip(one, other, strict=True)]
-    words = found[0].words if found else "none; equal"
-    verdicts = {each.is_same for each in found}
-    return Tolerance(words, None if None in verdicts else False not in verdicts)
-
-
-def _by_samples(page: SampledSeconds, here: SampledSeconds) -> Tolerance:
-    low, high = page.first_quartile_seconds, page.third_quartile_seconds
-    near, far = here.first_quartile_seconds, here.third_quartile_seconds
-    words = (
-        f"quartile ranges overlap: {as_written(low)} to {as_written(high)} s "
-        f"there, {as_written(near)} to {as_written(far)} s here"
+def _by_quartiles(page: SampledSeconds, here: SampledSeconds) -> Agreement:
+    there, again = (
+        f"{as_written(times.first_quartile_seconds)} to {as_written(times.third_quartile_seconds)}"
+        for times in (page, here)
     )
-    return Tolerance(words, overlap(page, here))
+    words = f"quartile ranges overlap: {there} s there, {again} s here"
+    return Agreement(words, overlap(page, here))
 
 
-def overlap(one: SampledSeconds, other: SampledSeconds) -> bool:
-    """Whether the quartile ranges of two times have anything in common."""
+def overlap(page: SampledSeconds, here: SampledSeconds) -> bool:
+    """Whether the quartile ranges of two times overlap."""
     return (
-        one.first_quartile_seconds <= other.third_quartile_seconds
-        and other.first_quartile_seconds <= one.third_quartile_seconds
+        page.first_quartile_seconds <= here.third_quartile_seconds
+        and here.first_quartile_seconds <= page.third_quartile_seconds
     )
 
 
-def _within(share: float, one: float, other: float, why: str) -> Tolerance:
-    floor = ROUNDED_OFF if isinstance(one, float) else 0
+def _within(share: float, old: float, new: float, why: str) -> Agreement:
+    floor = ROUNDED_OFF if isinstance(old, float) else 0
     above = f", or {floor:g}" if floor else ""
-    slack = max(share * max(abs(one), abs(other)), floor)
-    return Tolerance(f"{100 * share:.2g} % of the larger{above}: {why}", abs(one - other) <= slack)
+    slack = max(share * max(abs(old), abs(new)), floor)
+    return Agreement(f"{100 * share:.2g} % of the larger{above}: {why}", abs(old - new) <= slack)

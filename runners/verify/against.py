@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from runners.judging.rounding import are_apart
 from runners.system.errors import FixableError, first_line
-from runners.verify.fit import are_apart
 from runners.verify.intercept import INSIDE
 from runners.verify.records import (
     Forward,

@@ -5,9 +5,9 @@ module and update, in this order: inputs, parameters of replicas, outputs, gradi
 reduction, weights of the loss, clipping, and the optimizer's update. A comparison that could not be
 made is said, and never counts as agreeing.
 
-An error is a finding above `ROUNDINGS` times the larger of the tensor's own rounding, which is the
-replay in the script's precision against float64, and eps times the scale of the gradients in its
-module: a gradient that is zero in exact arithmetic has no scale of its own.
+An error is a finding above the `allowance` of rounding (`judging/rounding.py`). A tensor's own
+error is that of the replay in the script's precision against float64. Its scale is that of the
+gradients in its module: a gradient that is zero in exact arithmetic has no scale of its own.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from torch import Tensor
 
+from runners.judging.rounding import NORM, allowance, are_apart, distance, ratio
 from runners.verify import inputs
-from runners.verify.fit import Expected, Fit, added, are_apart, distance, fitted, ratio, scales_of
-from runners.verify.inputs import ROUNDINGS, Case, ties
+from runners.verify.fit import Expected, Fit, added, fitted, scales_of
+from runners.verify.inputs import Case, ties
 from runners.verify.losses import TOLERANCE, Weights, judged_weights
 from runners.verify.records import STEPS_INSIDE, Layout, Seen, Update
 from runners.verify.replay import Replayed
@@ -225,10 +226,9 @@ class _Judge:
                 for at, one in run.exact.items():
                     if other in one:
                         terms[rank, at] = added([terms.get((rank, at), {}), {name: one[other]}])
-        exact, own = added(terms.values()), added(owns)
+        exact, own, eps = added(terms.values()), added(owns), case.sum_eps
         tolerance = {
-            name: ROUNDINGS
-            * max(distance(exact[name], own.get(name, exact[name])), case.sum_eps * scale)
+            name: allowance(NORM, distance(exact[name], own.get(name, exact[name])), eps, scale)
             for name, scale in scales_of(exact).items()
         }
         forwards = self._layout.update(min(runs), number).forwards
@@ -321,7 +321,7 @@ class _Judge:
             factors = {term: one / scale for term, one in fit.factors.items()}
             if last is not self._layout:
                 factors = dict.fromkeys([(r, None) for r in updates], fit.common / scale)
-        tolerance = max(TOLERANCE, ROUNDINGS * self._case.sum_eps)
+        tolerance = max(TOLERANCE, NORM * self._case.sum_eps)
         return judged_weights(updates, factors, tolerance)
 
     def _judge_weights(self, number: int, weights: Weights) -> None:

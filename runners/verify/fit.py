@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from runners.judging.rounding import distance, ratio
 from runners.verify.report import Error, Term
 
-REPLICAS = 1e-5  # relative difference of parameters between replicas
 Held = Mapping[str, Tensor | None]  # gradients by parameter
 
 
@@ -50,33 +50,6 @@ class Fit:
     def common(self) -> float:
         """The largest factor, which is that of all batches where they have one."""
         return max((self.factors or {}).values(), key=abs, default=0.0)
-
-
-def relative(a: Tensor | None, b: Tensor | None) -> float:
-    """The largest difference of two tensors, over their largest finite element."""
-    if a is None or b is None or a.shape != b.shape:
-        return math.inf
-    if not a.numel():
-        return 0.0
-    is_same = (a == b) | (a.isnan() & b.isnan())
-    difference = (a.double() - b.double()).masked_fill(is_same, 0.0).abs().max().item()
-    return difference / max(a.double().nan_to_num(0, 0, 0).abs().max().item(), 1e-30)
-
-
-def are_apart(a: Tensor | None, b: Tensor | None) -> bool:
-    """Whether replicas of a tensor differ by more than rounding."""
-    return not relative(a, b) <= REPLICAS
-
-
-def distance(a: Tensor, b: Tensor) -> float:
-    """The norm of a difference."""
-    return float((a.double() - b.double()).norm())
-
-
-def ratio(held: Tensor, should: Tensor) -> float:
-    """The factor with which one tensor is nearest to another."""
-    flat = should.double().flatten()
-    return float((held.double().flatten() @ flat / (flat @ flat).clamp_min(1e-300)).item())
 
 
 def added(gradients: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -15,13 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from runners.verify.fit import are_apart, distance, relative
+from runners.judging.rounding import NORM, are_apart, distance, relative
 from runners.verify.records import Layout, Part, Seen, Update
 from runners.verify.replay import Replayed
 from runners.verify.report import Finding, Verdict
 from runners.verify.roots import digest
-
-ROUNDINGS = 4  # by how many roundings a tensor may differ; drawn programs differ by at most 1.5
 
 
 @dataclass
@@ -319,12 +317,12 @@ def _equal(some: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
 def compare_outputs(case: Case, number: int, runs: Mapping[int, Replayed]) -> bool:
     """Whether replays have the outputs that the script had; else gradients are not compared."""
     for rank, run in runs.items():
-        same = max(_SAME_OUTPUTS, ROUNDINGS * case.eps_of(rank, number))
+        same = max(_SAME_OUTPUTS, NORM * case.eps_of(rank, number))
         forwards = case.layout.update(rank, number).forwards
         for forward, (error, rounding) in zip(forwards, run.errors, strict=False):
             is_known = rounding <= same  # else two replays differ, too
             allowed = max(rounding, _OUTPUT_ERROR * case.eps / 1.2e-7)
-            if is_known and error <= ROUNDINGS * allowed:
+            if is_known and error <= NORM * allowed:
                 continue
             says = f"by {max(error, rounding):.2g} of their size"
             if case.layout.is_tensor_parallel and is_known and not forward.draws:

@@ -25,9 +25,10 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from runners.core.system import processes
+from runners.judging.rounding import NORM, are_apart
 from runners.verify.board import environment, free_port
-from runners.verify.fit import Expected, are_apart, compared, fitted, scales_of
-from runners.verify.inputs import ROUNDINGS, Case, are_equal_again, has_own_gradients
+from runners.verify.fit import Expected, compared, fitted, scales_of
+from runners.verify.inputs import Case, are_equal_again, has_own_gradients
 from runners.verify.internals import LoaderIterator, fetcher, pytree
 from runners.verify.losses import factors
 from runners.verify.records import Layout, Seen, mapped, tensors_of
@@ -389,7 +390,7 @@ def _agrees(
     if not all(bool(one.isfinite().all()) for one in exact.values()):
         case.skip("gradients: those of one process are not finite either")
         return False
-    eps = ROUNDINGS * case.eps_of(view, number)
+    eps = NORM * case.eps_of(view, number)
     tolerance = {
         name: max(eps * scale, _LEAST_TOLERANCE * exact[name].double().norm().item())
         for name, scale in scales_of(exact).items()

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 from torch.optim import Optimizer
 
-from runners.verify.fit import Expected, are_apart, distance, error_of, ratio, scales_of
-from runners.verify.inputs import ROUNDINGS, Case
+from runners.judging.rounding import NORM, are_apart, distance, ratio
+from runners.verify.fit import Expected, error_of, scales_of
+from runners.verify.inputs import Case
 from runners.verify.records import STATE, Clip, Layout, RootRecord, Tensors, Update
 from runners.verify.report import Error
 from runners.verify.roots import same
@@ -241,7 +242,7 @@ def find_still(case: Case) -> None:
     for number in range(last + 1):
         whole = layout.whole(number, view, "after_backward")
         known = {name: one for name, one in whole.items() if one is not None}
-        scales, least = scales_of(known), ROUNDINGS * case.sum_eps  # less is rounding
+        scales, least = scales_of(known), NORM * case.sum_eps  # less is rounding
         trained |= {n for n, one in known.items() if norm_of([one]) > least * scales[n]}
     start = layout.whole(0, view, "parameters")
     end: Tensors = layout.whole(last, view, "parameters") | layout.whole(last, view, "after")

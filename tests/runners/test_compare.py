@@ -36,19 +36,20 @@ def _compared(other):
     return compare(*({one.stem: read(one) for one in trace_paths(at)} for at in (FROZEN, other)))
 
 
-def _times(factor):
+def _slower(factor, num_samples=None):
     """A change of a run whose steps take so many times longer."""
 
     def change(run):
         step = run["timing"]["step"]
-        step.update(SampledSeconds.of([s * factor for s in step["samples"]]).model_dump())
+        seconds = [s * factor for s in step["samples"]][:num_samples]
+        step.update(SampledSeconds.of(seconds).model_dump())
 
     return change
 
 
 def test_times_differ_only_where_their_quartile_ranges_lie_apart(other):
-    _change(other, "tiny_training", "averaged", _times(10))
-    _change(other, "tiny_training", "single", _times(1.0001))
+    _change(other, "tiny_training", "averaged", _slower(10))
+    _change(other, "tiny_training", "single", _slower(1.0001))
     found = _compared(other)
     (line,) = found.times
     assert line.startswith("tiny_training.averaged, step: ")
@@ -57,21 +58,12 @@ def test_times_differ_only_where_their_quartile_ranges_lie_apart(other):
 
 
 def test_times_of_which_one_machine_has_too_few_samples_are_not_compared(other):
-    def fewer(run):
-        step = run["timing"]["step"]
-        step.update(SampledSeconds.of([10 * s for s in step["samples"]][:4]).model_dump())
-
-    _change(other, "tiny_training", "averaged", fewer)
+    _change(other, "tiny_training", "averaged", _slower(10, num_samples=4))
     assert _compared(other).times == []
 
 
-def _larger(factor):
-    """A change of a run whose first peak is so many times larger."""
-
-    def change(run):
-        run["ranks"][0]["memory"]["peak_bytes"] *= factor
-
-    return change
+def _twice_as_large(run):
+    run["ranks"][0]["memory"]["peak_bytes"] *= 2
 
 
 def test_bytes_and_losses_that_differ_are_listed_with_both_values(other):
@@ -79,7 +71,7 @@ def test_bytes_and_losses_that_differ_are_listed_with_both_values(other):
         for epoch in run["epochs"]:
             epoch["loss"] *= 1.25
 
-    _change(other, "tiny_memory", "whole", _larger(2))
+    _change(other, "tiny_memory", "whole", _twice_as_large)
     _change(other, "tiny_training", "averaged", worse)
     head, *lines = _compared(other).lines()
     assert head == "should be equal, and is not:"
@@ -141,7 +133,7 @@ def test_the_command_lists_what_differs_and_ends_with_one_where_anything_does(
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)  # `make pages` has no torch
     assert main(["compare", "first", "other"]) == 0
 
-    _change(other, "tiny_memory", "whole", _larger(2))
+    _change(other, "tiny_memory", "whole", _twice_as_large)
     assert main(["compare", "first", "other"]) == 1
 
     assert "tiny_memory.whole.ranks[].memory.peak_bytes: " in capsys.readouterr().out

@@ -71,7 +71,7 @@ def test_a_reference_is_of_one_machine_and_of_all_its_instructions(
 ):
     monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
     where = measure.folder(as_reference=True)
-    described = machine.describe(as_reference=True)
+    described = machine.describe(where.name)
     write(where / "machine.json", described.model_copy(update={field: other}))
     with pytest.raises(FixableError, match=f"measured where {field} is {other}"):
         running.run(RunRequest(names=("heavier",), as_reference=True))

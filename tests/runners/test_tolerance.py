@@ -16,7 +16,7 @@ from runners.traces.tolerance import (
     MARGIN,
     MOST_SPREAD,
     TIME_FACTOR,
-    tolerance,
+    compare_field,
 )  # fmt: skip
 from tests.sampled import REFERENCE, ROOT
 
@@ -80,7 +80,7 @@ def changed(run, path, value):
 def test_a_value_is_the_same_by_the_rule_and_the_spread_of_its_field(run, row):
     path, page, here, is_like, is_same, *spread = row
     one = changed(run, path, page).model_copy(update={"spread": spread[0] if spread else None})
-    assert tolerance(path, one, changed(run, path, here), is_like=is_like).is_same is is_same
+    assert compare_field(path, one, changed(run, path, here), is_like=is_like).is_same is is_same
 
 
 def test_a_digest_of_floats_tells_every_bit_under_any_name_and_one_of_a_text_does_not():
@@ -114,9 +114,9 @@ def test_the_field_of_a_path_is_the_same_by_name_and_by_place(run):
 
 def test_of_records_only_how_many_there_are_is_compared(run):
     later = changed(run, ["ranks", 0, "num_samples"], 9)
-    assert tolerance(["ranks"], run, later, is_like=True).is_same
+    assert compare_field(["ranks"], run, later, is_like=True).is_same
     fewer = run.model_copy(update={"ranks": run.ranks[1:]})
-    assert not tolerance(["ranks"], run, fewer, is_like=True).is_same
+    assert not compare_field(["ranks"], run, fewer, is_like=True).is_same
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_times_with_samples_are_the_same_where_quartile_ranges_overlap(run, here
         return changed(run, ["timing", "step"], step)
 
     path, there = ["timing", "step", field], timed([0.5, 0.9, 1.0, 1.3, 1.5])
-    assert tolerance(path, there, timed(here), is_like=True).is_same is is_same
+    assert compare_field(path, there, timed(here), is_like=True).is_same is is_same
 
 
 def test_the_words_of_a_value_are_those_of_the_page():

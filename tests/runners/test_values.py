@@ -10,7 +10,8 @@ from runners.core.trace.records import Machine, Trace
 from runners.planner.answers.plan_grid import Grid
 from runners.session.pending import pending
 from runners.session.progress import Progress
-from runners.traces.files import EDITED, TraceError, read_record, write_json
+from runners.system.files import write_json
+from runners.traces.files import EDITED, TraceError, read_record
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ import pytest
 
 from runners.core.declared.experiment import SHORTENED, find
 from runners.core.system import links
-from runners.traces.files import TORN, read, trace_paths, write
+from runners.system.files import TORN
+from runners.traces.files import read, trace_paths, write
 from tests.conftest import ROOT
 from tests.processes import marked, parent
 
@@ -55,7 +56,7 @@ def traces(environment):
     """The folder that a run here writes: it holds what a plain run measures, of all experiments."""
     # A clone that never measured has no id yet, and a run would take one: its folder is another.
     program = (
-        "from runners.core.measuring import measure; from runners.traces import machine; "
+        "from runners.core.measuring import measure; from runners.core.trace import machine; "
         "machine.keep_id(); print(measure.folder())"
     )
     words = [sys.executable, "-c", program]

@@ -8,8 +8,7 @@ from generator.content.shelf import TraceOnPage
 from generator.pages.view import View
 from generator.printing.folio import Folio
 from generator.printing.sources import command
-from runners.core.trace.records import Run
-from runners.traces.plain import software
+from runners.core.trace.records import Run, software
 
 # Besides its words, a page takes a minute for each question and for each figure to operate. A
 # reader took 70 minutes for six pages that these rates give 68.

@@ -13,8 +13,7 @@ from generator.values import units
 from generator.values.evaluation import Evidence
 from generator.values.regime import CROWDED, is_crowded, num_ranks
 from generator.values.value import Value, computed, numeric
-from runners.core.trace.records import Run
-from runners.traces.plain import NO_TORCH, is_plain, software
+from runners.core.trace.records import NO_TORCH, Run, software
 
 FACTS = (
     ("Processor", "cpu"), ("Cores", "num_cores"), ("Memory", "memory_bytes"),
@@ -97,7 +96,7 @@ def _on_machine(experiment: str, measured: MachineFolder, folio: Folio) -> View:
         trace=trace,
         measures=measures,
         has_gaps=any(row.measured[word] == ABSENT for row in ran for word in measures),
-        has_ranks=not all(map(is_plain, trace.runs.values())),
+        has_ranks=not all(run.is_plain for run in trace.runs.values()),
         software=software(trace.circumstances),
         rows=ran,
         nature=nature,
@@ -136,7 +135,7 @@ def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Vie
         # with no digit below the millisecond that its clock tells
         "Whole run": wall and wall.formatted(digits=min(3, len(str(round(numeric(wall) * 1000))))),
     }
-    if is_plain(run):  # its own measures, instead of those of ranks
+    if run.is_plain:  # its own measures, instead of those of ranks
         own = {one: f"measures.{one}" for one in run.ranks[0].measures}
         own |= {one: f"timing.measures.{one}.median_seconds" for one in run.timing.measures}
         measured = {_in_words(one): value(path) for one, path in own.items()}

@@ -20,14 +20,14 @@ from runners.core.measuring.launch import Launcher, PassResult, Place
 from runners.core.measuring.quiet import Readings
 from runners.core.system.links import cannot_link
 from runners.core.trace import machine
-from runners.core.trace.records import Code, Machine, Quiet, Run, Trace
-from runners.core.trace.schema import now
+from runners.core.trace.records import Code, Machine, Quiet, Run, Trace, trace_of
 from runners.session.pending import Pending, part_of
 from runners.session.progress import Progress
 from runners.system.book import ROOT
 from runners.system.errors import FixableError
+from runners.system.files import TORN
 from runners.traces.digest import program_digests, source_digest
-from runners.traces.files import TORN, write
+from runners.traces.files import write
 
 
 def folder(*, as_reference: bool = False) -> Path:
@@ -187,21 +187,24 @@ def measure(
     # Taken before it runs: an edit meanwhile makes the trace stale, not false.
     code = code_of(name)
     experiment = launcher.fitted(waiting.experiment)
-    described = here or machine.describe(as_reference=as_reference)
+    described = here or machine.describe(folder(as_reference=as_reference).name)
     where = machine.TRACES / described.name
     part = part_of(name, where)
     progress.begin(experiment)
 
+    def assembled(runs: dict[str, Run], quiet: Quiet | None = None) -> Trace:
+        under, question = machine.circumstances(), experiment.question
+        return trace_of(name, question, code, under, described.name, runs, quiet)
+
     def keep(runs: dict[str, Run]) -> None:
-        write(part, trace_of(experiment, code, described.name, {**waiting.kept, **runs}))
+        write(part, assembled({**waiting.kept, **runs}))
 
     try:
         runs, causes = _runs(waiting, launcher, experiment, progress, keep, as_reference)
         quiet = readings.end() if readings else None
         if causes:
             raise UnfinishedError(causes)
-        quiet = None if waiting.kept else quiet
-        trace = trace_of(experiment, code, described.name, runs, quiet)
+        trace = assembled(runs, None if waiting.kept else quiet)
         write(where / "machine.json", described)
         write(where / f"{name}.json", trace)
     except OSError as error:
@@ -274,38 +277,5 @@ def measure_alone(
         launcher.most_bytes = machine.available_bytes()
     progress.begin(experiment)
     run = measure_run(launcher, experiment, name, progress)
-    return trace_of(experiment, code, machine.name(), {name: run})
-
-
-def trace_of(
-    experiment: Experiment,
-    code: Code,
-    machine_name: str,
-    runs: dict[str, Run],
-    quiet: Quiet | None = None,
-) -> Trace:
-    """A trace of these runs, as of now.
-
-    Args:
-        experiment: what was measured.
-        code: by which code.
-        machine_name: of the machine that measured.
-        runs: by name.
-        quiet: how quiet the machine was meanwhile; None: not recorded.
-    """
-    under = machine.circumstances()
-    alike = {"circumstances": None}  # a run names its own only where they are others
-    return Trace(
-        schema_version=2,
-        experiment=experiment.name,
-        question=experiment.question,
-        recorded_at=now(),
-        machine=machine_name,
-        code=code,
-        circumstances=under,
-        quiet=quiet,
-        runs={
-            name: run.model_copy(update=alike) if run.circumstances == under else run
-            for name, run in runs.items()
-        },
-    )
+    under, runs = machine.circumstances(), {name: run}
+    return trace_of(experiment.name, experiment.question, code, under, machine.name(), runs)

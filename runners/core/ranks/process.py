@@ -36,7 +36,7 @@ from runners.core.system import accelerator
 from runners.core.system.links import enter
 from runners.core.trace.records import Failure
 from runners.core.trace.schema import Status
-from runners.traces.files import write_json
+from runners.system.files import write_json
 
 PATIENCE = timedelta(minutes=30)  # the launcher decides what hangs, not a collective's time-out
 _REQUESTED = re.compile(r"[Tt]ried to allocate ([\d.]+) (bytes|[KMG]iB)")

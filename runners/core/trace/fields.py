@@ -1,8 +1,8 @@
-"""One field of a run as people write it, `ranks[0].memory.peak_bytes`, and how its value reads.
+"""The path of a field of a run, `ranks[0].memory.peak_bytes`, and how its value is printed.
 
-In: a path or its steps. Out: the steps, what lies at their end, and a number with its unit, written
-out exactly or with the digits that count. The pages and the commands both write numbers by this
-module, so that a reader finds the same digits in both. Pure; no torch.
+In: a path or its steps. Out: the steps, the value at their end, and a number with its unit, with
+all its digits or the significant ones. The pages and the commands print numbers by this module, so
+that a reader finds the same digits in both. Pure; no torch.
 """
 
 import json
@@ -18,8 +18,8 @@ from runners.core.trace.schema import Quantity
 Key = str | int
 Steps = tuple[Key, ...]  # of a path, from a run to one of its fields
 NONE: Mapping[str, Quantity] = MappingProxyType({})
-NAMES = ("name", "operation", "rank")  # a list of things with one of these is indexed by it
-DECLARED = frozenset({"expected_status", "expected_death"})  # which prove nothing of their run
+NAMES = ("name", "operation", "rank")  # fields by whose value a list of records is indexed
+DECLARED = frozenset({"expected_status", "expected_death"})  # fields that prove nothing of a run
 NBSP = "\u00a0"
 _STEP = re.compile(r"\.?(?:([A-Za-z]\w*)|\[(-?\d+)\]|\['([^']+)'\]|\[\"([^\"]+)\"\])")
 Sizes = tuple[tuple[str, float], ...]  # from the largest: a name, and how much one of it is
@@ -51,38 +51,39 @@ def steps_of(path: str) -> list[Key]:
     return steps
 
 
-def written(steps: Sequence[Key]) -> str:
-    """The path of steps; `steps_of` reads it."""
-    said = (f".{one}" if str(one).isidentifier() else f"[{one!r}]" for one in steps)
-    return "".join(said).removeprefix(".")
+def path_of(steps: Sequence[Key]) -> str:
+    """The path of steps; the inverse of `steps_of`."""
+    parts = (f".{key}" if str(key).isidentifier() else f"[{key!r}]" for key in steps)
+    return "".join(parts).removeprefix(".")
 
 
-def at(thing: Any, steps: Sequence[Key]) -> Any:  # noqa: ANN401
-    """What lies at the end of steps; a name finds the element of a list that bears it.
+def value_at(root: Any, steps: Sequence[Key]) -> Any:  # noqa: ANN401
+    """The value at the end of steps; a name finds the element of a list that bears it.
 
     Raises:
-        KeyError, IndexError, AttributeError, TypeError: they lead nowhere.
+        KeyError, IndexError, AttributeError, TypeError: the steps lead nowhere.
     """
+    value = root
     for key in steps:
-        if isinstance(thing, BaseModel):
-            thing = getattr(thing, str(key))
-        elif isinstance(thing, list) and isinstance(key, str):
-            thing = next((one for one in thing if key in names_of(one)), None)
+        if isinstance(value, BaseModel):
+            value = getattr(value, str(key))
+        elif isinstance(value, list) and isinstance(key, str):
+            value = next((element for element in value if key in names_of(element)), None)
         else:
-            thing = thing[key]
-    return thing
+            value = value[key]
+    return value
 
 
-def has(thing: object, steps: Sequence[Key]) -> bool:
-    """Whether a value stands at the end of steps."""
+def has_value_at(root: object, steps: Sequence[Key]) -> bool:
+    """Whether there is a value other than None at the end of steps."""
     try:
-        return at(thing, steps) is not None
+        return value_at(root, steps) is not None
     except (KeyError, IndexError, AttributeError, TypeError):
         return False
 
 
 def names_of(element: object) -> list[str]:
-    """What an element of a list is called by."""
+    """The names by which an element of a list is indexed."""
     return [str(getattr(element, name)) for name in NAMES if hasattr(element, name)]
 
 
@@ -99,12 +100,13 @@ _ENDINGS = {
 
 
 def quantity(steps: Sequence[Key], measures: Mapping[str, Quantity] = NONE) -> Quantity:
-    """What the value at the end of steps is in, and how closely another measurement repeats it.
+    """The unit of the value at the end of steps, and how closely another measurement repeats it.
 
     Args:
         steps: from a run, or from a machine.
-        measures: of the measures of that run, as it recorded them. Fields of records, settings and
-            what plans compute say it by their names.
+        measures: the recorded quantities of its measures. The names of other fields, of settings
+            and of numbers that plans compute tell their unit, and those of measures in
+            traces that recorded no quantity.
     """
     names = [key for key in steps if isinstance(key, str)]
     last, above = names[-1], names[-2] if len(names) > 1 else ""
@@ -129,9 +131,9 @@ def _unit_of(name: str, above: str, *, is_time: bool) -> str:
     return next(by_ending, "") or ("loss" if "loss" in name else _UNITS.get(name, ""))
 
 
-def is_number(thing: object) -> TypeGuard[int | float]:
+def is_number(value: object) -> TypeGuard[int | float]:
     """Whether a value is a number, which true and false are not."""
-    return isinstance(thing, int | float) and not isinstance(thing, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def as_written(number: float) -> str:
@@ -142,9 +144,7 @@ def as_written(number: float) -> str:
         return f"{number:,}"
     mantissa, _, exponent = f"{number:,}".partition("e")
     mantissa = mantissa.removesuffix(".0")
-    if not exponent:
-        return mantissa
-    return _times_power(mantissa, int(exponent))
+    return _times_power(mantissa, int(exponent)) if exponent else mantissa
 
 
 def _times_power(mantissa: str, power: int) -> str:
@@ -152,7 +152,7 @@ def _times_power(mantissa: str, power: int) -> str:
 
 
 def significant(number: float, digits: int) -> str:
-    """A plain number with so many digits that count."""
+    """A number without a unit, with so many significant digits."""
     if number == 0:
         return "0"
     if isinstance(number, int) and number >= 10 ** (digits - 1):
@@ -165,11 +165,11 @@ def significant(number: float, digits: int) -> str:
 
 
 def scaled(number: float, sizes: Sizes, digits: int = 3) -> str:
-    """A number in the largest size of which it has one, once rounded; whole bytes are exact."""
+    """A number, rounded, in the largest size in which it is at least 1; whole bytes are exact."""
     if number == 0:
         return f"0{NBSP}{next(name for name, size in sizes if size == 1)}"
-    found = (one for one in sizes if float(f"{number / one[1]:.{digits - 1}e}") >= 1)
-    name, size = next(found, sizes[-1])
+    fitting = (pair for pair in sizes if float(f"{number / pair[1]:.{digits - 1}e}") >= 1)
+    name, size = next(fitting, sizes[-1])
     is_whole = name in ("B", "B/s") and number == int(number)
     text = f"{number:,.0f}" if is_whole else significant(number / size, digits)
     return f"{text}{NBSP}{name}" if name else text
@@ -183,16 +183,16 @@ def exactly(number: float, unit: str) -> str:
     return f"{as_written(number)}{NBSP}{name}"
 
 
-def in_words(thing: object, unit: str) -> str:
-    """Any value of a run: a number exactly, a word as it is, a list by its numbers."""
-    if isinstance(thing, bool):
-        return "yes" if thing else "no"
-    if isinstance(thing, int | float):
-        return exactly(thing, unit)
-    if isinstance(thing, str):
-        return thing
-    if isinstance(thing, list) and all(isinstance(one, int) for one in thing):
-        return f"{NBSP}×{NBSP}".join(f"{one:,}" for one in thing)
-    if isinstance(thing, list | dict):
-        return f"{len(thing):,} {'entry' if len(thing) == 1 else 'entries'}"
-    return json.dumps(thing)
+def in_words(value: object, unit: str) -> str:
+    """Any value of a run as text: a number exactly, a shape by its sizes, other lists by length."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return exactly(value, unit)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(size, int) for size in value):
+        return f"{NBSP}×{NBSP}".join(f"{size:,}" for size in value)
+    if isinstance(value, list | dict):
+        return f"{len(value):,} {'entry' if len(value) == 1 else 'entries'}"
+    return json.dumps(value)

@@ -1,4 +1,4 @@
-"""What this machine is, under which circumstances it measures, and its folder of traces.
+"""This machine: its hardware, the circumstances under which it measures, its folder of traces.
 
 A machine is its processor, and the cores and accelerators that ranks may use; nothing else that a
 person changes from one command to the next. `.machine.json`, which git ignores, maps each machine
@@ -21,7 +21,7 @@ from runners.core.system import accelerator
 from runners.core.trace.records import Accelerator, Circumstances, Machine
 from runners.system.book import ROOT, own_book
 from runners.system.errors import FixableError, unknown
-from runners.traces.files import machine_folders, write_json, write_text
+from runners.system.files import write_json, write_text
 
 # Where commands write: in a clone, or in the current folder where the package was installed.
 HOME = ROOT if (ROOT / "pyproject.toml").is_file() else Path.cwd()
@@ -46,9 +46,9 @@ def memory_bytes() -> int:
 
 
 def available_bytes() -> int | None:
-    """Bytes of main memory that nothing uses now; None where the kernel does not say."""
-    found = _stated("/proc/meminfo", r"^MemAvailable:\s*(\d+)")
-    return int(found) * 1024 if found else None
+    """Bytes of main memory that are free now; None where the kernel does not say."""
+    kibibytes = _stated("/proc/meminfo", r"^MemAvailable:\s*(\d+)")
+    return int(kibibytes) * 1024 if kibibytes else None
 
 
 def cpu_name() -> str:
@@ -58,12 +58,12 @@ def cpu_name() -> str:
 
 
 def _stated(path: str, pattern: str) -> str | None:
-    """What a file of the kernel first says in the group of a pattern; None where it does not."""
+    """The group of a pattern where it first matches in a file of the kernel; None without one."""
     try:
-        found = re.search(pattern, Path(path).read_text(encoding="utf-8"), re.MULTILINE)
+        match = re.search(pattern, Path(path).read_text(encoding="utf-8"), re.MULTILINE)
     except OSError:
         return None
-    return found.group(1).strip() if found else None
+    return match.group(1).strip() if match else None
 
 
 def caches() -> str:
@@ -71,12 +71,13 @@ def caches() -> str:
 
     Processors of several generations may have one name, and other caches.
     """
-    found = sorted(CACHES.glob("index[0-9]*"))
     try:
-        words = [[(one / name).read_text().strip() for name in ("size", "type")] for one in found]
+        return ", ".join(
+            " ".join((cache / name).read_text().strip() for name in ("size", "type"))
+            for cache in sorted(CACHES.glob("index[0-9]*"))
+        )
     except OSError:
         return ""
-    return ", ".join(" ".join(one) for one in words)
 
 
 def circumstances() -> Circumstances:
@@ -93,14 +94,14 @@ def circumstances() -> Circumstances:
 
 @cache
 def installed(package: str) -> str:
-    """The release of a package, which is not loaded for this; empty where there is none."""
-    return next((one.version for one in metadata.distributions(name=package)), "")
+    """The installed release of a package, which is not loaded; empty where there is none."""
+    return next((release.version for release in metadata.distributions(name=package)), "")
 
 
 def pinned(package: str) -> str:
     """The release that set-up installs; empty in a book of one's own, and outside a clone."""
     files = () if own_book() else (ROOT / "requirements" / "run.txt", ROOT / "pyproject.toml")
-    text = "\n".join(one.read_text(encoding="utf-8") for one in files if one.is_file())
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files if path.is_file())
     return "".join(re.findall(rf"\b{package}==([\w.]+)", text)[:1])
 
 
@@ -139,45 +140,42 @@ def _kept_ids() -> dict[str, str]:
 
 
 def _known_as() -> str:
-    """What identifies this machine, in words: another processor, say, makes another machine."""
-    devices = ", ".join(one.name for one in accelerators()) or "no accelerator"
+    """Processor, cores and accelerators in words: with others, this is another machine."""
+    devices = ", ".join(device.name for device in accelerators()) or "no accelerator"
     return f"{cpu_name()}, {num_cores()} cores, {devices}"
 
 
 def name(*, as_reference: bool = False) -> str:
     """The name of this machine, which is that of its folder; without torch.
 
-    Nothing is written: the id of a machine that has none yet is kept by `keep_id`, and until then
-    `new` stands in its place.
+    Nothing is written: until `keep_id` has created the id, `new` stands in its place.
     """
     kind = f"cpu-{num_cores()}c"
-    if found := accelerators():
-        model = re.findall(r"[a-z0-9.]+", found[0].name.lower().replace("nvidia", ""))
-        kind = f"{len(found)}x-{'-'.join(model)}"
+    if devices := accelerators():
+        model = re.findall(r"[a-z0-9.]+", devices[0].name.lower().replace("nvidia", ""))
+        kind = f"{len(devices)}x-{'-'.join(model)}"
     if as_reference:
         return f"reference-{kind}"
     return f"{kind}-{_kept_ids().get(_known_as(), NOT_MEASURED_YET)}"
 
 
-def describe(*, as_reference: bool = False) -> Machine:
-    """This machine, named by its local id or, on demand, as the reference machine; as `name`."""
+def describe(folder: str = "", torch: str = "") -> Machine:
+    """The record of this machine.
+
+    Args:
+        folder: the name of its folder; by default as `name` says.
+        torch: a release, or `NO_TORCH`; by default the one that is installed.
+    """
     return Machine(
-        schema_version=1,
-        name=name(as_reference=as_reference),
-        is_reference=as_reference,
-        cpu=cpu_name(),
-        num_cores=num_cores(),
-        memory_bytes=memory_bytes(),
-        system=f"{platform.system()} {platform.machine()}",
-        python=platform.python_version(),
-        torch=installed("torch"),
-        accelerators=accelerators(),
-        caches=caches(),
-    )
+        schema_version=1, name=folder or name(), is_reference=folder.startswith("reference-"),
+        cpu=cpu_name(), num_cores=num_cores(), caches=caches(), memory_bytes=memory_bytes(),
+        system=f"{platform.system()} {platform.machine()}", python=platform.python_version(),
+        torch=torch or installed("torch"), accelerators=accelerators(),
+    )  # fmt: skip
 
 
 def keep_id() -> None:
-    """Keep an id for this machine, which is about to measure; an id that it has stays.
+    """Create the id of this machine if it has none.
 
     Raises:
         OSError: the disk refused; the file is then as it was.
@@ -188,9 +186,14 @@ def keep_id() -> None:
 
 
 def references() -> list[Path]:
-    """Folders of reference machines: beside this machine's, or those that came with the code."""
+    """The folders of reference machines: beside this machine's, else those of the code."""
     shipped = ROOT / "content" / "traces"
     return sorted(TRACES.glob("reference-*")) or sorted(shipped.glob("reference-*"))
+
+
+def machine_folders(traces: Path) -> list[str]:
+    """The names of the folders of traces, one of each machine."""
+    return sorted(path.parent.name for path in traces.glob("*/machine.json"))
 
 
 def folder_of(name: str | None) -> Path:
@@ -201,19 +204,18 @@ def folder_of(name: str | None) -> Path:
     """
     if name is None:
         return references()[0]
-    known = machine_folders(TRACES)
-    if name not in known:
+    if name not in (known := machine_folders(TRACES)):
         raise unknown("machine", name, known)
     return TRACES / name
 
 
 def from_home(path: Path) -> Path:
-    """A path as a person reads it: from where commands write, where it lies in it."""
+    """A path relative to the folder in which commands write, if it lies there."""
     return path.relative_to(HOME) if path.is_relative_to(HOME) else path
 
 
 def remember(name: str) -> None:
-    """Note whose traces the pages show first; the note is the old one or the new one, never torn.
+    """Note the machine whose traces the pages show first.
 
     Raises:
         OSError: the disk refused.

@@ -1,4 +1,4 @@
-"""What the meters and clocks measured on ranks: memory, collectives and times.
+"""The records of meters and clocks on ranks: memory, collectives and times.
 
 Two kinds of bytes are measured, and they are not interchangeable:
 
@@ -20,7 +20,7 @@ from runners.core.trace.schema import Activity, Record
 
 
 class MemoryClasses(Record):
-    """Tensor bytes by what they are for."""
+    """Tensor bytes by class."""
 
     parameters_bytes: int
     gradients_bytes: int
@@ -31,7 +31,7 @@ class MemoryClasses(Record):
 
 
 class AllocatorMemory(Record):
-    """What the allocator of an accelerator counted on one rank, above its start."""
+    """The bytes of an accelerator's allocator on one rank, above its start."""
 
     peak_bytes: int  # allocator bytes: the most that was requested and not yet freed
     workspace_bytes: int  # allocator bytes of cuBLAS, in no tensor
@@ -40,7 +40,7 @@ class AllocatorMemory(Record):
 
 
 class Memory(Record):
-    """What one rank needed, above what it held before the model was built.
+    """The memory of one rank, above what it held before the model was built.
 
     `peak_bytes`, `at_peak`, `largest` and `phases` are tensor bytes, from the dispatch-mode meter
     of a metered pass. `kernel_peak_bytes` counts resident pages of the process over the same
@@ -97,23 +97,17 @@ class SampledSeconds(Record):
     def of(cls, seconds: list[float]) -> SampledSeconds:
         """Summarise raw samples, in seconds; at least one."""
         kept = [round(s, 7) for s in seconds]
-        first, middle, third = (
-            statistics.quantiles(kept, n=4, method="inclusive")
-            if len(kept) > 1
-            else (kept[0], kept[0], kept[0])
-        )
+        several = kept if len(kept) > 1 else 2 * kept
+        first, middle, third = statistics.quantiles(several, n=4, method="inclusive")
         return cls(
-            unit="seconds",
-            samples=kept,
-            num_samples=len(kept),
-            first_quartile_seconds=round(first, 7),
-            median_seconds=round(middle, 7),
+            unit="seconds", samples=kept, num_samples=len(kept),
+            first_quartile_seconds=round(first, 7), median_seconds=round(middle, 7),
             third_quartile_seconds=round(third, 7),
-        )
+        )  # fmt: skip
 
 
 class Span(Record):
-    """What a rank was doing between two moments of the one step a timeline shows."""
+    """An activity of a rank between two moments of the step that a timeline shows."""
 
     rank: int
     activity: Activity

@@ -1,4 +1,4 @@
-"""What one rank sends to the launcher when it ends: the raw material of a `Run`. No torch."""
+"""The outcome of one rank, which it sends to the launcher when it ends. No torch."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from runners.core.trace.schema import Quantity, Record, Status
 
 
 class EpochPart(Record):
-    """What one rank knows of an epoch; None for what it does not see."""
+    """The part of one rank in an `Epoch`; None for values that it does not have."""
 
     epoch: int
     loss: float | None = None
@@ -30,7 +30,7 @@ class EpochPart(Record):
 
 @dataclass(frozen=True)
 class Event:
-    """One thing a rank did, in nanoseconds of a wall clock.
+    """An interval of a rank's activity, in nanoseconds of a wall clock.
 
     `peer` is the other rank of a send or a receive; None for a collective of all ranks. An
     "operation" is a stretch in which torch itself was at work, whatever phase the rank marked.

@@ -1,4 +1,4 @@
-"""What a trace holds, and a machine's own files: the models from which JSON Schemas are made.
+"""The records of traces and machines: the models from which JSON Schemas are made.
 
 Everything a rerun must reproduce stands outside `timing`; every measured time stands inside it, so
 two traces can be compared without comparing clocks. Units are in the names: `_bytes`, `_seconds`,
@@ -22,15 +22,18 @@ from runners.core.trace.schema import (
     Shape,
     Status,
     Version,
+    now,
 )
 
 MOST_LOAD_SHARE = 0.05  # of the cores that others may use around a quiet experiment
 MOST_CANARY_SHARE = 0.05  # by which the times of a canary may differ there
+PLAIN_PASS = "plain"  # the only pass of a run without ranks (`runners/plain`)
+NO_TORCH = "0.0"  # the version of torch where none took part
 NEEDS_FULL = "a heavier run, left out here; `python -m runners run {} --full` measures it"
 
 
 class Code(Record):
-    """Which code measured: digests decide staleness, commit and dirty are for people.
+    """The code that measured: digests decide staleness, commit and dirty are for people.
 
     Attributes:
         digest: of the experiment, without the programs that it finds by a pattern.
@@ -46,7 +49,7 @@ class Code(Record):
 
 
 class Circumstances(Record):
-    """What a result can depend on besides the machine itself; it may change with each command."""
+    """The software and the environment of a command, on which results depend beside the machine."""
 
     python: Version
     torch: Version
@@ -65,7 +68,7 @@ class Canary(Record):
 
 
 class Quiet(Record):
-    """What else the machine did around an experiment (`runners/core/measuring/quiet.py`)."""
+    """The load of the machine around an experiment (`runners/core/measuring/quiet.py`)."""
 
     # Of the cores, used by other processes; null: the platform does not tell.
     load_before_share: float | None
@@ -80,13 +83,13 @@ class Quiet(Record):
     @property
     def was_quiet(self) -> bool:
         """Whether other processes left the cores alone, and a small product took the same time."""
-        times = [sorted(vars(one).values()) for one in self.canaries.values()]
+        times = [sorted(vars(canary).values()) for canary in self.canaries.values()]
         apart = max((longer / shorter for shorter, longer in times), default=1.0) - 1
         return not self.was_busy and apart <= MOST_CANARY_SHARE
 
 
 class Failure(Record):
-    """Why a rank or a run ended otherwise than by completing."""
+    """The error of a rank or a run that did not complete."""
 
     kind: str  # out_of_memory, peer_lost, hang, timed_out, signal, exception
     message: str  # the first line of what was raised, as it was raised
@@ -148,7 +151,7 @@ class Model(Record):
 
 
 class Held(Record):
-    """What went into a stage and came out of it on one rank."""
+    """The shapes into and out of a stage on one rank."""
 
     rank: int
     shape_in: Shape
@@ -157,7 +160,7 @@ class Held(Record):
 
 
 class Move(Record):
-    """One operation between ranks in a stage, as a metered pass saw it pass by."""
+    """One operation between ranks in a stage, from a metered pass."""
 
     operation: str
     source: int | None = None  # global rank; null: every rank sends
@@ -166,7 +169,7 @@ class Move(Record):
 
 
 class Stage(Record):
-    """One stage of the data's way: what went in, what was done, what came out.
+    """One stage of the data flow: its input, its operation, its output.
 
     Shapes, dtype, bytes and values are read off the tensors by the recorder. Its time is in
     `timing.stages` under the same name.
@@ -185,7 +188,7 @@ class Stage(Record):
 
 
 class RankEpoch(Record):
-    """What one rank saw in an epoch; kept where ranks may differ."""
+    """The results of one rank in an epoch; kept where ranks may differ."""
 
     rank: int
     loss: Loss
@@ -225,7 +228,7 @@ class PredictionStep(Record):
 
 
 class RankRecord(Record):
-    """What one rank did."""
+    """The results of one rank."""
 
     rank: int
     status: Status
@@ -249,7 +252,7 @@ class NonFinite(Record):
 
 
 class Run(Record):
-    """One run of an experiment: what was set, what was expected, what happened."""
+    """One run of an experiment: its settings, the expected outcome, and its results."""
 
     strategy: str
     world_size: int
@@ -282,6 +285,11 @@ class Run(Record):
     # By field, without indices: the largest relative difference that fewer instructions of the
     # processor make, above rounding (`traces/spread.py`); null: not measured.
     spread: dict[str, float] | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it was a function of its settings, and had no ranks."""
+        return self.passes == [PLAIN_PASS]
 
     @property
     def is_left_out(self) -> bool:
@@ -320,6 +328,27 @@ class Trace(Guarded):
         return [name for name, run in self.runs.items() if run.is_left_out]
 
 
+def trace_of(
+    experiment: str,
+    question: str,
+    code: Code,
+    circumstances: Circumstances,
+    machine: str,
+    runs: dict[str, Run],
+    quiet: Quiet | None = None,
+) -> Trace:
+    """A trace of these runs, recorded now; a run keeps circumstances of its own if they differ."""
+    alike = {"circumstances": None}
+    return Trace(
+        schema_version=2, experiment=experiment, question=question, recorded_at=now(),
+        machine=machine, code=code, circumstances=circumstances, quiet=quiet,
+        runs={
+            name: run.model_copy(update=alike) if run.circumstances == circumstances else run
+            for name, run in runs.items()
+        },
+    )  # fmt: skip
+
+
 class Accelerator(Record):
     """One accelerator of a machine."""
 
@@ -328,7 +357,7 @@ class Accelerator(Record):
 
 
 class Machine(Guarded):
-    """What a machine is; its folder's name is `name`."""
+    """A machine; `name` is the name of its folder."""
 
     model_config = ConfigDict(extra="ignore")  # what former versions recorded too
     schema_version: Literal[1]
@@ -342,3 +371,9 @@ class Machine(Guarded):
     torch: Version
     accelerators: list[Accelerator]
     caches: str = ""  # of a core, as the kernel shows them; empty: not known
+
+
+def software(under: Circumstances | Machine) -> str:
+    """The package that measured, with its version: torch, or Python where torch took no part."""
+    has_torch = under.torch != NO_TORCH
+    return f"torch {under.torch}" if has_torch else f"Python {under.python}"

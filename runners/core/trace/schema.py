@@ -1,4 +1,4 @@
-"""What every record of a trace obeys, and the words that several records share.
+"""The base of all records of a trace, and the types that several records share.
 
 A record refuses unknown fields and values of another type. A field that has a default is not
 written where it is at its default: most traces need not say it.
@@ -42,14 +42,14 @@ class Record(BaseModel):
 
 
 class Quantity(Record):
-    """What a value is in, and how closely another measurement repeats it."""
+    """The unit of a value, and how closely another measurement repeats it."""
 
     unit: str = ""  # bytes, seconds, share, loss, position; or what it counts, such as `updates`
     repeats: Repeats = "rounded"
 
 
 class Guarded(Record):
-    """A file's record: it holds the digest of all else in it, by which an edit is noticed."""
+    """The record of a file, with the digest of all else in it, by which an edit is noticed."""
 
     values: str = ""  # `files.write` sets it
 
@@ -72,7 +72,7 @@ Version = Annotated[str, AfterValidator(_version)]
 
 
 def digest_of(document: object) -> str:
-    """The digest of what JSON can hold, in whatever order its keys are: 16 hexadecimal digits."""
+    """16 hexadecimal digits of the hash of a JSON document, in whatever order its keys are."""
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:16]
 
 

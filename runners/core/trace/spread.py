@@ -1,17 +1,17 @@
-"""How far a processor's instruction sets turn what a run recorded.
+"""The spread of a run: how far its values differ between instruction sets of the processor.
 
 In: a run, and the same training with fewer instructions. Out: by field, the largest relative
-difference between them. With other instructions a sum is rounded otherwise, and a training carries
-that on: to a loss, and to a count that depends on one. Pure; no torch.
+difference between them. Other instructions round a sum otherwise, and a training carries that on:
+to a loss, and to a count that depends on it. Pure; no torch.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from runners.core.trace.fields import Key, Steps, at, has, is_number, quantity
+from runners.core.trace.fields import Key, Steps, has_value_at, is_number, quantity, value_at
 from runners.core.trace.records import Run
 
-# Fields of a run that are set, or are words for people, or whose times are compared by themselves.
+# Fields that are set, that are words for people, or whose times are compared by themselves.
 NOT_COMPARED = {
     "settings", "timing", "printed", "allocator", "error", "model", "reason", "circumstances",
     "spread", "quantities",
@@ -27,29 +27,30 @@ def leaves(run: Run) -> dict[Steps, object]:
 def _below(steps: Steps, value: object, run: Run) -> Iterator[tuple[Steps, object]]:
     if isinstance(value, dict | list):
         below = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, one in below:
+        for key, part in below:
             if key not in ("failure", "status"):  # of a rank: how a failure reaches it is chance
-                yield from _below((*steps, key), one, run)
+                yield from _below((*steps, key), part, run)
     elif quantity(steps, run.quantities).repeats not in ("clock", "kernel"):  # it has no spread
         yield steps, value
 
 
 def field_of(run: Run, steps: Sequence[Key]) -> str:
-    """A path without what picks an element of a list: `epochs.loss`."""
-    return ".".join(
-        key
-        for place, key in enumerate(steps)
-        if isinstance(key, str)
-        and not (has(run, above := steps[:place]) and isinstance(at(run, above), list))
-    )
+    """The path of a field without indices and names of list elements: `epochs.loss`."""
+
+    def picks_element(place: int) -> bool:
+        above = steps[:place]
+        return has_value_at(run, above) and isinstance(value_at(run, above), list)
+
+    keys = (k for place, k in enumerate(steps) if isinstance(k, str) and not picks_element(place))
+    return ".".join(keys)
 
 
 def spread_of(run: Run, others: list[Run]) -> dict[str, float]:
-    """How far the others lie from a run, by field, where that is more than rounding.
+    """The largest relative difference of the others from a run, by field, above rounding.
 
-    A word or a count that differs counts as wholly apart. Digests of floats are left out.
+    A word or a count that differs has the difference 1. Digests of floats are left out.
     """
-    found: defaultdict[str, float] = defaultdict(float)
+    spread: defaultdict[str, float] = defaultdict(float)
     native = leaves(run)
     for steps, there in (pair for other in others for pair in leaves(other).items()):
         here = native.get(steps)
@@ -60,5 +61,5 @@ def spread_of(run: Run, others: list[Run]) -> dict[str, float]:
         if isinstance(here, float) and is_number(there):
             apart = max(abs(here - there) - ROUNDED_OFF, 0) / max(abs(here), abs(there))
         field = field_of(run, steps)
-        found[field] = max(found[field], float(f"{apart:.2g}"))
-    return {field: apart for field, apart in sorted(found.items()) if apart > ROUNDED_OFF}
+        spread[field] = max(spread[field], float(f"{apart:.2g}"))
+    return {field: apart for field, apart in sorted(spread.items()) if apart > ROUNDED_OFF}

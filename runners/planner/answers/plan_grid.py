@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from runners.core.trace.measured import Collective, Memory, MemoryClasses, Timing
-from runners.core.trace.records import Circumstances, Code, RankRecord, Run, Trace
+from runners.core.trace.records import Circumstances, Code, RankRecord, Run, Trace, trace_of
 from runners.core.trace.schema import Guarded, Moment, Record, Setting, Version, digest_of, now
 from runners.planner.answers.architecture import model_presets
 from runners.planner.answers.device_memory import least_bytes, needed_bytes
@@ -93,6 +93,12 @@ class Simulated(Guarded):
     torch: Version
     python: Version
 
+    def as_trace(self, experiment: str, question: str, runs: dict[str, Run]) -> Trace:
+        """A trace of simulated runs, which no machine measured."""
+        under = Circumstances(python=self.python, torch=self.torch)
+        trace = trace_of(experiment, question, Code(digest=self.code), under, "", runs)
+        return trace.model_copy(update={"recorded_at": self.made_at})
+
 
 class Grid(Simulated):
     """Every simulated row of one preset.
@@ -158,27 +164,13 @@ def run_name(strategy: str, state: State, sequence: int, microbatch: int) -> str
 def as_trace(grid: Grid) -> Trace:
     """The grid as a trace: a simulated run for each row, in the order of the rows."""
     runs = {name: _run(one, grid) for name, one in named_rows(grid).items()}
-    return trace_of(grid.experiment, QUESTION, grid, runs)
+    return grid.as_trace(grid.experiment, QUESTION, runs)
 
 
 def named_rows(grid: Grid) -> dict[str, GridRow]:
     """The rows of a grid by the names of their runs."""
     usual = grid.base_sequence, grid.microbatch
     return {run_name(one.strategy, one.state, *usual): one for one in grid.rows}
-
-
-def trace_of(experiment: str, question: str, made: Simulated, runs: dict[str, Run]) -> Trace:
-    """A trace of simulated runs, which no machine measured."""
-    return Trace(
-        schema_version=2,
-        experiment=experiment,
-        question=question,
-        recorded_at=made.made_at,
-        machine="",
-        code=Code(digest=made.code),
-        circumstances=Circumstances(python=made.python, torch=made.torch),
-        runs=runs,
-    )
 
 
 def run_of(

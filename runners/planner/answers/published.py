@@ -60,7 +60,7 @@ class Comparison(NamedTuple):
     def trace(self, runs: dict[str, Run]) -> Trace:
         """The trace of runs that were computed now."""
         made = Simulated(**made_here(self.digest))
-        return plan_grid.trace_of(self.experiment, self.question, made, runs)
+        return made.as_trace(self.experiment, self.question, runs)
 
     @property
     def digest(self) -> str:
