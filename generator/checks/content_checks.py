@@ -15,6 +15,7 @@ from generator.content.errors import ContentError, ContentErrors, nearest, sort_
 from generator.content.exhibit import ExplainedProgram, Listing, Verified
 from generator.content.guide import GuideFile
 from generator.content.handwritten import HandWritten
+from generator.content.lab import WrongFile
 from generator.content.lesson import LessonFile
 from generator.content.plan_page import PlanFile
 from generator.content.quiz import Item, QuizFile
@@ -27,6 +28,7 @@ from generator.values.filters import Label, Showed, calls_of_claims
 from generator.values.moved import stays
 from generator.values.value import Value
 from runners.planner.answers.published import PEAKS
+from runners.traces.differences import MisfitError, wrong_programs
 from runners.traces.plain import is_plain
 
 # The ids that there are of what texts name, by their mark.
@@ -221,6 +223,16 @@ def _listings(book: Book, document: Document[Any]) -> Iterator[ContentError]:
                 yield from _misplaced(book, document, one.path[:-1], listing)
 
 
+def _wrong_programs(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    """Programs of a lab whose changes do not fit its solution."""
+    for program in wrong_programs(evidence.book.root / document.source.file):
+        try:
+            program.assembled()
+        except MisfitError as error:
+            line, column = program.place
+            yield ContentError(document.source.file, line + error.line, column, str(error))
+
+
 def _figures(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """Figures of what only ranks record, drawn from a run without ranks."""
     for position, figure in enumerate(document.model.figures):
@@ -276,6 +288,7 @@ _BY_FILE: tuple[tuple[type[Any], _Check], ...] = (
     (HandWritten, _fences),
     (StatementFile, statement_checks.mistakes),
     (TopicFile, _topic),
+    (WrongFile, _wrong_programs),
     (PlanFile, _plan),
     (GuideFile, layout_checks.mistakes),
     (LessonFile, _figures),

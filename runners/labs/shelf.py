@@ -18,6 +18,7 @@ import yaml
 
 from runners.system.book import ROOT
 from runners.system.errors import FixableError, unknown
+from runners.traces.differences import WrongProgram, wrong_programs
 
 LABS = "topics/*/labs/*/lab.yml"
 # The requirement of every lab, beside those of its `lab.yml`.
@@ -56,9 +57,9 @@ class Lab:
         return hashlib.sha256(b"".join(one.read_bytes() for one in asked)).hexdigest()[:16]
 
     @property
-    def wrong(self) -> Sequence[Path]:
+    def wrong(self) -> Sequence[WrongProgram]:
         """The programs that have to fail."""
-        return sorted((self.folder / "wrong").glob("*.py"))
+        return wrong_programs(self.folder / "wrong.yml")
 
 
 def labs() -> list[Lab]:

@@ -4,18 +4,23 @@ It covers the syntax tree of the experiment's file, of every module of ours that
 `ENTRIES` on, and the texts of `content/` that these name; `LEFT_OUT` says of the others why not.
 Comments, docstrings, the sizes of a try, and which file holds what is imported are left out: none
 of them changes a result. Programs that an experiment finds by a pattern, one a run, have a digest
-each, of their whole text: a new one, or a changed one, leaves the runs of the others as they are.
+each, of their whole text, also where a `wrong.yml` states it as a difference: a new one, or a
+changed one, leaves the runs of the others as they are.
 """
 
 import ast
 import hashlib
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from runners.core.trace.schema import digest_of
 from runners.system.book import ROOT, experiment_files, is_plain
+from runners.system.errors import FixableError
+from runners.traces.differences import wrong_programs
 
 # What measures, beside the experiment's own file: on one machine, and on several nodes.
 ENTRIES = (
@@ -104,7 +109,9 @@ def _strip(node: ast.AST, imports: set[_Import]) -> None:
 def _programs(tree: ast.Module) -> tuple[str, ...]:
     texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
     named = (text for text in texts if isinstance(text, str))
-    return tuple(t for t in named if t.startswith("content/") and t.endswith((".py", ".txt")))
+    return tuple(
+        t for t in named if t.startswith("content/") and t.endswith((".py", ".txt", ".yml"))
+    )
 
 
 def dumped(node: object) -> str:
@@ -191,11 +198,23 @@ def source_digest(experiment: str) -> str:
 
 @cache
 def program_digests(experiment: str) -> dict[str, str]:
-    """The digest of each program that an experiment finds by a pattern, by its path."""
+    """The digest of each program that an experiment finds by a pattern, by the program's path."""
     path = experiment_files().get(experiment)
     programs = _read(path).programs if path else ()
-    found = sorted(one for name in programs if "*" in name for one in ROOT.glob(name))
-    return {path.relative_to(ROOT).as_posix(): file_digest(path)[:16] for path in found}
+    files = [file for name in programs if "*" in name for file in ROOT.glob(name)]
+    digests = {file: file_digest(file) for file in files if file.suffix == ".py"}
+    for file in files:
+        if file.suffix == ".yml":
+            digests |= _wrong_digests(file)
+    return {path.relative_to(ROOT).as_posix(): digests[path][:16] for path in sorted(digests)}
+
+
+def _wrong_digests(file: Path) -> Iterator[tuple[Path, str]]:
+    """The digest of each wrong program's text; a program that somebody is editing may have none."""
+    with suppress(FixableError):
+        for program in wrong_programs(file):
+            with suppress(FixableError):
+                yield program.path, hashlib.sha256(program.text.encode()).hexdigest()
 
 
 def forget_code() -> None:

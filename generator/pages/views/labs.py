@@ -4,8 +4,6 @@ The values are of the experiment `labs`, which runs each solution and each wrong
 that `python -m runners lab` tries first.
 """
 
-import ast
-
 from markupsafe import Markup
 
 from generator.content.book import Topic
@@ -16,6 +14,7 @@ from generator.pages.view import Row, View, label
 from generator.printing.folio import Folio
 from runners.core.trace.records import Run
 from runners.labs.shelf import EVERYWHERE, LENT
+from runners.traces.differences import wrong_programs
 
 ENDED = {"deadlocked": "it hangs", "failed": "it ends with an exception"}
 
@@ -57,10 +56,9 @@ def wrong(name: str, topic: Topic, folio: Folio) -> list[Row]:
     lab = topic.labs[name].model
     file = folio.book.root / topic.labs[name].source.file
     rows: list[Row] = []
-    for path in sorted(file.parent.glob("wrong/*.py")):
-        written = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or path.stem
-        thought = written.partition("\n\n")[0].replace("`", "")
-        run = f"{LABS}.{name}_{path.stem}"
+    for program in wrong_programs(file.with_name("wrong.yml")):
+        mistake = program.mistake.replace("`", "")
+        run = f"{LABS}.{name}_{program.name}"
         made = folio.run(run)
         first = made.ranks[0].measures.get("first_failed") if made and made.ranks else None
         failed = lab.requirements.get(str(first)) if first else None
@@ -68,7 +66,7 @@ def wrong(name: str, topic: Topic, folio: Folio) -> list[Row]:
         said = str(made.ranks[0].measures.get("says", "")) if made and first else _ended(made)
         rows.append([
             Markup('<a class="pb-label" href="{}{}">{}</a>').format(
-                "../" * folio.path.count("/"), folio.place_of(run), label(thought)
+                "../" * folio.path.count("/"), folio.place_of(run), label(mistake)
             ),
             folio.line(fails),
             label(said.replace("`", "")),
