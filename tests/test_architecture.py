@@ -169,7 +169,7 @@ ROOMS = {
             "traces",
         },
         "judging": {"core.meters", "core.system", "core.trace"},
-        "labs": {"judging", "system"},
+        "labs": {"judging", "system", "traces"},
         "plain": {"core.declared", "core.trace", "session", "system", "traces"},
         "verify": {"core.system", "core.trace", "system", "traces"},
         "commands": {

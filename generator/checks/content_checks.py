@@ -3,6 +3,7 @@
 In: an `Evidence`. Out: located errors, for texts, expressions, ids, runs, figures, claims and keys.
 """
 
+import ast
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -224,13 +225,19 @@ def _listings(book: Book, document: Document[Any]) -> Iterator[ContentError]:
 
 
 def _wrong_programs(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """Programs of a lab whose changes do not fit its solution."""
+    """Programs of a lab whose changes do not fit its solution, or make no Python of it."""
     for program in wrong_programs(evidence.book.root / document.source.file):
         try:
-            program.assembled()
+            ast.parse(program.assembled())
         except MisfitError as error:
-            line, column = program.place
-            yield ContentError(document.source.file, line + error.line, column, str(error))
+            line, message = error.line, str(error)
+        except SyntaxError as error:
+            code = (error.text or "").strip()
+            line, message = 0, f"with these changes it is no Python: {error.msg}: {code!r}"
+        else:
+            continue
+        first, column = program.place
+        yield ContentError(document.source.file, first + line, column, message)
 
 
 def _figures(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:

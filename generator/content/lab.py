@@ -36,11 +36,8 @@ class WrongProgram(Written):
     """the requirement that fails first: `sends`, or by ranks, `peak on 2, sends on 4`."""
     ends: Literal["hung", "exception"] | None = None
     """how it ends where it has no result."""
-    changes: str = ""
+    changes: str
     """lines of the solution behind a mark: `@` stays, `-` goes, and `+` comes in after them."""
-    program: str = ""
-    """all of its code, where it has little in common with the solution."""
-    ONE_OF = (("changes", "program"),)
 
 
 class WrongFile(Written):

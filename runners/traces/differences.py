@@ -8,14 +8,11 @@ Its `changes` are lines of the solution, each behind a mark, which stand togethe
     +        bucket.append(gradient.clone())
 
 A line with `@` stays, one with `-` goes, and lines with `+` come in after them. `-...` stands for
-all lines up to the next one, or to the end. A change ends with its `+`, or with an empty line.
+all lines up to the next one, or to the end. A change ends after its `+`, or before an empty line.
 """
 
-from __future__ import annotations
-
-import ast
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -24,8 +21,9 @@ import yaml
 from runners.system.book import ROOT
 from runners.system.errors import FixableError
 
-REST = "..."  # behind a `-`: the lines up to the next one
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_CHANGE = re.compile(r"(?P<old>(?:[@-].*\n)+)(?P<added>(?:\+.*\n)*)|\n|(?P<rest>.+\n)")
+_ANY_LINES = "-..."
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class MisfitError(ValueError):
@@ -36,91 +34,49 @@ class MisfitError(ValueError):
         self.line = line
 
 
-@dataclass
-class _Change:
-    """Consecutive lines of a program, and the lines that follow those of them that stay."""
-
-    line: int  # of the changes, from 0, at which it begins
-    old: list[str] = field(default_factory=list)
-    stays: list[str] = field(default_factory=list)
-    added: list[str] = field(default_factory=list)
-
-
 def changed(program: str, changes: str) -> str:
     """The text of a program with changes made; each is looked up in the text as it was.
 
     Raises:
-        MisfitError: the lines of a change stand there nowhere, or several times.
+        MisfitError: the lines of a change stand there nowhere or several times, or a mark is none.
     """
-    lines = program.splitlines()
-    spans = [(*_span(lines, change), change) for change in _changes(changes)]
-    spans.sort(key=lambda span: span[:2])
-    made: list[str] = []
-    end = 0
-    for start, stop, change in spans:
-        if start < end:
-            raise MisfitError(change.line, "another change has these lines, too; make one of both")
-        made += [*lines[end:start], *change.stays, *change.added]
-        end = stop
-    return "\n".join([*made, *lines[end:], ""])
-
-
-def _changes(text: str) -> Iterator[_Change]:
-    change: _Change | None = None
-    for number, line in enumerate(text.splitlines()):
-        mark, code = line[:1], line[1:]
-        if mark not in ("@", "-", "+", ""):
-            raise MisfitError(number, "begin with @ (it stays), - (it goes) or + (it comes in)")
-        if mark == "+":
-            if change is None:
-                raise MisfitError(number, "say where: lines with + follow one with @ or -")
-            change.added.append(code)
-            continue
-        if change and (change.added or not mark):
-            yield change
-            change = None
-        if mark:
-            change = change or _Change(number)
-            change.old.append(code)
-            change.stays += [code] * (mark == "@")
-    if change:
-        yield change
-
-
-def _span(lines: list[str], change: _Change) -> tuple[int, int]:
-    """The first line of a program that a change is about, and the line after its last one."""
-    head, tail = change.old, None
-    if REST in head:
-        at = head.index(REST)
-        head, tail = head[:at], head[at + 1 :]
     spans = []
-    for start in _places(lines, head):
-        stop: int | None = start + len(head)
-        if tail is not None:
-            ends = (end + len(tail) for end in _places(lines, tail) if end >= start + len(head))
-            stop = next(ends, None) if tail else len(lines)
-        if stop is not None:
-            spans.append((start, stop))
-    if len(spans) == 1:
-        return spans[0]
-    if spans:
-        found_at = " and ".join(str(start + 1) for start, _ in spans)
-        said = (
-            f"stands {len(spans)} times, in lines {found_at}; put the line before it first, with @"
-        )
-        raise MisfitError(change.line, f"{head[0].strip()!r} {said}")
-    missing = (number for number, line in enumerate(change.old) if line not in [*lines, REST])
-    number = next(missing, None)
-    if number is None:
-        raise MisfitError(change.line, "these lines do not stand together; copy them once more")
-    line = change.old[number].strip()
-    said = f"{line!r} is no line of the program; copy it from there, as it is indented"
-    raise MisfitError(change.line + number, said)
+    for change in _CHANGE.finditer(f"{changes.rstrip()}\n"):
+        number = changes.count("\n", 0, change.start())
+        if change["rest"]:
+            raise MisfitError(number, "mark lines with @ or -, and behind them those to add with +")
+        if change["old"]:
+            old = change["old"].splitlines()
+            stays = [line[1:] for line in old if line[0] == "@"]
+            added = [line[1:] for line in change["added"].splitlines()]
+            text = "".join(f"{line}\n" for line in (*stays, *added))
+            spans.append((*_span(program, old, number), text, number))
+    parts, end = [], 0
+    for start, stop, text, number in sorted(spans):
+        if start < end:
+            raise MisfitError(number, "another change has these lines, too; make one of both")
+        parts += [program[end:start], text]
+        end = stop
+    return "".join([*parts, program[end:]])
 
 
-def _places(lines: list[str], wanted: list[str]) -> list[int]:
-    num = len(wanted)
-    return [at for at in range(len(lines) - num + 1) if lines[at : at + num] == wanted]
+def _span(program: str, old: list[str], number: int) -> tuple[int, int]:
+    """Where the lines of a change stand in a program, in characters."""
+    lines = [r"(?:.*\n)*?" if line == _ANY_LINES else re.escape(line[1:]) + r"\n" for line in old]
+    end = r"\Z" if old[-1] == _ANY_LINES else ""
+    places = list(re.finditer(rf"^(?=({''.join(lines)}{end}))", program, re.MULTILINE))
+    if len(places) == 1:
+        return places[0].span(1)
+    if places:
+        at = ", ".join(str(program.count("\n", 0, place.start()) + 1) for place in places)
+        said = f"stands in lines {at} of the program; put the line before it first, with @"
+        raise MisfitError(number, f"{old[0][1:].strip()!r} {said}")
+    known = {_ANY_LINES, *(mark + line for line in program.splitlines() for mark in "@-")}
+    for position, line in enumerate(old):
+        if line not in known:
+            said = "is no line of the program; copy it from there, as it is indented"
+            raise MisfitError(number + position, f"{line[1:].strip()!r} {said}")
+    raise MisfitError(number, "the program has these lines, but not together; part them")
 
 
 @dataclass(frozen=True)
@@ -130,21 +86,19 @@ class WrongProgram:
     Attributes:
         file: `wrong.yml`, which states it.
         name: its own, unique in the lab.
+        place: line and column of its changes in the file, from 1.
         mistake: the error of thought behind it, in a sentence.
         fails: the requirement that fails first: `sends`, or by ranks, `peak on 2, sends on 4`.
-        place: line and column of its code in the file, from 1.
-        changes: how it differs from the solution; empty where it has a `program`.
-        program: all of its code, where it has little in common with the solution.
+        changes: how it differs from the solution.
         ends: `hung` or `exception`; empty where all ranks return.
     """
 
     file: Path
     name: str
+    place: tuple[int, int]
     mistake: str
     fails: str
-    place: tuple[int, int]
-    changes: str = ""
-    program: str = ""
+    changes: str
     ends: str = ""
 
     @property
@@ -152,12 +106,26 @@ class WrongProgram:
         """The name of its text, by which traces know it; there is no such file."""
         return self.file.with_suffix("") / f"{self.name}.py"
 
-    @cached_property
-    def text(self) -> str:
-        """All of it, with comments that say how it fails.
+    def assembled(self) -> str:
+        """The solution with its changes, and with comments that say how it fails.
 
         Raises:
-            FixableError: as `assembled`.
+            MisfitError: as `changed`; or there is no solution.
+        """
+        path = self.file.with_name("solved.py")
+        if not path.is_file():
+            raise MisfitError(0, "there is no solved.py beside this file")
+        solution = path.read_text(encoding="utf-8")
+        _, _, code = changed(solution, self.changes).removeprefix('"""').partition('"""')
+        ends = f"# ends: {self.ends}\n" if self.ends else ""
+        return f'# fails: {self.fails}\n{ends}"""{self.mistake}"""{code}'
+
+    @cached_property
+    def text(self) -> str:
+        """As `assembled`.
+
+        Raises:
+            FixableError: a change does not fit the solution; with its place.
         """
         try:
             return self.assembled()
@@ -166,47 +134,25 @@ class WrongProgram:
             place = f"{_from_root(self.file)}:{line + error.line}:{column}"
             raise FixableError(f"{place}: {error}") from None
 
-    def assembled(self) -> str:
-        """As `text`.
-
-        Raises:
-            MisfitError: a change does not fit the solution, or what results is no Python.
-        """
-        head = [f"# fails: {self.fails}"] + [f"# ends: {self.ends}"] * bool(self.ends)
-        try:
-            solution = self.file.with_name("solved.py").read_text(encoding="utf-8")
-            docstring = 0 if self.program else ast.parse(solution).body[0].end_lineno
-            code = self.program or changed(solution, self.changes)
-            lines = [*head, f'"""{self.mistake}"""', *code.splitlines()[docstring:], ""]
-            ast.parse(text := "\n".join(lines))
-        except FileNotFoundError:
-            raise MisfitError(0, "there is no solved.py beside this file") from None
-        except SyntaxError as error:
-            line = (error.text or "").strip()
-            raise MisfitError(0, f"what results is no Python: {error.msg}: {line!r}") from None
-        return text
-
 
 def wrong_programs(file: Path) -> list[WrongProgram]:
-    """The wrong programs of a lab, in the order in which its `wrong.yml` has them.
+    """The programs that a `wrong.yml` states, in its order.
 
     Raises:
         FixableError: it is not written as such a file is.
     """
     text = file.read_text(encoding="utf-8")
-    lines = text.splitlines()
     programs = []
     try:
-        ((_, stated),) = yaml.compose(text, Loader=LOADER).value  # type: ignore[union-attr]
-        for name, parts in stated.value:
-            fields = {key.value: value for key, value in parts.value}
-            code = fields.get("changes") or fields["program"]
-            line = code.start_mark.line + (code.style == "|")
-            place = line + 1, len(lines[line]) - len(lines[line].lstrip()) + 1
-            texts = {key: value.value for key, value in fields.items()}
-            programs.append(WrongProgram(file, name.value, place=place, **texts))
-    except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError):
-        said = "not as such a file is written; python -m generator check says where"
+        ((_, stated),) = yaml.compose(text, Loader=_LOADER).value  # type: ignore[union-attr]
+        for name, keys in stated.value:
+            values = {key.value: value.value for key, value in keys.value}
+            (start,) = (value.start_mark for key, value in keys.value if key.value == "changes")
+            line = text.splitlines()[start.line + 1]
+            place = start.line + 2, len(line) - len(line.lstrip()) + 1
+            programs.append(WrongProgram(file, name.value, place, **values))
+    except (yaml.YAMLError, AttributeError, IndexError, TypeError, ValueError):
+        said = "it is not as such a file is written; `python -m generator check` says where"
         raise FixableError(f"{_from_root(file)}: {said}") from None
     return programs
 

@@ -37,6 +37,7 @@ LEFT_OUT = {
     "runners.session": "chooses what is measured, and prints how far it is",
     "runners.simulate.processes": "carries what simulations return, as it is",
     "runners.system": "says where a book lies, and words, waits for and ends a command",
+    "runners.traces.differences": "makes the texts of programs, each of which has a digest",
     "runners.traces.digest": "makes the digest, which is another where it is made otherwise",
     "runners.traces.files": "writes what was recorded, and reads it back as it was",
     "runners.traces.summary": "words what was recorded",

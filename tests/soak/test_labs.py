@@ -18,7 +18,7 @@ NUM_BUSY, NUM_ATTEMPTS = 6, 50
 
 @pytest.fixture
 def wrong_programs():
-    return test_labs.WRONG
+    return [*test_labs.WRONG]
 
 
 @pytest.fixture
