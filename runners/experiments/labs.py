@@ -1,4 +1,4 @@
-"""The labs: what the grader says of each solution, and of programs that people write.
+"""The grades of all labs: of each solution, and of the wrong programs that people write.
 
 A run is one program of a lab on the ranks of its strategy, graded in the case of seed 0, as
 `python -m runners lab` would. Rank 0 records how each requirement came out.
@@ -45,20 +45,20 @@ def graded(rank: Rank[ProgramSettings]) -> None:
     judged = JudgedRank(rank.rank, rank.world_size, [str(file)])
     with rank.phase("program"), judged.meter:
         returned = grading.attempt(judged, bench.__name__, file, case)
-    seen: list[Seen] = [Seen(0)] * rank.world_size
-    dist.all_gather_object(seen, judged.seen(dict(returned)))
+    ranks: list[Seen] = [Seen(0)] * rank.world_size
+    dist.all_gather_object(ranks, judged.seen(dict(returned)))
     if rank.rank:
         return
-    rows = grading.rows(bench, case, seen)
-    first = next((row for row in rows if row.state != "holds"), None)
-    rank.measure("first_failed", first.requirement if first else "")
+    requirements = grading.graded_requirements(bench, case, ranks)
+    first = grading.first_failed(requirements)
+    rank.measure("first_failed", first.id if first else "")
     rank.measure("says", first.says if first else "")
-    for row in rows:
-        rank.measure(f"{row.requirement}_state", row.state)
-        if row.allowed is not None:
-            rank.measure(f"{row.requirement}_allowed", row.allowed, unit="bytes")
-        if row.observed is not None:
-            rank.measure(f"{row.requirement}_observed", row.observed, unit="bytes")
+    for law in requirements:
+        rank.measure(f"{law.id}_state", law.state)
+        if law.allowed is not None:
+            rank.measure(f"{law.id}_allowed", law.allowed, unit="bytes")
+        if law.observed is not None:
+            rank.measure(f"{law.id}_observed", law.observed, unit="bytes")
 
 
 def _declared(

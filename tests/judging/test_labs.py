@@ -51,7 +51,7 @@ GRADED_FIRST = {
 @pytest.fixture
 def wrong_programs():
     """One of each lab; `make soak` grades all, on two ranks as well."""
-    return list((dict(WRONG) | GRADED_FIRST).items())
+    return list((dict([*WRONG]) | GRADED_FIRST).items())
 
 
 @pytest.fixture
@@ -69,8 +69,8 @@ def numbers_of_ranks():
 def test_a_solution_passes(name, numbers_of_ranks):
     for world_size in numbers_of_ranks:
         grade = graded(BENCHES[name], LABS[name].folder / "solved.py", world_size, [0, 1])
-        assert grade.is_solved, (world_size, grade.rows, grade.seen[0].failure)
-        for row in grade.rows:  # the limit that is printed is the one that decides
+        assert grade.is_solved, (world_size, grade.requirements, grade.ranks[0].failure)
+        for row in grade.requirements:  # the limit that is printed is the one that decides
             assert row.observed is None or row.observed <= row.allowed
 
 
@@ -78,7 +78,7 @@ def test_a_solution_in_another_style_passes(right_programs, numbers_of_ranks):
     for name, path in right_programs:
         for world_size in numbers_of_ranks:
             grade = graded(BENCHES[name], path, world_size, [0])
-            assert grade.is_solved, (path, world_size, grade.rows, grade.seen[0].failure)
+            assert grade.is_solved, (path, world_size, grade.requirements, grade.ranks[0].failure)
 
 
 def test_a_wrong_program_fails_where_it_says(wrong_programs, numbers_of_ranks, written):
@@ -88,9 +88,9 @@ def test_a_wrong_program_fails_where_it_says(wrong_programs, numbers_of_ranks, w
         for world_size in numbers_of_ranks:
             grade = graded(BENCHES[name], path, world_size, [0])
             first = grade.first_failed
-            kinds = {one.failure.kind for one in grade.seen if one.failure} - {"peer failed"}
+            kinds = {rank.failure.kind for rank in grade.ranks if rank.failure} - {"peer failed"}
             ends = {program.ends} - {""}
-            requirement = first.requirement if first else None
+            requirement = first.id if first else None
             if requirement != fails_first(program, world_size) or kinds != ends:
                 other[name, stem, world_size] = (first, kinds)
     assert other == {}
@@ -114,8 +114,8 @@ def test_a_formula_of_the_page_is_the_limit_of_the_command(name):
 def test_the_words_of_a_lab_name_its_requirements(name):
     one = LABS[name]
     grade = graded(BENCHES[name], one.folder / "starter.py", 2, [0])
-    assert grade.first_failed.requirement == one.words.get("starter_fails", "same")
-    assert [row.requirement for row in grade.rows] == [*one.requirements]
+    assert grade.first_failed.id == one.words.get("starter_fails", "same")
+    assert [law.id for law in grade.requirements] == [*one.requirements]
     assert len(one.words["task"].split()) <= 150
     assert one.wrong
 
@@ -126,7 +126,7 @@ def test_a_program_for_four_ranks_alone_fails_in_the_other_case(tmp_path):
     file = tmp_path / "fsdp_unit.py"
     file.write_text(solved.replace("/= dist.get_world_size()", "/= 4"), encoding="utf-8")
     assert graded(BENCHES[one.name], file, 4, [0]).is_solved
-    assert graded(BENCHES[one.name], file, 2, [0]).first_failed.requirement == "same"
+    assert graded(BENCHES[one.name], file, 2, [0]).first_failed.id == "same"
 
 
 def test_advice_fits_what_differs(written):
