@@ -49,11 +49,11 @@ def graded(rank: Rank[ProgramSettings]) -> None:
     dist.all_gather_object(ranks, judged.seen(dict(returned)))
     if rank.rank:
         return
-    requirements = grading.graded_requirements(bench, case, ranks)
-    first = grading.first_failed(requirements)
+    grade = grading.grade_of(bench, case, ranks)
+    first = grade.first_failed
     rank.measure("first_failed", first.id if first else "")
     rank.measure("says", first.says if first else "")
-    for law in requirements:
+    for law in grade.requirements:
         rank.measure(f"{law.id}_state", law.state)
         if law.allowed is not None:
             rank.measure(f"{law.id}_allowed", law.allowed, unit="bytes")

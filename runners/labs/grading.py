@@ -101,17 +101,15 @@ class GradedRequirement:
 
     Attributes:
         id: of the requirement.
-        state: whether it holds in all cases.
-        seed: of the case that decided it.
-        allowed: its value in that case.
+        state: whether it holds in this case.
+        allowed: its value in this case, where that is a number.
         says: the first difference, in one line.
+        observed: the measured value, where `allowed` is a number.
         what: the tensor or the quantity that differs.
-        observed: what was measured in that case, where `allowed` is a number.
     """
 
     id: str
     state: State
-    seed: int
     allowed: float | None = None
     says: str = ""
     observed: float | None = None
@@ -134,18 +132,13 @@ class Grade:
 
     @property
     def first_failed(self) -> GradedRequirement | None:
-        """The first requirement that does not hold."""
-        return first_failed(self.requirements)
+        """The first requirement that does not hold; the one that is explained."""
+        return next((graded for graded in self.requirements if graded.state != "holds"), None)
 
     @property
     def is_solved(self) -> bool:
         """Whether every requirement holds."""
         return self.first_failed is None
-
-
-def first_failed(requirements: Sequence[GradedRequirement]) -> GradedRequirement | None:
-    """The first requirement that does not hold; the one that is explained."""
-    return next((graded for graded in requirements if graded.state != "holds"), None)
 
 
 def graded(bench: Bench, file: Path, world_size: int, seeds: Sequence[int]) -> Grade:
@@ -160,7 +153,7 @@ def graded(bench: Bench, file: Path, world_size: int, seeds: Sequence[int]) -> G
     for seed in seeds:
         case = case_of(bench, world_size, seed)
         ranks = run(attempt, world_size, bench.__name__, file, case, files=[file])
-        grade = Grade(graded_requirements(bench, case, ranks), ranks, case)
+        grade = grade_of(bench, case, ranks)
         if not grade.is_solved:
             break
     return grade
@@ -171,37 +164,31 @@ def case_of(bench: Bench, world_size: int, seed: int) -> LabCase:
     return LabCase(seed, world_size, bench.drawn(random.Random(seed), world_size))
 
 
-def graded_requirements(
-    bench: Bench, case: LabCase, ranks: Sequence[Seen]
-) -> list[GradedRequirement]:
-    """Each requirement of a bench as these ranks obeyed it; the one of every lab last."""
+def grade_of(bench: Bench, case: LabCase, ranks: Sequence[Seen]) -> Grade:
+    """The grade of what ranks did in a case; the requirement of every lab comes last."""
     allowed: Sequence[str] = getattr(bench, "ALLOWED", ())
     everywhere = Requirement(LENT, lambda ranks: comparison.undisturbed(ranks, allowed))
-    requirements = [*bench.requirements(case), everywhere]
+    laws = [*bench.requirements(case), everywhere]
     failure = next((rank.failure for rank in ranks if rank.failure), None)
     if failure:  # it has to be explained, whatever other ranks returned
-        return [
-            GradedRequirement(law.id, "not tried", case.seed, law.allowed, failure.message)
-            for law in requirements
-        ]
-    return [_graded_requirement(law, list(law.check(ranks)), case) for law in requirements]
+        says = failure.message
+        graded = [GradedRequirement(law.id, "not tried", law.allowed, says) for law in laws]
+    else:
+        graded = [_graded_requirement(law, list(law.check(ranks))) for law in laws]
+    return Grade(graded, ranks, case)
 
 
-def _graded_requirement(
-    law: Requirement, comparisons: Sequence[Comparison], case: LabCase
-) -> GradedRequirement:
+def _graded_requirement(law: Requirement, comparisons: Sequence[Comparison]) -> GradedRequirement:
     """A requirement by its first comparison that differs, else by the first that was not made."""
-    order: tuple[State, ...] = ("fails", "not tried", "holds")
     states: dict[str, State] = {"differs": "fails", "not compared": "not tried", "agrees": "holds"}
-    by_state = {state: [c for c in comparisons if states[c.state] == state] for state in order}
-    state: State = next((state for state in order if by_state[state]), "not tried")
-    decides = max(by_state[state], key=lambda c: c.observed or 0, default=None)
-    if decides is None:
-        return GradedRequirement(law.id, state, case.seed, law.allowed)
-    observed = decides.observed if law.allowed is not None else None
-    return GradedRequirement(
-        law.id, state, case.seed, law.allowed, decides.says, observed, decides.what
-    )
+    for compares, state in states.items():
+        same = [compared for compared in comparisons if compared.state == compares]
+        if same:
+            decides = max(same, key=lambda compared: compared.observed or 0)
+            observed = decides.observed if law.allowed is not None else None
+            says, what = decides.says, decides.what
+            return GradedRequirement(law.id, state, law.allowed, says, observed, what)
+    return GradedRequirement(law.id, "not tried", law.allowed)
 
 
 def attempt(rank: JudgedRank, bench: str, file: Path, case: LabCase) -> Mapping[str, Tensor]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import yaml
 from runners.system.book import ROOT
 from runners.system.errors import FixableError, unknown
 from runners.traces.differences import WrongProgram, wrong_programs
+from runners.traces.files import write_text
 
 LABS = "topics/*/labs/*/lab.yml"
 # The requirement of every lab, beside those of its `lab.yml`.
@@ -112,8 +112,7 @@ class Desk:
 
     def _write(self, path: Path, content: str) -> None:
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            _written(path, content.encode())
+            write_text(path, content)
         except OSError as error:
             where = self.folder.absolute()
             raise FixableError(
@@ -144,13 +143,3 @@ class Desk:
     def mark(self, lab: Lab) -> None:
         """Note that a lab is solved."""
         self._write(self.folder / SOLVED, json.dumps(self.solved() | {lab.name: lab.digest}))
-
-
-def _written(path: Path, content: bytes) -> None:
-    """Write a file whole: it appears with all of its content, or not at all."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(content)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

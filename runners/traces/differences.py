@@ -69,13 +69,13 @@ def _span(program: str, old: list[str], number: int) -> tuple[int, int]:
         return places[0].span(1)
     if places:
         at = ", ".join(str(program.count("\n", 0, place.start()) + 1) for place in places)
-        said = f"stands in lines {at} of the program; put the line before it first, with @"
-        raise MisfitError(number, f"{old[0][1:].strip()!r} {said}")
+        message = f"stands in lines {at} of the program; put the line before it first, with @"
+        raise MisfitError(number, f"{old[0][1:].strip()!r} {message}")
     known = {_ANY_LINES, *(mark + line for line in program.splitlines() for mark in "@-")}
     for position, line in enumerate(old):
         if line not in known:
-            said = "is no line of the program; copy it from there, as it is indented"
-            raise MisfitError(number + position, f"{line[1:].strip()!r} {said}")
+            message = "is no line of the program; copy it from there, as it is indented"
+            raise MisfitError(number + position, f"{line[1:].strip()!r} {message}")
     raise MisfitError(number, "the program has these lines, but not together; part them")
 
 
@@ -136,12 +136,12 @@ class WrongProgram:
 
 
 def wrong_programs(file: Path) -> list[WrongProgram]:
-    """The programs that a `wrong.yml` states, in its order.
+    """The programs that a `wrong.yml` states, in its order; none where there is no such file.
 
     Raises:
         FixableError: it is not written as such a file is.
     """
-    text = file.read_text(encoding="utf-8")
+    text = file.read_text(encoding="utf-8") if file.is_file() else "programs: {}"
     programs = []
     try:
         ((_, stated),) = yaml.compose(text, Loader=_LOADER).value  # type: ignore[union-attr]
@@ -152,8 +152,8 @@ def wrong_programs(file: Path) -> list[WrongProgram]:
             place = start.line + 2, len(line) - len(line.lstrip()) + 1
             programs.append(WrongProgram(file, name.value, place, **values))
     except (yaml.YAMLError, AttributeError, IndexError, TypeError, ValueError):
-        said = "it is not as such a file is written; `python -m generator check` says where"
-        raise FixableError(f"{_from_root(file)}: {said}") from None
+        advice = "it is not as such a file is written; `python -m generator check` says where"
+        raise FixableError(f"{_from_root(file)}: {advice}") from None
     return programs
 
 

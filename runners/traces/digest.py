@@ -52,10 +52,10 @@ _Import = tuple[str, str, str]  # what it is called, the module, the name there
 
 
 class _Read(NamedTuple):
-    """What a file's text says to a digest.
+    """The parts of a file's text that matter to a digest.
 
     Attributes:
-        content: what of it can change a result, but for its imports.
+        content: its code that can change a result, without imports.
         imports: of ours.
         programs: of `content/`, that it names whole or by a pattern with an asterisk.
     """
@@ -85,15 +85,15 @@ def _parsed(text: bytes) -> _Read:
 
 
 def _strip(node: ast.AST, imports: set[_Import]) -> None:
-    """Take out of a tree what changes no result; `imports` gets those of modules of ours."""
+    """Remove docstrings, imports and `TRIED_WITH` from a tree, and note imports of ours."""
     has_docstring = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
     for name in BLOCKS:
         block = getattr(node, name, None)
         kept = []
-        for place, one in enumerate(block if isinstance(block, list) else ()):
-            match one:
+        for place, statement in enumerate(block if isinstance(block, list) else ()):
+            match statement:
                 case ast.ImportFrom(module=str(module)) if module.startswith("runners"):
-                    imports |= {(to.asname or to.name, module, to.name) for to in one.names}
+                    imports |= {(to.asname or to.name, module, to.name) for to in statement.names}
                 case ast.Import(names=names) if names[0].name.startswith("runners"):
                     imports |= {(to.asname or "", to.name, "") for to in names}
                 case ast.Assign(targets=[ast.Name(id="TRIED_WITH")]):
@@ -101,8 +101,8 @@ def _strip(node: ast.AST, imports: set[_Import]) -> None:
                 case ast.Expr(value=ast.Constant(value=str())) if has_docstring and not place:
                     pass
                 case _:
-                    _strip(one, imports)
-                    kept.append(one)
+                    _strip(statement, imports)
+                    kept.append(statement)
         if isinstance(block, list):
             block[:] = kept
 
@@ -152,10 +152,10 @@ def _source(module: str, name: str) -> tuple[str, Path | None]:
 
 @cache
 def _followed(path: Path) -> frozenset[Path]:
-    """What is read because a file is: its packages, the modules that it imports, and texts."""
-    found = _read(path)
-    modules = {file for _, *one in found.imports if (file := _source(*one)[1])}
-    texts = (ROOT / name for name in found.programs if "*" not in name)
+    """The files that a file leads to: its packages, the modules that it imports, and texts."""
+    parts = _read(path)
+    modules = {file for _, *source in parts.imports if (file := _source(*source)[1])}
+    texts = (ROOT / name for name in parts.programs if "*" not in name)
     packages = (folder / "__init__.py" for folder in path.parents if folder.is_relative_to(ROOT))
     return frozenset(file for file in (*packages, *modules, *texts) if file.is_file())
 
@@ -194,7 +194,7 @@ def source_digest(experiment: str) -> str:
     own = experiment_files().get(experiment)
     if own and is_plain(experiment):  # our part writes down what it is given, in any release
         return digest_of(sorted(map(file_digest, (own, *own.parent.glob("_*.py")))))
-    return code_digest(*([own] if own else ()), *(ROOT / one for one in ENTRIES))
+    return code_digest(*([own] if own else ()), *(ROOT / path for path in ENTRIES))
 
 
 @cache
@@ -226,5 +226,5 @@ def forget_code() -> None:
 
 
 def file_digest(path: Path) -> str:
-    """The digest of what in a file can change a result, but for its imports."""
+    """The digest of a file's code that can change a result, without its imports."""
     return hashlib.sha256(_read(path).content).hexdigest()

@@ -45,8 +45,8 @@ class Program:
     settings: dict[str, Setting] = field(default_factory=dict)
 
 
-def found(root: Path, pattern: str) -> dict[str, Program]:
-    """The programs below `root` that match, by name: the file's, which the whole book shares.
+def programs_matching(root: Path, pattern: str) -> dict[str, Program]:
+    """The programs below `root` whose path matches, by file name; it is unique in the book.
 
     Raises:
         FixableError: two have one name, or one does not say how to run it.
@@ -67,7 +67,7 @@ def read(path: Path) -> Program:
     """One program.
 
     Raises:
-        FixableError: as `found`.
+        FixableError: as `programs_matching`.
     """
     text, tree = _parsed(path)
     settings = constants(tree)
@@ -122,7 +122,7 @@ def _ranks(path: Path, docstring: str) -> int:
 
 def constants(tree: ast.Module) -> dict[str, Setting]:
     """The upper-case constants that a program sets at its top level, by lower-case name."""
-    found: dict[str, Setting] = {}
+    settings: dict[str, Setting] = {}
     for node in tree.body:
         match node:
             case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
@@ -135,5 +135,5 @@ def constants(tree: ast.Module) -> dict[str, Setting]:
             match name, value:
                 case ast.Name(id=word), ast.Constant(value=int() | float() | str() as constant):
                     if word.isupper():
-                        found[word.lower()] = constant
-    return found
+                        settings[word.lower()] = constant
+    return settings
