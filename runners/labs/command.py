@@ -181,7 +181,7 @@ def _ranks(ranks: Sequence[int]) -> str:
 
 
 def _saved(path: Path) -> int | None:
-    """When a file was saved last; None where it is not there, as while an editor replaces it."""
+    """The time at which a file was last saved; None while an editor replaces it."""
     try:
         return path.stat().st_mtime_ns
     except FileNotFoundError:

@@ -103,7 +103,7 @@ def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
 
 
 def of_its_stage(name: str, tensor: Tensor, rank: int, world_size: int) -> Tensor:
-    """A rank holds one stage, and logs the norm of all."""
+    """The part of a result that a rank returns: one stage, and the norms of all."""
     return tensor if name == "norms" else tensor[rank]
 
 

@@ -50,7 +50,7 @@ def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
-    """The mean over ranks."""
+    """The mean of each gradient over ranks."""
     of_ranks = [_gradients(case, rank, dtype) for rank in range(case.world_size)]
     return _by_name([torch.stack(same).mean(0) for same in zip(*of_ranks, strict=True)])
 

@@ -64,7 +64,7 @@ class DropoutBlock(nn.Module):
 
 
 def _blocks(case: LabCase, dtype: torch.dtype) -> list[DropoutBlock]:
-    """The same on every rank; the last is in eval mode, like a part that is not trained."""
+    """Equal blocks on every rank; the last is in eval mode, like a part that is not trained."""
     width = case.settings["width"]
     blocks = [DropoutBlock(width, case.generator(block), dtype) for block in range(NUM_BLOCKS)]
     blocks[-1].eval()
@@ -72,7 +72,7 @@ def _blocks(case: LabCase, dtype: torch.dtype) -> list[DropoutBlock]:
 
 
 def _inputs(case: LabCase, rank: int, dtype: torch.dtype) -> list[Tensor]:
-    """For each step other ones, on each rank."""
+    """The inputs of a rank for each step."""
     shape = NUM_STEPS, case.settings["num_tokens"], case.settings["width"]
     generator = case.generator(NUM_BLOCKS, rank)
     return [*normal(shape, generator, dtype)]
@@ -125,7 +125,7 @@ def _plainly(block: DropoutBlock, inputs: Tensor) -> Tensor:
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
-    """The same by autograd for each rank; results are stacked along an axis of ranks."""
+    """Both steps by autograd for each rank; results are stacked along an axis of ranks."""
     of_ranks = []
     with torch.random.fork_rng(devices=[]):
         for rank in range(case.world_size):

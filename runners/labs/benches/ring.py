@@ -33,12 +33,12 @@ def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
-    """The sum."""
+    """The sum over ranks."""
     return {"sum": sum_of([_tensor(case, rank, dtype) for rank in range(case.world_size)])}
 
 
 def sum_of(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """One after the other, as a single process would."""
+    """The sum of tensors, added one after the other."""
     return torch.stack(list(tensors)).sum(0)
 
 

@@ -33,7 +33,7 @@ def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
 
 
 def _weights(case: LabCase, dtype: torch.dtype) -> dict[str, Tensor]:
-    """All whole, in the order in which they are applied."""
+    """The whole weights, in the order in which they are applied."""
     settings = case.settings
     sizes = [settings[name] for name in ("features", "width", "hidden", "width", "classes")]
     weights = {}
@@ -80,7 +80,7 @@ def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
 
 
 def part(name: str, tensor: Tensor, rank: int, world_size: int) -> Tensor:
-    """A rank holds some hidden features: rows of the first layer and columns of the second."""
+    """The part of a weight that a rank holds: rows of `up`, columns of `down`, the others whole."""
     axis = {"up": 0, "down": 1}.get(name)
     return tensor if axis is None else tensor.chunk(world_size, axis)[rank]
 

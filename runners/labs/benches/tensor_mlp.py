@@ -42,7 +42,7 @@ def _block(case: LabCase, block: int, dtype: torch.dtype) -> dict[str, Tensor]:
 
 
 def _inputs(case: LabCase, dtype: torch.dtype) -> Tensor:
-    """The same on every rank."""
+    """The inputs, which are the same on every rank."""
     shape = case.settings["num_tokens"], case.settings["width"]
     generator = case.generator(NUM_BLOCKS)
     return normal(shape, generator, dtype)
@@ -88,7 +88,7 @@ def _named(outputs: Tensor, inputs: Tensor, blocks: Sequence[Mapping[str, Tensor
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
-    """The same with whole parameters."""
+    """Forward and backward with whole parameters."""
     inputs = _inputs(case, dtype).requires_grad_()
     blocks = [_block(case, block, dtype) for block in range(NUM_BLOCKS)]
     outputs = inputs
