@@ -114,7 +114,8 @@ def _steps(
         backward(outputs.square().mean())
         for number in reversed(range(NUM_BLOCKS)):
             for name, parameter in blocks[number].named_parameters():
-                yield f"gradient of block {number}, {name}, in step {step}", gradient_of(parameter)
+                gradient = gradient_of(parameter)
+                yield f"gradient of block {number}, {name}, in step {step}", gradient
             blocks[number].zero_grad()
         yield f"random numbers after step {step}", torch.rand(NUM_STEPS, dtype=torch.float32)
 
