@@ -168,7 +168,7 @@ ROOMS = {
             "traces",
         },
         "judging": {"core.meters", "core.system", "core.trace"},
-        "labs": {"judging", "system"},
+        "labs": {"judging", "system", "traces"},
         "plain": {"core.declared", "core.trace", "session", "system", "traces"},
         # The judge holds the one rule of rounding for all that compares tensors.
         "verify": {"core.system", "core.trace", "judging", "system", "traces"},

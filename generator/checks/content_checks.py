@@ -3,6 +3,7 @@
 In: an `Evidence`. Out: located errors, for texts, expressions, ids, runs, figures, claims and keys.
 """
 
+import ast
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from generator.content.errors import ContentError, ContentErrors, nearest, sort_
 from generator.content.exhibit import ExplainedProgram, Listing, Verified
 from generator.content.guide import GuideFile
 from generator.content.handwritten import HandWritten
+from generator.content.lab import WrongFile
 from generator.content.lesson import LessonFile
 from generator.content.plan_page import PlanFile
 from generator.content.quiz import Item, QuizFile
@@ -27,6 +29,7 @@ from generator.values.filters import Label, Showed, calls_of_claims
 from generator.values.moved import stays
 from generator.values.value import Value
 from runners.planner.answers.published import PEAKS
+from runners.traces.differences import MisfitError, wrong_programs
 
 # The ids that there are of what texts name, by their mark.
 _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
@@ -220,6 +223,22 @@ def _listings(book: Book, document: Document[Any]) -> Iterator[ContentError]:
                 yield from _misplaced(book, document, one.path[:-1], listing)
 
 
+def _wrong_programs(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    """Programs of a lab whose changes do not fit its solution, or make no Python of it."""
+    for program in wrong_programs(evidence.book.root / document.source.file):
+        try:
+            ast.parse(program.assembled())
+        except MisfitError as error:
+            line, message = error.line, str(error)
+        except SyntaxError as error:
+            code = (error.text or "").strip()
+            line, message = 0, f"with these changes it is no Python: {error.msg}: {code!r}"
+        else:
+            continue
+        first, column = program.place
+        yield ContentError(document.source.file, first + line, column, message)
+
+
 def _figures(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """Figures of what only ranks record, drawn from a run without ranks."""
     for position, figure in enumerate(document.model.figures):
@@ -275,6 +294,7 @@ _BY_FILE: tuple[tuple[type[Any], _Check], ...] = (
     (HandWritten, _fences),
     (StatementFile, statement_checks.mistakes),
     (TopicFile, _topic),
+    (WrongFile, _wrong_programs),
     (PlanFile, _plan),
     (GuideFile, layout_checks.mistakes),
     (LessonFile, _figures),

@@ -27,6 +27,26 @@ class LabRequirement(Written):
     """which explains why."""
 
 
+class WrongProgram(Written):
+    """A program of a lab that people write, and that has to fail."""
+
+    mistake: str
+    """the error of thought behind it, in a sentence."""
+    fails: str
+    """the requirement that fails first: `sends`, or by ranks, `peak on 2, sends on 4`."""
+    ends: Literal["hung", "exception"] | None = None
+    """how it ends where it has no result."""
+    changes: str
+    """lines of the solution behind a mark: `@` stays, `-` goes, and `+` comes in after them."""
+
+
+class WrongFile(Written):
+    """content/topics/<topic>/labs/<lab>/wrong.yml."""
+
+    programs: Annotated[dict[Name, WrongProgram], Field(min_length=1)]
+    """by name, in the order of the page."""
+
+
 class LabFile(Written):
     """content/topics/<topic>/labs/<lab>/lab.yml."""
 

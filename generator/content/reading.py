@@ -19,7 +19,7 @@ from generator.content.documents import Document, read
 from generator.content.errors import ContentError, ContentErrors, Files, matching, nearest
 from generator.content.glossary import GlossaryFile
 from generator.content.guide import GuideFile
-from generator.content.lab import LabFile
+from generator.content.lab import LabFile, WrongFile
 from generator.content.lesson import MODES, LessonFile, RecallFile
 from generator.content.plan_page import PlanFile
 from generator.content.quiz import Item, QuizFile
@@ -41,6 +41,7 @@ FILES: dict[str, type[Written]] = {  # of a book, in the order in which they are
     "topics/*/quiz*.yml": QuizFile,
     **{f"topics/*/{mode}.yml": model for mode, model in MODES.items()},
     "topics/*/labs/*/lab.yml": LabFile,
+    "topics/*/labs/*/wrong.yml": WrongFile,
     "claims/*.yml": ClaimFile,
     "statements.yml": StatementFile,
     "references.yml": ReferenceFile,

@@ -10,13 +10,13 @@ from functools import partial
 from runners.closed_forms.training_settings import ProgramSettings
 from runners.core.declared.experiment import Declaration
 from runners.system.book import ROOT
-from runners.traces.programs import programs_in
+from runners.traces.programs import programs_matching
 
 
 def declarations(pattern: str) -> dict[str, Declaration[ProgramSettings]]:
     """The runs of programs: each as it declares itself, and without its budget if it has one."""
     runs: dict[str, Declaration[ProgramSettings]] = {}
-    for name, program in programs_in(ROOT, pattern).items():
+    for name, program in programs_matching(ROOT, pattern).items():
         path = program.path.relative_to(ROOT).as_posix()
         settings = ProgramSettings.from_json({"program": path, **program.settings})
         declaration = partial(

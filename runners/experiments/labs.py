@@ -1,4 +1,4 @@
-"""The labs: what the grader says of each solution, and of programs that people write.
+"""The grades of all labs: of each solution, and of the wrong programs that people write.
 
 A run is one program of a lab on the ranks of its strategy, graded in the case of seed 0, as
 `python -m runners lab` would. Rank 0 records how each requirement came out.
@@ -8,8 +8,6 @@ A run is one program of a lab on the ranks of its strategy, graded in the case o
 
 from __future__ import annotations
 
-import re
-from functools import partial
 from pathlib import Path
 
 import torch.distributed as dist
@@ -22,55 +20,62 @@ from runners.judging.ranks import JudgedRank, Seen
 from runners.labs import grading
 from runners.labs.benches import BENCHES
 from runners.system.book import ROOT
+from runners.traces.differences import wrong_programs
 
 QUESTION = "Which programs obey the laws of a lab, and where does each other one fail first?"
-PROGRAMS = ("content/topics/*/labs/*/solved.py", "content/topics/*/labs/*/wrong/*.py")
+SOLUTIONS, WRONG = "content/topics/*/labs/*/solved.py", "content/topics/*/labs/*/wrong.yml"
 WORLD_SIZE = 4
 SEED = 0
-ENDS = re.compile(r"^# ends: (\w+)$", re.MULTILINE)
-STATUSES: dict[str, Status] = {"hung": "deadlocked", "exception": "failed"}
+STATUSES: dict[str, Status] = {"": "completed", "hung": "deadlocked", "exception": "failed"}
 
 
 def graded(rank: Rank[ProgramSettings]) -> None:
     """Run a program on its bench; rank 0 records how each requirement came out."""
     file = ROOT / rank.settings.program
-    bench = BENCHES[_lab(file)]
+    is_wrong = file.parent.name == "wrong"
+    lab = file.parent.parent if is_wrong else file.parent
+    if is_wrong:
+        stated = wrong_programs(lab / "wrong.yml")
+        text = next(program.text for program in stated if program.path == file)
+        file = rank.scratch / f"rank{rank.rank}" / file.name
+        file.parent.mkdir()
+        file.write_text(text, encoding="utf-8")
+    bench = BENCHES[lab.name]
     case = grading.case_of(bench, rank.world_size, SEED)
     judged = JudgedRank(rank.rank, rank.world_size, [str(file)])
     with rank.phase("program"), judged.meter:
         returned = grading.attempt(judged, bench.__name__, file, case)
-    seen: list[Seen] = [Seen(0)] * rank.world_size
-    dist.all_gather_object(seen, judged.seen(dict(returned)))
+    ranks: list[Seen] = [Seen(0)] * rank.world_size
+    dist.all_gather_object(ranks, judged.seen(dict(returned)))
     if rank.rank:
         return
-    rows = grading.rows(bench, case, seen)
-    first = next((row for row in rows if row.state != "holds"), None)
-    rank.measure("first_failed", first.requirement if first else "")
+    grade = grading.grade_of(bench, case, ranks)
+    first = grade.first_failed
+    rank.measure("first_failed", first.id if first else "")
     rank.measure("says", first.says if first else "")
-    for row in rows:
-        rank.measure(f"{row.requirement}_state", row.state)
-        if row.allowed is not None:
-            rank.measure(f"{row.requirement}_allowed", row.allowed, unit="bytes")
-        if row.observed is not None:
-            rank.measure(f"{row.requirement}_observed", row.observed, unit="bytes")
+    for law in grade.requirements:
+        rank.measure(f"{law.id}_state", law.state)
+        if law.allowed is not None:
+            rank.measure(f"{law.id}_allowed", law.allowed, unit="bytes")
+        if law.observed is not None:
+            rank.measure(f"{law.id}_observed", law.observed, unit="bytes")
 
 
-def _lab(file: Path) -> str:
-    """The lab of a program of it."""
-    return (file.parent.parent if file.parent.name == "wrong" else file.parent).name
+def _declared(
+    program: Path, expected: Status = "completed", *, is_full: bool = False
+) -> Declaration[ProgramSettings]:
+    settings = ProgramSettings(program=program.relative_to(ROOT).as_posix())
+    return Declaration(
+        "graded", WORLD_SIZE, settings=settings, passes=("timed",), expected=expected,
+        full=is_full, only_on_cpu=True,
+    )  # fmt: skip
 
 
-def _declared(file: Path) -> Declaration[ProgramSettings]:
-    ends = ENDS.search(file.read_text(encoding="utf-8"))
-    is_wrong = file.parent.name == "wrong"
-    declaration = partial(Declaration, "graded", WORLD_SIZE, passes=("timed",), full=is_wrong)
-    settings = ProgramSettings(program=file.relative_to(ROOT).as_posix())
-    expected: Status = STATUSES[ends[1]] if ends else "completed"
-    return declaration(settings=settings, expected=expected, only_on_cpu=True)
-
-
-RUNS = {
-    f"{_lab(file)}_{file.stem}": _declared(file)
-    for pattern in PROGRAMS
-    for file in sorted(ROOT.glob(pattern))
+RUNS = {f"{path.parent.name}_solved": _declared(path) for path in sorted(ROOT.glob(SOLUTIONS))}
+RUNS |= {
+    f"{file.parent.name}_{program.name}": _declared(
+        program.path, STATUSES[program.ends], is_full=True
+    )
+    for file in sorted(ROOT.glob(WRONG))
+    for program in wrong_programs(file)
 }

@@ -18,14 +18,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runners.labs.shelf import Desk, Lab, lab, labs
+from runners.labs.shelf import Desk, Lab, lab_named, labs
 from runners.system.book import program
 from runners.system.errors import FixableError
 from runners.system.patience import say
 
 if TYPE_CHECKING:  # torch is loaded once there is something to grade
     from runners.judging.ranks import Failure, Seen
-    from runners.labs.grading import Grade, Row
+    from runners.labs.grading import Grade, GradedRequirement
 
 FIRST_SEED = 0  # of the page's table
 FOLDER = Path("labs")
@@ -38,7 +38,7 @@ MARKS = {"holds": "✓", "fails": "✗", "not tried": "–"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Add the arguments of the command."""
     parser.add_argument("lab", nargs="?", default="", help="without it, all labs are listed")
     parser.add_argument("--ranks", type=int, default=4, help="from 2 to 8 (4)")
     parser.add_argument("--seed", type=int, help="of the second case, which is drawn otherwise")
@@ -52,37 +52,37 @@ def main(arguments: argparse.Namespace) -> int:
     if not arguments.lab:
         print("\n".join(_listed(desk)))
         return 0
-    one = lab(arguments.lab)
+    lab = lab_named(arguments.lab)
     if not 2 <= arguments.ranks <= MOST_RANKS:
         raise FixableError(f"--ranks must be from 2 to {MOST_RANKS}, not {arguments.ranks}")
-    if arguments.reset and (kept := desk.reset(one)):
+    if arguments.reset and (kept := desk.reset(lab)):
         say(f"your file is kept as {kept}")
-    if desk.start(one, program()):
-        say(f"wrote {desk.file(one)}; edit it, and call this again\n\n{one.words['task']}")
+    if desk.start(lab, program()):
+        say(f"wrote {desk.file(lab)}; edit it, and call this again\n\n{lab.words['task']}")
     graded: int | None = None
     while True:
-        while (saved := _saved(desk.file(one))) in (None, graded):
+        while (saved := _saved(desk.file(lab))) in (None, graded):
             time.sleep(LOOK_SECONDS)
-        is_solved, graded = _grade(one, desk, arguments), saved
+        is_solved, graded = _grade(lab, desk, arguments), saved
         if not arguments.watch:
             return 0 if is_solved else 1
-        say(f"waiting for the next save of {desk.file(one)}; Ctrl-C ends this")
+        say(f"waiting for the next save of {desk.file(lab)}; Ctrl-C ends this")
 
 
 def _listed(desk: Desk) -> Iterator[str]:
-    solved, found = desk.solved(), labs()
-    width = max(len(one.name) for one in found) + 2
-    for one in found:
-        state = "" if one.name not in solved else " (solved)"
-        if state and solved[one.name] != one.digest:
+    solved, in_order = desk.solved(), labs()
+    width = max(len(lab.name) for lab in in_order) + 2
+    for lab in in_order:
+        state = "" if lab.name not in solved else " (solved)"
+        if state and solved[lab.name] != lab.digest:
             state = " (solved before it changed: grade it again)"
-        repair = "to repair: " if one.words.get("kind") == "repair" else ""
-        yield f"{one.name:{width}}{repair}{one.words['title']}{state}"
+        repair = "to repair: " if lab.words.get("kind") == "repair" else ""
+        yield f"{lab.name:{width}}{repair}{lab.words['title']}{state}"
     yield f"\n`{program()} lab NAME` begins one"
 
 
-def _grade(one: Lab, desk: Desk, arguments: argparse.Namespace) -> bool:
-    """Grade a reader's file, and print what came of it."""
+def _grade(lab: Lab, desk: Desk, arguments: argparse.Namespace) -> bool:
+    """Grade a reader's file, print the report, and return whether the lab is solved."""
     from runners.labs.benches import BENCHES
     from runners.labs.grading import graded
 
@@ -95,36 +95,36 @@ def _grade(one: Lab, desk: Desk, arguments: argparse.Namespace) -> bool:
         waiting.daemon = True
         waiting.start()
         try:
-            grade = graded(BENCHES[one.name], desk.file(one).resolve(), ranks, [seed])
+            grade = graded(BENCHES[lab.name], desk.file(lab).resolve(), ranks, [seed])
         finally:
             waiting.cancel()
         if not grade.is_solved:
             break
-    print("\n".join(report(one, grade, arguments.ranks)), flush=True)
+    print("\n".join(report(lab, grade, arguments.ranks)), flush=True)
     if grade.is_solved:
-        desk.mark(one)
+        desk.mark(lab)
     return grade.is_solved
 
 
-def report(one: Lab, grade: Grade, first_ranks: int) -> Iterator[str]:
-    """What a reader is told: a line for each requirement, and the first that fails explained."""
+def report(lab: Lab, grade: Grade, first_ranks: int) -> Iterator[str]:
+    """The lines printed for a grade: each requirement, and an explanation of the first to fail."""
     case = grade.case
     settings = ", ".join(f"{name} {value:,}" for name, value in case.settings.items())
     before = f"{first_ranks} ranks with seed {FIRST_SEED}, and on " if grade.is_solved else ""
     on = f"{before}{case.world_size} ranks with seed {case.seed}"
-    yield f"{one.name} on {on} ({settings})"
-    yield from _failures(grade.seen)
+    yield f"{lab.name} on {on} ({settings})"
+    yield from _failures(grade.ranks)
     first = grade.first_failed
-    for row in grade.rows:
-        words = one.requirements[row.requirement]
-        numbers = [f"at most {printed_bytes(row.allowed)}"] if row.allowed is not None else []
-        numbers += [f"measured {printed_bytes(row.observed)}"] if row.observed is not None else []
-        law = ": ".join([words["formula"], *[", ".join(numbers)] * bool(numbers)])
-        yield f"  {MARKS[row.state]} {words['says']}  [{law}]".replace("`", "")
-        if row.state == "fails":
-            yield f"      {row.says}"
-        if row is first and row.state == "fails":
-            yield f"      {_advice(row, words)}".replace("`", "")
+    for law in grade.requirements:
+        words = lab.requirements[law.id]
+        numbers = [f"at most {printed_bytes(law.allowed)}"] if law.allowed is not None else []
+        numbers += [f"measured {printed_bytes(law.observed)}"] if law.observed is not None else []
+        formula = ": ".join([words["formula"], *[", ".join(numbers)] * bool(numbers)])
+        yield f"  {MARKS[law.state]} {words['says']}  [{formula}]".replace("`", "")
+        if law.state == "fails":
+            yield f"      {law.says}"
+        if law is first and law.state == "fails":
+            yield f"      {_advice(law, words)}".replace("`", "")
             if section := words.get("section"):
                 yield f"      The book: {section['page']}, “{section['section']}”"
     if first:
@@ -133,10 +133,10 @@ def report(one: Lab, grade: Grade, first_ranks: int) -> Iterator[str]:
         yield f"  --seed {case.seed} repeats this"
 
 
-def _advice(row: Row, words: Mapping[str, Any]) -> str:
-    """What such a failure usually means, by the beginning of the name of what differs."""
+def _advice(law: GradedRequirement, words: Mapping[str, Any]) -> str:
+    """The usual cause of a failure, by the beginning of the name of the tensor that differs."""
     by_name: Mapping[str, str] = words.get("fails_in", {})
-    fits = (said for name, said in by_name.items() if row.what.startswith(name))
+    fits = (advice for name, advice in by_name.items() if law.what.startswith(name))
     return next(fits, str(words["fails"]))
 
 
@@ -146,32 +146,34 @@ def printed_bytes(number: float) -> str:
     return exact if number < KIB else f"{exact} ({number / KIB:,.1f} KiB)"
 
 
-def _failures(seen: Sequence[Seen]) -> Iterator[str]:
-    """The lines of the reader's own at which ranks ended; the cause before what peers met."""
-    failed = [(one.rank, one.failure) for one in seen if one.failure]
-    causes = [one for one in failed if one[1].kind != "peer failed"]
-    for ranks, one in _alike(causes or failed):
-        yield f"  {ranks}: {one.message}"
-        if one.line:
-            yield f"    at {Path(one.line).name}: {one.code or ''}"
-        elif one.kind == "exception":
+def _failures(ranks: Sequence[Seen]) -> Iterator[str]:
+    """The reader's own lines at which ranks ended; the causes before their effects on peers."""
+    failed = [(rank.rank, rank.failure) for rank in ranks if rank.failure]
+    causes = [(rank, failure) for rank, failure in failed if failure.kind != "peer failed"]
+    effects = [(rank, failure) for rank, failure in failed if failure.kind == "peer failed"]
+    for names, failure in _alike(causes or effects):
+        yield f"  {names}: {failure.message}"
+        if failure.line:
+            yield f"    at {Path(failure.line).name}: {failure.code or ''}"
+        elif failure.kind == "exception":
             yield "    raised by the bench, with what your code returned or left"
-        elif one.kind == "hung":
+        elif failure.kind == "hung":
             yield "    outside your file: it has returned, and the bench waits for the other ranks"
-    for ranks, one in _alike([one for one in failed if causes and one[1].kind == "peer failed"]):
-        if one.line:
-            yield f"  {ranks}: was then at {Path(one.line).name}: {one.code or ''}"
-    if any(one.kind == "hung" for _, one in failed) and len(failed) < len(seen):
-        yield f"  {_ranks([one.rank for one in seen if not one.failure])}: has returned"
+    for names, failure in _alike(effects if causes else []):
+        if failure.line:
+            yield f"  {names}: was then at {Path(failure.line).name}: {failure.code or ''}"
+    if any(failure.kind == "hung" for _, failure in failed) and len(failed) < len(ranks):
+        yield f"  {_ranks([rank.rank for rank in ranks if not rank.failure])}: has returned"
 
 
 def _alike(failed: Sequence[tuple[int, Failure]]) -> Iterator[tuple[str, Failure]]:
-    """Failures that differ in numbers alone, such as addresses, with all their ranks."""
-    found: dict[tuple[str | None, str], list[tuple[int, Failure]]] = {}
-    for rank, one in failed:
-        found.setdefault((one.line, NUMBERS.sub("#", one.message)), []).append((rank, one))
-    for those in found.values():
-        yield _ranks([rank for rank, _ in those]), those[0][1]
+    """Failures that differ in numbers alone, such as addresses, once, with the names of ranks."""
+    groups: dict[tuple[str | None, str], list[tuple[int, Failure]]] = {}
+    for rank, failure in failed:
+        place = failure.line, NUMBERS.sub("#", failure.message)
+        groups.setdefault(place, []).append((rank, failure))
+    for group in groups.values():
+        yield _ranks([rank for rank, _ in group]), group[0][1]
 
 
 def _ranks(ranks: Sequence[int]) -> str:
@@ -179,7 +181,7 @@ def _ranks(ranks: Sequence[int]) -> str:
 
 
 def _saved(path: Path) -> int | None:
-    """When a file was saved last; None where it is not there, as while an editor replaces it."""
+    """The time at which a file was last saved; None while an editor replaces it."""
     try:
         return path.stat().st_mtime_ns
     except FileNotFoundError:

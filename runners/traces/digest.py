@@ -4,19 +4,23 @@ It covers the syntax tree of the experiment's file, with all experiments that th
 every module of ours that a run imports, from `ENTRIES` on, and the texts of `content/` that these
 name; `LEFT_OUT` says of the others why not. Comments, docstrings, the sizes of a try, and which
 file holds what is imported are left out: none of them changes a result. Programs that an experiment
-finds by a pattern, one a run, have a digest each, of their whole text: a new one, or a changed one,
-leaves the runs of the others as they are.
+finds by a pattern, one a run, have a digest each, of their whole text, also where a `wrong.yml`
+states it as a difference: a new one, or a changed one, leaves the runs of the others as they are.
 """
 
 import ast
 import hashlib
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from runners.core.trace.schema import digest_of
 from runners.system.book import ROOT, experiment_files, is_plain
+from runners.system.errors import FixableError
+from runners.traces.differences import wrong_programs
 
 # What measures, beside the experiment's own file: on one machine, and on several nodes.
 ENTRIES = (
@@ -33,6 +37,7 @@ LEFT_OUT = {
     "runners.session": "chooses what is measured, and prints how far it is",
     "runners.simulate.processes": "carries what simulations return, as it is",
     "runners.system": "finds the book, words, waits for and ends a command, and writes files whole",
+    "runners.traces.differences": "makes the texts of programs, each of which has a digest",
     "runners.traces.digest": "makes the digest, which is another where it is made otherwise",
     "runners.traces.files": "writes what was recorded, and reads it back as it was",
     "runners.traces.summary": "words what was recorded",
@@ -47,10 +52,10 @@ _Import = tuple[str, str, str]  # what it is called, the module, the name there
 
 
 class _Read(NamedTuple):
-    """What a file's text says to a digest.
+    """The parts of a file's text that matter to a digest.
 
     Attributes:
-        content: what of it can change a result, but for its imports.
+        content: its code that can change a result, without imports.
         imports: of ours.
         programs: of `content/`, that it names whole or by a pattern with an asterisk.
     """
@@ -80,17 +85,15 @@ def _parsed(text: bytes) -> _Read:
 
 
 def _strip(node: ast.AST, imports: set[_Import]) -> None:
-    """Take out of a tree what changes no result; `imports` gets those of modules of ours."""
+    """Remove docstrings, imports and `TRIED_WITH` from a tree, and note imports of ours."""
     has_docstring = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
     for name in BLOCKS:
         block = getattr(node, name, None)
         kept = []
         for place, statement in enumerate(block if isinstance(block, list) else ()):
             match statement:
-                case ast.ImportFrom(module=str(module), names=names) if module.startswith(
-                    "runners"
-                ):
-                    imports |= {(to.asname or to.name, module, to.name) for to in names}
+                case ast.ImportFrom(module=str(module)) if module.startswith("runners"):
+                    imports |= {(to.asname or to.name, module, to.name) for to in statement.names}
                 case ast.Import(names=names) if names[0].name.startswith("runners"):
                     imports |= {(to.asname or "", to.name, "") for to in names}
                 case ast.Assign(targets=[ast.Name(id="TRIED_WITH")]):
@@ -107,7 +110,9 @@ def _strip(node: ast.AST, imports: set[_Import]) -> None:
 def _programs(tree: ast.Module) -> tuple[str, ...]:
     texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
     named = (text for text in texts if isinstance(text, str))
-    return tuple(t for t in named if t.startswith("content/") and t.endswith((".py", ".txt")))
+    return tuple(
+        t for t in named if t.startswith("content/") and t.endswith((".py", ".txt", ".yml"))
+    )
 
 
 def dumped(node: object) -> str:
@@ -147,10 +152,10 @@ def _source(module: str, name: str) -> tuple[str, Path | None]:
 
 @cache
 def _followed(path: Path) -> frozenset[Path]:
-    """What is read because a file is: its packages, the modules that it imports, and texts."""
-    text = _read(path)
-    modules = {file for _, *imported in text.imports if (file := _source(*imported)[1])}
-    texts = (ROOT / name for name in text.programs if "*" not in name)
+    """The files that a file leads to: its packages, the modules that it imports, and texts."""
+    parts = _read(path)
+    modules = {file for _, *source in parts.imports if (file := _source(*source)[1])}
+    texts = (ROOT / name for name in parts.programs if "*" not in name)
     packages = (folder / "__init__.py" for folder in path.parents if folder.is_relative_to(ROOT))
     return frozenset(file for file in (*packages, *modules, *texts) if file.is_file())
 
@@ -189,16 +194,28 @@ def source_digest(experiment: str) -> str:
     own = experiment_files().get(experiment)
     if own and is_plain(experiment):  # our part writes down what it is given, in any release
         return digest_of(sorted(map(file_digest, (own, *own.parent.glob("_*.py")))))
-    return code_digest(*([own] if own else ()), *(ROOT / file for file in ENTRIES))
+    return code_digest(*([own] if own else ()), *(ROOT / path for path in ENTRIES))
 
 
 @cache
 def program_digests(experiment: str) -> dict[str, str]:
-    """The digest of each program that an experiment finds by a pattern, by its path."""
+    """The digest of each program that an experiment finds by a pattern, by the program's path."""
     path = experiment_files().get(experiment)
     programs = _read(path).programs if path else ()
-    found = sorted(one for name in programs if "*" in name for one in ROOT.glob(name))
-    return {path.relative_to(ROOT).as_posix(): file_digest(path)[:16] for path in found}
+    files = [file for name in programs if "*" in name for file in ROOT.glob(name)]
+    digests = {file: file_digest(file) for file in files if file.suffix == ".py"}
+    for file in files:
+        if file.suffix == ".yml":
+            digests |= _wrong_digests(file)
+    return {path.relative_to(ROOT).as_posix(): digests[path][:16] for path in sorted(digests)}
+
+
+def _wrong_digests(file: Path) -> Iterator[tuple[Path, str]]:
+    """The digest of each wrong program's text; a program that somebody is editing may have none."""
+    with suppress(FixableError):
+        for program in wrong_programs(file):
+            with suppress(FixableError):
+                yield program.path, hashlib.sha256(program.text.encode()).hexdigest()
 
 
 def forget_code() -> None:
@@ -209,5 +226,5 @@ def forget_code() -> None:
 
 
 def file_digest(path: Path) -> str:
-    """The digest of what in a file can change a result, but for its imports."""
+    """The digest of a file's code that can change a result, without its imports."""
     return hashlib.sha256(_read(path).content).hexdigest()

@@ -45,8 +45,8 @@ class Program:
     settings: dict[str, Setting] = field(default_factory=dict)
 
 
-def programs_in(root: Path, pattern: str) -> dict[str, Program]:
-    """The programs below `root` that match, by name: the file's, which the whole book shares.
+def programs_matching(root: Path, pattern: str) -> dict[str, Program]:
+    """The programs below `root` whose path matches, by file name; it is unique in the book.
 
     Raises:
         FixableError: two have one name, or one does not say how to run it.
@@ -67,7 +67,7 @@ def read(path: Path) -> Program:
     """Read the declarations of one program.
 
     Raises:
-        FixableError: as `programs_in`.
+        FixableError: as `programs_matching`.
     """
     text, tree = _parsed(path)
     settings = constants(tree)

@@ -1,11 +1,15 @@
 """Keys that an author misspells or leaves out: what was meant, and all that is missing, at once."""
 
+from types import SimpleNamespace
+
 import pytest
 
 import generator.pages.press  # noqa: F401 the kinds of items are what makes files of questions whole
+from generator.checks import content_checks
 from generator.content import keys
 from generator.content.documents import read
 from generator.content.errors import ContentErrors
+from generator.content.lab import WrongFile
 from generator.content.quiz import QuizFile
 from generator.content.reading import FILES, documents
 from tests.generator.conftest import FROZEN
@@ -112,3 +116,21 @@ def test_a_part_takes_any_of_several_keys_and_says_so_where_it_has_none():
     pieces = ", ".join("{text: A, why: B, by: a.b}" for _ in range(3))
     text = ORDER.replace("?}", f"?, pieces: [{pieces}]}}")
     assert read("q.yml", text, QuizFile).model.items[0].pieces[2].by == "a.b"
+
+
+def test_the_changes_of_a_wrong_program_must_fit_the_solution_and_make_python(tmp_path):
+    (tmp_path / "solved.py").write_text('"""Right."""\none = 1\ntwo = 2\n')
+    changes = ["-three = 3", "-one = 1\n      +one = 3)", "-one = 1", "-one = 1\n      *two"]
+    text = "programs:\n" + "".join(
+        f"  p{number}:\n    mistake: A.\n    fails: same\n    changes: |\n      {one}\n"
+        for number, one in enumerate(changes)
+    )
+    (tmp_path / "wrong.yml").write_text(text)
+    evidence = SimpleNamespace(book=SimpleNamespace(root=tmp_path))
+    errors = content_checks._wrong_programs(evidence, read("wrong.yml", text, WrongFile))
+    assert [str(error) for error in errors] == [
+        "wrong.yml:6:7: 'three = 3' is no line of the program; copy it from there, as it is "
+        "indented",
+        "wrong.yml:11:7: with these changes it is no Python: unmatched ')': 'one = 3)'",
+        "wrong.yml:23:7: mark lines with @ or -, and behind them those to add with +",
+    ]

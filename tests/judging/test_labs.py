@@ -20,18 +20,26 @@ from tests.judging.law_words import law
 
 pytestmark = pytest.mark.ranks
 LABS = {one.name: one for one in labs()}
-# `# fails: sends`, or `# fails: sends on 4, peak on 2`; on a number that is left out, it passes.
-# `# ends: hung` where it does not end.
-FAILS = re.compile(r"^# fails: (.+)$", re.MULTILINE)
-ENDS = re.compile(r"^# ends: (\w+)$", re.MULTILINE)
-WRONG = [(name, path.stem) for name, one in LABS.items() for path in one.wrong]
+WRONG = {(name, program.name): program for name, lab in LABS.items() for program in lab.wrong}
 
 
-def declared(text, world_size):
-    """Which requirement a wrong program says that it fails first."""
-    said = FAILS.search(text)[1]
-    by_ranks = dict(part.split(" on ")[::-1] for part in said.split(", ") if " on " in part)
-    return by_ranks.get(str(world_size)) if by_ranks else said
+def fails_first(program, world_size):
+    """The requirement that a wrong program says that it fails first; None where it passes."""
+    parts = (part.split(" on ") for part in program.fails.split(", ") if " on " in part)
+    by_ranks = dict(part[::-1] for part in parts)
+    return by_ranks.get(str(world_size)) if by_ranks else program.fails
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Writes a wrong program, which a bench takes as a file."""
+
+    def write(name, stem):
+        path = tmp_path / f"{name}_{stem}.py"
+        path.write_text(WRONG[name, stem].text, encoding="utf-8")
+        return path
+
+    return write
 
 
 RIGHT = [(path.parent.name, path) for path in sorted(Path(__file__).parent.glob("right/*/*.py"))]
@@ -43,7 +51,7 @@ GRADED_FIRST = {
 @pytest.fixture
 def wrong_programs():
     """One of each lab; `make soak` grades all, on two ranks as well."""
-    return list((dict(WRONG) | GRADED_FIRST).items())
+    return list((dict([*WRONG]) | GRADED_FIRST).items())
 
 
 @pytest.fixture
@@ -61,8 +69,8 @@ def numbers_of_ranks():
 def test_a_solution_passes(name, numbers_of_ranks):
     for world_size in numbers_of_ranks:
         grade = graded(BENCHES[name], LABS[name].folder / "solved.py", world_size, [0, 1])
-        assert grade.is_solved, (world_size, grade.rows, grade.seen[0].failure)
-        for row in grade.rows:  # the limit that is printed is the one that decides
+        assert grade.is_solved, (world_size, grade.requirements, grade.ranks[0].failure)
+        for row in grade.requirements:  # the limit that is printed is the one that decides
             assert row.observed is None or row.observed <= row.allowed
 
 
@@ -70,21 +78,20 @@ def test_a_solution_in_another_style_passes(right_programs, numbers_of_ranks):
     for name, path in right_programs:
         for world_size in numbers_of_ranks:
             grade = graded(BENCHES[name], path, world_size, [0])
-            assert grade.is_solved, (path, world_size, grade.rows, grade.seen[0].failure)
+            assert grade.is_solved, (path, world_size, grade.requirements, grade.ranks[0].failure)
 
 
-def test_a_wrong_program_fails_where_it_says(wrong_programs, numbers_of_ranks):
+def test_a_wrong_program_fails_where_it_says(wrong_programs, numbers_of_ranks, written):
     other = {}
     for name, stem in wrong_programs:
-        path = LABS[name].folder / "wrong" / f"{stem}.py"
-        text = path.read_text(encoding="utf-8")
+        program, path = WRONG[name, stem], written(name, stem)
         for world_size in numbers_of_ranks:
             grade = graded(BENCHES[name], path, world_size, [0])
             first = grade.first_failed
-            kinds = {one.failure.kind for one in grade.seen if one.failure} - {"peer failed"}
-            ends = {ENDS.search(text)[1]} if ENDS.search(text) else set()
-            requirement = first.requirement if first else None
-            if requirement != declared(text, world_size) or kinds != ends:
+            kinds = {rank.failure.kind for rank in grade.ranks if rank.failure} - {"peer failed"}
+            ends = {program.ends} - {""}
+            requirement = first.id if first else None
+            if requirement != fails_first(program, world_size) or kinds != ends:
                 other[name, stem, world_size] = (first, kinds)
     assert other == {}
 
@@ -107,8 +114,8 @@ def test_a_formula_of_the_page_is_the_limit_of_the_command(name):
 def test_the_words_of_a_lab_name_its_requirements(name):
     one = LABS[name]
     grade = graded(BENCHES[name], one.folder / "starter.py", 2, [0])
-    assert grade.first_failed.requirement == one.words.get("starter_fails", "same")
-    assert [row.requirement for row in grade.rows] == [*one.requirements]
+    assert grade.first_failed.id == one.words.get("starter_fails", "same")
+    assert [law.id for law in grade.requirements] == [*one.requirements]
     assert len(one.words["task"].split()) <= 150
     assert one.wrong
 
@@ -119,14 +126,13 @@ def test_a_program_for_four_ranks_alone_fails_in_the_other_case(tmp_path):
     file = tmp_path / "fsdp_unit.py"
     file.write_text(solved.replace("/= dist.get_world_size()", "/= 4"), encoding="utf-8")
     assert graded(BENCHES[one.name], file, 4, [0]).is_solved
-    assert graded(BENCHES[one.name], file, 2, [0]).first_failed.requirement == "same"
+    assert graded(BENCHES[one.name], file, 2, [0]).first_failed.id == "same"
 
 
-def test_advice_fits_what_differs():
+def test_advice_fits_what_differs(written):
     name, differs = "recompute", "random numbers after step 0"
     one = LABS[name]
-    file = one.folder / "wrong" / "state_not_put_back.py"
-    grade = graded(BENCHES[name], file, 2, [0])
+    grade = graded(BENCHES[name], written(name, "state_not_put_back"), 2, [0])
     assert grade.first_failed.what == differs
     printed = "\n".join(report(one, grade, 4))
     fails = one.words["requirements"]["same"]["fails_in"]

@@ -1,11 +1,13 @@
 """Staleness: what changes a digest, and what must not."""
 
 import ast
+from pathlib import Path
 
 import pytest
 
 from runners.system import book
 from runners.traces import digest
+from runners.traces.differences import wrong_programs
 from runners.traces.files import read
 from tests.processes import ROOT, python
 
@@ -162,12 +164,50 @@ def test_programs_that_are_found_by_a_pattern_have_a_digest_each(digest_of, tmp_
     assert len(digest.program_digests("one")) == 2
 
 
+def test_a_program_that_is_stated_as_a_difference_has_the_digest_of_its_text(digest_of, tmp_path):
+    lab = tmp_path / "content" / "topics" / "a" / "labs" / "b"
+    lab.mkdir(parents=True)
+
+    def digests(solution, change):
+        (lab / "solved.py").write_text(f'"""Right."""\n{solution}')
+        (lab / "wrong.yml").write_text(WRONG.format(change=change))
+        digest_of(CODE + 'PROGRAMS = "content/topics/*/labs/*/wrong.yml"\n')
+        return {Path(path).stem: code for path, code in digest.program_digests("one").items()}
+
+    before = digests("one = 1\ntwo = 2\n", "+one = 3")
+    assert [*before] == ["first", "second"]
+    edited = digests("one = 1\ntwo = 2\n", "+one = 4")
+    assert edited["first"] != before["first"]
+    assert edited["second"] == before["second"]
+    edited = digests("one = 5\ntwo = 2\n", "+one = 3")
+    assert [*edited] == ["second"]  # the line that the first one takes away is gone
+    assert edited["second"] != before["second"]
+    edited = digests("one = 1\ntwo = 6\n", "+one = 3")
+    assert [*edited] == ["first"]
+
+
+WRONG = """programs:
+  first:
+    mistake: A.
+    fails: same
+    changes: |
+      -one = 1
+      {change}
+  second:
+    mistake: B.
+    fails: same
+    changes: |
+      -two = 2
+"""
+
+
 def test_all_that_grades_labs_is_behind_their_traces():
     covered = {*digest.covered_files(book.experiment_files()["labs"])}
     judging = (*ROOT.glob("runners/judging/ranks.py"), *ROOT.glob("runners/labs/benches/*.py"))
     assert covered >= {ROOT / "runners" / "labs" / "grading.py", *judging}
     programs = {*ROOT.glob("content/topics/*/labs/*/solved.py")}
-    programs |= {*ROOT.glob("content/topics/*/labs/*/wrong/*.py")}
+    for file in ROOT.glob("content/topics/*/labs/*/wrong.yml"):
+        programs |= {program.path for program in wrong_programs(file)}
     assert {ROOT / one for one in digest.program_digests("labs")} == programs
 
 

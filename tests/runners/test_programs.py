@@ -8,7 +8,7 @@ from torch import nn
 
 from runners.core.declared.experiment import find
 from runners.system.errors import FixableError
-from runners.traces.programs import programs_in, read
+from runners.traces.programs import programs_matching, read
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.ranks
@@ -120,7 +120,7 @@ def test_two_programs_of_one_name_are_refused(tmp_path):
         (tmp_path / topic).mkdir()
         written(tmp_path / topic, HEAD)
     with pytest.raises(FixableError, match=r"b/one\.py: .*a/one\.py has this name too"):
-        programs_in(tmp_path, "*/*.py")
+        programs_matching(tmp_path, "*/*.py")
 
 
 def test_every_program_of_the_book_has_its_run_and_a_budget_a_second_one(root):

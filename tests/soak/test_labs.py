@@ -18,7 +18,7 @@ NUM_BUSY, NUM_ATTEMPTS = 6, 50
 
 @pytest.fixture
 def wrong_programs():
-    return test_labs.WRONG
+    return [*test_labs.WRONG]
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_no_solution_fails_on_a_busy_machine(name):
         for seed in range(NUM_ATTEMPTS):
             file = test_labs.LABS[name].folder / "solved.py"
             grade = graded(BENCHES[name], file, 4, [seed])
-            assert grade.is_solved, (seed, grade.rows, grade.seen[0].failure)
+            assert grade.is_solved, (seed, grade.requirements, grade.ranks[0].failure)
     finally:
         for one in busy:
             one.kill()

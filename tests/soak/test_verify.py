@@ -6,7 +6,9 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
+from runners.traces.differences import changed
 from tests.conftest import ROOT
 from tests.verify.drawn import drawn
 from tests.verify.ranks import PROGRAMS, verified
@@ -153,10 +155,19 @@ def test_errors_of_public_collections_are_judged_as_their_table_says(
     assert report["verdict"] == right, output
 
 
-WRITTEN_APART = [
-    path for name in ("held_out", "trackers")
-    for path in sorted((PROGRAMS.parent / name).glob("*.py"))
-]  # fmt: skip
+def written_apart():
+    """The programs of `held_out` and `trackers` by name, and the corrections, which are changes."""
+    paths = [
+        path for name in ("held_out", "trackers") for path in (PROGRAMS.parent / name).iterdir()
+    ]
+    programs = {path.stem: path.read_text("utf-8") for path in paths if path.suffix == ".py"}
+    corrected = (PROGRAMS.parent / "trackers" / "corrected.yml").read_text("utf-8")
+    for name, correction in yaml.safe_load(corrected).items():
+        programs[f"right_{name}"] = changed(programs[f"fault_{name}"], correction["changes"])
+    return dict(sorted(programs.items()))
+
+
+WRITTEN_APART = written_apart()
 UNSEEN = {  # what the verifier does not find yet; a note of the report names some of them
     "fault_frozen_by_name": "a frozen parameter is named, and is no fault of distribution",
     "fault_positions_restart": "what a part of a sequence means, the script alone knows",
@@ -205,8 +216,9 @@ def test_batches_that_come_twice_in_a_row_are_said():
         ("right_gathered_keys", 0),
     ],
 )
-def test_what_one_process_says_of_a_loss_over_all_ranks(name, code):
-    path = PROGRAMS.parent / "trackers" / f"{name}.py"
+def test_what_one_process_says_of_a_loss_over_all_ranks(name, code, tmp_path):
+    path = tmp_path / f"{name}.py"
+    path.write_text(WRITTEN_APART[name], "utf-8")
     report, found, output = verified(path, 2, options=("--one", "--seconds", "0"))
     assert (found, bool(report["findings"])) == (code, code == 1), output
 
@@ -221,11 +233,13 @@ def test_fine_tuning_by_trl_is_judged(ways, code, tmp_path):
     assert (found, bool(report["findings"])) == (code, code == 1), output
 
 
-@pytest.mark.parametrize("path", WRITTEN_APART, ids=lambda path: path.stem)
-def test_a_program_written_apart_is_told_right_from_faulty(path, request):
-    if path.stem in UNSEEN:
-        request.applymarker(pytest.mark.xfail(reason=UNSEEN[path.stem], strict=True))
-    is_four = "nproc-per-node 4" in path.read_text(encoding="utf-8")
-    ranks = 4 if is_four or "hsdp" in path.stem or "tp_and_dp" in path.stem else 2
+@pytest.mark.parametrize("name", WRITTEN_APART)
+def test_a_program_written_apart_is_told_right_from_faulty(name, request, tmp_path):
+    if name in UNSEEN:
+        request.applymarker(pytest.mark.xfail(reason=UNSEEN[name], strict=True))
+    is_four = "nproc-per-node 4" in WRITTEN_APART[name]
+    ranks = 4 if is_four or "hsdp" in name or "tp_and_dp" in name else 2
+    path = tmp_path / f"{name}.py"
+    path.write_text(WRITTEN_APART[name], "utf-8")
     _, code, output = verified(path, ranks)
     assert code != (0 if path.stem.startswith("fault") else 1), output

@@ -1,10 +1,8 @@
-"""A lab: its requirements with their values, its starter, and what its programs showed.
+"""A lab: its requirements with their values, its starter, and the grades of its programs.
 
 The values are of the experiment `labs`, which runs each solution and each wrong program in the case
 that `python -m runners lab` tries first.
 """
-
-import ast
 
 from markupsafe import Markup
 
@@ -16,68 +14,69 @@ from generator.pages.view import Row, View, label
 from generator.printing.folio import Folio
 from runners.core.trace.records import Run
 from runners.labs.shelf import EVERYWHERE, LENT
+from runners.traces.differences import wrong_programs
 
 ENDED = {"deadlocked": "it hangs", "failed": "it ends with an exception"}
 
 
 def named(topic: Topic, folio: Folio) -> list[View]:
-    """The labs of a topic: their page's name, and what they are called."""
+    """The labs of a topic: the address of each page, and its title."""
     return [
         View(
-            href=f"lab-{name}.html", title=folio.in_link.line(one.model.title), kind=one.model.kind
+            href=f"lab-{name}.html", title=folio.in_link.line(lab.model.title), kind=lab.model.kind
         )
-        for name, one in topic.labs.items()
+        for name, lab in topic.labs.items()
     ]
 
 
 def requirements(name: str, lab: LabFile, folio: Folio) -> list[Row]:
-    """What has to hold, its law, and the law's value in the page's case."""
+    """Each requirement, its law, and the law's value in the page's case."""
     return [
         [
-            folio.line(one.says),
-            folio.line(one.formula),
+            folio.line(law.says),
+            folio.line(law.formula),
             _bytes(f"{name}_solved", id_, "allowed", folio),
         ]
-        for id_, one in lab.requirements.items()
+        for id_, law in lab.requirements.items()
     ]
 
 
 def solved(name: str, lab: LabFile, folio: Folio) -> list[Row]:
-    """What a solution measured beside what is allowed, where that is a number."""
+    """The allowed and the measured bytes of the solution, for each requirement that has them."""
     run = f"{name}_solved"
     return [
-        [folio.line(one.says), *(_bytes(run, id_, side, folio) for side in ("allowed", "observed"))]
-        for id_, one in lab.requirements.items()
+        [folio.line(law.says), *(_bytes(run, id_, side, folio) for side in ("allowed", "observed"))]
+        for id_, law in lab.requirements.items()
         if _has(run, f"{id_}_observed", folio)
     ]
 
 
 def wrong(name: str, topic: Topic, folio: Folio) -> list[Row]:
-    """Programs that people write: what somebody thought, and which requirement fails first."""
+    """Programs that people write: the mistake, and the requirement that fails first."""
     lab = topic.labs[name].model
     file = folio.book.root / topic.labs[name].source.file
     rows: list[Row] = []
-    for path in sorted(file.parent.glob("wrong/*.py")):
-        written = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or path.stem
-        thought = written.partition("\n\n")[0].replace("`", "")
-        run = f"{LABS}.{name}_{path.stem}"
-        made = folio.run(run)
-        first = made.ranks[0].measures.get("first_failed") if made and made.ranks else None
+    for program in wrong_programs(file.with_name("wrong.yml")):
+        mistake = program.mistake.replace("`", "")
+        run = f"{LABS}.{name}_{program.name}"
+        measured = folio.run(run)
+        measures = measured.ranks[0].measures if measured and measured.ranks else {}
+        first = measures.get("first_failed")
         failed = lab.requirements.get(str(first)) if first else None
         fails = failed.says if failed else EVERYWHERE["says"] if first == LENT else "–"
-        said = str(made.ranks[0].measures.get("says", "")) if made and first else _ended(made)
+        message = str(measures.get("says", "")) if first else _ended(measured)
         rows.append([
             Markup('<a class="pb-label" href="{}{}">{}</a>').format(
-                "../" * folio.path.count("/"), folio.place_of(run), label(thought)
+                "../" * folio.path.count("/"), folio.place_of(run), label(mistake)
             ),
             folio.line(fails),
-            label(said.replace("`", "")),
+            label(message.replace("`", "")),
         ])  # fmt: skip
     return rows
 
 
 def starter(name: str, topic: Topic) -> Listing:
-    """What a reader begins with."""
+    """The program with which a reader begins."""
     folder = topic.labs[name].source.file.rpartition("/")[0]
     return Listing(path=f"{folder}/starter.py", title="The starter")
 
@@ -90,8 +89,8 @@ def _bytes(run: str, requirement: str, side: str, folio: Folio) -> Markup | str:
 
 
 def _has(run: str, measure: str, folio: Folio) -> bool:
-    found = folio.run(f"{LABS}.{run}")
-    return bool(found and found.ranks and measure in found.ranks[0].measures)
+    measured = folio.run(f"{LABS}.{run}")
+    return bool(measured and measured.ranks and measure in measured.ranks[0].measures)
 
 
 def _ended(run: Run | None) -> str:

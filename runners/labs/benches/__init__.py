@@ -16,17 +16,8 @@ from runners.labs.benches import (
 )
 from runners.labs.grading import Bench
 
-BENCHES: dict[str, Bench] = {
-    "mean": mean,
-    "ring": ring,
-    "tokens": tokens,
-    "zero1": zero1,
-    "fsdp_unit": fsdp_unit,
-    "tensor_mlp": tensor_mlp,
-    "recompute": recompute,
-    "accum_nosync": accum_nosync,
-    "dealt_sentences": dealt_sentences,
-    "stuck_save": stuck_save,
-    "clipped_stages": clipped_stages,
-    "slow_head": slow_head,
-}
+_MODULES: tuple[Bench, ...] = (
+    mean, ring, tokens, zero1, fsdp_unit, tensor_mlp, recompute, accum_nosync, dealt_sentences,
+    stuck_save, clipped_stages, slow_head,
+)  # fmt: skip
+BENCHES = {bench.__name__.rpartition(".")[2]: bench for bench in _MODULES}

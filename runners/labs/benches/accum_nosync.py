@@ -8,20 +8,12 @@ from types import ModuleType
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from runners.judging.comparison import Tensors
 from runners.judging.ranks import JudgedRank
-from runners.labs.grading import (
-    Case,
-    Requirement,
-    counts,
-    holds_at_most,
-    same_as_one_process,
-    sends_in_all,
-)
+from runners.labs import laws
+from runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement
 
-ELEMENT_BYTES = 4
 PASSES = "forward passes"
 LEARNING_RATE, MOMENTUM = 0.1, 0.9
 SET_UP_BYTES = 1024  # shapes of parameters and order of buckets, which DDP sends once
@@ -37,7 +29,7 @@ def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
     }
 
 
-def _model(case: Case, dtype: torch.dtype) -> nn.Module:
+def _model(case: LabCase, dtype: torch.dtype) -> nn.Module:
     width = case.settings["width"]
     model = nn.Sequential(nn.Linear(width, 2 * width), nn.Tanh(), nn.Linear(2 * width, 1))
     with torch.no_grad():
@@ -47,7 +39,7 @@ def _model(case: Case, dtype: torch.dtype) -> nn.Module:
     return model.to(dtype)
 
 
-def _batches(case: Case, dtype: torch.dtype) -> list[tuple[Tensor, Tensor]]:
+def _batches(case: LabCase, dtype: torch.dtype) -> list[tuple[Tensor, Tensor]]:
     """The global batch of each update; each rank has an equal part of it."""
     settings = case.settings
     num_samples = case.world_size * settings["microbatches"] * settings["samples"]
@@ -60,7 +52,7 @@ def _batches(case: Case, dtype: torch.dtype) -> list[tuple[Tensor, Tensor]]:
     return batches
 
 
-def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
+def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
     """The parameters after the last update."""
     model = _model(case, torch.float32)
     own = [
@@ -74,33 +66,29 @@ def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
     return {**dict(model.named_parameters()), PASSES: torch.tensor(len(num_passes))}
 
 
-def one(case: Case, dtype: torch.dtype) -> Tensors:
+def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
     """SGD with momentum on the whole batch of each update."""
     model = _model(case, dtype)
-    values = {name: one.detach() for name, one in model.named_parameters()}
-    momenta = {name: torch.zeros_like(value) for name, value in values.items()}
+    optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM)
     for inputs, targets in _batches(case, dtype):
-        leaves = {name: value.requires_grad_() for name, value in values.items()}
-        loss = (functional_call(model, leaves, (inputs,)) - targets).square().mean()
-        gradients = torch.autograd.grad(loss, list(leaves.values()))
-        for (name, value), gradient in zip(leaves.items(), gradients, strict=True):
-            momenta[name] = MOMENTUM * momenta[name] + gradient
-            values[name] = value.detach() - LEARNING_RATE * momenta[name]
-    return values
+        optimizer.zero_grad()
+        (model(inputs) - targets).square().mean().backward()
+        optimizer.step()
+    return {name: value.detach() for name, value in model.named_parameters()}
 
 
-def requirements(case: Case) -> Sequence[Requirement]:
+def requirements(case: LabCase) -> Sequence[Requirement]:
     """The training of one process, an all-reduce in each update, and one microbatch at a time."""
     settings, n = case.settings, case.world_size
-    num_bytes = sum(one.nbytes for one in _model(case, torch.float32).parameters())
+    num_bytes = sum(value.nbytes for value in _model(case, torch.float32).parameters())
     by_ring = (n - 1) / n * num_bytes
     broadcast, all_reduces = by_ring, 2 * settings["updates"] * by_ring
     # Backward through tanh holds its output and two gradients, each of 2 × width features.
     activations = ELEMENT_BYTES * settings["samples"] * 6 * settings["width"]
     gradients_buckets_momenta_and_one_freed_late = 4 * num_bytes
     return [
-        same_as_one_process(one, case),
-        sends_in_all(broadcast + all_reduces + SET_UP_BYTES),
-        holds_at_most(gradients_buckets_momenta_and_one_freed_late + activations),
-        counts("parts", PASSES, settings["updates"] * settings["microbatches"]),
+        laws.same_as_one_process(one_process, case),
+        laws.sends_in_all(broadcast + all_reduces + SET_UP_BYTES),
+        laws.holds_at_most(gradients_buckets_momenta_and_one_freed_late + activations),
+        laws.counts("parts", PASSES, settings["updates"] * settings["microbatches"]),
     ]

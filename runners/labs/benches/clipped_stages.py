@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from runners.judging.comparison import Tensors
 from runners.judging.ranks import JudgedRank
-from runners.labs.grading import Case, Requirement, same_as_one_process, sends_in_all
+from runners.labs import laws
+from runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement
 
 LEARNING_RATE = 0.03
-ELEMENT_BYTES = NUMBER_BYTES = 4
+NUMBER_BYTES = 4
 LARGE = 3.0  # scale of the first stage's inputs; its gradient is therefore the largest
 HARD, EASY = 16, 6  # scales of targets, by step in turn
 LIMIT = 0.7  # of the first norm; the norms of the later stages are below it
@@ -31,7 +32,7 @@ def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
     }
 
 
-def _stage(case: Case, stage: int, dtype: torch.dtype) -> nn.Module:
+def _stage(case: LabCase, stage: int, dtype: torch.dtype) -> nn.Module:
     width, numbers = case.settings["width"], case.generator(0, stage)
     linear = nn.Linear(width, width)
     with torch.no_grad():
@@ -41,7 +42,7 @@ def _stage(case: Case, stage: int, dtype: torch.dtype) -> nn.Module:
     return nn.Sequential(linear, nn.Tanh()).to(dtype)
 
 
-def _batches(case: Case, dtype: torch.dtype) -> list[tuple[Tensor, Tensor]]:
+def _batches(case: LabCase, dtype: torch.dtype) -> list[tuple[Tensor, Tensor]]:
     settings = case.settings
     shape = (settings["microbatches"] * settings["samples"], settings["width"])
     batches = []
@@ -62,15 +63,15 @@ def _gradient(stages: Sequence[nn.Module], batch: tuple[Tensor, Tensor]) -> list
 
 
 def _norm(gradient: Sequence[Tensor]) -> Tensor:
-    return torch.cat([one.flatten() for one in gradient]).square().sum().sqrt()
+    return torch.cat([part.flatten() for part in gradient]).square().sum().sqrt()
 
 
-def _limit(case: Case) -> float:
+def _limit(case: LabCase) -> float:
     stages = [_stage(case, stage, torch.float64) for stage in range(case.world_size)]
     return LIMIT * _norm(_gradient(stages, _batches(case, torch.float64)[0])).item()
 
 
-def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
+def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
     """The stage of this rank after the last step, and the norms that it logged."""
     stage, limit = _stage(case, rank.rank, torch.float32), _limit(case)
     batches = _batches(case, torch.float32)
@@ -78,10 +79,10 @@ def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
     with rank.metered({"batches": batches}, trained={"stage": stage}):
         norms = program.train(stage, batches, microbatches, limit, LEARNING_RATE)
     weight, bias = stage.parameters()
-    return {"norms": torch.tensor([float(one) for one in norms]), "weight": weight, "bias": bias}
+    return {"norms": torch.tensor([float(norm) for norm in norms]), "weight": weight, "bias": bias}
 
 
-def one(case: Case, dtype: torch.dtype) -> Tensors:
+def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
     """SGD on the clipped gradient of all stages."""
     stages = [_stage(case, stage, dtype) for stage in range(case.world_size)]
     limit, norms = _limit(case), []
@@ -102,11 +103,11 @@ def one(case: Case, dtype: torch.dtype) -> Tensors:
 
 
 def of_its_stage(name: str, tensor: Tensor, rank: int, world_size: int) -> Tensor:
-    """A rank holds one stage, and logs the norm of all."""
+    """The part of a result that a rank returns: one stage, and the norms of all."""
     return tensor if name == "norms" else tensor[rank]
 
 
-def requirements(case: Case) -> Sequence[Requirement]:
+def requirements(case: LabCase) -> Sequence[Requirement]:
     """The training of one process; activations, their gradients, and a number in each step."""
     settings, n = case.settings, case.world_size
     samples = settings["microbatches"] * settings["samples"]
@@ -114,6 +115,6 @@ def requirements(case: Case) -> Sequence[Requirement]:
     neighbours = min(2, n - 1)  # the stages at the ends have one
     norm = 2 * (n - 1) / n * NUMBER_BYTES
     return [
-        same_as_one_process(one, case, of_its_stage),
-        sends_in_all(settings["steps"] * (neighbours * activations + norm) + SET_UP_BYTES),
+        laws.same_as_one_process(one_process, case, of_its_stage),
+        laws.sends_in_all(settings["steps"] * (neighbours * activations + norm) + SET_UP_BYTES),
     ]

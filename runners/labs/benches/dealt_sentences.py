@@ -8,12 +8,12 @@ from types import ModuleType
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn import functional
 
 from runners.judging.comparison import Tensors
 from runners.judging.ranks import JudgedRank
-from runners.labs.grading import Case, Requirement, same_as_one_process, sends_in_all
+from runners.labs import laws
+from runners.labs.grading import LabCase, Requirement
 
 PADDING = -100  # as a target; `cross_entropy` ignores it
 LEARNING_RATE = 0.5
@@ -33,7 +33,7 @@ def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
     }
 
 
-def _model(case: Case, dtype: torch.dtype) -> nn.Module:
+def _model(case: LabCase, dtype: torch.dtype) -> nn.Module:
     vocabulary, width = case.settings["vocabulary"], case.settings["width"]
     model = nn.Sequential(nn.Embedding(vocabulary, width), nn.Linear(width, vocabulary))
     with torch.no_grad():
@@ -42,7 +42,7 @@ def _model(case: Case, dtype: torch.dtype) -> nn.Module:
     return model.to(dtype)
 
 
-def _microbatch(case: Case, *place: int) -> tuple[Tensor, Tensor]:
+def _microbatch(case: LabCase, *place: int) -> tuple[Tensor, Tensor]:
     """Sentences of one to `tokens` tokens; where one ends, its targets are padding."""
     settings, numbers = case.settings, case.generator(1, *place)
     shape = (settings["sentences"], settings["tokens"])
@@ -52,13 +52,13 @@ def _microbatch(case: Case, *place: int) -> tuple[Tensor, Tensor]:
     return inputs, targets.where(torch.arange(shape[1]) < lengths, PADDING)
 
 
-def _update(case: Case, update: int, rank: int) -> list[tuple[Tensor, Tensor]]:
+def _update(case: LabCase, update: int, rank: int) -> list[tuple[Tensor, Tensor]]:
     return [
         _microbatch(case, update, rank, index) for index in range(case.settings["microbatches"])
     ]
 
 
-def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
+def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
     """The losses that were logged, and the parameters after the last update."""
     model = _model(case, torch.float32)
     own = [_update(case, update, rank.rank) for update in range(case.settings["updates"])]
@@ -68,31 +68,28 @@ def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
     return {**dict(model.named_parameters()), "losses": logged}
 
 
-def one(case: Case, dtype: torch.dtype) -> Tensors:
+def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
     """SGD on the mean loss of all tokens of an update, which one process has side by side."""
     model = _model(case, dtype)
-    values = {name: value.detach() for name, value in model.named_parameters()}
+    optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     losses = []
     for update in range(case.settings["updates"]):
         parts = [part for rank in range(case.world_size) for part in _update(case, update, rank)]
         inputs, targets = (torch.cat(side) for side in zip(*parts, strict=True))
         is_token = targets != PADDING
-        leaves = {name: value.requires_grad_() for name, value in values.items()}
-        logits = functional_call(model, leaves, (inputs,))[is_token]
-        loss = functional.cross_entropy(logits, targets[is_token])
-        gradients = torch.autograd.grad(loss, list(leaves.values()))
-        values = {
-            name: value.detach() - LEARNING_RATE * gradient
-            for (name, value), gradient in zip(leaves.items(), gradients, strict=True)
-        }
+        loss = functional.cross_entropy(model(inputs)[is_token], targets[is_token])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
         losses.append(loss.detach())
+    values = {name: value.detach() for name, value in model.named_parameters()}
     return {**values, "losses": torch.stack(losses)}
 
 
-def requirements(case: Case) -> Sequence[Requirement]:
+def requirements(case: LabCase) -> Sequence[Requirement]:
     """The training of one process; in each update one gradient, and two numbers."""
-    num_bytes = sum(one.nbytes for one in _model(case, torch.float32).parameters())
+    num_bytes = sum(value.nbytes for value in _model(case, torch.float32).parameters())
     by_ring = (case.world_size - 1) / case.world_size
     all_reduces = 2 * case.settings["updates"] * (num_bytes + 2 * NUMBER_BYTES)
     sent = by_ring * (num_bytes + all_reduces)
-    return [same_as_one_process(one, case), sends_in_all(sent + SET_UP_BYTES)]
+    return [laws.same_as_one_process(one_process, case), laws.sends_in_all(sent + SET_UP_BYTES)]

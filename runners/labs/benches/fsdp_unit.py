@@ -11,16 +11,9 @@ from torch import Tensor
 
 from runners.judging.comparison import Tensors, first_rows
 from runners.judging.ranks import JudgedRank
-from runners.labs.grading import (
-    Case,
-    Requirement,
-    backward,
-    holds_at_most,
-    same_as_one_process,
-    sends,
-)
+from runners.labs import laws
+from runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement, backward, normal
 
-ELEMENT_BYTES = 4
 NUM_UNITS = 12
 NUM_STEPS = 2  # parameters that a program keeps from the first step are stale in the second
 LEARNING_RATE = 0.5
@@ -34,34 +27,34 @@ def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
     return {"narrow": narrow, "wide": wide, "num_units": NUM_UNITS, "num_samples": num_samples}
 
 
-def _shapes(case: Case) -> list[tuple[int, int]]:
+def _shapes(case: LabCase) -> list[tuple[int, int]]:
     """Outputs and inputs of each unit; units widen and narrow in turn."""
     narrow, wide = case.settings["narrow"], case.settings["wide"]
     return [(wide, narrow), (narrow, wide)] * (NUM_UNITS // 2)
 
 
-def _parameters(case: Case, dtype: torch.dtype) -> list[Tensor]:
+def _parameters(case: LabCase, dtype: torch.dtype) -> list[Tensor]:
     """One flat tensor for each unit: its weight row by row, then its bias."""
-    found = []
+    parameters = []
     for unit, (num_outputs, num_inputs) in enumerate(_shapes(case)):
         size, generator = num_outputs * (num_inputs + 1), case.generator(unit)
         numbers = torch.randn(size, generator=generator, dtype=torch.float64) / num_inputs**0.5
-        found.append(numbers.to(dtype))
-    return found
+        parameters.append(numbers.to(dtype))
+    return parameters
 
 
-def _samples(case: Case, rank: int, step: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _samples(case: LabCase, rank: int, step: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Inputs and targets of a rank."""
     shape = 2, case.settings["num_samples"], case.settings["narrow"]
     generator = case.generator(NUM_UNITS, rank, step)
-    inputs, targets = torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+    inputs, targets = normal(shape, generator, dtype)
     return inputs, targets
 
 
-def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
+def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
     """Two steps of training a stack of units; each rank averages its loss over its own samples."""
     whole = _parameters(case, torch.float32)
-    shards = [one.chunk(rank.world_size)[rank.rank].clone().requires_grad_() for one in whole]
+    shards = [flat.chunk(rank.world_size)[rank.rank].clone().requires_grad_() for flat in whole]
     samples = [_samples(case, rank.rank, step, torch.float32) for step in range(NUM_STEPS)]
     # Results are copied into tensors that exist before metering, so they do not count.
     outputs = [torch.zeros_like(inputs) for inputs, _ in samples]
@@ -83,21 +76,21 @@ def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
 
 def _named(outputs: Sequence[Tensor], gradients: Sequence[Sequence[Tensor]]) -> Tensors:
     """Results step by step, because a grade shows the first difference."""
-    found = {}
+    named = {}
     for step, (activations, of_units) in enumerate(zip(outputs, gradients, strict=True)):
-        found[f"outputs of step {step}"] = activations
+        named[f"outputs of step {step}"] = activations
         for unit, gradient in enumerate(of_units):
-            found[f"gradient of unit {unit} in step {step}"] = gradient
-    return found
+            named[f"gradient of unit {unit} in step {step}"] = gradient
+    return named
 
 
-def one(case: Case, dtype: torch.dtype) -> Tensors:
+def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
     """The same steps on the samples of all ranks, by autograd on whole parameters."""
     all_outputs, all_gradients = [], []
-    flat = [one.requires_grad_() for one in _parameters(case, dtype)]
+    flat = [parameters.requires_grad_() for parameters in _parameters(case, dtype)]
     for step in range(NUM_STEPS):
         of_ranks = [_samples(case, rank, step, dtype) for rank in range(case.world_size)]
-        outputs, targets = (torch.cat(one) for one in zip(*of_ranks, strict=True))
+        outputs, targets = (torch.cat(parts) for parts in zip(*of_ranks, strict=True))
         for parameters, (num_outputs, num_inputs) in zip(flat, _shapes(case), strict=True):
             weight, bias = parameters.split([num_outputs * num_inputs, num_outputs])
             outputs = torch.tanh(outputs @ weight.view(num_outputs, num_inputs).T + bias)
@@ -110,7 +103,7 @@ def one(case: Case, dtype: torch.dtype) -> Tensors:
     return _named(all_outputs, all_gradients)
 
 
-def requirements(case: Case) -> Sequence[Requirement]:
+def requirements(case: LabCase) -> Sequence[Requirement]:
     """The training, its bytes, and memory for a unit that computes its gradient."""
     settings, n = case.settings, case.world_size
     units = [ELEMENT_BYTES * outputs * (inputs + 1) for outputs, inputs in _shapes(case)]
@@ -121,7 +114,7 @@ def requirements(case: Case) -> Sequence[Requirement]:
     # gradients. Each unit saves its inputs, and up to four more activations are in use.
     peak = 5 * max(units) + sum(units) / n + (NUM_UNITS + 4) * activation
     return [
-        same_as_one_process(one, case, first_rows),
-        sends({"all_gather": 2 * gathered, "reduce_scatter": gathered}),
-        holds_at_most(peak),
+        laws.same_as_one_process(one_process, case, first_rows),
+        laws.sends({"all_gather": 2 * gathered, "reduce_scatter": gathered}),
+        laws.holds_at_most(peak),
     ]

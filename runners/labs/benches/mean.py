@@ -10,16 +10,9 @@ import torch
 
 from runners.judging.comparison import Tensors
 from runners.judging.ranks import JudgedRank
-from runners.labs.grading import (
-    Case,
-    Requirement,
-    calls_exactly,
-    holds_at_most,
-    same_as_one_process,
-    sends,
-)
+from runners.labs import laws
+from runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement, normal
 
-ELEMENT_BYTES = 4
 BUCKETS = 2  # the means of one, and one that gloo frees late
 
 
@@ -34,7 +27,7 @@ def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
     }
 
 
-def _shapes(case: Case) -> Iterator[tuple[int, ...]]:
+def _shapes(case: LabCase) -> Iterator[tuple[int, ...]]:
     """The shapes of the gradients, in the order in which backward computes them."""
     width, num_outputs = case.settings["width"], case.settings["num_outputs"]
     for num_rows in [num_outputs, *[width] * case.settings["num_hidden_layers"]]:
@@ -42,15 +35,12 @@ def _shapes(case: Case) -> Iterator[tuple[int, ...]]:
         yield (num_rows, width)
 
 
-def _gradients(case: Case, rank: int, dtype: torch.dtype) -> list[torch.Tensor]:
+def _gradients(case: LabCase, rank: int, dtype: torch.dtype) -> list[torch.Tensor]:
     generator = case.generator(rank)
-    return [
-        torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
-        for shape in _shapes(case)
-    ]
+    return [normal(shape, generator, dtype) for shape in _shapes(case)]
 
 
-def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
+def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
     """The reader's `average` works in place."""
     gradients = _gradients(case, rank.rank, torch.float32)
     passed = list(gradients)
@@ -59,8 +49,8 @@ def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
     return _by_name(gradients)
 
 
-def one(case: Case, dtype: torch.dtype) -> Tensors:
-    """The mean over ranks."""
+def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
+    """The mean of each gradient over ranks."""
     of_ranks = [_gradients(case, rank, dtype) for rank in range(case.world_size)]
     return _by_name([torch.stack(same).mean(0) for same in zip(*of_ranks, strict=True)])
 
@@ -79,13 +69,13 @@ def bucket_bytes(sizes: Sequence[int], cap_bytes: int) -> list[int]:
     return buckets
 
 
-def requirements(case: Case) -> Sequence[Requirement]:
+def requirements(case: LabCase) -> Sequence[Requirement]:
     """The mean, its bytes, the buckets, and memory for all of them in flight at once."""
     sizes = [ELEMENT_BYTES * torch.Size(shape).numel() for shape in _shapes(case)]
     buckets = bucket_bytes(sizes, case.settings["cap_bytes"])
     return [
-        same_as_one_process(one, case),
-        sends({"all_reduce": sum(sizes)}),
-        calls_exactly("all_reduce", buckets),
-        holds_at_most(sum(buckets) + BUCKETS * max(buckets)),
+        laws.same_as_one_process(one_process, case),
+        laws.sends({"all_reduce": sum(sizes)}),
+        laws.calls_exactly("all_reduce", buckets),
+        laws.holds_at_most(sum(buckets) + BUCKETS * max(buckets)),
     ]

@@ -13,18 +13,9 @@ from torch import Tensor, nn
 
 from runners.judging.comparison import Tensors
 from runners.judging.ranks import JudgedRank
-from runners.labs.grading import (
-    Case,
-    Requirement,
-    backward,
-    both,
-    counts,
-    holds_at_most,
-    keeps_at_most,
-    same_as_one_process,
-)
+from runners.labs import laws
+from runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement, backward, gradient_of, normal
 
-ELEMENT_BYTES = 4
 SINGLE_NUMBERS_BYTES = 64
 WIDER = 4  # times as many hidden features
 NUM_BLOCKS, NUM_TIMES = 4, 2  # blocks, and how often each runs in a forward pass
@@ -45,7 +36,7 @@ def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
     }
 
 
-class Block(nn.Module):
+class DropoutBlock(nn.Module):
     """An MLP with dropout and a residual connection, which counts how often it runs."""
 
     def __init__(self, width: int, generator: torch.Generator, dtype: torch.dtype) -> None:
@@ -63,7 +54,7 @@ class Block(nn.Module):
         """Random numbers are drawn in float32, so any precision drops the same features."""
         self.num_runs += 1
         frames = (frame for frame, _ in traceback.walk_stack(None))
-        self.num_borrowed += any(one.f_code.co_filename == CHECKPOINT for one in frames)
+        self.num_borrowed += any(frame.f_code.co_filename == CHECKPOINT for frame in frames)
         hidden = torch.nn.functional.gelu(self.first(inputs))
         if self.training:
             hidden = hidden * (torch.rand(hidden.shape, dtype=torch.float32) >= DROPPED)
@@ -72,44 +63,46 @@ class Block(nn.Module):
         return outputs
 
 
-def _blocks(case: Case, dtype: torch.dtype) -> list[Block]:
-    """The same on every rank; the last is in eval mode, like a part that is not trained."""
+def _blocks(case: LabCase, dtype: torch.dtype) -> list[DropoutBlock]:
+    """Equal blocks on every rank; the last is in eval mode, like a part that is not trained."""
     width = case.settings["width"]
-    blocks = [Block(width, case.generator(block), dtype) for block in range(NUM_BLOCKS)]
+    blocks = [DropoutBlock(width, case.generator(block), dtype) for block in range(NUM_BLOCKS)]
     blocks[-1].eval()
     return blocks
 
 
-def _inputs(case: Case, rank: int, dtype: torch.dtype) -> list[Tensor]:
-    """For each step other ones, on each rank."""
+def _inputs(case: LabCase, rank: int, dtype: torch.dtype) -> list[Tensor]:
+    """The inputs of a rank for each step."""
     shape = NUM_STEPS, case.settings["num_tokens"], case.settings["width"]
     generator = case.generator(NUM_BLOCKS, rank)
-    return [*torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)]
+    return [*normal(shape, generator, dtype)]
 
 
-def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
+def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
     """Two steps of the reader's `checkpoint`; each rank has its own tokens and random numbers."""
     blocks, inputs = _blocks(case, torch.float32), _inputs(case, rank.rank, torch.float32)
     # Results are copied into tensors that exist before metering, so they do not count.
     plain = _steps(_blocks(case, torch.float32), inputs, _plainly)
-    found = {name: torch.full_like(tensor, torch.nan) for name, tensor in plain}
+    results = {name: torch.full_like(tensor, torch.nan) for name, tensor in plain}
     torch.manual_seed(_seed(case, rank.rank))
     with rank.metered({"blocks": blocks, "inputs": inputs}):
         for name, tensor in _steps(blocks, inputs, program.checkpoint):
-            found[name].copy_(tensor)
+            results[name].copy_(tensor)
         del tensor
-    return found | {
+    return results | {
         RUNS: torch.tensor(sum(block.num_runs for block in blocks)),
         BORROWED: torch.tensor(sum(block.num_borrowed for block in blocks)),
     }
 
 
-def _seed(case: Case, rank: int) -> int:
+def _seed(case: LabCase, rank: int) -> int:
     return case.generator(rank).initial_seed()
 
 
 def _steps(
-    blocks: Sequence[Block], inputs: Sequence[Tensor], run: Callable[[Block, Tensor], Tensor]
+    blocks: Sequence[DropoutBlock],
+    inputs: Sequence[Tensor],
+    run: Callable[[DropoutBlock, Tensor], Tensor],
 ) -> Iterator[tuple[str, Tensor]]:
     """Forward and backward of each step, through all blocks and then through all of them again."""
     for step, of_step in enumerate(inputs):
@@ -121,34 +114,33 @@ def _steps(
         backward(outputs.square().mean())
         for number in reversed(range(NUM_BLOCKS)):
             for name, parameter in blocks[number].named_parameters():
-                gradient = parameter.grad
-                found = torch.zeros_like(parameter.detach()) if gradient is None else gradient
-                yield f"gradient of block {number}, {name}, in step {step}", found
+                gradient = gradient_of(parameter)
+                yield f"gradient of block {number}, {name}, in step {step}", gradient
             blocks[number].zero_grad()
         yield f"random numbers after step {step}", torch.rand(NUM_STEPS, dtype=torch.float32)
 
 
-def _plainly(block: Block, inputs: Tensor) -> Tensor:
+def _plainly(block: DropoutBlock, inputs: Tensor) -> Tensor:
     outputs: Tensor = block(inputs)
     return outputs
 
 
-def one(case: Case, dtype: torch.dtype) -> Tensors:
-    """The same by autograd for each rank; results are stacked along an axis of ranks."""
+def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
+    """Both steps by autograd for each rank; results are stacked along an axis of ranks."""
     of_ranks = []
     with torch.random.fork_rng(devices=[]):
         for rank in range(case.world_size):
             blocks, inputs = _blocks(case, dtype), _inputs(case, rank, dtype)
             torch.manual_seed(_seed(case, rank))
             of_ranks.append(dict(_steps(blocks, inputs, _plainly)))
-    return {name: torch.stack([found[name] for found in of_ranks]) for name in of_ranks[0]}
+    return {name: torch.stack([results[name] for results in of_ranks]) for name in of_ranks[0]}
 
 
 def _own(_name: str, tensor: Tensor, rank: int, _world_size: int) -> Tensor:
     return tensor[rank]
 
 
-def requirements(case: Case) -> Sequence[Requirement]:
+def requirements(case: LabCase) -> Sequence[Requirement]:
     """The training, memory for the inputs of all runs and the inside of one, and two runs each."""
     width = case.settings["width"]
     activation = ELEMENT_BYTES * case.settings["num_tokens"] * width
@@ -158,10 +150,10 @@ def requirements(case: Case) -> Sequence[Requirement]:
     inside = 2 * WIDER * activation + WIDER * activation / ELEMENT_BYTES
     states = (NUM_RUNS + 1) * torch.get_rng_state().nbytes
     peak = (NUM_RUNS + 1) * activation + 2 * inside + NUM_BLOCKS * parameters + states
-    at_the_end = keeps_at_most(SINGLE_NUMBERS_BYTES, "peak")
-    runs = counts("runs", RUNS, 2 * NUM_STEPS * NUM_RUNS)
+    at_the_end = laws.keeps_at_most(SINGLE_NUMBERS_BYTES, "peak")
+    runs = laws.counts("runs", RUNS, 2 * NUM_STEPS * NUM_RUNS)
     return [
-        same_as_one_process(one, case, _own),
-        both(holds_at_most(peak), at_the_end),
-        both(runs, counts("runs", BORROWED, 0)),
+        laws.same_as_one_process(one_process, case, _own),
+        laws.both(laws.holds_at_most(peak), at_the_end),
+        laws.both(runs, laws.counts("runs", BORROWED, 0)),
     ]

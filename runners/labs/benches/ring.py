@@ -10,16 +10,8 @@ import torch
 
 from runners.judging.comparison import Tensors, messages
 from runners.judging.ranks import JudgedRank
-from runners.labs.grading import (
-    Case,
-    Requirement,
-    both,
-    holds_at_most,
-    same_as_one_process,
-    sends,
-)
-
-ELEMENT_BYTES = 4
+from runners.labs import laws
+from runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
@@ -27,12 +19,12 @@ def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
     return {"num_elements": world_size * draw.randrange(20_000, 40_000)}
 
 
-def _tensor(case: Case, rank: int, dtype: torch.dtype) -> torch.Tensor:
+def _tensor(case: LabCase, rank: int, dtype: torch.dtype) -> torch.Tensor:
     size, generator = case.settings["num_elements"], case.generator(rank)
     return torch.randn(size, generator=generator, dtype=torch.float64).to(dtype)
 
 
-def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
+def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
     """The reader's `all_reduce` works in place."""
     tensor = _tensor(case, rank.rank, torch.float32)
     with rank.metered(trained={"tensor": tensor}):
@@ -40,24 +32,24 @@ def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
     return {"sum": tensor}
 
 
-def one(case: Case, dtype: torch.dtype) -> Tensors:
-    """The sum."""
+def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
+    """The sum over ranks."""
     return {"sum": sum_of([_tensor(case, rank, dtype) for rank in range(case.world_size)])}
 
 
 def sum_of(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """One after the other, as a single process would."""
+    """The sum of tensors, added one after the other."""
     return torch.stack(list(tensors)).sum(0)
 
 
-def requirements(case: Case) -> Sequence[Requirement]:
+def requirements(case: LabCase) -> Sequence[Requirement]:
     """The sum, its bytes and their way, and memory for two chunks beside the tensor."""
     num_bytes, n = ELEMENT_BYTES * case.settings["num_elements"], case.world_size
     by_ring = 2 * (n - 1) / n * num_bytes
     chunk = num_bytes / n
-    to_the_next = Requirement("sends", lambda seen: messages(seen, lambda rank: (rank + 1) % n))
+    to_the_next = Requirement("sends", lambda ranks: messages(ranks, lambda rank: (rank + 1) % n))
     return [
-        same_as_one_process(one, case),
-        both(sends({"send": by_ring, "recv": by_ring}), to_the_next),
-        holds_at_most(2 * chunk),  # no thread of gloo holds messages
+        laws.same_as_one_process(one_process, case),
+        laws.both(laws.sends({"send": by_ring, "recv": by_ring}), to_the_next),
+        laws.holds_at_most(2 * chunk),  # no thread of gloo holds messages
     ]

@@ -12,10 +12,10 @@ from torch.nn import functional
 
 from runners.judging.comparison import Tensors
 from runners.judging.ranks import JudgedRank
-from runners.labs.grading import Case, Requirement, same_as_one_process, sends_in_all
+from runners.labs import laws
+from runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement
 
 LEARNING_RATE, MOMENTUM = 0.2, 0.9
-ELEMENT_BYTES = 4
 ALLOWED = ("new process group",)  # which DTensor makes where there is an accelerator
 SINGLE_NUMBERS_BYTES = 64  # such as a loss that a program averages over the ranks
 
@@ -32,8 +32,8 @@ def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
     }
 
 
-def _weights(case: Case, dtype: torch.dtype) -> dict[str, Tensor]:
-    """All whole, in the order in which they are applied."""
+def _weights(case: LabCase, dtype: torch.dtype) -> dict[str, Tensor]:
+    """The whole weights, in the order in which they are applied."""
     settings = case.settings
     sizes = [settings[name] for name in ("features", "width", "hidden", "width", "classes")]
     weights = {}
@@ -44,7 +44,7 @@ def _weights(case: Case, dtype: torch.dtype) -> dict[str, Tensor]:
     return weights
 
 
-def _batches(case: Case, dtype: torch.dtype) -> list[tuple[Tensor, Tensor]]:
+def _batches(case: LabCase, dtype: torch.dtype) -> list[tuple[Tensor, Tensor]]:
     settings, batches = case.settings, []
     for step in range(settings["steps"]):
         numbers = case.generator(1, step)
@@ -54,40 +54,38 @@ def _batches(case: Case, dtype: torch.dtype) -> list[tuple[Tensor, Tensor]]:
     return batches
 
 
-def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
+def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
     """The weights of this rank after the last step, and the losses that it logged."""
     weights, batches = _weights(case, torch.float32), _batches(case, torch.float32)
     with rank.metered({"weights": weights, "batches": batches}):
         trained, losses = program.train(weights, batches, LEARNING_RATE)
-    return {**trained, "losses": torch.tensor([float(one) for one in losses])}
+    return {**trained, "losses": torch.tensor([float(loss) for loss in losses])}
 
 
-def one(case: Case, dtype: torch.dtype) -> Tensors:
+def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
     """SGD with momentum on the undivided layers."""
-    weights = {name: one.requires_grad_() for name, one in _weights(case, dtype).items()}
-    momenta = {name: torch.zeros_like(one) for name, one in weights.items()}
+    weights = {name: weight.requires_grad_() for name, weight in _weights(case, dtype).items()}
+    optimizer = torch.optim.SGD(list(weights.values()), lr=LEARNING_RATE, momentum=MOMENTUM)
     losses = []
     for inputs, classes in _batches(case, dtype):
         hidden = functional.gelu((inputs @ weights["stem"].T).tanh() @ weights["up"].T)
         logits = hidden @ weights["down"].T @ weights["head"].T
         loss = functional.cross_entropy(logits, classes)
-        gradients = torch.autograd.grad(loss, list(weights.values()))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
         losses.append(loss.detach())
-        with torch.no_grad():
-            for (name, weight), gradient in zip(weights.items(), gradients, strict=True):
-                momenta[name].mul_(MOMENTUM).add_(gradient)
-                weight.sub_(LEARNING_RATE * momenta[name])
     whole = {name: weight.detach() for name, weight in weights.items()}
     return {**whole, "losses": torch.stack(losses)}
 
 
 def part(name: str, tensor: Tensor, rank: int, world_size: int) -> Tensor:
-    """A rank holds some hidden features: rows of the first layer and columns of the second."""
+    """The part of a weight that a rank holds: rows of `up`, columns of `down`, the others whole."""
     axis = {"up": 0, "down": 1}.get(name)
     return tensor if axis is None else tensor.chunk(world_size, axis)[rank]
 
 
-def requirements(case: Case) -> Sequence[Requirement]:
+def requirements(case: LabCase) -> Sequence[Requirement]:
     """The training of one process, with one all-reduce in forward and one in backward."""
     settings, n = case.settings, case.world_size
     activations = ELEMENT_BYTES * settings["samples"] * settings["width"]
@@ -96,6 +94,6 @@ def requirements(case: Case) -> Sequence[Requirement]:
     scattered = ELEMENT_BYTES * 2 * settings["width"] * settings["hidden"]
     by_ring = (n - 1) / n
     return [
-        same_as_one_process(one, case, part),
-        sends_in_all(by_ring * (2 * all_reduces + scattered) + SINGLE_NUMBERS_BYTES),
+        laws.same_as_one_process(one_process, case, part),
+        laws.sends_in_all(by_ring * (2 * all_reduces + scattered) + SINGLE_NUMBERS_BYTES),
     ]

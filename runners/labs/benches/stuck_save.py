@@ -13,7 +13,8 @@ from torch.nn import functional
 
 from runners.judging.comparison import Tensors
 from runners.judging.ranks import JudgedRank
-from runners.labs.grading import Case, Requirement, counts, same_as_one_process, sends_in_all
+from runners.labs import laws
+from runners.labs.grading import LabCase, Requirement
 
 LEARNING_RATE, MOMENTUM = 0.1, 0.9
 ROWS = 12  # each layer has a multiple of these, so that 2, 3 and 4 ranks divide it
@@ -23,7 +24,7 @@ ALLOWED = ("barrier", "object collective", "new process group")
 SET_UP_BYTES = 1024  # what rank 0 may send to the others when it saves
 
 
-class Model(nn.Module):
+class BlockStack(nn.Module):
     """A stem, blocks, and a head."""
 
     def __init__(self, features: int, width: int, blocks: int, classes: int) -> None:
@@ -54,9 +55,9 @@ def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
     }
 
 
-def _model(case: Case, dtype: torch.dtype) -> Model:
+def _model(case: LabCase, dtype: torch.dtype) -> BlockStack:
     settings = case.settings
-    model = Model(settings["features"], settings["width"], settings["blocks"], classes=ROWS)
+    model = BlockStack(settings["features"], settings["width"], settings["blocks"], classes=ROWS)
     with torch.no_grad():
         for place, parameter in enumerate(model.parameters()):
             numbers = torch.randn(parameter.shape, generator=case.generator(0, place))
@@ -64,13 +65,13 @@ def _model(case: Case, dtype: torch.dtype) -> Model:
     return model.to(dtype)
 
 
-def _batch(case: Case, step: int, rank: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def _batch(case: LabCase, step: int, rank: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     settings, numbers = case.settings, case.generator(1, step, rank)
     inputs = torch.randn(settings["samples"], settings["features"], generator=numbers)
     return inputs.to(dtype), torch.randint(ROWS, (settings["samples"],), generator=numbers)
 
 
-def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
+def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
     """What rank 0 saved, whatever the other ranks returned."""
     model = _model(case, torch.float32)
     steps = range(case.settings["steps"])
@@ -79,36 +80,31 @@ def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
         saved = program.train(model, own, LEARNING_RATE)
     from_rank_0 = [saved if rank.rank == 0 else None]
     dist.broadcast_object_list(from_rank_0)
-    found: dict[str, Tensor] = from_rank_0[0] or {}
-    return found | {RETURNED: torch.tensor(len(saved or ()) if rank.rank else 0)}
+    parameters: dict[str, Tensor] = from_rank_0[0] or {}
+    return parameters | {RETURNED: torch.tensor(len(saved or ()) if rank.rank else 0)}
 
 
-def one(case: Case, dtype: torch.dtype) -> Tensors:
+def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
     """SGD with momentum on the global batch of each step."""
     model = _model(case, dtype)
-    momenta = [torch.zeros_like(parameter) for parameter in model.parameters()]
+    optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM)
     for step in range(case.settings["steps"]):
         parts = [_batch(case, step, rank, dtype) for rank in range(case.world_size)]
         inputs, targets = (torch.cat(side) for side in zip(*parts, strict=True))
-        loss = functional.cross_entropy(model(inputs), targets)
-        gradients = torch.autograd.grad(loss, list(model.parameters()))
-        with torch.no_grad():
-            for value, momentum, gradient in zip(
-                model.parameters(), momenta, gradients, strict=True
-            ):
-                momentum.mul_(MOMENTUM).add_(gradient)
-                value.sub_(LEARNING_RATE * momentum)
+        optimizer.zero_grad()
+        functional.cross_entropy(model(inputs), targets).backward()
+        optimizer.step()
     return {name: value.detach() for name, value in model.named_parameters()}
 
 
-def requirements(case: Case) -> Sequence[Requirement]:
+def requirements(case: LabCase) -> Sequence[Requirement]:
     """The training of one process, what sharding sends for it, and one rank that saves."""
-    num_bytes = sum(one.nbytes for one in _model(case, torch.float32).parameters())
+    num_bytes = sum(value.nbytes for value in _model(case, torch.float32).parameters())
     by_ring = (case.world_size - 1) / case.world_size * num_bytes
     gathers_of_a_step, reduce_scatters_of_a_step, saved = 2, 1, 1
     times = case.settings["steps"] * (gathers_of_a_step + reduce_scatters_of_a_step) + saved
     return [
-        same_as_one_process(one, case),
-        sends_in_all(times * by_ring + SET_UP_BYTES),
-        counts("returned", RETURNED, 0),
+        laws.same_as_one_process(one_process, case),
+        laws.sends_in_all(times * by_ring + SET_UP_BYTES),
+        laws.counts("returned", RETURNED, 0),
     ]

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from runners.judging.comparison import Tensors
 from runners.judging.ranks import JudgedRank
-from runners.labs.grading import Case, Requirement, backward, calls, same_as_one_process, sends
+from runners.labs import laws
+from runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement, backward, gradient_of, normal
 
-ELEMENT_BYTES = 4
 NUM_BLOCKS = 2
 # The axis along which ranks divide a parameter: columns of the first weight, rows of the second.
 DIVIDED: Mapping[str, int] = {"first": 1, "first_bias": 0, "second": 0}
@@ -30,32 +30,36 @@ def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
     }
 
 
-def _block(case: Case, block: int, dtype: torch.dtype) -> dict[str, Tensor]:
+def _block(case: LabCase, block: int, dtype: torch.dtype) -> dict[str, Tensor]:
     """The whole parameters of a block."""
     width, num_hidden = case.settings["width"], case.settings["num_hidden"]
     shapes = (width, num_hidden), (num_hidden,), (num_hidden, width), (width,)
-    generator, found = case.generator(block), {}
+    generator, parameters = case.generator(block), {}
     for name, shape in zip(PARAMETERS, shapes, strict=True):
         numbers = torch.randn(shape, generator=generator, dtype=torch.float64)
-        found[name] = (numbers / shape[0] ** 0.5).to(dtype)
-    return found
+        parameters[name] = (numbers / shape[0] ** 0.5).to(dtype)
+    return parameters
 
 
-def _inputs(case: Case, dtype: torch.dtype) -> Tensor:
-    """The same on every rank."""
+def _inputs(case: LabCase, dtype: torch.dtype) -> Tensor:
+    """The inputs, which are the same on every rank."""
     shape = case.settings["num_tokens"], case.settings["width"]
     generator = case.generator(NUM_BLOCKS)
-    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+    return normal(shape, generator, dtype)
 
 
-def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
+def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
     """Forward and backward through blocks with residual connections around the reader's `mlp`."""
     inputs = _inputs(case, torch.float32).requires_grad_()
     blocks = []
     for block in range(NUM_BLOCKS):
         whole = _block(case, block, torch.float32)
-        own = {name: _own(name, one, rank.rank, case.world_size) for name, one in whole.items()}
-        blocks.append({name: one.clone().requires_grad_() for name, one in own.items()})
+        blocks.append(
+            {
+                name: _own(name, parameter, rank.rank, case.world_size).clone().requires_grad_()
+                for name, parameter in whole.items()
+            }
+        )
     with rank.metered({"inputs": inputs, "blocks": blocks}):
         outputs = inputs
         for parameters in blocks:
@@ -63,8 +67,8 @@ def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
         backward(outputs.square().mean())
     return _named(
         outputs.detach(),
-        _gradient(inputs),
-        [{name: _gradient(one) for name, one in parameters.items()} for parameters in blocks],
+        gradient_of(inputs),
+        [{name: gradient_of(value) for name, value in parameters.items()} for parameters in blocks],
     )
 
 
@@ -74,21 +78,17 @@ def _own(name: str, tensor: Tensor, rank: int, world_size: int) -> Tensor:
     return tensor if axis is None else tensor.chunk(world_size, axis)[rank]
 
 
-def _gradient(tensor: Tensor) -> Tensor:
-    return torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
-
-
 def _named(outputs: Tensor, inputs: Tensor, blocks: Sequence[Mapping[str, Tensor]]) -> Tensors:
     """Results in the order of backward, because a grade shows the first difference."""
-    found = {"outputs": outputs}
+    named = {"outputs": outputs}
     for block in reversed(range(NUM_BLOCKS)):
         for name in reversed(PARAMETERS):
-            found[f"gradient of block {block}, {name}"] = blocks[block][name]
-    return found | {"gradient of the inputs": inputs}
+            named[f"gradient of block {block}, {name}"] = blocks[block][name]
+    return named | {"gradient of the inputs": inputs}
 
 
-def one(case: Case, dtype: torch.dtype) -> Tensors:
-    """The same with whole parameters."""
+def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
+    """Forward and backward with whole parameters."""
     inputs = _inputs(case, dtype).requires_grad_()
     blocks = [_block(case, block, dtype) for block in range(NUM_BLOCKS)]
     outputs = inputs
@@ -106,11 +106,11 @@ def one(case: Case, dtype: torch.dtype) -> Tensors:
     )
 
 
-def requirements(case: Case) -> Sequence[Requirement]:
+def requirements(case: LabCase) -> Sequence[Requirement]:
     """The blocks, the bytes of their activations, and two all-reduces for each."""
     activation = ELEMENT_BYTES * case.settings["num_tokens"] * case.settings["width"]
     return [
-        same_as_one_process(one, case, _own),
-        sends({"all_reduce": 2 * NUM_BLOCKS * activation}),
-        calls(["all_reduce"] * 2 * NUM_BLOCKS),
+        laws.same_as_one_process(one_process, case, _own),
+        laws.sends({"all_reduce": 2 * NUM_BLOCKS * activation}),
+        laws.calls(["all_reduce"] * 2 * NUM_BLOCKS),
     ]

@@ -11,15 +11,9 @@ from torch import Tensor, nn
 
 from runners.judging.comparison import Tensors
 from runners.judging.ranks import JudgedRank
-from runners.labs.grading import (
-    Case,
-    Requirement,
-    holds_at_most,
-    same_as_one_process,
-    sends,
-)
+from runners.labs import laws
+from runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement, gradient_of
 
-ELEMENT_BYTES = 4
 COUNT_BYTES = 8
 PADDING = -100
 WIDTH = 16
@@ -36,7 +30,7 @@ def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
     }
 
 
-def _shape(case: Case, rank: int) -> tuple[int, int]:
+def _shape(case: LabCase, rank: int) -> tuple[int, int]:
     """How many microbatches a rank has, and how long its sequences are: two ranks always differ."""
     settings, place = case.settings, rank + case.seed
     num_more = place % min(3, case.world_size)
@@ -44,11 +38,11 @@ def _shape(case: Case, rank: int) -> tuple[int, int]:
     return settings["num_microbatches"] + num_more, length
 
 
-def _microbatches(case: Case, rank: int) -> list[tuple[Tensor, Tensor]]:
+def _microbatches(case: LabCase, rank: int) -> list[tuple[Tensor, Tensor]]:
     """Inputs and targets; of one rank, the second microbatch is padding only."""
     num_microbatches, length = _shape(case, rank)
     generator, shape = case.generator(rank), (NUM_SEQUENCES, length)
-    found = []
+    microbatches = []
     for index in range(num_microbatches):
         inputs = torch.randint(case.settings["num_words"], shape, generator=generator)
         targets = torch.randint(case.settings["num_words"], shape, generator=generator)
@@ -56,11 +50,11 @@ def _microbatches(case: Case, rank: int) -> list[tuple[Tensor, Tensor]]:
         is_left_out = torch.arange(length) >= ends
         if index == 1 and rank == case.seed % case.world_size:
             is_left_out[:] = True
-        found.append((inputs, targets.masked_fill(is_left_out, PADDING)))
-    return found
+        microbatches.append((inputs, targets.masked_fill(is_left_out, PADDING)))
+    return microbatches
 
 
-def _model(case: Case, dtype: torch.dtype) -> nn.Module:
+def _model(case: LabCase, dtype: torch.dtype) -> nn.Module:
     num_words, generator = case.settings["num_words"], case.generator()
     model = nn.Sequential(
         nn.Embedding(num_words, WIDTH),
@@ -74,7 +68,7 @@ def _model(case: Case, dtype: torch.dtype) -> nn.Module:
     return model
 
 
-def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
+def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
     """The reader's `accumulate` leaves gradients in the parameters."""
     model, microbatches = _model(case, torch.float32), _microbatches(case, rank.rank)
     with rank.metered({"microbatches": microbatches, "model": model}):
@@ -82,7 +76,7 @@ def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
     return _gradients(model)
 
 
-def one(case: Case, dtype: torch.dtype) -> Tensors:
+def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
     """The gradient of the mean over all tokens that are no padding."""
     model, losses = _model(case, dtype), []
     for rank in range(case.world_size):
@@ -95,21 +89,17 @@ def one(case: Case, dtype: torch.dtype) -> Tensors:
 
 
 def _gradients(model: nn.Module) -> Tensors:
-    """By the names of their parameters; one that is missing counts as zero."""
-    return {
-        name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        for name, parameter in model.named_parameters()
-    }
+    return {name: gradient_of(parameter) for name, parameter in model.named_parameters()}
 
 
-def requirements(case: Case) -> Sequence[Requirement]:
+def requirements(case: LabCase) -> Sequence[Requirement]:
     """The gradient, its bytes and a count, and memory for one microbatch at a time."""
     parameters = _model(case, torch.float32).parameters()
     num_bytes = ELEMENT_BYTES * sum(parameter.numel() for parameter in parameters)
     length = max(_shape(case, rank)[1] for rank in range(case.world_size))
     outputs = ELEMENT_BYTES * NUM_SEQUENCES * length * case.settings["num_words"]
     return [
-        same_as_one_process(one, case),
-        sends({"all_reduce": num_bytes + COUNT_BYTES}),
-        holds_at_most(2 * num_bytes + OUTPUTS_IN_BACKWARD * outputs),
+        laws.same_as_one_process(one_process, case),
+        laws.sends({"all_reduce": num_bytes + COUNT_BYTES}),
+        laws.holds_at_most(2 * num_bytes + OUTPUTS_IN_BACKWARD * outputs),
     ]

@@ -11,15 +11,9 @@ from torch import Tensor, nn
 
 from runners.judging.comparison import Tensors
 from runners.judging.ranks import JudgedRank
-from runners.labs.grading import (
-    Case,
-    Requirement,
-    keeps_at_most,
-    same_as_one_process,
-    sends,
-)
+from runners.labs import laws
+from runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement, normal
 
-ELEMENT_BYTES = 4
 NUM_STEPS = 3
 LEARNING_RATE = 0.01
 EPSILON = 0.01  # as large as the gradients, so that Adam does not hide a factor in them
@@ -36,29 +30,23 @@ def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
     return {"num_words": num_words, "width": width, "num_outputs": num_outputs}
 
 
-def _shapes(case: Case) -> list[tuple[int, ...]]:
+def _shapes(case: LabCase) -> list[tuple[int, ...]]:
     width, num_words = case.settings["width"], case.settings["num_words"]
     return [(num_words, width), (width, width), (width,), (case.settings["num_outputs"],)]
 
 
-def _parameters(case: Case, dtype: torch.dtype) -> list[nn.Parameter]:
+def _parameters(case: LabCase, dtype: torch.dtype) -> list[nn.Parameter]:
     generator = case.generator()
-    return [
-        nn.Parameter(torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype))
-        for shape in _shapes(case)
-    ]
+    return [nn.Parameter(normal(shape, generator, dtype)) for shape in _shapes(case)]
 
 
-def _gradients(case: Case, step: int, rank: int, dtype: torch.dtype) -> list[Tensor]:
+def _gradients(case: LabCase, step: int, rank: int, dtype: torch.dtype) -> list[Tensor]:
     """What backward would leave on a rank: the gradients of its own samples."""
     generator = case.generator(step, rank)
-    return [
-        torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype) * GRADIENT_SCALE
-        for shape in _shapes(case)
-    ]
+    return [normal(shape, generator, dtype) * GRADIENT_SCALE for shape in _shapes(case)]
 
 
-def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
+def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
     """Three steps of the reader's `ShardedAdam`; what is held after them is what it stores."""
     parameters = _parameters(case, torch.float32)
     gradients = [_gradients(case, step, rank.rank, torch.float32) for step in range(NUM_STEPS)]
@@ -73,7 +61,7 @@ def attempt(rank: JudgedRank, program: ModuleType, case: Case) -> Tensors:
     return _by_name(parameters)
 
 
-def one(case: Case, dtype: torch.dtype) -> Tensors:
+def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
     """PyTorch's Adam, with the mean of the ranks' gradients."""
     parameters = _parameters(case, dtype)
     adam = torch.optim.Adam(parameters, lr=LEARNING_RATE, eps=EPSILON)
@@ -89,13 +77,13 @@ def _by_name(parameters: Sequence[Tensor]) -> dict[str, Tensor]:
     return {f"parameter {index}": parameter.detach() for index, parameter in enumerate(parameters)}
 
 
-def requirements(case: Case) -> Sequence[Requirement]:
+def requirements(case: LabCase) -> Sequence[Requirement]:
     """Adam's parameters, the bytes of both collectives, and a share of the state."""
     shares = [-(-torch.Size(shape).numel() // case.world_size) for shape in _shapes(case)]
     share_bytes = ELEMENT_BYTES * sum(shares)  # each parameter padded; less where all are one
     in_steps = NUM_STEPS * case.world_size * share_bytes
     return [
-        same_as_one_process(one, case),
-        sends({"reduce_scatter": in_steps, "all_gather": in_steps}),
-        keeps_at_most(STORED * share_bytes + SINGLE_NUMBERS_BYTES, "state"),
+        laws.same_as_one_process(one_process, case),
+        laws.sends({"reduce_scatter": in_steps, "all_gather": in_steps}),
+        laws.keeps_at_most(STORED * share_bytes + SINGLE_NUMBERS_BYTES, "state"),
     ]

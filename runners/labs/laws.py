@@ -1,0 +1,117 @@
+"""The laws of benches: requirements made from the comparisons of `runners/judging`."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import torch
+
+from runners.judging import comparison
+from runners.judging.comparison import Comparison, Tensors, as_bytes, sent_over_a_ring
+from runners.judging.ranks import Seen
+from runners.labs.grading import LabCase, Requirement
+
+
+def same_as_one_process(
+    one_process: Callable[[LabCase, torch.dtype], Tensors],
+    case: LabCase,
+    share: comparison.Share = comparison.whole,
+) -> Requirement:
+    """The requirement with which labs begin; `share` is what a rank holds of a whole tensor."""
+    in_case = functools.partial(one_process, case)
+
+    def check(ranks: Sequence[Seen]) -> Iterable[Comparison]:
+        for compared in comparison.as_one_process(ranks, in_case, share):
+            says = f"{compared.what}: {compared.says}"
+            is_other = compared.state == "differs"
+            yield dataclasses.replace(compared, says=says) if is_other else compared
+
+    return Requirement("same", check)
+
+
+def sends(payload: Mapping[str, float]) -> Requirement:
+    """At most this payload, in bytes by operation, and no other operation."""
+
+    def check(ranks: Sequence[Seen]) -> Iterable[Comparison]:
+        return comparison.sent(ranks, payload, at_most=True)
+
+    return Requirement("sends", check, max(payload.values()))
+
+
+def holds_at_most(num_bytes: float) -> Requirement:
+    """A peak of tensor bytes, with what gloo may free late."""
+    return Requirement("peak", lambda ranks: [comparison.peak(ranks, num_bytes)], num_bytes)
+
+
+def keeps_at_most(num_bytes: float, name: str) -> Requirement:
+    """Tensor bytes that were made and are still held at the end, wherever they are held."""
+    return Requirement(name, lambda ranks: comparison.kept(ranks, num_bytes), num_bytes)
+
+
+def both(first: Requirement, second: Requirement) -> Requirement:
+    """One requirement of two; the first has the name and the number."""
+    return dataclasses.replace(
+        first, check=lambda ranks: [*first.check(ranks), *second.check(ranks)]
+    )
+
+
+def calls(operations: Sequence[str]) -> Requirement:
+    """The operations that a rank calls, in order."""
+    return Requirement("order", lambda ranks: [comparison.order(ranks, operations)])
+
+
+def calls_exactly(operation: str, payloads: Sequence[int]) -> Requirement:
+    """The calls of an operation on each rank have these payloads, in bytes, in this order."""
+
+    def wrong(rank: Seen) -> str:
+        called = [call.num_bytes for call in rank.calls if call.operation == operation]
+        if called == list(payloads):
+            return ""
+        pairs = enumerate(itertools.zip_longest(called, payloads, fillvalue=0))
+        at, (passed, expected) = next(pair for pair in pairs if pair[1][0] != pair[1][1])
+        return (
+            f"called {operation} {len(called)} times, expected {len(payloads)}; call {at} passed "
+            f"{as_bytes(passed)}, expected {as_bytes(expected)}"
+        )
+
+    return Requirement("calls", lambda ranks: comparison.on_each_rank(operation, ranks, wrong))
+
+
+def counts(requirement: str, name: str, number: int) -> Requirement:
+    """This number, which the bench counts and returns as a tensor under a name."""
+
+    def wrong(rank: Seen) -> str:
+        counted = int(rank.returned[name])
+        return "" if counted == number else f"made {counted:,} {name}, expected {number:,}"
+
+    return Requirement(requirement, lambda ranks: comparison.on_each_rank(name, ranks, wrong))
+
+
+def sends_in_all(num_bytes: float) -> Requirement:
+    """At most these bytes from a rank, whatever the operations, each of them over a ring."""
+
+    def compared(ranks: Sequence[Seen]) -> Iterable[Comparison]:
+        def sent(rank: Seen) -> float:
+            return sent_over_a_ring(rank.calls, len(ranks))
+
+        def wrong(rank: Seen) -> str:
+            if sent(rank) <= num_bytes:
+                return ""
+            payloads: dict[str, list[int]] = {}
+            for call in rank.calls:
+                payloads.setdefault(call.operation, []).append(call.num_bytes)
+            parts = (
+                f"{len(sizes)} {name} with {as_bytes(sum(sizes))} in all"
+                for name, sizes in payloads.items()
+            )
+            return (
+                f"sent {as_bytes(sent(rank))}, allowed {as_bytes(num_bytes)}; it called "
+                f"{', '.join(parts)}"
+            )
+
+        return comparison.on_each_rank("sent", ranks, wrong, sent)
+
+    return Requirement("sends", compared, num_bytes)
