@@ -26,11 +26,11 @@ class ValuelessMode(FakeTensorMode):
         super().__init__(allow_non_fake_inputs=True)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """As torch's, without what keeps compilers away, which takes long."""
+        """Dispatch as torch does, without its slow guard against compilers."""
         return self.dispatch(func, types, args, kwargs)
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """As torch's, but a wait gives back its argument, as it does with real tensors."""
+        """Dispatch as torch does, but return the argument of a wait, as with real tensors."""
         if func is _WAIT:
             return args[0]
         try:

@@ -3,7 +3,7 @@
 import pytest
 
 from runners.core.trace.measured import MemoryClasses
-from runners.planner.answers.answer import Answer, Layout, answer_of, rivals
+from runners.planner.answers.answer import Layout, PlanAnswer, answer_of, rivals
 from runners.planner.answers.law_of_time import Bounds, Cluster, bounds
 from runners.planner.answers.plan_grid import GridRank, read_grid
 from runners.planner.answers.question import strategy_of
@@ -84,7 +84,7 @@ def test_a_committed_plan_of_ddp_sends_the_bytes_of_a_ring_over_each_tier(device
     """Of 2 N bytes: twice 7/8 within the node, and twice 7/8 between eight nodes."""
     grid = read_grid(PLANS / "llama-8b.json")
     (row, *_) = [r for r in grid.rows if (r.strategy, r.state.devices) == ("ddp", devices)]
-    cluster = Cluster(1, 8, 989e12, 450e9, 400e9).of(devices)
+    cluster = Cluster(1, 8, 989e12, 450e9, 400e9).with_devices(devices)
     law = answer_of(row, grid).bounds(cluster)
     within, between = law.within * cluster.within, law.between * cluster.between
     assert within == pytest.approx(2 * 2 * grid.num_parameters * 7 / 8, rel=1e-3)
@@ -94,7 +94,7 @@ def test_a_committed_plan_of_ddp_sends_the_bytes_of_a_ring_over_each_tier(device
 def test_a_layout_dominates_only_where_it_is_worse_in_nothing():
     def of(strategy, computing=0.0, within=1.0, needed_bytes=500):
         cluster = Cluster(1, 8, FLOPS, within=1e9, between=1e9)
-        answer = Answer(question=asked(strategy, devices=8), ranks=[rank([])], seconds=0)
+        answer = PlanAnswer(question=asked(strategy, devices=8), ranks=[rank([])], seconds=0)
         return Layout(answer, cluster, Bounds(computing, within, 0.0), needed_bytes, "fits")
 
     usual = of("zero1")

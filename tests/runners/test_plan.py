@@ -13,13 +13,13 @@ import torch.distributed as dist
 
 from runners.__main__ import main
 from runners.planner import command
-from runners.planner.answers.answer import Answer
+from runners.planner.answers.answer import PlanAnswer
 from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.question import _AXES, Training, strategy_of
+from runners.planner.answers.question import _AXES, TrainingSettings, strategy_of
 from runners.planner.simulated import processes
+from runners.planner.simulated.cache import answers
 from runners.planner.simulated.one_rank import simulate_rank
-from runners.planner.simulated.processes import answers
-from runners.planner.simulated.updates import Update
+from runners.planner.simulated.updates import RankOptimizer
 from runners.simulate.log import RESHARDED
 from runners.system.book import ROOT
 from runners.system.errors import FixableError
@@ -74,7 +74,9 @@ def test_ranks_that_share_a_parameter_unevenly_exchange_equal_padded_parts(monke
     seven = torch.nn.Parameter(torch.ones(7))
     seven.grad = torch.ones(7)
     last_of_three = SimpleNamespace(size=lambda: 3, rank=lambda: 2)
-    Update([seven], Training(sequence=1, precision="fp32"), {seven: last_of_three}).step()
+    RankOptimizer(
+        [seven], TrainingSettings(sequence=1, precision="fp32"), {seven: last_of_three}
+    ).step()
     assert given == [("reduce_scatter_single", 3, 9), ("all_gather_single", 9, 3)]
 
 
@@ -194,7 +196,7 @@ def test_the_bound_of_equal_stages_is_the_time_of_their_schedule():
     num, microbatches, work = 4, 8, 1e12
     question = asked("1f1b", shape=DEEP, global_batch=microbatches)
     rank = simulate_rank(question, 0).model_copy(update={"flops": int(work), "calls": []})
-    answer = Answer(question=question, ranks=[rank] * 3, seconds=0.0)
+    answer = PlanAnswer(question=question, ranks=[rank] * 3, seconds=0.0)
     rate = 2e12
     expected = (microbatches + num - 1) / microbatches * work / rate
     cluster = Cluster(1, 4, rate, within=1e9, between=1e9)
@@ -318,7 +320,7 @@ def test_what_was_answered_once_is_read(monkeypatch, tmp_path):
 
     def simulate(questions, num_workers):
         asked_of.extend(questions)
-        return [Answer(question=one, reason="not today", seconds=0) for one in questions]
+        return [PlanAnswer(question=one, reason="not today", seconds=0) for one in questions]
 
     monkeypatch.setattr(processes, "answers", simulate)
     monkeypatch.setattr(processes, "CACHE", tmp_path / "plans")

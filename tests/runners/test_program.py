@@ -15,13 +15,19 @@ from torch.distributed import pipelining as pp
 
 from runners.planner.answers.architecture import model_presets
 from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.question import Model, PlanError, Question, Training, strategy_of
-from runners.planner.program import check, covered, program_of
+from runners.planner.answers.question import (
+    PlanError,
+    PlannedModel,
+    Question,
+    TrainingSettings,
+    strategy_of,
+)
+from runners.planner.program import check, program_of, strategies_with_program
 from runners.planner.simulated.one_rank import simulate_rank
 from runners.simulate.caching_allocator import replay
 from runners.simulate.fake_mode import ValuelessMode
 from runners.simulate.meter import Meter
-from runners.simulate.stand_ins import stand_ins
+from runners.simulate.stand_ins import simulating_rank
 from tests.judged import judged
 from tests.processes import python
 from tests.runners.program_ranks import NUM_STEPS, loaded, trained
@@ -46,8 +52,8 @@ def question(layout, devices, preset, **changes):
     """The question of a plan, by default in fp32."""
     training = {"sequence": 1024, "global_batch": 64, "precision": "fp32", **changes}
     return Question(
-        model=Model(name=preset, architecture=model_presets()[preset].architecture),
-        training=Training(**training),
+        model=PlannedModel(name=preset, architecture=model_presets()[preset].architecture),
+        training=TrainingSettings(**training),
         strategy=strategy_of(layout, devices),
     )
 
@@ -130,7 +136,7 @@ def simulated(program, rank):
     """Bytes that the allocator gives out at the peak of two steps, and that it reserves."""
     plan, meshes = program.PLAN, []
     with (
-        stand_ins(rank, plan.pipeline * plan.data * plan.tensor, meshes),
+        simulating_rank(rank, plan.pipeline * plan.data * plan.tensor, meshes),
         patch.object(pp, "PipelineStage", partial(stage, plan)),
         patch.object(pp.schedules._PipelineSchedule, "_warmup_p2p", lambda *_: None),
         ValuelessMode(),
@@ -240,7 +246,7 @@ def test_a_plan_without_a_program_is_refused_in_one_line(layout, devices, change
 
 
 def test_a_model_of_ones_own_has_no_program_whichever_layout():
-    own = Model(name="mine:build", module="mine:build", batch="mine:batch")
+    own = PlannedModel(name="mine:build", module="mine:build", batch="mine:batch")
     with pytest.raises(PlanError, match=r"^no program: .* presets, and for files"):
         check(question("single", 1, "llama-8b").model_copy(update={"model": own}))
 
@@ -248,7 +254,7 @@ def test_a_model_of_ones_own_has_no_program_whichever_layout():
 def test_a_program_trains_heads_wider_than_the_hidden_size_and_turns_a_part_of_them(tmp_path):
     asked = question("fsdp", 8, "llama-1b")
     shape = changed(asked.model.architecture, head_dim=128, rotary_size=32)
-    asked = asked.model_copy(update={"model": Model(name="stated", architecture=shape)})
+    asked = asked.model_copy(update={"model": PlannedModel(name="stated", architecture=shape)})
     path = tmp_path / "one.py"
     path.write_text(program_of(asked, Cluster(1, 8, 1e15, 1e11, 1e11), path, "No plan."))
     program = loaded(path)
@@ -262,6 +268,8 @@ def test_a_program_trains_heads_wider_than_the_hidden_size_and_turns_a_part_of_t
 def test_each_layout_that_a_search_for_a_program_tries_has_one():
     for name in ("llama-8b", "gpt2-1.5b"):
         asked = question("single", 1, name)
-        for one in covered(asked.model, asked.training, Cluster(2, 8, 1e15, 1e11, 1e11)):
+        for one in strategies_with_program(
+            asked.model, asked.training, Cluster(2, 8, 1e15, 1e11, 1e11)
+        ):
             check(question(one.name, 16, name))
             assert one.keeps_gathered == (one.tensor > 1)

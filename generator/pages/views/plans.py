@@ -26,11 +26,11 @@ from generator.values import units
 from generator.values.units import Unit
 from generator.values.value import Value, computed, numeric
 from runners.planner.answers import rates
-from runners.planner.answers.answer import Answer, Layout, answers_of, needs, verdict
+from runners.planner.answers.answer import Layout, PlanAnswer, answers_of, needs, verdict
 from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.plan_grid import named_rows
 from runners.planner.answers.question import PlanError
-from runners.planner.answers.search import Choice, choice
+from runners.planner.answers.search import LayoutChoice, choose
 from runners.planner.program import command_of
 
 ID = "plan"
@@ -61,15 +61,15 @@ class Choices(NamedTuple):
     cluster: Cluster
     device: Device
     memory: Value
-    answers: list[Answer]
+    answers: list[PlanAnswer]
 
     @property
-    def choice(self) -> Choice | None:
+    def choose(self) -> LayoutChoice | None:
         """What to measure, as the command says it; None where nothing fits."""
         num, answers = self.setting.devices, self.answers  # of which none may stay idle
         busy = [one for one in answers if one.question.strategy.num_devices == num]
         try:
-            return choice(busy, self.cluster, numeric(self.memory))
+            return choose(busy, self.cluster, numeric(self.memory))
         except PlanError:
             return None
 
@@ -94,7 +94,7 @@ class Plans:
     @cached_property
     def choices(self) -> list[Choices]:
         """Every choice among several layouts; the page begins with the first one."""
-        found: dict[Setting, list[Answer]] = {}
+        found: dict[Setting, list[PlanAnswer]] = {}
         for name, answer in self.answers.items():
             found.setdefault(self.settings[name], []).append(answer)
         return [
@@ -106,7 +106,7 @@ class Plans:
     def cluster(self, setting: Setting, device: Device) -> Cluster:
         """The nodes that so many of these devices fill, at their rates."""
         rates = (numeric(self.known(one)) for one in device.rates)
-        return Cluster(1, self.plan.per_node, *rates).of(setting.devices)
+        return Cluster(1, self.plan.per_node, *rates).with_devices(setting.devices)
 
     def options(self, setting: Setting, memory: str = "") -> dict[str, str]:
         """A choice as readers see it, by control; without a device, where none is given."""
@@ -125,12 +125,12 @@ class Plans:
         assert value is not None, expression
         return value
 
-    def path(self, answer: Answer) -> str:
+    def path(self, answer: PlanAnswer) -> str:
         """The path of the run that holds an answer: `plan_llama_8b.fsdp_on_8`."""
         name = next(name for name, one in self.answers.items() if one is answer)
         return f"{self.name}.{name}"
 
-    def label(self, answer: Answer) -> str:
+    def label(self, answer: PlanAnswer) -> str:
         """A layout in words: what each axis does, over how many ranks where there are several."""
         words, parts, said = self.plan.words, answer.question.strategy.name.split("+"), []
         for part in parts:
@@ -144,7 +144,7 @@ class Plans:
             own.append(f"microbatch {training.microbatch}")
         return ", ".join([" × ".join(said), *own])
 
-    def needs(self, answer: Answer) -> Markup:
+    def needs(self, answer: PlanAnswer) -> Markup:
         """What the rank with the highest demand needs of its device."""
         return self.folio.cell(_largest(self.path(answer), "needed_bytes"))
 
@@ -155,7 +155,7 @@ class Plans:
             "layout": label(self.label(layout.answer)) + (NEARLY_FULL if is_tight else ""),
             "needs": self.needs(layout.answer),
             "at_least": self.seconds(layout.bounds.at_least, "law_of_time", layout, chosen),
-            "decided_by": layout.bounds.decides,
+            "decided_by": layout.bounds.bottleneck,
         }
 
     def measured(self, layout: Layout, chosen: Choices) -> View:
@@ -229,7 +229,7 @@ def models(folio: Folio) -> Iterator[Row]:
     assert folio.book.plan is not None
     for name in folio.book.plan.models:
         plans = Plans(name, folio)
-        first, made = plans.choices[0], plans.choices[0].choice
+        first, made = plans.choices[0], plans.choices[0].choose
         options = plans.options(first.setting, first.device.name)
         page, count = folio.book.traces[name].page, folio.cell(f"{plans.usual}.num_parameters")
         yield [
@@ -283,7 +283,7 @@ def _named(plans: Plans) -> Iterator[tuple[str, Markup, str, Markup]]:
 
 def _answer(plans: Plans, chosen: Choices) -> View:
     """What to measure, the best layout of each strategy, and bars."""
-    made, memory = chosen.choice, numeric(chosen.memory)
+    made, memory = chosen.choose, numeric(chosen.memory)
     fitting = made.fitting if made else []
     first = {one.strategy: one for one in reversed(fitting)}
     best = [one for one in fitting if first[one.strategy] is one][:MOST]
@@ -304,7 +304,7 @@ def _answer(plans: Plans, chosen: Choices) -> View:
     )
 
 
-def _drawn(chosen: Choices, best: Sequence[Layout]) -> list[Answer]:
+def _drawn(chosen: Choices, best: Sequence[Layout]) -> list[PlanAnswer]:
     """The best layouts, and those of strategies of one axis that do not fit, for bars."""
     found = {one.strategy: one.answer for one in best}
     for one in sorted(chosen.answers, key=needs):

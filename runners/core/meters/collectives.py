@@ -72,7 +72,7 @@ def process_group(arguments: Iterable[Any]) -> dist.ProcessGroup | None:
 
 
 def ends_of(name: str, arguments: Iterable[Any]) -> Ends:
-    """Which rank sends and which receives, as global ranks; None for every rank of the group.
+    """The sending and the receiving global rank; None for every rank of the group.
 
     Args:
         name: the operation's, as the dispatcher calls it.
@@ -83,7 +83,7 @@ def ends_of(name: str, arguments: Iterable[Any]) -> Ends:
     if name not in {"send", "recv_", *ROOT_SENDS, *ROOT_RECEIVES}:
         return EVERY_RANK
     arguments = list(arguments)
-    number = next(one for one in arguments if type(one) is int)
+    number = next(argument for argument in arguments if type(argument) is int)
     named = dist.get_process_group_ranks(process_group(arguments))[number]
     if name == "send":
         return dist.get_rank(), named
@@ -114,7 +114,7 @@ class Operations(TorchDispatchMode):
         return self.operate(func, args, kwargs or {})
 
     def operate(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Execute an operation and look at it."""
+        """Execute an operation and return its result."""
         raise NotImplementedError
 
 
@@ -132,7 +132,9 @@ class AxisMeter(Operations):
         operation = OPERATIONS.get(func.__name__.split(".")[0])
         if func.namespace in NAMESPACES and operation is not None:
             group = process_group(args)
-            words = [str(one) for one in args if isinstance(one, str)]  # functional ones name it
+            words = [
+                str(argument) for argument in args if isinstance(argument, str)
+            ]  # functional ones name it
             name = str(group.group_name) if group is not None else (words or [""])[-1]
             axis = self._axes.get(name, "no_axis")
             self._measured[f"num_{axis}_{operation}"] += 1
@@ -140,5 +142,5 @@ class AxisMeter(Operations):
         return func(*args, **kwargs)
 
     def measured(self) -> dict[str, int]:
-        """What was counted: `num_<axis>_<operation>` and `<axis>_<operation>_bytes`."""
+        """The counts, as `num_<axis>_<operation>` and `<axis>_<operation>_bytes`."""
         return dict(self._measured)

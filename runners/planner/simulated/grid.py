@@ -16,7 +16,7 @@ from runners.planner.answers.plan_grid import (
     FOLDER,
     Grid,
     GridRow,
-    State,
+    GridState,
     as_trace,
     code_digest,
     experiment_of,
@@ -24,9 +24,9 @@ from runners.planner.answers.plan_grid import (
     read_grid,
     run_name,
 )
-from runners.planner.answers.question import Model, PlanError, Question, strategy_of
+from runners.planner.answers.question import PlanError, PlannedModel, Question, strategy_of
 from runners.planner.answers.search import TO_MEASURE, microbatch_of, shortlist
-from runners.planner.simulated.processes import answers
+from runners.planner.simulated.cache import answers
 from runners.system.book import ROOT
 from runners.system.errors import unknown
 from runners.traces.files import TraceError, write
@@ -60,11 +60,11 @@ PER_NODE = 8
 EACH = 7  # of a grid's rows, one in so many is simulated again to confirm it
 
 
-Key = tuple[str, State]  # of a row: its strategy, and where
+Key = tuple[str, GridState]  # of a row: its strategy, and where
 
 
 class GridSpec(NamedTuple):
-    """What is simulated of a preset.
+    """The rows that are simulated of a preset.
 
     Attributes:
         microbatch: samples, of which a strategy takes more as the search does.
@@ -102,7 +102,7 @@ GRIDS = {
 def questions(preset: ModelPreset) -> Iterator[tuple[Key, Question]]:
     """The questions of a preset's grid, but those that the model or the mesh does not allow."""
     plan = GRIDS[preset.id]
-    model = Model(name=preset.id, architecture=preset.architecture)
+    model = PlannedModel(name=preset.id, architecture=preset.architecture)
     for name, state in dict.fromkeys([*_rows(plan), *_by_rule(plan, model)]):
         question = question_of(model, name, state, plan.microbatch * state.devices)
         try:
@@ -113,43 +113,43 @@ def questions(preset: ModelPreset) -> Iterator[tuple[Key, Question]]:
 
 
 def _rows(plan: GridSpec) -> Iterator[Key]:
-    """Every strategy of every state, then what lessons name."""
+    """Every strategy of every state, then those that lessons name."""
     usual = {"microbatch": plan.microbatch, "sequence": plan.sequence}
     for fields, checkpointing in product(plan.states, CHECKPOINTING):
-        state = State.model_validate({**usual, **fields, "checkpointing": checkpointing})
+        state = GridState.model_validate({**usual, **fields, "checkpointing": checkpointing})
         for name in STRATEGIES[state.devices]:
             samples = microbatch_of(strategy_of(name, state.devices), plan.microbatch)
             yield name, state.model_copy(update={"microbatch": samples})
         for name in NAMED.get(state.devices, ()) if len(fields) == 1 else ():
             yield name, state
     for name, fields in plan.named:
-        yield name, State.model_validate({**usual, **fields})
+        yield name, GridState.model_validate({**usual, **fields})
 
 
-def _by_rule(plan: GridSpec, model: Model) -> Iterator[Key]:
-    """What a search on each device of the pages simulates, by closed forms."""
+def _by_rule(plan: GridSpec, model: PlannedModel) -> Iterator[Key]:
+    """The layouts that a search by closed forms chooses on each device of the pages."""
     for fields, (memory, *rates) in product(plan.states, DEVICES):
         usual = {"microbatch": plan.microbatch, "sequence": plan.sequence}
-        state = State.model_validate({**usual, **fields})
+        state = GridState.model_validate({**usual, **fields})
         alone = state.model_copy(update={"devices": 1})
         asked = question_of(model, "single", alone, plan.microbatch * state.devices)
-        cluster = Cluster(1, PER_NODE, *rates).of(state.devices)
+        cluster = Cluster(1, PER_NODE, *rates).with_devices(state.devices)
         try:
             listed, _ = shortlist(asked, cluster, memory)
         except PlanError:
             continue  # the model allows no mesh of so many
         fitting: dict[str, Layout] = {}
-        for one in listed:
-            if one.verdict == "fits" and len(fitting) < TO_MEASURE:
-                fitting.setdefault(one.strategy, one)
-        for name, one in fitting.items():
-            how = one.answer.question.training
+        for layout in listed:
+            if layout.verdict == "fits" and len(fitting) < TO_MEASURE:
+                fitting.setdefault(layout.strategy, layout)
+        for name, layout in fitting.items():
+            how = layout.answer.question.training
             settings = {"microbatch": how.microbatch, "checkpointing": how.checkpointing}
             yield name, state.model_copy(update=settings)
 
 
 def check(preset: str, *, is_writing: bool) -> str:
-    """Simulate one row of `EACH` of a grid once more; what came of it.
+    """Simulate one row of `EACH` of a grid again, and say whether the committed grid holds.
 
     Where they come out equal the grid is one of today's code, and writing renews its digest; else
     writing simulates all rows anew. A run that is stopped leaves the former file.
@@ -161,13 +161,13 @@ def check(preset: str, *, is_writing: bool) -> str:
     code = code_digest(experiment_of(preset))
     try:
         grid = read_grid(path)
-        is_equal = asked.keys() == {(one.strategy, one.state) for one in grid.rows}
+        is_equal = asked.keys() == {(row.strategy, row.state) for row in grid.rows}
     except TraceError:
         is_equal = False
     if is_equal:
-        chosen = {(one.strategy, one.state): one.ranks for one in grid.rows[::EACH]}
-        found = _simulated({key: asked[key] for key in chosen}, num_cores())
-        is_equal = [one.ranks for one in found] == [*chosen.values()]
+        chosen = {(row.strategy, row.state): row.ranks for row in grid.rows[::EACH]}
+        simulate_again = _simulated({key: asked[key] for key in chosen}, num_cores())
+        is_equal = [row.ranks for row in simulate_again] == [*chosen.values()]
     if is_writing and not is_equal:
         write(path, _grid(preset, _simulated(asked, num_cores())))
     elif is_writing and grid.code != code:
@@ -178,11 +178,11 @@ def check(preset: str, *, is_writing: bool) -> str:
 
 
 def outcome_words(*, is_same: bool, is_writing: bool) -> str:
-    """What is said of a file that was made once more."""
+    """The outcome of checking a committed file, in words."""
     return SAME if is_same else "written" if is_writing else "differs; --write makes it anew"
 
 
-def again(experiment: str, names: Sequence[str]) -> dict[str, Run]:
+def simulate_again(experiment: str, names: Sequence[str]) -> dict[str, Run]:
     """Rows of a grid simulated anew, as runs by their names.
 
     Raises:
@@ -208,7 +208,7 @@ def _preset(name: str) -> ModelPreset:
 
 
 def _simulated(asked: dict[Key, Question], num_workers: int) -> list[GridRow]:
-    """Answers as the rows that they are.
+    """Simulate questions, as rows of a grid.
 
     Raises:
         PlanError: one of them has none.
