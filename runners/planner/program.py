@@ -26,14 +26,7 @@ _FIELD = re.compile(r"^    (\w+): (?:int|str|bool|float) = ", re.MULTILINE)  # o
 def program_of(
     question: Question, cluster: Cluster, path: Path, summary: str, planned_bytes: int = 0
 ) -> str:
-    """The text of a program that trains in the layout of a question.
-
-    Args:
-        question: model, training and strategy.
-        cluster: nodes and devices, for the line that starts it.
-        path: where the program will be.
-        summary: what it needs and how long it takes at least, for its first lines.
-        planned_bytes: that a rank needs.
+    """The text of a program that trains in the layout of a question; `summary` is of its head.
 
     Raises:
         PlanError: no program is written for such a plan.
@@ -56,12 +49,7 @@ def summary_of(layout: Layout) -> str:
 
 
 def command_of(layout: Layout, name: str) -> str:
-    """The command that writes the program of a layout, or why there is none.
-
-    Args:
-        layout: of a preset or a configuration.
-        name: of the model on the command line.
-    """
+    """The command that writes the program of a layout of the model `name`, or why there is none."""
     question, cluster = layout.answer.question, layout.cluster
     own = question.strategy.name.replace("tp-sp", "tp-sp-keep")  # which torch has
     strategy = strategy_of(own, question.strategy.num_devices)

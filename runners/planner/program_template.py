@@ -332,7 +332,7 @@ class TransformerStage(nn.Module):
             self.positions = nn.Embedding(plan.context_length, plan.hidden_size)
         # Named by their number in the whole model, for checkpoints and for `initialize`.
         self.layers: nn.Module = nn.ModuleDict(
-            {str(index): TransformerLayer(plan) for index in plan.layers_of(stage)}
+            {str(number): TransformerLayer(plan) for number in plan.layers_of(stage)}
         )
         if self.is_last:
             self.norm = plan.norm_of(plan.hidden_size)

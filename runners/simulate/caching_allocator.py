@@ -54,12 +54,7 @@ class Peaks(NamedTuple):
 
 
 def replay(events: Iterable[AllocatorEvent], *, is_expandable: bool = False) -> Peaks:
-    """The peaks of a log of allocations and frees.
-
-    Args:
-        events: in their order.
-        is_expandable: the setting `expandable_segments` of `PYTORCH_ALLOC_CONF`.
-    """
+    """The peaks of a log of allocations and frees."""
     allocator = CachingAllocator(is_expandable=is_expandable)
     held: dict[int, MemoryBlock] = {}
     for event in events:
@@ -109,9 +104,6 @@ class MemoryBlock:
 
 class CachingAllocator:
     """One device's allocator.
-
-    Args:
-        is_expandable: each pool has one segment, which grows.
 
     Attributes:
         allocated: bytes given out (`memory_allocated`).

@@ -35,12 +35,8 @@ def results(
 ) -> list[R]:
     """The results of a function for each argument, each from a process of its own.
 
-    Args:
-        work: the function.
-        given: its arguments.
-        failed: the result for a reason, where a process ends without one.
-        num_workers: processes side by side.
-        what: the arguments are, and what is done to them.
+    `failed` gives the result of an argument whose process ends without one, for a reason; `what`
+    names the work in the line of progress.
     """
     if given and FORKS:
         prepare()

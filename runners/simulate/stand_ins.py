@@ -31,13 +31,7 @@ Put = Callable[[Any, str, Any], None]  # lets a name of an owner be something el
 
 @contextmanager
 def simulating_rank(rank: int, world_size: int, meshes: list[DeviceMesh]) -> Iterator[None]:
-    """Patch torch.distributed so that this process is one simulated rank of a world.
-
-    Args:
-        rank: which.
-        world_size: of how many.
-        meshes: filled with every mesh that is built.
-    """
+    """Patch torch.distributed so that this process is one simulated rank; fill `meshes`."""
     with ExitStack() as stack:
 
         def put(owner: Any, name: str, value: Any) -> None:

@@ -16,7 +16,7 @@ from runners.planner import command
 from runners.planner.answers.answer import PlanAnswer
 from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.question import _AXES, TrainingSettings, strategy_of
-from runners.planner.simulated import processes
+from runners.planner.simulated import cache
 from runners.planner.simulated.cache import answers
 from runners.planner.simulated.one_rank import simulate_rank
 from runners.planner.simulated.updates import RankOptimizer
@@ -322,14 +322,14 @@ def test_what_was_answered_once_is_read(monkeypatch, tmp_path):
         asked_of.extend(questions)
         return [PlanAnswer(question=one, reason="not today", seconds=0) for one in questions]
 
-    monkeypatch.setattr(processes, "answers", simulate)
-    monkeypatch.setattr(processes, "CACHE", tmp_path / "plans")
+    monkeypatch.setattr(cache, "answers", simulate)
+    monkeypatch.setattr(cache, "CACHE", tmp_path / "plans")
     first, second = asked("fsdp"), asked("ddp")
-    found = processes.cached([first])
-    assert processes.cached([second, first])[1] == found[0]
+    found = cache.cached([first])
+    assert cache.cached([second, first])[1] == found[0]
     assert asked_of == [first, second]
-    monkeypatch.setattr(processes, "engine_digest", lambda: "other code")
-    processes.cached([first])
+    monkeypatch.setattr(cache, "engine_digest", lambda: "other code")
+    cache.cached([first])
     assert asked_of == [first, second, first]
 
 
@@ -337,7 +337,7 @@ def test_what_was_answered_once_is_read(monkeypatch, tmp_path):
 def test_the_same_question_has_the_same_answer_with_a_command_for_each_layout(
     capsys, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(processes, "CACHE", tmp_path / "plans")
+    monkeypatch.setattr(cache, "CACHE", tmp_path / "plans")
     words = ["plan", "for", "gpt2-124m", "--devices", "2", "--sequence", "1024"]
     assert main(words) == 0
     usual = capsys.readouterr().out
@@ -355,7 +355,7 @@ def test_the_same_question_has_the_same_answer_with_a_command_for_each_layout(
 
 @pytest.mark.builds
 def test_without_devices_the_command_says_how_many(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(processes, "CACHE", tmp_path / "plans")
+    monkeypatch.setattr(cache, "CACHE", tmp_path / "plans")
     assert main(["plan", "for", "gpt2-124m", "--memory", "80", "--sequence", "64"]) == 0
     title, first, *_ = capsys.readouterr().out.splitlines()
     assert "on how many devices of 80 GiB" in title
@@ -364,7 +364,7 @@ def test_without_devices_the_command_says_how_many(capsys, monkeypatch, tmp_path
 
 @pytest.mark.builds
 def test_a_no_names_what_would_turn_it(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(processes, "CACHE", tmp_path / "plans")
+    monkeypatch.setattr(cache, "CACHE", tmp_path / "plans")
     words = ["plan", "for", "gpt2-124m", "--devices", "1", "--memory", "3.2", "--sequence", "1024"]
     assert main(words) == 2
     said = capsys.readouterr().err

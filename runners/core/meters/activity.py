@@ -70,10 +70,7 @@ def collective_of(name: str, metadata: Callable[[], str] = str) -> str | None:
 
     On an accelerator these are NCCL's kernels with the device's own times, since the `nccl:` events
     on the CPU end when the kernel is started; ranks that share one communicate over gloo there too.
-
-    Args:
-        name: of the event.
-        metadata: gives what the profiler knows of it besides; read where the name does not tell.
+    `metadata` gives the profiler's other fields of an event whose name is not enough.
     """
     if name.startswith("gloo:"):
         return name.removeprefix("gloo:")

@@ -72,12 +72,7 @@ def process_group(arguments: Iterable[Any]) -> dist.ProcessGroup | None:
 
 
 def ends_of(name: str, arguments: Iterable[Any]) -> Ends:
-    """The sending and the receiving global rank; None for every rank of the group.
-
-    Args:
-        name: the operation's, as the dispatcher calls it.
-        arguments: of the operation.
-    """
+    """The sending and the receiving global rank; None for every rank of the group."""
     if name == "recv_any_source_":
         return None, dist.get_rank()
     if name not in {"send", "recv_", *ROOT_SENDS, *ROOT_RECEIVES}:

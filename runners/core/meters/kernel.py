@@ -136,11 +136,7 @@ class KernelPeak:
             self._free = max(self._free, _free_heap_bytes())
 
     def growth(self, phase: str) -> Growth | None:
-        """The growth since the start; None where the kernel does not say.
-
-        Args:
-            phase: what the rank does now.
-        """
+        """The growth since the start; None where the kernel does not say."""
         self.end_phase(phase)
         now = _status_bytes("RssFile")
         if self._start is None or now is None:
@@ -155,11 +151,8 @@ def disagreement(
 ) -> str | None:
     """Why meter and kernel cannot both be right, in one line; None where they agree.
 
-    Args:
-        memory: what the meter recorded.
-        growth: what the kernel told of the same stretch.
-        num_storages: how many storages were live at once, at most: each is rounded up to pages.
-        scratch_bytes: what the backend's own collectives took beside their tensors, measured.
+    `num_storages` were live at once, at most: each is rounded up to pages. `scratch_bytes` were
+    measured: those that the backend's collectives took beside their tensors.
     """
     assert memory.peak_bytes is not None
     assert memory.at_peak is not None

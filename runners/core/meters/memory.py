@@ -232,22 +232,16 @@ class MemoryMeter(Operations):
         """The counted collectives, summed by operation, and those with a peer by their ends."""
         by_operation: defaultdict[str, list[Transfer]] = defaultdict(list)
         for (name, ends), calls in sorted(self._counted.items(), key=_by_operation_and_ends):
-            transfer = Transfer(
-                source=ends[0], destination=ends[1], count=len(calls), bytes=sum(calls)
-            )
-            by_operation[name].append(transfer)
+            sums = {"count": len(calls), "bytes": sum(calls)}
+            by_operation[name].append(Transfer(source=ends[0], destination=ends[1], **sums))
         return [
             Collective(
                 operation=name,
-                count=sum(transfer.count for transfer in all_calls),
-                bytes=sum(transfer.bytes for transfer in all_calls),
-                transfers=[
-                    transfer
-                    for transfer in all_calls
-                    if (transfer.source, transfer.destination) != EVERY_RANK
-                ],
+                count=sum(t.count for t in transfers),
+                bytes=sum(t.bytes for t in transfers),
+                transfers=[t for t in transfers if (t.source, t.destination) != EVERY_RANK],
             )
-            for name, all_calls in by_operation.items()
+            for name, transfers in by_operation.items()
         ]
 
 

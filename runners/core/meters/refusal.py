@@ -58,11 +58,7 @@ class Limit(Operations):
 
 
 class DataSegmentLimit(Limit):
-    """On CPU: the kernel itself bounds the data segment (VmData) by RLIMIT_DATA.
-
-    Args:
-        start_bytes: of the data segment when it was limited.
-    """
+    """On CPU: the kernel itself bounds the data segment (VmData) by RLIMIT_DATA."""
 
     def __init__(self, start_bytes: int) -> None:
         super().__init__()

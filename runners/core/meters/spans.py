@@ -44,11 +44,6 @@ def _paint(rank: int, window: tuple[int, int], events: list[tuple[Event, int]]) 
 
     While a collective waits for other ranks, a phase may go on computing, as DDP's backward does,
     or itself wait for the collective: it computes where torch was at work.
-
-    Args:
-        rank: which.
-        window: start and end of the step.
-        events: of this rank, each with when it is ready.
     """
     knows_operations = any(event.kind == "operation" for event, _ in events)
     # An update waits for the gradients. gloo's thread may record the end of a collective only after
@@ -96,9 +91,7 @@ def split_waiting(
 ) -> tuple[list[Span], list[RankTime]]:
     """The spans and the times of all ranks, with waiting told from transferring.
 
-    Args:
-        events: of all ranks, one step.
-        windows: each rank's start and end of that step, nanoseconds.
+    The events are those of one step; each rank's window is its start and its end, in nanoseconds.
 
     Returns:
         The spans of every rank and how each spent the step.

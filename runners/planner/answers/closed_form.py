@@ -28,9 +28,6 @@ _WIDTHS = {"fp32": 2.0, "autocast": 1.5, "bf16-mixed": 1.0, "bf16": 1.0}  # of a
 def answer(question: Question) -> PlanAnswer:
     """The ranks that a simulation would have: the first, the second and the last stage.
 
-    Args:
-        question: of a model with an architecture.
-
     Raises:
         PlanError: the global batch does not divide so.
     """
@@ -96,10 +93,8 @@ class _Rank:
             held = self._parameters / self._strategy.shards
         units = self._num * self._kinds.total()  # that FSDP gathers for backward
         calls = [
-            AxisCalls(
-                operation=operation, axis=axis, num_ranks=ranks, count=count, bytes=round(size)
-            )
-            for operation, axis, ranks, size in (*self._calls(), *self._data_calls())
+            AxisCalls(operation=name, axis=axis, num_ranks=ranks, count=count, bytes=round(size))
+            for name, axis, ranks, size in (*self._calls(), *self._data_calls())
             if ranks > 1 and size
             for count in (units if axis == RESHARDED else 1,)
         ]
@@ -221,9 +216,7 @@ class _Rank:
         heads, has_experts = shape.num_heads * shape.head_size, shape.has_experts(layer)
         kept = 2 * own
         if checkpointing == "selective":  # each other product, and what attention returns
-            outputs = heads / tensor + sum(
-                num_outputs for _, num_outputs in self._products(layer)[::2]
-            )
+            outputs = heads / tensor + sum(width for _, width in self._products(layer)[::2])
             kept += 2 * self._tokens * outputs
         elif checkpointing == "none":
             inner = (8 if "glu" in shape.activation else 4) * sum(self._widths(layer))
@@ -278,7 +271,7 @@ class _Rank:
         # Nothing but the router's weights needs what the last product gave.
         end = None if shape.has_experts(layer) else -1
         again = {"none": slice(0), "selective": slice(1, end, 2), "all": slice(end)}[which]
-        products = sum(num_inputs * other for num_inputs, other in self._products(layer)[again])
+        products = sum(inputs * outputs for inputs, outputs in self._products(layer)[again])
         return (6 * weights + scores) / self._strategy.tensor + 2 * products
 
     def _calls(self) -> Iterator[_Call]:

@@ -99,9 +99,7 @@ def _culprit(stated: dict[str, Any], family: dict[str, Any]) -> str:
     """The key without which the rest of a configuration can be read, in a message."""
     for key, value in stated.items():
         try:
-            _architecture(
-                {other: setting for other, setting in stated.items() if other != key}, family
-            )
+            _architecture({k: v for k, v in stated.items() if k != key}, family)
         except PlanError:
             pass  # a refusal that can be said
         except (TypeError, ValueError, LookupError, AttributeError):
@@ -166,11 +164,9 @@ def _check(values: dict[str, Any], known: set[str]) -> None:
         right = _read()["one_value"].get(key, type(value)())
         if value and value != right:
             _refuse(key, value, right)
-    for class_name in values.get("architectures") or []:
-        if not class_name.endswith(TEXT_MODELS):
-            raise PlanError(
-                f"architectures: {json.dumps(class_name)} has no head for causal language"
-            )
+    for name in values.get("architectures") or []:
+        if not name.endswith(TEXT_MODELS):
+            raise PlanError(f"architectures: {json.dumps(name)} has no head for causal language")
 
 
 def _activation(said: dict[str, Any], of_family: str) -> str:

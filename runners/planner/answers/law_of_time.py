@@ -144,14 +144,7 @@ def seconds_of_data(ranks: Sequence[GridRank], strategy: Strategy, cluster: Clus
 def bounds(
     ranks: Sequence[GridRank], strategy: Strategy, cluster: Cluster, pipelined_flops: float = 0.0
 ) -> Bounds:
-    """The bounds of a step.
-
-    Args:
-        ranks: the simulated ones.
-        strategy: how the axes divide the work.
-        cluster: which devices do it.
-        pipelined_flops: of the stages of a pipeline one after another, with the idle time.
-    """
+    """The bounds of a step; `pipelined_flops`: of stages one after another."""
     computing = max(pipelined_flops, *(rank.flops for rank in ranks)) / cluster.flops
     seconds = []
     for rank in ranks:

@@ -43,13 +43,7 @@ class Priority(NamedTuple):
 
 
 def priority(question: Question, per_node: int, *, is_hidden: bool) -> Priority:
-    """The key of a layout in the order of the rule, among others of the same training.
-
-    Args:
-        question: the layout.
-        per_node: devices of a node.
-        is_hidden: computing takes as long as gathers and reductions.
-    """
+    """The key of a layout in the order of the rule, among others of the same training."""
     strategy, training = question.strategy, question.training
     return Priority(
         recomputation=RECOMPUTATION.index(training.checkpointing),

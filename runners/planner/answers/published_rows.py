@@ -121,17 +121,15 @@ class PublishedRow(TrainingSettings, Implementation):
     @property
     def cluster(self) -> Cluster:
         """The devices of the row, with their rates."""
-        one = self.device
-        return Cluster(1, one.per_node, one.flops, one.within, one.between).with_devices(
-            self.devices
-        )
+        device = self.device
+        node = Cluster(1, device.per_node, device.flops, device.within, device.between)
+        return node.with_devices(self.devices)
 
 
 @cache
 def read(name: str) -> dict[str, Any]:
     """The document of a file of the planner that states published rows."""
-    found: dict[str, Any] = yaml.safe_load((PLANNER / name).read_text(encoding="utf-8"))
-    return found
+    return dict(yaml.safe_load((PLANNER / name).read_text(encoding="utf-8")))
 
 
 @cache
@@ -146,11 +144,11 @@ def rows(name: str) -> list[PublishedRow]:
         try:
             published.append(_row(values, file))
         except (LookupError, TypeError, ValueError) as error:
-            message = repr(error)
+            message = (
+                f"{error} is not stated in {name}" if isinstance(error, KeyError) else str(error)
+            )
             if isinstance(error, ValidationError):
-                message = "; ".join(
-                    f"{problem['loc'][0]}: {problem['msg']}" for problem in error.errors()
-                )
+                message = "; ".join(f"{e['loc'][0]}: {e['msg']}" for e in error.errors())
             raise PlanError(f"{place or values.get('id', name)}: {message}") from error
     return published
 
@@ -211,9 +209,7 @@ def _measured(values: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The fields of each measurement, in bytes, of a list or of columns for peaks."""
     units = {"bytes": 1, "GiB": GIB, "percent": values["device"].get("memory_gib", 0) * GIB / 100}
     for measurement in values.pop("measured", []):
-        stated = {
-            name: value for name, value in measurement.items() if name not in ("value", "unit")
-        }
+        stated = {k: v for k, v in measurement.items() if k not in ("value", "unit")}
         yield {**stated, "bytes": measurement["value"] * units[measurement["unit"]]}
     for kind in KINDS:
         if size := values.pop(f"{kind}_gib", None):

@@ -67,10 +67,8 @@ def _clusters() -> list[list[float]]:
 
 def runs() -> dict[str, Run]:
     """Every cluster and every device as a run."""
-    clusters, devices = (
-        defaultdict[str, list[PublishedRow]](list),
-        defaultdict[str, list[PublishedRow]](list),
-    )
+    rows_of = defaultdict[str, list[PublishedRow]]
+    clusters, devices = rows_of(list), rows_of(list)
     for row in rows(RATES):
         if row.seconds is not None:
             clusters[row.group].append(row)

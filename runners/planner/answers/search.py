@@ -6,7 +6,7 @@ and how long a step takes at least. The same question has the same answer, on an
 time. No torch.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from operator import attrgetter
 from typing import NamedTuple
@@ -232,13 +232,18 @@ def choose(answers: Sequence[PlanAnswer], cluster: Cluster, memory_bytes: float)
         if planned := [needs(answer) for answer in answers if answer.ranks]:
             raise PlanError(f"{message}; the least needs {min(planned) / GIB:.1f}")
         raise PlanError(next((answer.reason for answer in answers if answer.reason), message))
-    of_each: dict[str, Layout] = {}
-    for layout in fitting:
-        of_each.setdefault(layout.strategy, layout)
-    measured, is_ordered = [*of_each.values()][:TO_MEASURE], cluster.num_devices <= KNOWN_TO
+    measured, is_ordered = to_measure(fitting), cluster.num_devices <= KNOWN_TO
     if not is_ordered:
         fitting, measured = sorted(fitting, key=BY_MEMORY), sorted(measured, key=BY_MEMORY)
     return LayoutChoice(fitting, measured, is_ordered)
+
+
+def to_measure(fitting: Iterable[Layout]) -> list[Layout]:
+    """The first layout of each strategy, of at most three."""
+    first: dict[str, Layout] = {}
+    for layout in fitting:
+        first.setdefault(layout.strategy, layout)
+    return [*first.values()][:TO_MEASURE]
 
 
 def no_fit_error(result: SearchResult, error: PlanError, memory_bytes: float) -> PlanError:

@@ -53,10 +53,7 @@ class BuiltStage:
 def build(question: Question, mesh: DeviceMesh | None, stage: int) -> BuiltStage:
     """Build the module of a stage, divide it, and give its parameters memory.
 
-    Args:
-        question: model, training and strategy.
-        mesh: with the axes `pipeline`, `data` and `tensor`; None for a single device.
-        stage: of the pipeline.
+    The mesh has the axes `pipeline`, `data` and `tensor`; it is None for a single device.
 
     Raises:
         PlanError: a function that the model names is not there.

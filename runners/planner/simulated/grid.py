@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from runners.core.trace.machine import num_cores
 from runners.core.trace.records import Run
-from runners.planner.answers.answer import Layout, question_of
+from runners.planner.answers.answer import question_of
 from runners.planner.answers.architecture import ModelPreset, model_presets
 from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.plan_grid import (
@@ -25,7 +25,7 @@ from runners.planner.answers.plan_grid import (
     run_name,
 )
 from runners.planner.answers.question import PlanError, PlannedModel, Question, strategy_of
-from runners.planner.answers.search import TO_MEASURE, microbatch_of, shortlist
+from runners.planner.answers.search import microbatch_of, shortlist, to_measure
 from runners.planner.simulated.cache import answers
 from runners.system.book import ROOT
 from runners.system.errors import unknown
@@ -79,6 +79,11 @@ class GridSpec(NamedTuple):
     states: tuple[dict[str, object], ...]
     named: tuple[tuple[str, dict[str, object]], ...] = ()
 
+    def state(self, **fields: object) -> GridState:
+        """The usual state of the grid with other fields."""
+        usual = {"microbatch": self.microbatch, "sequence": self.sequence}
+        return GridState.model_validate(usual | fields)
+
 
 _EIGHT: dict[str, object] = {"devices": 8}
 _SIXTEEN: dict[str, object] = {"devices": 16}
@@ -114,38 +119,32 @@ def questions(preset: ModelPreset) -> Iterator[tuple[Key, Question]]:
 
 def _rows(plan: GridSpec) -> Iterator[Key]:
     """Every strategy of every state, then those that lessons name."""
-    usual = {"microbatch": plan.microbatch, "sequence": plan.sequence}
     for fields, checkpointing in product(plan.states, CHECKPOINTING):
-        state = GridState.model_validate({**usual, **fields, "checkpointing": checkpointing})
+        state = plan.state(**fields, checkpointing=checkpointing)
         for name in STRATEGIES[state.devices]:
             samples = microbatch_of(strategy_of(name, state.devices), plan.microbatch)
             yield name, state.model_copy(update={"microbatch": samples})
         for name in NAMED.get(state.devices, ()) if len(fields) == 1 else ():
             yield name, state
     for name, fields in plan.named:
-        yield name, GridState.model_validate({**usual, **fields})
+        yield name, plan.state(**fields)
 
 
 def _by_rule(plan: GridSpec, model: PlannedModel) -> Iterator[Key]:
     """The layouts that a search by closed forms chooses on each device of the pages."""
     for fields, (memory, *rates) in product(plan.states, DEVICES):
-        usual = {"microbatch": plan.microbatch, "sequence": plan.sequence}
-        state = GridState.model_validate({**usual, **fields})
-        alone = state.model_copy(update={"devices": 1})
+        state, alone = plan.state(**fields), plan.state(**fields | {"devices": 1})
         asked = question_of(model, "single", alone, plan.microbatch * state.devices)
         cluster = Cluster(1, PER_NODE, *rates).with_devices(state.devices)
         try:
             listed, _ = shortlist(asked, cluster, memory)
         except PlanError:
             continue  # the model allows no mesh of so many
-        fitting: dict[str, Layout] = {}
-        for layout in listed:
-            if layout.verdict == "fits" and len(fitting) < TO_MEASURE:
-                fitting.setdefault(layout.strategy, layout)
-        for name, layout in fitting.items():
-            how = layout.answer.question.training
-            settings = {"microbatch": how.microbatch, "checkpointing": how.checkpointing}
-            yield name, state.model_copy(update=settings)
+        for layout in to_measure(layout for layout in listed if layout.verdict == "fits"):
+            chosen = layout.answer.question.training.model_dump(
+                include={"microbatch", "checkpointing"}
+            )
+            yield layout.strategy, state.model_copy(update=chosen)
 
 
 def check(preset: str, *, is_writing: bool) -> str:
@@ -166,8 +165,8 @@ def check(preset: str, *, is_writing: bool) -> str:
         is_equal = False
     if is_equal:
         chosen = {(row.strategy, row.state): row.ranks for row in grid.rows[::EACH]}
-        simulate_again = _simulated({key: asked[key] for key in chosen}, num_cores())
-        is_equal = [row.ranks for row in simulate_again] == [*chosen.values()]
+        rows = _simulated({key: asked[key] for key in chosen}, num_cores())
+        is_equal = [row.ranks for row in rows] == [*chosen.values()]
     if is_writing and not is_equal:
         write(path, _grid(preset, _simulated(asked, num_cores())))
     elif is_writing and grid.code != code:
@@ -194,8 +193,7 @@ def simulate_again(experiment: str, names: Sequence[str]) -> dict[str, Run]:
         run_name(*key, plan.sequence, plan.microbatch): (key, question)
         for key, question in questions(_preset(preset))
     }
-    gone = [name for name in names if name not in known]
-    if gone:
+    if gone := [name for name in names if name not in known]:
         raise PlanError(f"the grid of {preset} asks for no {gone[0]!r} any more")
     rows = _simulated(dict(known[name] for name in names), num_workers=1)
     return as_trace(_grid(preset, rows)).runs

@@ -34,10 +34,6 @@ AXES = ("pipeline", "data", "tensor")
 def simulate_rank(question: Question, rank: int) -> GridRank:
     """Execute two steps as one rank.
 
-    Args:
-        question: what is simulated.
-        rank: of how many, the strategy says.
-
     Raises:
         PlanError: a function that the model names is not there, or its code reads a value.
         Exception: whatever the model raises without data.
@@ -66,11 +62,7 @@ def simulate_rank(question: Question, rank: int) -> GridRank:
 def take_steps(question: Question, mesh: DeviceMesh | None, rank: int, meter: MemoryMeter) -> Step:
     """Build this rank's part of the model and take two steps, of which the second is counted.
 
-    Args:
-        question: model, training and strategy.
-        mesh: with the axes `AXES`; None for a single rank.
-        rank: of the mesh.
-        meter: hears which phase it is, and what tensors are for.
+    The mesh has the axes `AXES`; the meter is told of phases, and of the classes of tensors.
     """
     strategy = question.strategy
     stages = strategy.stages_of(rank // (strategy.num_summing * strategy.tensor))
@@ -102,9 +94,8 @@ def _shards(
     groups = dict.fromkeys(module.parameters(), data.get_group())
     if strategy.expert > 1:
         group = expert_data(data, strategy).get_group()
-        own = [part for part in module.modules() if isinstance(part, LocalExperts)]
-        for parameter in (parameter for experts in own for parameter in experts.parameters()):
-            groups[parameter] = group
+        for experts in (part for part in module.modules() if isinstance(part, LocalExperts)):
+            groups |= dict.fromkeys(experts.parameters(), group)
     return {parameter: group for parameter, group in groups.items() if group.size() > 1}
 
 
@@ -139,14 +130,8 @@ def _summed(calls: Iterable[PhaseCalls], repeated: Repeats) -> list[AxisCalls]:
         count, num_bytes = totals[key]
         totals[key] = count + call.count * times, num_bytes + call.bytes * times
     return [
-        AxisCalls(
-            operation=operation,
-            axis=axis,
-            num_ranks=num_ranks,
-            count=round(count),
-            bytes=round(num_bytes),
-        )
-        for (operation, axis, num_ranks), (count, num_bytes) in sorted(totals.items())
+        AxisCalls(operation=name, axis=axis, num_ranks=num, count=round(count), bytes=round(size))
+        for (name, axis, num), (count, size) in sorted(totals.items())
     ]
 
 

@@ -78,11 +78,6 @@ def arguments(model: PlannedModel, training: TrainingSettings) -> Any:
 def call(called: nn.Module, module: nn.Module, arguments: Any) -> Any:
     """Pass a batch to a module, or to what wraps it.
 
-    Args:
-        called: the module, or its wrapper.
-        module: without a wrapper.
-        arguments: a tuple, or a dictionary.
-
     Raises:
         PlanError: FSDP finds no tensor in what it returns.
     """
@@ -116,10 +111,6 @@ def loss_of(output: Any, line: str) -> Tensor:
 
     It is what the output calls `loss`; else the first element of a tuple, where that is a number;
     else all tensors that have a gradient. Of each tensor the mean counts, of several their sum.
-
-    Args:
-        output: whatever a model returns.
-        line: of its forward.
 
     Raises:
         PlanError: nothing in it has a gradient.
@@ -170,12 +161,7 @@ def _place_of(file: str, line: int) -> str:
 
 
 def _user_line(frames: Iterable[tuple[FrameType, int]], layers: str | None = None) -> str | None:
-    """The user's line among frames of a stack, innermost first; else that of one of torch's layers.
-
-    Args:
-        frames: with their lines.
-        layers: what the modules of those begin with; None where they do not count.
-    """
+    """The user's line among frames, innermost first; else that of one of torch's layers."""
     layer = None
     for frame, line in frames:
         file, module = frame.f_code.co_filename, str(frame.f_globals.get("__name__", ""))

@@ -57,7 +57,7 @@ def sizes(path: str) -> ModelSizes:
         with torch.device("meta"):
             module = built(path)
         parameters = dict(module.named_parameters())
-        total = sum(parameter.numel() for parameter in parameters.values())
+        total = sum(p.numel() for p in parameters.values())
         check_bound(total, MOST_PARAMETERS, "parameters")
     except ModuleNotFoundError as error:
         raise PlanError(f"{path}: only transformers reads it: pip install {error.name}") from error
@@ -66,11 +66,7 @@ def sizes(path: str) -> ModelSizes:
         raise PlanError(f"{path}: not planned by transformers: {reason}") from error
     config: Any = module.config
     active = getattr(config, "num_experts_per_tok", 0)
-    experts = [
-        parameter
-        for name, parameter in parameters.items()
-        if ".experts." in name and parameter.dim() == 3
-    ]
+    experts = [p for name, p in parameters.items() if ".experts." in name and p.dim() == 3]
     idle = sum((len(stacked) - active) * stacked[0].numel() for stacked in experts if active)
     longest = getattr(config, "max_position_embeddings", 0)
     return ModelSizes(total, total - idle, longest, config._attn_implementation)

@@ -15,15 +15,10 @@ from typing import Any
 from runners.core.trace.machine import num_cores
 from runners.core.trace.records import Run
 from runners.core.trace.schema import Setting
+from runners.planner.answers import published_rows
 from runners.planner.answers.answer import PlanAnswer
 from runners.planner.answers.published import MOST_ERROR, run, run_name
-from runners.planner.answers.published_rows import (
-    MEASUREMENTS,
-    Measurement,
-    PublishedRow,
-    read,
-    rows,
-)
+from runners.planner.answers.published_rows import MEASUREMENTS, Measurement, PublishedRow
 from runners.planner.answers.question import PlanError, Question
 from runners.planner.simulated.cache import answers
 
@@ -35,18 +30,18 @@ def terms() -> dict[str, dict[str, Any]]:
     All were found after the first comparison. `implementation` has the fields that add it, where a
     plan can.
     """
-    return {row: one for one in read(MEASUREMENTS)["terms"] for row in one["rows"]}
+    return {row: one for one in published_rows.read(MEASUREMENTS)["terms"] for row in one["rows"]}
 
 
 @cache
 def rows_by_run() -> dict[str, PublishedRow]:
     """The rows by the names of their runs, but those whose strategy no plan can ask for."""
-    found = {}
-    for row in rows(MEASUREMENTS):
+    by_run = {}
+    for row in published_rows.rows(MEASUREMENTS):
         with suppress(PlanError):
             row.question.check()
-            found[run_name(row.id)] = row
-    return found
+            by_run[run_name(row.id)] = row
+    return by_run
 
 
 def workspace_bytes(row: PublishedRow) -> int:

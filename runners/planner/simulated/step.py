@@ -114,15 +114,7 @@ def _interleaved(question: Question, rank: int, num: int) -> Iterator[Turn]:
 
 
 class Step:
-    """Executes steps of one rank.
-
-    Args:
-        question: what is simulated.
-        chunks: this rank's stages; without a pipeline, the whole module.
-        update: of its parameters.
-        mesh: of all ranks; None for a single one.
-        meter: hears which phase it is, and what tensors are for.
-    """
+    """Executes steps of one rank."""
 
     def __init__(
         self,

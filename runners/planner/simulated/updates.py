@@ -58,11 +58,7 @@ def _optimizer(
 class RankOptimizer:
     """The optimizer of the parameters, or shares of them, that this rank updates.
 
-    Args:
-        parameters: of the model, as the strategy left them.
-        training: optimizer and precision.
-        shards: the groups among whose ranks the state of parameters is sharded (ZeRO-1), if any.
-        implementation: of the optimizer, and of sums of gradients.
+    `shards` are the groups among whose ranks ZeRO-1 shards the state of parameters, if any.
     """
 
     def __init__(
