@@ -183,9 +183,9 @@ def main(asked: argparse.Namespace) -> int:
             return _check(asked.names, is_writing=asked.write)
     is_open = asked.devices is None and asked.do == "for" and not asked.strategies
     asked.devices = asked.devices or NODE
-    if asked.do == "program":
-        _check_program(asked)
     question = _question(asked)
+    if asked.do == "program":
+        _check_program(question, asked)
     if is_open:
         return _how_many(question, asked)
     return _plan(question, asked)
@@ -349,7 +349,7 @@ def _searched(
     return searched.answers, made, [*output, "", *table_lines(made.fitting)]
 
 
-def _check_program(asked: argparse.Namespace) -> None:
+def _check_program(question: Question, asked: argparse.Namespace) -> None:
     """Refuse a program that cannot be written, before anything is simulated for it."""
     if asked.file.exists():
         raise PlanError(f"{asked.file} is there already; name another file")
@@ -358,7 +358,6 @@ def _check_program(asked: argparse.Namespace) -> None:
     named = asked.strategies or ""
     if "," in named:
         raise PlanError("a program has one layout; name one of --strategies, or none for the best")
-    question = _question(asked)
     program.check(_on_mesh(question, named, asked) if named else question)
 
 

@@ -32,9 +32,9 @@ def known_models(names: set[str], folio: Folio) -> Iterator[tuple[str, dict[str,
         for device in DEVICES if is_timed else ("GPUs",):
             if run is None:
                 continue
-            found = _of_model(run.settings) | (_of_device(device, folio) if is_timed else {})
-            if names - OF_PROGRAM <= found.keys():
-                yield f"{model}, bf16, Adam, {found['ranks']:.0f} {device}", found
+            inputs = _of_model(run.settings) | (_of_device(device, folio) if is_timed else {})
+            if names - OF_PROGRAM <= inputs.keys():
+                yield f"{model}, bf16, Adam, {inputs['ranks']:.0f} {device}", inputs
 
 
 def _of_model(settings: dict[str, Setting]) -> dict[str, float]:
