@@ -75,8 +75,8 @@ def strategies_with_program(
 ) -> list[Strategy]:
     """Strategies that have a program, with torch's own sequence parallelism."""
     tried = strategies(cluster, tensor="tp-sp-keep")
-    asked = (Question(model=model, training=training, strategy=one) for one in tried)
-    return [one.strategy for one in asked if _obstacle(one) is None]
+    asked = (Question(model=model, training=training, strategy=strategy) for strategy in tried)
+    return [question.strategy for question in asked if _obstacle(question) is None]
 
 
 def check(question: Question) -> None:

@@ -501,7 +501,7 @@ class MixedPrecisionOptimizer:
     """The optimizer, with fp32 copies of parameters that are bf16."""
 
     def __init__(self, plan: Plan, parameters: Sequence[nn.Parameter]) -> None:
-        self.pairs = [(one, nn.Parameter(one.detach().float())) for one in parameters]
+        self.pairs = [(low, nn.Parameter(low.detach().float())) for low in parameters]
         self.optimizers = [optimizer_of(plan, [copy]) for _, copy in self.pairs]
 
     @torch.no_grad()
@@ -517,8 +517,8 @@ class MixedPrecisionOptimizer:
 
 def optimizer_of(plan: Plan, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
     """The planned optimizer; weight decay shrinks matrices, not norms and biases."""
-    groups: Any = [{"params": [one for one in parameters if one.dim() > 1]}]
-    groups += [{"params": [one for one in parameters if one.dim() < 2], "weight_decay": 0.0}]
+    groups: Any = [{"params": [p for p in parameters if p.dim() > 1]}]
+    groups += [{"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0}]
     if plan.optimizer == "adam":
         return torch.optim.AdamW(groups, LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True)
     momentum = 0.9 if plan.optimizer == "momentum" else 0.0
@@ -527,7 +527,7 @@ def optimizer_of(plan: Plan, parameters: Sequence[nn.Parameter]) -> torch.optim.
 
 def clip(parameters: Sequence[nn.Parameter], mesh: DeviceMesh) -> Tensor:
     """Scale the gradient of the whole model to a norm of at most `MAX_NORM`; return its norm."""
-    gradients = [one.grad for one in parameters if one.grad is not None]
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     norm = torch.nn.utils.get_total_norm(gradients)
     total = (norm.full_tensor() if isinstance(norm, DTensor) else norm) ** 2
     dist.all_reduce(total, group=mesh.get_group("pipeline"))

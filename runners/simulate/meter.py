@@ -8,17 +8,15 @@ frees with the streams of an accelerator, which CUDA's allocator can replay.
 
 import inspect
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import _resolve_process_group
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.distributed_c10d import GroupName
 from torch.distributed.tensor import DTensor
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop, sdpa_flop
 
@@ -111,7 +109,7 @@ class Meter(FakeMemoryMeter):
                 self.flops[self.phase] += flops // 2 if is_causal else flops
 
     def _count_call(self, name: str, args: Any) -> None:
-        operation, group = OPERATIONS.get(name), _group_of(args)
+        operation, group = OPERATIONS.get(name), process_group(args)
         if operation is not None:
             num_ranks = group.size() if group else 1
             key = (operation, self._axis(group), num_ranks, self.phase)
@@ -129,7 +127,7 @@ class Meter(FakeMemoryMeter):
         return "all" if group.size() == dist.get_world_size() else "group"
 
     def _track_collective(self, name: str, args: Any) -> None:
-        axis = self._axis(_group_of(args))
+        axis = self._axis(process_group(args))
         self._is_activation = axis in self._activation_axes
         super()._track_collective(name, args)
         given = tensors_in(args)
@@ -202,12 +200,3 @@ def _device_of(tensor: torch.Tensor) -> torch.device:
     if isinstance(tensor, FakeTensor) and not tensor.fake_mode.in_kernel_invocation:
         return tensor.fake_device
     return tensor.device
-
-
-def _group_of(args: Iterable[Any]) -> dist.ProcessGroup | None:
-    """The group that a collective is called on; the functional ones name it."""
-    group = process_group(args)
-    if group is not None:
-        return group
-    names = [one for one in args if isinstance(one, str)]
-    return _resolve_process_group(GroupName(names[-1])) if names else None

@@ -88,7 +88,7 @@ def alone(tmp_path_factory):
 
 def _trained_alone(program):
     plan = program.made_small(program.PLAN, 1)
-    model = program.Transformer(plan, 0)
+    model = program.TransformerStage(plan, 0)
     program.initialize(model, torch.device("cpu"))
     kept = {one for name, one in model.named_parameters() if re.search("norm|bias", name)}
     groups = [{"params": list(kept), "weight_decay": 0.0}]
@@ -169,7 +169,7 @@ def test_a_program_has_the_planned_model_and_layout(tmp_path):
     for preset in ("gpt2-1.5b", "llama-8b", "mixtral-8x7b"):
         program = loaded(written(tmp_path / f"{preset}.py", "fsdp", 8, preset))
         with torch.device("meta"):
-            model = program.Transformer(program.PLAN, 0)
+            model = program.TransformerStage(program.PLAN, 0)
         parameters = sum(one.numel() for one in model.parameters())
         assert parameters == model_presets()[preset].architecture.num_parameters
         assert (program.PLAN.data, program.PLAN.num_microbatches) == (8, 8)
@@ -198,7 +198,7 @@ def test_programs_are_formatted(programs):
 def test_a_layer_of_gpt_2_is_torchs_own_encoder_layer(tmp_path):
     program = loaded(written(tmp_path / "one.py", "single", 1, "gpt2-124m"))
     plan = program.made_small(program.PLAN, 1)
-    layer = program.Layer(plan)
+    layer = program.TransformerLayer(plan)
     oracle = nn.TransformerEncoderLayer(
         plan.hidden_size, plan.num_heads, plan.ffn_size, 0.0, "gelu", batch_first=True,
         norm_first=True,
@@ -259,7 +259,7 @@ def test_a_program_trains_heads_wider_than_the_hidden_size_and_turns_a_part_of_t
     path.write_text(program_of(asked, Cluster(1, 8, 1e15, 1e11, 1e11), path, "No plan."))
     program = loaded(path)
     with torch.device("meta"):
-        model = program.Transformer(program.PLAN, 0)
+        model = program.TransformerStage(program.PLAN, 0)
         assert model(torch.zeros(1, 1024, dtype=torch.long)).shape == (1, 1024, shape.vocabulary)
     assert sum(one.numel() for one in model.parameters()) == shape.num_parameters
     assert program.rotations_of(program.PLAN, torch.device("cpu")).shape == (1024, 16)

@@ -56,7 +56,7 @@ def _of_model(settings: dict[str, Setting]) -> dict[str, float]:
 
 def _of_device(name: str, folio: Folio) -> dict[str, float]:
     """The specified rates of a device and of its node; empty where the book does not cite them."""
-    flops, rate = (folio.value(f"cited['{one}']") for one in DEVICES[name])
+    flops, rate = (folio.value(f"cited['{rate}']") for rate in DEVICES[name])
     if flops is None or rate is None:
         return {}
     return {"flops": float(numeric(flops)), "rate": PER_NODE * float(numeric(rate))}

@@ -64,10 +64,10 @@ class Choices(NamedTuple):
     answers: list[PlanAnswer]
 
     @property
-    def choose(self) -> LayoutChoice | None:
-        """What to measure, as the command says it; None where nothing fits."""
+    def choice(self) -> LayoutChoice | None:
+        """The layouts to measure, as the command chooses them; None where nothing fits."""
         num, answers = self.setting.devices, self.answers  # of which none may stay idle
-        busy = [one for one in answers if one.question.strategy.num_devices == num]
+        busy = [answer for answer in answers if answer.question.strategy.num_devices == num]
         try:
             return choose(busy, self.cluster, numeric(self.memory))
         except PlanError:
@@ -105,7 +105,7 @@ class Plans:
 
     def cluster(self, setting: Setting, device: Device) -> Cluster:
         """The nodes that so many of these devices fill, at their rates."""
-        rates = (numeric(self.known(one)) for one in device.rates)
+        rates = (numeric(self.known(rate)) for rate in device.rates)
         return Cluster(1, self.plan.per_node, *rates).with_devices(setting.devices)
 
     def options(self, setting: Setting, memory: str = "") -> dict[str, str]:
@@ -127,7 +127,7 @@ class Plans:
 
     def path(self, answer: PlanAnswer) -> str:
         """The path of the run that holds an answer: `plan_llama_8b.fsdp_on_8`."""
-        name = next(name for name, one in self.answers.items() if one is answer)
+        name = next(name for name, other in self.answers.items() if other is answer)
         return f"{self.name}.{name}"
 
     def label(self, answer: PlanAnswer) -> str:
@@ -230,7 +230,7 @@ def models(folio: Folio) -> Iterator[Row]:
     assert folio.book.plan is not None
     for name in folio.book.plan.models:
         plans = Plans(name, folio)
-        first, made = plans.choices[0], plans.choices[0].choose
+        first, made = plans.choices[0], plans.choices[0].choice
         options = plans.options(first.setting, first.device.name)
         page, count = folio.book.traces[name].page, folio.cell(f"{plans.usual}.num_parameters")
         yield [
@@ -274,7 +274,7 @@ def planned(name: str, folio: Folio, answer_of: Callable[[View], Markup]) -> Vie
 def _named(plans: Plans) -> Iterator[tuple[str, Markup, str, Markup]]:
     """Every row of the grid by its setting, the smallest first: where links to its run lead."""
     pairs = plans.answers.items()
-    for name, answer in sorted(pairs, key=lambda one: (plans.settings[one[0]], needs(one[1]))):
+    for name, answer in sorted(pairs, key=lambda pair: (plans.settings[pair[0]], needs(pair[1]))):
         says = " · ".join([plans.label(answer), *plans.options(plans.settings[name]).values()])
         yield name, breakable(f"{plans.name}.{name}"), says, plans.needs(answer)
 
@@ -284,7 +284,7 @@ def _named(plans: Plans) -> Iterator[tuple[str, Markup, str, Markup]]:
 
 def _answer(plans: Plans, chosen: Choices) -> View:
     """What to measure, the best layout of each strategy, and bars."""
-    made, memory = chosen.choose, numeric(chosen.memory)
+    made, memory = chosen.choice, numeric(chosen.memory)
     fitting = made.fitting if made else []
     first = {layout.strategy: layout for layout in reversed(fitting)}
     best = [layout for layout in fitting if first[layout.strategy] is layout][:MOST]
@@ -307,9 +307,9 @@ def _answer(plans: Plans, chosen: Choices) -> View:
 
 def _drawn(chosen: Choices, best: Sequence[Layout]) -> list[PlanAnswer]:
     """The best layouts, and those of strategies of one axis that do not fit, for bars."""
-    found = {one.strategy: one.answer for one in best}
-    for one in sorted(chosen.answers, key=needs):
-        name, is_over = one.question.strategy.name, verdict(one, numeric(chosen.memory)) != "fits"
-        if is_over and "+" not in name:
-            found.setdefault(name, one)
-    return list(found.values())
+    drawn = {layout.strategy: layout.answer for layout in best}
+    for answer in sorted(chosen.answers, key=needs):
+        name = answer.question.strategy.name
+        if verdict(answer, numeric(chosen.memory)) != "fits" and "+" not in name:
+            drawn.setdefault(name, answer)
+    return list(drawn.values())

@@ -65,10 +65,10 @@ def peak_scores(folio: Folio) -> Iterator[Row]:
 
 def _off(name: str, kind: str, measure: str, folio: Folio) -> Value:
     """How far a simulation is off what was published."""
-    found, cited = folio.value(_simulated(name, measure)), folio.value(_cited(name, kind))
-    assert found is not None
+    simulated, cited = folio.value(_simulated(name, measure)), folio.value(_cited(name, kind))
+    assert simulated is not None
     assert cited is not None
-    share: Value = (found - cited) / cited
+    share: Value = (simulated - cited) / cited
     return share.formatted(way="percent")
 
 
@@ -159,21 +159,21 @@ def _layout(sizes: object, sharding: object) -> str:
 def _listed(experiment: str, setting: str, folio: Folio) -> list[tuple[str, Run]]:
     """The rows of a published list, in its order: the runs that have such a setting."""
     runs = folio.book.traces[experiment].trace.runs.items()
-    found = [(name, run) for name, run in runs if setting in run.settings]
-    return sorted(found, key=lambda one: int(str(one[1].settings["place"])))
+    listed = [(name, run) for name, run in runs if setting in run.settings]
+    return sorted(listed, key=lambda pair: int(str(pair[1].settings["place"])))
 
 
-def _source(url: object, said: object, case: str = "") -> Markup:
+def _source(url: object, source: object, case: str = "") -> Markup:
     """Where a row was published, below what it is."""
     return Markup(
         '<br><small class="pb-regime">'
         '<a class="pb-cited" href="{}" rel="noreferrer">{}</a>{}</small>'
-    ).format(url, said, label(breakable(case)) if case else "")
+    ).format(url, source, label(breakable(case)) if case else "")
 
 
-def _named(run: str, said: Markup) -> Markup:
+def _named(run: str, text: Markup) -> Markup:
     """The place of a run, to which its values and the links to it lead."""
-    return Markup('<span id="{}">{}</span>').format(run, said)
+    return Markup('<span id="{}">{}</span>').format(run, text)
 
 
 def _marked(error: Markup, *, is_off: bool) -> Markup:

@@ -78,8 +78,8 @@ def _status_bytes(*fields: str) -> list[int] | None:
     """Fields of /proc/self/status, in bytes; None where the kernel does not tell all of them."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii")
-        found = dict(line.split(":", 1) for line in status.splitlines())
-        return [int(found[field].split()[0]) * 1024 for field in fields]
+        fields_of = dict(line.split(":", 1) for line in status.splitlines())
+        return [int(fields_of[field].split()[0]) * 1024 for field in fields]
     except (OSError, KeyError):
         return None
 

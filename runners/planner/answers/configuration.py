@@ -169,13 +169,13 @@ def _check(values: dict[str, Any], known: set[str]) -> None:
             raise PlanError(f"architectures: {json.dumps(name)} has no head for causal language")
 
 
-def _activation(said: dict[str, Any], of_family: str) -> str:
+def _activation(values: dict[str, Any], of_family: str) -> str:
     """The activation of the family, or the approximation of it that a file names."""
-    key = next((one for one in _ACTIVATIONS if said.get(one)), None)
+    key = next((key for key in _ACTIVATIONS if values.get(key)), None)
     names = _read()["activations"][of_family]
-    if key and said[key] not in names:
-        _refuse(key, said[key], next(iter(names)))
-    return str(names[said[key]]) if key else of_family
+    if key and values[key] not in names:
+        _refuse(key, values[key], next(iter(names)))
+    return str(names[values[key]]) if key else of_family
 
 
 def _windows(values: dict[str, Any], *, reads: bool) -> dict[str, int]:
@@ -193,5 +193,5 @@ def _windows(values: dict[str, Any], *, reads: bool) -> dict[str, int]:
 
 
 def _refuse(key: str, value: object, right: object) -> NoReturn:
-    said = f"no plan has {json.dumps(value)}; {json.dumps(right)} is planned"
-    raise PlanError(f"{json.dumps(key)[1:-1]}: {said}")
+    reason = f"no plan has {json.dumps(value)}; {json.dumps(right)} is planned"
+    raise PlanError(f"{json.dumps(key)[1:-1]}: {reason}")

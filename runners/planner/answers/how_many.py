@@ -76,10 +76,10 @@ def _candidates(question: Question, node: Cluster, memory_bytes: float) -> dict[
 
 def _until_it_fits(listed: Sequence[Layout], microbatch: int) -> Iterator[Layout]:
     """Layouts of this microbatch with more and more recomputation, to the first that fits."""
-    for one in listed:
-        if one.answer.question.training.microbatch == microbatch:
-            yield one
-            if one.verdict == "fits":
+    for layout in listed:
+        if layout.answer.question.training.microbatch == microbatch:
+            yield layout
+            if layout.verdict == "fits":
                 return
 
 

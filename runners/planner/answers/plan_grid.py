@@ -54,8 +54,8 @@ class GridRank(Record):
         Where FSDP reshards to a smaller group, torch 2.13 builds a group for each unit, which
         gathers once in each microbatch (pytorch/pytorch, issue 153302).
         """
-        own = sum(one.count for one in self.calls if one.axis == RESHARDED) // num_microbatches
-        return len({one.axis for one in self.calls} - {RESHARDED}) + own
+        own = sum(call.count for call in self.calls if call.axis == RESHARDED) // num_microbatches
+        return len({call.axis for call in self.calls} - {RESHARDED}) + own
 
 
 class GridState(Record):
@@ -157,14 +157,14 @@ def run_name(strategy: str, state: GridState, sequence: int, microbatch: int) ->
 
 def as_trace(grid: Grid) -> Trace:
     """The grid as a trace: a simulated run for each row, in the order of the rows."""
-    runs = {name: _run(one, grid) for name, one in named_rows(grid).items()}
+    runs = {name: _run(row, grid) for name, row in named_rows(grid).items()}
     return trace_of(grid.experiment, QUESTION, grid, runs)
 
 
 def named_rows(grid: Grid) -> dict[str, GridRow]:
     """The rows of a grid by the names of their runs."""
     usual = grid.base_sequence, grid.microbatch
-    return {run_name(one.strategy, one.state, *usual): one for one in grid.rows}
+    return {run_name(row.strategy, row.state, *usual): row for row in grid.rows}
 
 
 def trace_of(experiment: str, question: str, made: Simulated, runs: dict[str, Run]) -> Trace:
@@ -244,7 +244,7 @@ def _rank(rank: GridRank, num_microbatches: int) -> RankRecord:
 
 def code_digest(experiment: str) -> str:
     """The digest of a grid: of the code that simulates, and of the architecture."""
-    shapes = {experiment_of(name): one.architecture for name, one in model_presets().items()}
+    shapes = {experiment_of(name): preset.architecture for name, preset in model_presets().items()}
     shape = shapes.get(experiment)
     return digest_of([engine_digest(), shape and shape.as_json()])
 

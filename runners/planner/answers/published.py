@@ -101,19 +101,19 @@ def run(settings: dict[str, Setting], measures: dict[str, Setting], seconds: flo
 def published_bytes_of(row: Run) -> Iterator[tuple[str, float]]:
     """The peaks of memory that were published of a row, by their kind."""
     for kind in KINDS:
-        found = row.settings.get(f"published_{kind}_bytes")
-        if isinstance(found, float):
-            yield kind, found
+        size = row.settings.get(f"published_{kind}_bytes")
+        if isinstance(size, float):
+            yield kind, size
 
 
 def lines(runs: Mapping[str, Run]) -> list[str]:
     """A line for each run: its published values and its computed ones."""
-    said = []
-    for name, one in runs.items():
-        published = {k: v for k, v in one.settings.items() if k.startswith("published_")}
-        values = {**published, **one.ranks[0].measures}
-        said.append(f"{name:<44}{', '.join(f'{k} {v:.4g}' for k, v in values.items())}")
-    return said
+    texts = []
+    for name, run in runs.items():
+        published = {k: v for k, v in run.settings.items() if k.startswith("published_")}
+        values = {**published, **run.ranks[0].measures}
+        texts.append(f"{name:<44}{', '.join(f'{k} {v:.4g}' for k, v in values.items())}")
+    return texts
 
 
 def run_name(words: str) -> str:

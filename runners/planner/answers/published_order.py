@@ -24,20 +24,20 @@ MOST = 0.8  # of the clusters, on which the rule is near where the order is know
 
 def searches() -> dict[str, list[PublishedRow]]:
     """Rows that are layouts of one training on one cluster, where there are several."""
-    found = defaultdict[tuple[object, ...], list[PublishedRow]](list)
+    clusters = defaultdict[tuple[object, ...], list[PublishedRow]](list)
     for row in rows(RATES):
         if row.device.memory_gib:
-            found[row.group, row.sequence, row.global_batch, row.software].append(row)
-    several = [of for of in found.values() if len(of) > 1 and any(row.seconds for row in of)]
+            clusters[row.group, row.sequence, row.global_batch, row.software].append(row)
+    several = [of for of in clusters.values() if len(of) > 1 and any(row.seconds for row in of)]
     return {run_name(f"cluster-{of[0].group} {of[0].software}".strip()): of for of in several}
 
 
 def tried(of: Sequence[PublishedRow]) -> list[PublishedRow]:
     """The rows that fit by closed forms, in the order of the rule."""
     answers = [closed_form.answer(row.question) for row in of]
-    by_answer = {id(one): row for one, row in zip(answers, of, strict=True)}
+    by_answer = {id(answer): row for answer, row in zip(answers, of, strict=True)}
     memory = (of[0].device.memory_gib or 0) * GIB
-    return [by_answer[id(one.answer)] for one in layouts(answers, of[0].cluster, memory)]
+    return [by_answer[id(layout.answer)] for layout in layouts(answers, of[0].cluster, memory)]
 
 
 def runs() -> dict[str, Run]:
@@ -85,7 +85,7 @@ def _run(of: Sequence[PublishedRow], place: int) -> Run:
 
 
 def _shares(of: Sequence[Run], measure: str = "slower_share") -> list[float]:
-    return [float(str(one.ranks[0].measures[measure])) for one in of]
+    return [float(str(run.ranks[0].measures[measure])) for run in of]
 
 
 def _num_near(of: Sequence[Run], measure: str = "slower_share") -> int:

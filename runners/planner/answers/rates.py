@@ -60,9 +60,9 @@ def range_of(answer: PlanAnswer, cluster: Cluster) -> tuple[float, float, int] |
 @cache
 def _clusters() -> list[list[float]]:
     """Of each published cluster: share, rate of a device, parameters, and whether experts."""
-    measures = [one.ranks[0].measures for one in read(STEPS.path).runs.values()]
+    measures = [run.ranks[0].measures for run in read(STEPS.path).runs.values()]
     names = ("share", "flops", "num_parameters", "is_mixture")
-    return [[float(str(one[name])) for name in names] for one in measures if "share" in one]
+    return [[float(str(m[name])) for name in names] for m in measures if "share" in m]
 
 
 def runs() -> dict[str, Run]:

@@ -159,8 +159,8 @@ def units(module: nn.Module) -> nn.ModuleList | nn.Sequential | None:
     """The largest list of children, whose members are the model's units; None without any."""
     lists = [m for m in module.modules() if isinstance(m, (nn.ModuleList, nn.Sequential)) and m]
 
-    def size(one: nn.Module) -> tuple[int, int]:
-        return sum(p.numel() for p in one.parameters()), len(list(one.children()))
+    def size(children: nn.Module) -> tuple[int, int]:
+        return sum(p.numel() for p in children.parameters()), len(list(children.children()))
 
     return max(lists, key=size, default=None)
 

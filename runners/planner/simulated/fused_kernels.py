@@ -115,8 +115,8 @@ def _scores(query: Tensor, key: Tensor, is_causal: bool, window: int) -> Tensor:
     if not is_causal:
         return scores
     length = query.shape[-2]
-    seen = torch.ones(length, length, device=query.device).tril().triu(1 - (window or length))
-    return scores + seen.log()
+    mask = torch.ones(length, length, device=query.device).tril().triu(1 - (window or length))
+    return scores + mask.log()
 
 
 def _shared(x: Tensor, queries: Tensor) -> Tensor:

@@ -30,7 +30,8 @@ def terms() -> dict[str, dict[str, Any]]:
     All were found after the first comparison. `implementation` has the fields that add it, where a
     plan can.
     """
-    return {row: one for one in published_rows.read(MEASUREMENTS)["terms"] for row in one["rows"]}
+    terms = published_rows.read(MEASUREMENTS)["terms"]
+    return {row: term for term in terms for row in term["rows"]}
 
 
 @cache

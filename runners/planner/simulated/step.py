@@ -139,7 +139,7 @@ class Step:
     @property
     def module(self) -> nn.Module:
         """This rank's part of the model, without wrappers."""
-        return nn.ModuleList(one.module for one in self._chunks)
+        return nn.ModuleList(chunk.module for chunk in self._chunks)
 
     def run(self, num_microbatches: int) -> None:
         """Execute a step: its microbatches, the sums of gradients at its end, and the update."""
@@ -274,9 +274,9 @@ class Step:
 def _whole_gradients(module: FSDPModule) -> Iterator[Tensor]:
     """Gradients of several microbatches that FSDP has not reduced to shards yet."""
     for state in fully_shard.state(module)._state_ctx.all_states:  # type: ignore[attr-defined]
-        for one in (one for group in state._fsdp_param_groups for one in group.fsdp_params):
-            found = one.unsharded_accumulated_grad, one._unsharded_param.grad
-            yield from (local(gradient) for gradient in found if gradient is not None)
+        for own in (own for group in state._fsdp_param_groups for own in group.fsdp_params):
+            gradients = own.unsharded_accumulated_grad, own._unsharded_param.grad
+            yield from (local(gradient) for gradient in gradients if gradient is not None)
 
 
 def _check_reducer(wrapped: nn.Module) -> None:

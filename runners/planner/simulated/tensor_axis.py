@@ -62,7 +62,7 @@ class TensorAxis:
             return x
         if self.has_sequence_parallel:
             return exchanged(x, self.gathered, self.scattered)
-        return exchanged(x, lambda one: one.view_as(one), self._summed)
+        return exchanged(x, lambda whole: whole.view_as(whole), self._summed)
 
     def leave(self, x: Tensor) -> Tensor:
         """Sum the addends of all ranks, after a layer that is divided by rows."""

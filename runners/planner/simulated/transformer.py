@@ -50,7 +50,7 @@ class RankPlan(program.Plan):
     def of(cls, shape: Architecture, training: TrainingSettings, **how: Any) -> Self:
         """The plan of a rank whose samples have `training.sequence` tokens."""
         known = {**training.model_dump(), **shape.model_dump(), "head_size": shape.head_size}
-        named = {one.name: known[one.name] for one in fields(cls) if one.name in known}
+        named = {field.name: known[field.name] for field in fields(cls) if field.name in known}
         return cls(shape=shape, **named, **how)
 
     def norm_of(self, size: int) -> nn.Module:
@@ -135,7 +135,7 @@ class RankAttention(program.GroupedQueryAttention):
             whole = self.plan.axis.products(x, self.inputs)[0]
             return torch.split(whole, self._sizes, -1)
         parts = self.plan.axis.products(x, self.query, self.key, self.value)
-        wide = [norm(one) for norm, one in zip(self.wide_norms, parts, strict=False)]
+        wide = [norm(part) for norm, part in zip(self.wide_norms, parts, strict=False)]
         return [*wide, *parts[len(wide) :]]
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -236,7 +236,7 @@ class LocalExperts(nn.ModuleList):
 
     def forward(self, x: Tensor) -> Tensor:
         """(tokens, hidden), in the order of experts → the same."""
-        experts = (one for one in self if isinstance(one, RankFeedForward))
+        experts = (expert for expert in self if isinstance(expert, RankFeedForward))
         parts = zip(experts, x.tensor_split(len(self)), strict=True)
         return torch.cat([expert.compute(part) for expert, part in parts])
 

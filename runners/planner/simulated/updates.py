@@ -121,16 +121,17 @@ class RankOptimizer:
 
     def state(self) -> list[Tensor]:
         """Tensors that are kept between steps beside parameters and gradients."""
-        kept = [t for one in self._optimizers for s in one.state.values() for t in s.values()]
+        states = (s for optimizer in self._optimizers for s in optimizer.state.values())
+        kept = (t for state in states for t in state.values())
         return [*self.masters, *(t for t in kept if isinstance(t, Tensor))]
 
     @torch.no_grad()
     def step(self) -> None:
         """Update from the gradients, which ranks have summed unless they are sharded here."""
-        found = dict(self.gradients())
-        for parameter, gradient in found.items():
+        gradients = dict(self.gradients())
+        for parameter, gradient in gradients.items():
             self._communicate(dist.reduce_scatter_single, parameter, gradient, reduces=True)
-        self._update(found)
+        self._update(gradients)
         for parameter in self._parameters:
             self._communicate(dist.all_gather_single, parameter, local(parameter), reduces=False)
 
