@@ -80,30 +80,32 @@ def test_ranks_that_share_a_parameter_unevenly_exchange_equal_padded_parts(monke
     assert given == [("reduce_scatter_single", 3, 9), ("all_gather_single", 9, 3)]
 
 
-def test_what_is_sent_follows_from_the_size_of_the_model():
-    size = 4 * LLAMA.num_parameters
-    plan = simulate_rank(asked("zero1", precision="fp32"), 0)
-    assert payload(plan, "reduce_scatter", "data") == payload(plan, "all_gather", "data") == size
-    each = asked("fsdp-keep", precision="fp32")
-    kept, num = simulate_rank(each, 0), each.num_microbatches
-    assert payload(kept, "all_gather", "data") == num * size  # freed after each backward
-    assert payload(kept, "reduce_scatter", "data") == num * size
+NUM, DEPTH = LLAMA.num_parameters, LLAMA.num_layers
+LAST = LLAMA.embedding_parameters + LLAMA.norm_parameters
+KEYS = 2 * 32 * 2 * LLAMA.head_size  # and values, of two heads of a layer
 
 
-def test_gradients_that_are_summed_up_in_fp32_are_sent_in_fp32():
-    wide = {"precision": "bf16-mixed", "has_wide_gradients": True}
-    plan, num = simulate_rank(asked("zero1", **wide), 0), LLAMA.num_parameters
-    assert payload(plan, "reduce_scatter", "data") == 4 * num
-    assert payload(plan, "all_gather", "data") == 2 * num
-
-
-def test_context_parallel_ranks_gather_keys_and_values_and_pass_their_gradients_around():
-    """Closed forms of torch's ring attention, whose gradients are fp32 whatever keys are."""
-    shape = LLAMA.model_copy(update={"num_kv_heads": 2})
-    plan = simulate_rank(asked("cp", shape=shape, global_batch=1), 0)
-    one = 2 * 32 * 2 * shape.head_size  # keys and values of a layer
-    assert payload(plan, "all_gather", "context") == shape.num_layers * 2 * one * 2  # bf16, twice
-    assert payload(plan, "all_to_all", "context") == shape.num_layers * one * 4
+@pytest.mark.parametrize(
+    ("strategy", "how", "axis", "sent"),
+    [
+        ("zero1", {}, "data", {"reduce_scatter": 4 * NUM, "all_gather": 4 * NUM}),
+        # Freed after the backward pass of each of two microbatches.
+        ("fsdp-keep", {}, "data", {"reduce_scatter": 8 * NUM, "all_gather": 8 * NUM}),
+        # Gradients that are summed up in fp32 are sent in fp32.
+        ("zero1", {"precision": "bf16-mixed", "has_wide_gradients": True}, "data",
+         {"reduce_scatter": 4 * NUM, "all_gather": 2 * NUM}),
+        # The ends are units, of which the last stays gathered for backward.
+        ("fsdp", {"precision": "bf16-mixed", "ends_are_units": True, "last_unit_stays": False},
+         "data", {"all_gather": 2 * 2 * (2 * (NUM - LAST) + LAST)}),
+        # Torch's ring attention: keys in bf16, twice; their gradients are fp32 whatever keys are.
+        ("cp", {"precision": "bf16-mixed", "global_batch": 1,
+                "shape": LLAMA.model_copy(update={"num_kv_heads": 2})},
+         "context", {"all_gather": DEPTH * 2 * KEYS * 2, "all_to_all": DEPTH * KEYS * 4}),
+    ],
+)  # fmt: skip
+def test_ranks_of_an_axis_send_what_its_closed_form_says(strategy, how, axis, sent):
+    plan = simulate_rank(asked(strategy, **{"precision": "fp32", **how}), 0)
+    assert {operation: payload(plan, operation, axis) for operation in sent} == sent
 
 
 def test_tokens_go_to_the_ranks_of_their_experts_and_back():
@@ -152,14 +154,6 @@ def test_a_tensor_parallel_rank_sends_an_activation_after_each_half_of_a_layer()
     divided = simulate_rank(asked("tp-sp", precision="fp32", global_batch=1), 0)
     assert payload(divided, "reduce_scatter", "tensor") == (4 * LLAMA.num_layers + 2) * one / 1
     assert divided.at_peak.activations_bytes < plan.at_peak.activations_bytes
-
-
-def test_fsdp_gathers_ends_that_are_units_as_often_as_their_resharding_says():
-    plan = simulate_rank(asked("fsdp", ends_are_units=True, last_unit_stays=False), 0)
-    last = LLAMA.embedding_parameters + LLAMA.norm_parameters  # stays gathered for backward
-    gathered = 2 * (LLAMA.num_parameters - last) + last
-    passes = 2  # of a rank: microbatches
-    assert payload(plan, "all_gather", "data") == passes * 2 * gathered
 
 
 def test_attention_to_earlier_tokens_is_half_of_the_square():

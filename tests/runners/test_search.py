@@ -56,6 +56,13 @@ def searched(question, cluster, memory, simulate=by_forms):
     return search(shortlist(question, cluster, memory), cluster, memory, simulate)
 
 
+def refused(found, cluster, memory):
+    """The message of a search in which nothing fits."""
+    with pytest.raises(PlanError) as raised:
+        choose(found.answers, cluster, memory)
+    return str(no_fit_error(found, raised.value, memory))
+
+
 # --- the rule
 
 
@@ -139,23 +146,17 @@ def test_more_layouts_than_a_search_simulates_are_no_proof_that_none_fits():
     """A simulation finds that each needs twice what the closed forms say."""
 
     def simulate(some):
-        return [
-            one.model_copy(
-                update={
-                    "ranks": [
-                        rank.model_copy(update={"reserved_bytes": 2 * rank.reserved_bytes})
-                        for rank in one.ranks
-                    ]
-                }
-            )
-            for one in by_forms(some)
-        ]
+        answers = by_forms(some)
+        for answer in answers:
+            answer.ranks[:] = [
+                rank.model_copy(update={"reserved_bytes": 2 * rank.reserved_bytes})
+                for rank in answer.ranks
+            ]
+        return answers
 
     cluster = Cluster(1, 8, *RATES)
     found = searched(single("llama-8b", global_batch=8), cluster, 18, simulate)
-    with pytest.raises(PlanError) as raised:
-        choose(found.answers, cluster, 18 * GIB)
-    said = str(no_fit_error(found, raised.value, 18 * GIB))
+    said = refused(found, cluster, 18 * GIB)
     assert said.startswith("no answer yet" if found.num_left else "no layout fits")
     assert found.num_left or len(found.answers) < MOST
 
@@ -164,10 +165,7 @@ def test_what_needs_far_too_much_is_refused_without_a_simulation():
     cluster = Cluster(1, 8, *RATES)
     found = searched(single("llama-70b", global_batch=8), cluster, 80)
     assert not found.answers
-    with pytest.raises(PlanError) as raised:
-        choose(found.answers, cluster, 80 * GIB)
-    said = str(no_fit_error(found, raised.value, 80 * GIB))
-    assert said.startswith("no layout fits 80 GiB; ")
+    assert refused(found, cluster, 80 * GIB).startswith("no layout fits 80 GiB; ")
     assert min(one.needed_bytes for one in found.over) > SLACK * 80 * GIB
 
 
