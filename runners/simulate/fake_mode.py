@@ -9,11 +9,7 @@ import inspect
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    FakeTensor,
-    FakeTensorMode,
-)
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor, FakeTensorMode
 
 _WAIT = torch.ops._c10d_functional.wait_tensor.default
 _READ = torch.ops.aten._local_scalar_dense.default

@@ -51,10 +51,7 @@ DEVICES = (
     (150_754_820_096, 989.5e12, 450e9, 400e9),  # H200
 )
 # Beside these, with the microbatch of the preset: what lessons name and compare.
-NAMED = {
-    8: ("single", "ddp", "tp-sp", "gpipe", "fsdp.4+tp-sp.2"),
-    64: ("ddp", "fsdp.8+tp-sp.8"),
-}
+NAMED = {8: ("single", "ddp", "tp-sp", "gpipe", "fsdp.4+tp-sp.2"), 64: ("ddp", "fsdp.8+tp-sp.8")}
 SAME = "the same"
 PER_NODE = 8
 EACH = 7  # of a grid's rows, one in so many is simulated again to confirm it
