@@ -16,7 +16,7 @@ from generator.content.lesson import WhyFile
 from generator.content.yaml_source import Path
 from generator.values.evaluation import Evidence
 from generator.values.value import Value, numeric
-from runners.planner.answers.answer import Layout, answer_of, layout, rivals
+from runners.planner.answers.answer import Layout, answer_of, layout_of, rivals
 from runners.planner.answers.law_of_time import Cluster
 
 WRITTEN: dict[type[Any], str] = {WhyFile: "decisions", GuideFile: "techniques"}
@@ -71,9 +71,9 @@ def planned(evidence: Evidence, model: Any) -> Iterator[Planned]:  # noqa: ANN40
         if shown is None or shown.grid is None or name not in shown.trace.runs:
             continue  # said where it is named
         rows = rivals(name, shown.grid)
-        cluster = node.of(rows[name].state.devices)
+        cluster = node.with_devices(rows[name].state.devices)
         found = {
-            f"{experiment}.{other}": layout(answer_of(row, shown.grid), cluster, memory)
+            f"{experiment}.{other}": layout_of(answer_of(row, shown.grid), cluster, memory)
             for other, row in rows.items()
         }
         mine = found.pop(one.planned)

@@ -163,7 +163,7 @@ def _simulated(experiment: str, names: Sequence[str]) -> dict[str, Run]:
     """Runs of plans once more, by name."""
     if experiment in COMPARISONS:
         return COMPARISONS[experiment].runs(names)
-    return grid.again(experiment, names)
+    return grid.simulate_again(experiment, names)
 
 
 def _measured(wanted: Requested, launcher: Launcher, progress: Progress) -> dict[str, Run]:

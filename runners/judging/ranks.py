@@ -180,7 +180,7 @@ class _Meter(MemoryMeter):
         of_arrays = {}  # the storages of tensors that share an array
         for one in gc.get_objects():
             if type(one) in (Tensor, nn.Parameter):
-                storage = self._see(one)
+                storage = self._track(one)
                 if not storage.resizable():
                     of_arrays[storage._cdata] = storage.nbytes()
         traces = tracemalloc.take_snapshot().traces

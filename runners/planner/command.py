@@ -19,7 +19,7 @@ from runners.core.trace.machine import num_cores
 from runners.core.trace.records import Run
 from runners.planner import program
 from runners.planner.answers import how_many
-from runners.planner.answers.answer import GIB, Answer, Layout, lines, ordered
+from runners.planner.answers.answer import GIB, Layout, PlanAnswer, ordered, table_lines
 from runners.planner.answers.architecture import Architecture, model_presets
 from runners.planner.answers.configuration import LORA, UnknownFamilyError, architecture_of
 from runners.planner.answers.device_memory import H100_BYTES
@@ -30,26 +30,26 @@ from runners.planner.answers.question import (
     STRATEGY_WORDS,
     Checkpointing,
     Implementation,
-    Model,
     Optimizer,
     PlanError,
+    PlannedModel,
     Precision,
     Question,
-    Training,
+    TrainingSettings,
     strategy_of,
 )
 from runners.planner.answers.search import (
-    Choice,
-    choice,
+    LayoutChoice,
     choice_lines,
-    each_strategy,
-    none_fits,
+    choose,
+    no_fit_error,
     search,
+    search_own_model,
     shortlist,
     shortlist_lines,
 )
 from runners.planner.simulated import grid
-from runners.planner.simulated.processes import answers, cached
+from runners.planner.simulated.cache import answers, cached
 from runners.system.errors import unknown
 from runners.traces.files import TraceError, read, write
 
@@ -81,8 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         of.add_argument("model", metavar="MODEL", help=presets)
         if name == "program":
             of.add_argument("file", metavar="FILE", type=Path, help="which is not there yet")
-        _add_training(of)
-        _add_cluster(of)
+        _add_options(of)
         if name == "for":
             of.add_argument("--json", action="store_true", help="every value, as JSON")
     check = commands.add_parser("check", help="the committed plans, once more with today's code")
@@ -91,13 +90,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check.add_argument("--write", action="store_true", help="write what differs or is stale")
 
 
-def _add_training(parser: argparse.ArgumentParser) -> None:
-    add, memory = parser.add_argument, H100_BYTES / GIB
-    of_batch = "MODULE:FUNCTION of (microbatch, sequence) → the arguments of your own model"
-    add("--batch", metavar="BATCH", help=of_batch)
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    batch = "MODULE:FUNCTION of (microbatch, sequence) → the arguments of your own model"
+    add("--batch", metavar="BATCH", help=batch)
     add("--tensor-plan", metavar="PLAN", help="MODULE:FUNCTION, for parallelize_module")
-    of_memory = "of a device; default: an H100's"
-    add("--memory", type=_size, default=memory, metavar="GIB", help=of_memory)
+    h100, memory = H100_BYTES / GIB, "of a device; default: an H100's"
+    add("--memory", type=_size, default=h100, metavar="GIB", help=memory)
     add("--sequence", type=_positive, metavar="S", help="tokens of a sample")
     add("--microbatch", type=_positive, default=1, metavar="B", help="samples of a forward pass")
     add("--global-batch", type=_positive, metavar="G", help="samples of an update, all ranks")
@@ -111,21 +110,16 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
     lora = ("--lora", "--qlora", "--lora-rank", "--peft")
     add(*lora, type=_lora, nargs="?", const="", help=argparse.SUPPRESS)
     add("--checkpointing", choices=get_args(Checkpointing), default="none")
-
-
-def _add_cluster(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
     add("--devices", type=_mesh, metavar="[NODES×]N", help="such as 8 or 2x8")
-    of_strategies = "such as ddp,fsdp.4+tp-sp.2; default: a search"
-    add("--strategies", type=_named, metavar="A,B+C.2", help=of_strategies)
-    of_flops = "of a device per second, at its highest rate; default: an H100's"
-    add("--flops", type=partial(_size, most=MOST_FLOPS), default=H100_FLOPS, help=of_flops)
-    of_links = (
+    strategies = "such as ddp,fsdp.4+tp-sp.2; default: a search"
+    add("--strategies", type=_named, metavar="A,B+C.2", help=strategies)
+    flops = "of a device per second, at its highest rate; default: an H100's"
+    add("--flops", type=partial(_size, most=MOST_FLOPS), default=H100_FLOPS, help=flops)
+    links = (
         "GB/s that a device sends within its node, and a node to others; default: an H100's "
         "NVLink, and eight links of 400 Gbit/s"
     )
-    links = _links("450,400")
-    add("--links", type=_links, default=links, metavar="WITHIN,BETWEEN", help=of_links)
+    add("--links", type=_links, default="450,400", metavar="WITHIN,BETWEEN", help=links)
     add("--reduce", choices=("each", "last"), help="microbatches whose gradients FSDP reduces")
     add("--expandable-segments", action="store_true", help="of CUDA's allocator")
     parser.epilog = f"words of strategies, each with the ranks of its axis:\n{STRATEGY_WORDS}"
@@ -138,7 +132,7 @@ def _positive(text: str, most: int = MOST_TOKENS) -> int:
 
 
 def _mesh(text: str) -> tuple[int, int]:
-    """Nodes, and devices of each."""
+    """The nodes and the devices of each that `NODES×N` names."""
     nodes, _, each = text.replace("×", "x").rpartition("x")
     mesh = _positive(nodes or "1"), _positive(each)
     if prod(mesh) > MOST_DEVICES:
@@ -147,7 +141,7 @@ def _mesh(text: str) -> tuple[int, int]:
 
 
 def _links(text: str) -> tuple[float, float]:
-    """Bytes a second within a node and between nodes."""
+    """Bytes a second within a node and between nodes, of GB a second."""
     within, _, between = text.partition(",")
     return _size(within) * 1e9, _size(between or within) * 1e9
 
@@ -189,30 +183,30 @@ def main(asked: argparse.Namespace) -> int:
             return _check(asked.names, is_writing=asked.write)
     is_open = asked.devices is None and asked.do == "for" and not asked.strategies
     asked.devices = asked.devices or NODE
-    if asked.do == "program":
-        _check_program(asked)
     question = _question(asked)
+    if asked.do == "program":
+        _check_program(question, asked)
     if is_open:
         return _how_many(question, asked)
     return _plan(question, asked)
 
 
 def _check(names: list[str], *, is_writing: bool) -> int:
-    """Make committed files once more; 1 where one differs, or is of other code, and stays so."""
+    """Make committed files again; 1 where one differs, or is of other code, and is not written."""
     known, is_same = (*grid.GRIDS, *COMPARISONS), True
     for name in names:
         if name not in known:
             raise unknown("plan", name, known)
     for name in names or known:
         check = _check_comparison if name in COMPARISONS else grid.check
-        said = check(name, is_writing=is_writing)
-        is_same &= is_writing or said == grid.SAME
-        print(f"{name}: {said}", flush=True)
+        outcome = check(name, is_writing=is_writing)
+        is_same &= is_writing or outcome == grid.SAME
+        print(f"{name}: {outcome}", flush=True)
     return 0 if is_same else 1
 
 
 def _check_comparison(name: str, *, is_writing: bool) -> str:
-    """Compute what is said of published lists once more; what came of it."""
+    """Compute a published comparison again, print it, and say whether the committed one holds."""
     comparison = COMPARISONS[name]
     runs = comparison.runs()
     print("\n".join(values_by_run(runs)))
@@ -228,14 +222,14 @@ def _check_comparison(name: str, *, is_writing: bool) -> str:
 
 
 def _values(runs: dict[str, Run]) -> dict[str, object]:
-    """What was published of each run, and what was computed; not how long that took."""
-    return {name: (one.settings, one.ranks[0].measures) for name, one in runs.items()}
+    """The settings and the measures of each run, without the seconds of its simulation."""
+    return {name: (run.settings, run.ranks[0].measures) for name, run in runs.items()}
 
 
 def _question(asked: argparse.Namespace) -> Question:
     """The model and the training that the words name, on one device."""
     model, longest = _model(asked)
-    training = Training(
+    training = TrainingSettings(
         sequence=asked.sequence or min(longest, LONGEST),
         microbatch=asked.microbatch,
         global_batch=asked.global_batch or asked.microbatch * prod(asked.devices),
@@ -258,7 +252,7 @@ def _question(asked: argparse.Namespace) -> Question:
 
 
 def _on_mesh(question: Question, name: str, asked: argparse.Namespace) -> Question:
-    """The same in a strategy that is named, over all devices.
+    """The question in a strategy that is named, over all devices.
 
     Raises:
         PlanError: it is not possible.
@@ -275,7 +269,7 @@ def _cluster(asked: argparse.Namespace) -> Cluster:
 
 
 def _how_many(question: Question, asked: argparse.Namespace) -> int:
-    """How many devices each strategy takes at the least.
+    """Print how many devices each strategy takes at the least.
 
     Raises:
         PlanError: no closed form knows the model, or no number is enough.
@@ -285,78 +279,78 @@ def _how_many(question: Question, asked: argparse.Namespace) -> int:
     simulate = partial(cached, num_workers=num_cores())
     single = question.training.model_copy(update={"global_batch": asked.global_batch or 1})
     alone = question.model_copy(update={"training": single})
-    found = how_many.least_devices(alone, _cluster(asked), asked.memory * GIB, simulate)
-    said = [_title(question, asked, is_open=True)]
-    said += how_many.least_lines(found, asked.memory * GIB)
+    minima = how_many.least_devices(alone, _cluster(asked), asked.memory * GIB, simulate)
+    output = [_title(question, asked, is_open=True)]
+    output += how_many.least_lines(minima, asked.memory * GIB)
     if asked.json:
-        said = [json.dumps([one.layout.document() for one in found], indent=1)]
-    print("\n".join(said))
+        output = [json.dumps([least.layout.document() for least in minima], indent=1)]
+    print("\n".join(output))
     return 0
 
 
 def _plan(question: Question, asked: argparse.Namespace) -> int:
-    """What to try first; or a table of the strategies that are named."""
+    """Print the layouts to try first, or a table of the strategies that are named; or a program."""
     memory, cluster = asked.memory * GIB, _cluster(asked)
     if asked.strategies is not None:
         names = dict.fromkeys(asked.strategies.split(","))
-        found = answers([_on_mesh(question, one, asked) for one in names], num_cores())
-        unplanned = [one for one in found if one.reason]
-        best = ordered(found, cluster, memory)
+        simulated = answers([_on_mesh(question, name, asked) for name in names], num_cores())
+        unplanned = [answer for answer in simulated if answer.reason]
+        best = ordered(simulated, cluster, memory)
         if not best:
             raise PlanError(unplanned[0].reason or "there is nothing to plan")
-        said = [_title(question, asked), *lines(best)]
-        said += [f"{one.question.strategy.name}: not planned: {one.reason}" for one in unplanned]
+        output = [_title(question, asked), *table_lines(best)]
+        output += [f"{a.question.strategy.name}: not planned: {a.reason}" for a in unplanned]
     else:
-        found, made, said = _searched(question, cluster, memory, asked)
+        simulated, made, output = _searched(question, cluster, memory, asked)
         unplanned = []
-        best = [*made.measured, *(one for one in made.fitting if one not in made.measured)]
+        best = [*made.measured, *(layout for layout in made.fitting if layout not in made.measured)]
     if asked.do == "program":
         _write_program(best[0], asked)
     elif asked.json:
-        documents = [one.document() for one in best] + [one.model_dump() for one in unplanned]
+        documents = [a.document() for a in best] + [a.model_dump() for a in unplanned]
         print(json.dumps(documents, indent=1))
     else:
-        print("\n".join(said))
-    return 1 if any(one.has_failed for one in found) else 0
+        print("\n".join(output))
+    return 1 if any(answer.has_failed for answer in simulated) else 0
 
 
 def _searched(
     question: Question, cluster: Cluster, memory: float, asked: argparse.Namespace
-) -> tuple[list[Answer], Choice, list[str]]:
-    """What was simulated, the choice, and what is said of it.
+) -> tuple[list[PlanAnswer], LayoutChoice, list[str]]:
+    """Search layouts: the simulated ones, the choice among them, and its text.
 
     Raises:
-        PlanError: nothing fits; says what would turn that, where something does.
+        PlanError: nothing fits; the message names the settings with which something does.
     """
     model = question.model
     simulate = partial(cached if model.architecture else answers, num_workers=num_cores())
     if model.architecture is None:
-        said = [_title(question, asked)]
-        searched = each_strategy(question, cluster, simulate)
+        output = [_title(question, asked)]
+        searched = search_own_model(question, cluster, simulate)
     else:
         tried = None
         if asked.do == "program":
-            tried = program.covered(model, question.training, cluster)
+            tried = program.strategies_with_program(model, question.training, cluster)
         listed = shortlist(question, cluster, memory, tried)
-        said = []
+        output = []
         if asked.do == "for" and not asked.json:  # at once, before anything is simulated
             print("\n".join([_title(question, asked), *shortlist_lines(listed[0])]), flush=True)
         searched = search(listed, cluster, memory, simulate)
     try:
-        made = choice(searched.answers, cluster, memory)
+        made = choose(searched.answers, cluster, memory)
     except PlanError as error:
-        refused = none_fits(searched, error, memory)
+        refused = no_fit_error(searched, error, memory)
         would = "; not tried: --precision bf16, --optimizer adam8bit, --checkpointing all"
         if model.architecture is not None:
-            turned = how_many.knobs(question, cluster, memory, simulate)
+            turned = how_many.changes_that_fit(question, cluster, memory, simulate)
             would = "; it fits with ".join(["", *turned]) or "; no other setting turns that"
         raise PlanError(f"{refused}{would}") from None
-    said += choice_lines(made, searched, memory, partial(program.command_of, name=asked.model))
-    return searched.answers, made, [*said, "", *lines(made.fitting)]
+    output += choice_lines(made, searched, memory, partial(program.command_of, name=asked.model))
+    return searched.answers, made, [*output, "", *table_lines(made.fitting)]
 
 
-def _check_program(asked: argparse.Namespace) -> None:
-    """Refuse a program before anything is simulated for it."""
+def _check_program(question: Question, asked: argparse.Namespace) -> None:
+    """Refuse a program that cannot be written, before anything is simulated for it."""
     if asked.file.exists():
         raise PlanError(f"{asked.file} is there already; name another file")
     if not asked.file.parent.is_dir():
@@ -364,15 +358,14 @@ def _check_program(asked: argparse.Namespace) -> None:
     named = asked.strategies or ""
     if "," in named:
         raise PlanError("a program has one layout; name one of --strategies, or none for the best")
-    question = _question(asked)
     program.check(_on_mesh(question, named, asked) if named else question)
 
 
 def _write_program(layout: Layout, asked: argparse.Namespace) -> None:
     """Write the program of a layout, and say how to try it."""
-    question, said = layout.answer.question, program.summary_of(layout)
-    text = program.program_of(question, _cluster(asked), asked.file, said, layout.needed_bytes)
-    asked.file.write_text(text, encoding="utf-8")
+    question, summary = layout.answer.question, program.summary_of(layout)
+    args = question, layout.cluster, asked.file, summary, layout.needed_bytes
+    asked.file.write_text(program.program_of(*args), encoding="utf-8")
     print(f"program:     {asked.file}, which says how to start it", file=sys.stderr)
 
 
@@ -389,8 +382,8 @@ def _title(question: Question, asked: argparse.Namespace, *, is_open: bool = Fal
     )
 
 
-def _parameters(model: Model) -> str:
-    """How many a model has, and how many are active where that differs; nothing of an own one."""
+def _parameters(model: PlannedModel) -> str:
+    """The number of parameters, and of active ones where they are fewer; "" for an own model."""
     if (sizes := _sizes(model)) is None:
         return ""
     total, active = sizes.num_parameters, sizes.active_parameters
@@ -401,8 +394,8 @@ def _short(number: int) -> str:
     return f"{number / 1e9:.1f} B" if number >= 1e9 else f"{number / 1e6:.1f} M"
 
 
-def _sizes(model: Model) -> "Architecture | public_model.Sizes | None":
-    """What is known of a model before it is simulated; None of one's own."""
+def _sizes(model: PlannedModel) -> "Architecture | public_model.ModelSizes | None":
+    """The sizes of a model that are known without simulating it; None of one's own."""
     if not model.configuration:
         return model.architecture
     from runners.planner.simulated import public_model
@@ -410,18 +403,18 @@ def _sizes(model: Model) -> "Architecture | public_model.Sizes | None":
     return public_model.sizes(model.configuration)
 
 
-def _model(asked: argparse.Namespace) -> tuple[Model, int]:
-    """The model, and the most tokens that a sample of it may have.
+def _model(asked: argparse.Namespace) -> tuple[PlannedModel, int]:
+    """The model that the command names, and the most tokens that a sample of it may have.
 
     Raises:
-        PlanError: there is none such, or a flag has no effect with it.
+        PlanError: there is no such model, or a flag has no effect with it.
     """
     is_own, presets = ":" in asked.model, model_presets()
     if is_own:
         functions = {"batch": asked.batch, "tensor_plan": asked.tensor_plan}
-        model = Model(name=asked.model, module=asked.model, **functions)
+        model = PlannedModel(name=asked.model, module=asked.model, **functions)
     elif asked.model in presets:
-        model = Model(name=asked.model, architecture=presets[asked.model].architecture)
+        model = PlannedModel(name=asked.model, architecture=presets[asked.model].architecture)
     else:
         model = _model_of_file(asked.model)
     without_effect = {
@@ -438,14 +431,14 @@ def _model(asked: argparse.Namespace) -> tuple[Model, int]:
     return model, longest or max(LONGEST, asked.sequence or 0)
 
 
-def _model_of_file(name: str) -> Model:
+def _model_of_file(name: str) -> PlannedModel:
     """The model of a configuration file, by our own reading of its family or by transformers."""
     path = Path(name)
     if path.suffix != ".json":
         raise unknown("preset", name, model_presets())
     name = path.parent.resolve().name if path.name == "config.json" else path.stem
     try:
-        return Model(name=name, architecture=architecture_of(path))
+        return PlannedModel(name=name, architecture=architecture_of(path))
     except UnknownFamilyError:
         from runners.planner.simulated import public_model
 

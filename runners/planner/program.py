@@ -10,11 +10,11 @@ from pathlib import Path
 from runners.planner.answers.answer import GIB, Layout
 from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.question import (
-    Model,
     PlanError,
+    PlannedModel,
     Question,
     Strategy,
-    Training,
+    TrainingSettings,
     strategy_of,
 )
 from runners.planner.answers.search import strategies
@@ -26,14 +26,7 @@ _FIELD = re.compile(r"^    (\w+): (?:int|str|bool|float) = ", re.MULTILINE)  # o
 def program_of(
     question: Question, cluster: Cluster, path: Path, summary: str, planned_bytes: int = 0
 ) -> str:
-    """The program of a layout.
-
-    Args:
-        question: model, training and strategy.
-        cluster: nodes and devices, for the line that starts it.
-        path: where the program will be.
-        summary: what it needs and how long it takes at least, for its first lines.
-        planned_bytes: that a rank needs.
+    """The text of a program that trains in the layout of a question; `summary` is of its head.
 
     Raises:
         PlanError: no program is written for such a plan.
@@ -46,7 +39,7 @@ def program_of(
 
 
 def summary_of(layout: Layout) -> str:
-    """What a simulated layout needs, and how long a step takes at least, for the first lines."""
+    """The memory and the least time of a step of a simulated layout, for the first lines."""
     training = layout.answer.question.training
     return (
         f"The plan: {layout.needed_bytes / GIB:.1f} GiB on each device; a step of "
@@ -56,18 +49,13 @@ def summary_of(layout: Layout) -> str:
 
 
 def command_of(layout: Layout, name: str) -> str:
-    """The command that writes the program of a layout, or why there is none.
-
-    Args:
-        layout: of a preset or a configuration.
-        name: of the model on the command line.
-    """
+    """The command that writes the program of a layout of the model `name`, or why there is none."""
     question, cluster = layout.answer.question, layout.cluster
     own = question.strategy.name.replace("tp-sp", "tp-sp-keep")  # which torch has
     strategy = strategy_of(own, question.strategy.num_devices)
     if why := _obstacle(question.model_copy(update={"strategy": strategy})):
         return f"no program: {why}"
-    usual, training = Training(sequence=1), question.training
+    usual, training = TrainingSettings(sequence=1), question.training
     flags = {
         "devices": f"{cluster.nodes}x{cluster.per_node}" if cluster.nodes > 1 else cluster.per_node,
         "strategies": own,
@@ -82,11 +70,13 @@ def command_of(layout: Layout, name: str) -> str:
     return f"python -m runners plan program {name} train.py {words}"
 
 
-def covered(model: Model, training: Training, cluster: Cluster) -> list[Strategy]:
+def strategies_with_program(
+    model: PlannedModel, training: TrainingSettings, cluster: Cluster
+) -> list[Strategy]:
     """Strategies that have a program, with torch's own sequence parallelism."""
     tried = strategies(cluster, tensor="tp-sp-keep")
-    asked = (Question(model=model, training=training, strategy=one) for one in tried)
-    return [one.strategy for one in asked if _obstacle(one) is None]
+    asked = (Question(model=model, training=training, strategy=strategy) for strategy in tried)
+    return [question.strategy for question in asked if _obstacle(question) is None]
 
 
 def check(question: Question) -> None:
@@ -100,7 +90,7 @@ def check(question: Question) -> None:
 
 
 def _obstacle(question: Question) -> str | None:
-    """What of a plan the template does not cover."""
+    """The first reason for which the template does not cover a plan, or None."""
     strategy, training, shape = question.strategy, question.training, question.model.architecture
     implementation = question.implementation
     if shape is None:
@@ -136,20 +126,20 @@ def _obstacle(question: Question) -> str | None:
 
 
 def _plan(question: Question, planned_bytes: int, names: list[str]) -> str:
-    """The program's plan, whose fields have the names of ours."""
+    """The text of the program's plan, whose fields have the names of ours."""
     shape = question.model.architecture
     assert shape is not None  # else `check` has refused it
     parts = (question.training, question.strategy, shape)
-    known = {name: getattr(one, name) for one in parts for name in type(one).model_fields}
+    known = {name: getattr(record, name) for record in parts for name in type(record).model_fields}
     known |= {"head_size": shape.head_size, "needed_gib": round(planned_bytes / GIB, 1)}
     values = (f"    {name}={known[name]!r},".replace("'", '"') for name in names)
     return "\n".join(["PLAN = Plan(", *values, ")"])
 
 
 def _words(question: Question, cluster: Cluster, file: str) -> dict[str, object]:
-    """What the first lines of the program say."""
+    """The values that the first lines of the program print."""
     strategy = question.strategy
-    cluster = cluster.of(strategy.num_devices)  # `single` leaves devices unused
+    cluster = cluster.with_devices(strategy.num_devices)  # `single` leaves devices unused
     per_node = cluster.per_node
     launch = f"torchrun --nproc-per-node {per_node} {file} --tokens FILE"
     if cluster.nodes > 1:

@@ -108,20 +108,20 @@ class Plan:
 
     @property
     def num_stages(self) -> int:
-        """Of the pipeline; each of its ranks has `chunks` of them."""
+        """Stages of the pipeline; each of its ranks has `chunks` of them."""
         return self.pipeline * self.chunks
 
     @property
     def num_microbatches(self) -> int:
-        """Of a data-parallel rank for one update."""
+        """Microbatches of a data-parallel rank for one update."""
         return self.global_batch // (self.data * self.microbatch)
 
     def stages_of(self, mesh: DeviceMesh) -> range:
-        """Those of this rank: each pass through the pipeline's ranks adds one."""
+        """The stages of this rank: each pass through the pipeline's ranks adds one."""
         return range(mesh.get_local_rank("pipeline"), self.num_stages, self.pipeline)
 
     def layers_of(self, stage: int) -> range:
-        """Equally many layers for each stage, or one more in the first ones."""
+        """The layers of a stage: equally many, or one more in the first stages."""
         least, rest = divmod(self.num_layers, self.num_stages)
         start = stage * least + min(stage, rest)
         return range(start, start + least + (stage < rest))
@@ -131,7 +131,7 @@ PLAN = Plan()
 
 
 def made_small(plan: Plan, num_ranks: int) -> Plan:
-    """The same layout over so many ranks, of a model that trains within seconds on CPUs.
+    """The layout over `num_ranks` ranks, with a model that trains within seconds on CPUs.
 
     The axes that the plan uses become equally large, as far as the number of ranks allows.
     """
@@ -187,7 +187,7 @@ def rotated(x: Tensor, rotations: Tensor) -> Tensor:
     return torch.view_as_real(pairs * rotations[:, None]).flatten(3).type_as(x)
 
 
-class Attention(nn.Module):
+class GroupedQueryAttention(nn.Module):
     """Causal attention, of as many heads as this rank has."""
 
     def __init__(self, plan: Plan) -> None:
@@ -247,8 +247,8 @@ class FeedForward(nn.Module):
         return inner if gate is None else inner * gate
 
 
-class Experts(nn.Module):
-    """Several feed-forward networks; each token passes through those that its router prefers."""
+class MixtureOfExperts(nn.Module):
+    """Feed-forward networks; each token passes through those that its router prefers."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
@@ -275,7 +275,7 @@ class Experts(nn.Module):
 
 
 def contexts() -> Any:
-    """Of a forward pass and of its recomputation: what selective checkpointing keeps."""
+    """Contexts of selective checkpointing, for a forward pass and its recomputation."""
     count = {False: 0, True: 0}
 
     def policy(context: Any, operation: Any, *_: Any, **__: Any) -> CheckpointPolicy:
@@ -288,19 +288,19 @@ def contexts() -> Any:
     return create_selective_checkpoint_contexts(policy)
 
 
-class Layer(nn.Module):
+class TransformerLayer(nn.Module):
     """Attention and feed-forward, each behind a norm and beside a residual connection."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
         self.plan = plan
         self.attention_norm = plan.norm_of(plan.hidden_size)
-        self.attention = Attention(plan)
+        self.attention = GroupedQueryAttention(plan)
         self.ffn_norm = plan.norm_of(plan.hidden_size)
-        self.ffn = Experts(plan) if plan.num_experts > 1 else FeedForward(plan)
+        self.ffn = MixtureOfExperts(plan) if plan.num_experts > 1 else FeedForward(plan)
 
     def forward(self, x: Tensor, rotations: Tensor | None) -> Tensor:
-        """The same as `compute`; checkpointing computes it once more in backward."""
+        """Call `compute`, which checkpointing calls again in backward."""
         if self.plan.checkpointing == "none":
             return self.compute(x, rotations)
         how: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
@@ -316,7 +316,7 @@ class Layer(nn.Module):
         return x + passed
 
 
-class Transformer(nn.Module):
+class TransformerStage(nn.Module):
     """The layers of a stage; the first stage has the embedding too, the last one the logits."""
 
     def __init__(self, plan: Plan, stage: int) -> None:
@@ -331,7 +331,9 @@ class Transformer(nn.Module):
         if plan.positions == "learned" and self.is_first:
             self.positions = nn.Embedding(plan.context_length, plan.hidden_size)
         # Named by their number in the whole model, for checkpoints and for `initialize`.
-        self.layers = nn.ModuleDict({str(index): Layer(plan) for index in plan.layers_of(stage)})
+        self.layers: nn.Module = nn.ModuleDict(
+            {str(number): TransformerLayer(plan) for number in plan.layers_of(stage)}
+        )
         if self.is_last:
             self.norm = plan.norm_of(plan.hidden_size)
             if not plan.has_tied_embeddings:
@@ -343,22 +345,28 @@ class Transformer(nn.Module):
         With a tensor axis, hidden states between layers are this rank's part of the sequence, and
         the logits its part of the vocabulary.
         """
-        if self.is_first:
-            places = torch.arange(x.shape[1], device=x.device)
-            x = self.embedding(x)
-            if self.plan.positions == "learned":
-                x = x + self.positions(places)
-        for layer in self.layers.values():
+        x = self.embed(x) if self.is_first else x
+        for layer in self.layers.children():
             x = layer(x, self.rotations)
-        if self.is_last and self.plan.has_tied_embeddings:
-            x = F.linear(self.norm(x), self.embedding.weight)
-        elif self.is_last:
-            x = self.logits(self.norm(x))
+        return self.score(self.norm(x)) if self.is_last else x
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """(batch, sequence) → (batch, sequence, hidden)."""
+        x: Tensor = self.embedding(tokens)
+        if self.plan.positions == "learned":
+            x = x + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
         return x
+
+    def score(self, x: Tensor) -> Tensor:
+        """(batch, sequence, hidden) → (batch, sequence, vocabulary)."""
+        if self.plan.has_tied_embeddings:
+            return F.linear(x, self.embedding.weight)
+        scores: Tensor = self.logits(x)
+        return scores
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, mesh: DeviceMesh | None) -> Tensor:
-    """The mean over tokens, in fp32; the mesh is that of the ranks that divide the vocabulary."""
+    """The mean loss over tokens, in fp32; ranks of the mesh divide the vocabulary."""
     rows = logits.flatten(0, 1).float()
     if mesh is not None and mesh.size() > 1:
         # Under `loss_parallel`, in which no rank needs the whole vocabulary.
@@ -372,8 +380,8 @@ def cross_entropy(logits: Tensor, targets: Tensor, mesh: DeviceMesh | None) -> T
 # --- the layout
 
 
-def divide(model: Transformer, mesh: DeviceMesh) -> None:
-    """Divide each product over the tensor axis, and what is between products by the sequence."""
+def divide(model: TransformerStage, mesh: DeviceMesh) -> None:
+    """Apply tensor parallelism to each product, and sequence parallelism between them."""
     by_sequence = Shard(1)
     whole = tp.PrepareModuleInput(input_layouts=by_sequence, desired_input_layouts=Replicate())
     given = tp.PrepareModuleInput(
@@ -434,19 +442,19 @@ def sharder(mesh: DeviceMesh, precision: str, sharding: str, replicas: int) -> A
     return partial(fully_shard, mesh=mesh, mp_policy=policy)
 
 
-def shard(model: Transformer, plan: Plan, mesh: DeviceMesh) -> None:
+def shard(model: TransformerStage, plan: Plan, mesh: DeviceMesh) -> None:
     """Apply FSDP: each layer is a unit of its own, and what remains is the root's."""
     each = sharder(mesh, plan.precision, plan.sharding, plan.replicas)
     reshards = plan.reshards_to or plan.sharding == "fsdp"
-    layers = list(model.layers.values())
+    layers = list(model.layers.children())
     for layer in layers:  # the last layer's backward follows its forward
         each(layer, reshard_after_forward=False if layer is layers[-1] else reshards)
     each(model, reshard_after_forward=reshards)
 
 
 @torch.no_grad()
-def initialize(model: Transformer, device: torch.device) -> None:
-    """Give parameters the values that they have in any layout; one is whole at a time."""
+def initialize(model: TransformerStage, device: torch.device) -> None:
+    """Initialize parameters alike in any layout; one is whole at a time."""
     for name, parameter in model.named_parameters():
         generator = torch.Generator(device).manual_seed(SEED + zlib.crc32(name.encode()))
         value = torch.zeros(parameter.shape, device=device)
@@ -463,9 +471,9 @@ def initialize(model: Transformer, device: torch.device) -> None:
 
 
 def built(plan: Plan, mesh: DeviceMesh, device: torch.device, stage: int) -> nn.Module:
-    """A stage of the model, divided before it takes memory."""
+    """Build a stage of the model, divided before it takes memory."""
     with torch.device("meta"):
-        model = Transformer(plan, stage)
+        model = TransformerStage(plan, stage)
     if plan.precision == "autocast":
         autocast = torch.autocast(device.type, torch.bfloat16)
         model.forward = autocast(model.forward)  # type: ignore[method-assign]
@@ -489,16 +497,16 @@ def built(plan: Plan, mesh: DeviceMesh, device: torch.device, stage: int) -> nn.
 # --- the step
 
 
-class Update:
+class MixedPrecisionOptimizer:
     """The optimizer, with fp32 copies of parameters that are bf16."""
 
     def __init__(self, plan: Plan, parameters: Sequence[nn.Parameter]) -> None:
-        self.pairs = [(one, nn.Parameter(one.detach().float())) for one in parameters]
+        self.pairs = [(low, nn.Parameter(low.detach().float())) for low in parameters]
         self.optimizers = [optimizer_of(plan, [copy]) for _, copy in self.pairs]
 
     @torch.no_grad()
     def step(self) -> None:
-        """Update one parameter after another: one fp32 gradient is there at a time."""
+        """Update one parameter after another, so that one fp32 gradient is there at a time."""
         for (parameter, copy), optimizer in zip(self.pairs, self.optimizers, strict=True):
             if parameter.grad is not None:
                 copy.grad, parameter.grad = parameter.grad.float(), None
@@ -509,8 +517,8 @@ class Update:
 
 def optimizer_of(plan: Plan, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
     """The planned optimizer; weight decay shrinks matrices, not norms and biases."""
-    groups: Any = [{"params": [one for one in parameters if one.dim() > 1]}]
-    groups += [{"params": [one for one in parameters if one.dim() < 2], "weight_decay": 0.0}]
+    groups: Any = [{"params": [p for p in parameters if p.dim() > 1]}]
+    groups += [{"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0}]
     if plan.optimizer == "adam":
         return torch.optim.AdamW(groups, LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True)
     momentum = 0.9 if plan.optimizer == "momentum" else 0.0
@@ -519,7 +527,7 @@ def optimizer_of(plan: Plan, parameters: Sequence[nn.Parameter]) -> torch.optim.
 
 def clip(parameters: Sequence[nn.Parameter], mesh: DeviceMesh) -> Tensor:
     """Scale the gradient of the whole model to a norm of at most `MAX_NORM`; return its norm."""
-    gradients = [one.grad for one in parameters if one.grad is not None]
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     norm = torch.nn.utils.get_total_norm(gradients)
     total = (norm.full_tensor() if isinstance(norm, DTensor) else norm) ** 2
     dist.all_reduce(total, group=mesh.get_group("pipeline"))
@@ -551,7 +559,7 @@ def batch(plan: Plan, path: Path | None, step: int, index: int) -> tuple[Tensor,
 def schedule_of(
     plan: Plan, models: Sequence[nn.Module], mesh: DeviceMesh, device: torch.device
 ) -> Any:
-    """The pipeline's schedule of this rank's stages, which find out what they send each other."""
+    """The pipeline's schedule of this rank's stages, which infer the shapes they send."""
     group, total = mesh.get_group("pipeline"), plan.num_stages
     stages: list[Any] = [
         pp.PipelineStage(model, stage, total, device, group=group)
@@ -609,15 +617,15 @@ def train(plan: Plan, device: torch.device, num_steps: int, path: Path | None) -
         # The root returns a view of its logits; the loss changes nothing in place.
         warnings.filterwarnings("ignore", "FSDP2-wrapped module")
     models = [built(plan, mesh, device, stage) for stage in plan.stages_of(mesh)]
-    parameters = [one for model in models for one in model.parameters()]
+    parameters = [parameter for model in models for parameter in model.parameters()]
     has_copies = plan.sharding == "none" and plan.precision == "bf16-mixed"
-    optimizer = (Update if has_copies else optimizer_of)(plan, parameters)
+    optimizer = (MixedPrecisionOptimizer if has_copies else optimizer_of)(plan, parameters)
     schedule = schedule_of(plan, models, mesh, device) if plan.pipeline > 1 else None
     outcomes = []
     for index in range(num_steps):
         start = time.perf_counter()
         samples = batch(plan, path, index, mesh.get_local_rank("data"))
-        tokens, targets = (one.to(device) for one in samples)
+        tokens, targets = (tensor.to(device) for tensor in samples)
         with tp.loss_parallel() if plan.tensor > 1 else nullcontext():
             if schedule is not None:
                 loss = run_pipeline(schedule, tokens, targets, mesh)
@@ -630,8 +638,8 @@ def train(plan: Plan, device: torch.device, num_steps: int, path: Path | None) -
         dist.all_reduce(loss, group=mesh.get_group("data"))
         outcomes.append((loss.item() / plan.data, norm.item()))
         if dist.get_rank() == dist.get_world_size() - 1:
-            said = "loss {:.4f}, norm of the gradient {:.3f}".format(*outcomes[-1])
-            print(f"step {index + 1}: {said}, {time.perf_counter() - start:.3g} s", flush=True)
+            summary = "loss {:.4f}, norm of the gradient {:.3f}".format(*outcomes[-1])
+            print(f"step {index + 1}: {summary}, {time.perf_counter() - start:.3g} s", flush=True)
     if device.type == "cuda":
         allocated, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
         print(
@@ -642,7 +650,7 @@ def train(plan: Plan, device: torch.device, num_steps: int, path: Path | None) -
 
 
 def main(words: Sequence[str] | None = None) -> list[Outcome]:
-    """Train in the planned layout, as a rank of torchrun's; loss and norm of each step."""
+    """Train in the planned layout, as a rank of torchrun's; return loss and norm of each step."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--small", action="store_true", help="a small model on these ranks")
     parser.add_argument("--steps", type=int, default=10)

@@ -43,7 +43,7 @@ class Free(NamedTuple):
     key: int
 
 
-Event = Allocate | Free
+AllocatorEvent = Allocate | Free
 
 
 class Peaks(NamedTuple):
@@ -53,15 +53,10 @@ class Peaks(NamedTuple):
     reserved_bytes: int
 
 
-def replay(events: Iterable[Event], *, is_expandable: bool = False) -> Peaks:
-    """The peaks of a log of allocations and frees.
-
-    Args:
-        events: in their order.
-        is_expandable: the setting `expandable_segments` of `PYTORCH_ALLOC_CONF`.
-    """
+def replay(events: Iterable[AllocatorEvent], *, is_expandable: bool = False) -> Peaks:
+    """The peaks of a log of allocations and frees."""
     allocator = CachingAllocator(is_expandable=is_expandable)
-    held: dict[int, Block] = {}
+    held: dict[int, MemoryBlock] = {}
     for event in events:
         if isinstance(event, Free):
             allocator.free(held.pop(event.key))
@@ -91,15 +86,15 @@ class Pool(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class Block:
+class MemoryBlock:
     """A part of a segment: given out, or free."""
 
     address: int
     size: int
     pool: Pool
     is_free: bool = False
-    previous: Block | None = None
-    next: Block | None = None
+    previous: MemoryBlock | None = None
+    next: MemoryBlock | None = None
 
     @property
     def end(self) -> int:
@@ -110,9 +105,6 @@ class Block:
 class CachingAllocator:
     """One device's allocator.
 
-    Args:
-        is_expandable: each pool has one segment, which grows.
-
     Attributes:
         allocated: bytes given out (`memory_allocated`).
         reserved: bytes of all segments (`memory_reserved`).
@@ -121,12 +113,12 @@ class CachingAllocator:
 
     def __init__(self, *, is_expandable: bool = False) -> None:
         self.allocated, self.reserved = Gauge(), Gauge()
-        self.segments: list[Block] = []
+        self.segments: list[MemoryBlock] = []
         self._is_expandable = is_expandable
-        self._free: defaultdict[Pool, list[tuple[int, int, Block]]] = defaultdict(list)
-        self._last: dict[Pool, Block] = {}  # of the newest segment
+        self._free: defaultdict[Pool, list[tuple[int, int, MemoryBlock]]] = defaultdict(list)
+        self._last: dict[Pool, MemoryBlock] = {}  # of the newest segment
 
-    def allocate(self, num_bytes: int, stream: int = 0) -> Block:
+    def allocate(self, num_bytes: int, stream: int = 0) -> MemoryBlock:
         """Give out a block (`malloc`, `alloc_found_block`)."""
         size = rounded(max(num_bytes, 1), BLOCK_BYTES)  # `round_size`
         pool = Pool(stream, size <= SMALL_BYTES)
@@ -136,7 +128,7 @@ class CachingAllocator:
         self.allocated.add(block.size)
         return block
 
-    def free(self, block: Block) -> None:
+    def free(self, block: MemoryBlock) -> None:
         """Take a block back, and merge it with free neighbours (`free_block`)."""
         self.allocated.add(-block.size)
         if block.next is not None and block.next.is_free:
@@ -145,29 +137,29 @@ class CachingAllocator:
             block = self._merged(self._taken(block.previous), block)
         self._keep(block)
 
-    def _keep(self, block: Block) -> None:
+    def _keep(self, block: MemoryBlock) -> None:
         block.is_free = True
         insort(self._free[block.pool], (block.size, block.address, block))
 
-    def _taken(self, block: Block) -> Block:
+    def _taken(self, block: MemoryBlock) -> MemoryBlock:
         """A free block, out of its pool."""
         block.is_free = False
         free = self._free[block.pool]
         del free[bisect_left(free, (block.size, block.address))]
         return block
 
-    def _fitting(self, pool: Pool, size: int) -> Block | None:
+    def _fitting(self, pool: Pool, size: int) -> MemoryBlock | None:
         """The best fit: the smallest free block that is large enough (`get_free_block`)."""
-        found = self._free[pool]
-        index = bisect_left(found, (size,))
-        if index == len(found):
+        free = self._free[pool]
+        index = bisect_left(free, (size,))
+        if index == len(free):
             return None
         # The last block of an expandable segment can grow: any other is the better fit.
-        can_grow = self._is_expandable and found[index][-1].next is None
-        index += can_grow and index + 1 < len(found)
-        return self._taken(found[index][-1])
+        can_grow = self._is_expandable and free[index][-1].next is None
+        index += can_grow and index + 1 < len(free)
+        return self._taken(free[index][-1])
 
-    def _new(self, pool: Pool, size: int) -> Block:
+    def _new(self, pool: Pool, size: int) -> MemoryBlock:
         """A block of a new segment (`alloc_block`), or at the end of the one that grows."""
         last = self._last.get(pool) if self._is_expandable else None
         if not self._is_expandable:
@@ -175,7 +167,7 @@ class CachingAllocator:
         else:  # `try_allocate_expandable_block`
             page = SMALL_SEGMENT_BYTES if pool.is_small else LARGE_SEGMENT_BYTES
             more = rounded(size - (last.size if last is not None and last.is_free else 0), page)
-        block = Block(self.reserved.now if last is None else last.end, more, pool)
+        block = MemoryBlock(self.reserved.now if last is None else last.end, more, pool)
         self.reserved.add(more)
         if last is None:
             self.segments.append(block)
@@ -186,16 +178,16 @@ class CachingAllocator:
             block = self._merged(self._taken(last), block)
         return block
 
-    def _splits(self, block: Block, size: int) -> bool:
+    def _splits(self, block: MemoryBlock, size: int) -> bool:
         """True where the rest of a block is kept for others (`should_split`)."""
         rest = block.size - size
         if block.pool.is_small or self._is_expandable:
             return rest >= BLOCK_BYTES
         return rest > SMALL_BYTES
 
-    def _split(self, block: Block, size: int) -> None:
+    def _split(self, block: MemoryBlock, size: int) -> None:
         """Cut the end off a block, and keep it."""
-        rest = Block(block.address + size, block.size - size, block.pool)
+        rest = MemoryBlock(block.address + size, block.size - size, block.pool)
         rest.previous, rest.next = block, block.next
         if block.next is not None:
             block.next.previous = rest
@@ -204,7 +196,7 @@ class CachingAllocator:
             self._last[block.pool] = rest
         self._keep(rest)
 
-    def _merged(self, block: Block, following: Block) -> Block:
+    def _merged(self, block: MemoryBlock, following: MemoryBlock) -> MemoryBlock:
         """A block that has taken the next one in (`try_merge_blocks`)."""
         block.size, block.next = block.size + following.size, following.next
         if following.next is not None:

@@ -9,11 +9,7 @@ import inspect
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    FakeTensor,
-    FakeTensorMode,
-)
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor, FakeTensorMode
 
 _WAIT = torch.ops._c10d_functional.wait_tensor.default
 _READ = torch.ops.aten._local_scalar_dense.default
@@ -26,11 +22,11 @@ class ValuelessMode(FakeTensorMode):
         super().__init__(allow_non_fake_inputs=True)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """As torch's, without what keeps compilers away, which takes long."""
+        """Dispatch as torch does, without its slow guard against compilers."""
         return self.dispatch(func, types, args, kwargs)
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """As torch's, but a wait gives back its argument, as it does with real tensors."""
+        """Dispatch as torch does, but return the argument of a wait, as with real tensors."""
         if func is _WAIT:
             return args[0]
         try:

@@ -18,7 +18,7 @@ class AxisCalls(Record):
     bytes: int  # payload, summed over the calls
 
 
-class Call(AxisCalls):
+class PhaseCalls(AxisCalls):
     """All calls of one collective in one group of ranks during the counted step.
 
     Its axis is that of a named mesh, `all` for every rank, else `group`.

@@ -8,17 +8,15 @@ frees with the streams of an accelerator, which CUDA's allocator can replay.
 
 import inspect
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import _resolve_process_group
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.distributed_c10d import GroupName
 from torch.distributed.tensor import DTensor
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop, sdpa_flop
 
@@ -30,8 +28,8 @@ from runners.core.meters.collectives import (
     tensors_in,
 )
 from runners.core.meters.memory import FakeMemoryMeter, local
-from runners.simulate.caching_allocator import Allocate, Event, Free
-from runners.simulate.log import RESHARDED, Call
+from runners.simulate.caching_allocator import Allocate, AllocatorEvent, Free
+from runners.simulate.log import RESHARDED, PhaseCalls
 
 _aten = torch.ops.aten
 # Operations for which torch registers no formula: attention as CPUs compute it, and one in place.
@@ -49,7 +47,7 @@ GATHER_STREAM, REDUCE_STREAM = 1, 2
 
 
 class Meter(FakeMemoryMeter):
-    """Follows storages as the memory meter does, and logs what the counted step calls.
+    """Follows storages as the memory meter does, and logs the collectives of the counted step.
 
     Args:
         meshes: whose axes name the groups of collectives; it may grow while the meter runs.
@@ -83,14 +81,14 @@ class Meter(FakeMemoryMeter):
         """Execute an operation, follow what it gives, and count it."""
         if func is _DEVICE:
             return _device_of(args[0])
-        if any(issubclass(one, DTensor) for one in types):
+        if any(issubclass(kind, DTensor) for kind in types):
             return NotImplemented  # its local operations pass by here next
         result = func(*args, **(kwargs or {}))
         if func.namespace in NAMESPACES:
-            self._see_collective(func.__name__.partition(".")[0], args)
+            self._track_collective(func.__name__.partition(".")[0], args)
         given = [result] if isinstance(result, torch.Tensor) else tensors_in(result)
-        for tensor in filter(self._sees, given):
-            self._see(tensor)
+        for tensor in filter(self._is_tracked, given):
+            self._track(tensor)
         if func.namespace == "fsdp":
             self._note_streams_of_fsdp(func, result, kwargs)
         if self.counting and not self._asks_for_shapes:
@@ -106,12 +104,12 @@ class Meter(FakeMemoryMeter):
             formula = flop_registry.get(packet) or _FORMULAS.get(packet)
             if formula:
                 flops = int(formula(*args, **kwargs, out_val=result))
-                names = [one.name for one in func._schema.arguments]
+                names = [argument.name for argument in func._schema.arguments]
                 is_causal = {**dict(zip(names, args, strict=False)), **kwargs}.get("is_causal")
                 self.flops[self.phase] += flops // 2 if is_causal else flops
 
     def _count_call(self, name: str, args: Any) -> None:
-        operation, group = OPERATIONS.get(name), _group_of(args)
+        operation, group = OPERATIONS.get(name), process_group(args)
         if operation is not None:
             num_ranks = group.size() if group else 1
             key = (operation, self._axis(group), num_ranks, self.phase)
@@ -128,25 +126,25 @@ class Meter(FakeMemoryMeter):
                     return name
         return "all" if group.size() == dist.get_world_size() else "group"
 
-    def _see_collective(self, name: str, args: Any) -> None:
-        axis = self._axis(_group_of(args))
+    def _track_collective(self, name: str, args: Any) -> None:
+        axis = self._axis(process_group(args))
         self._is_activation = axis in self._activation_axes
-        super()._see_collective(name, args)
+        super()._track_collective(name, args)
         given = tensors_in(args)
-        if self._reduced in [local(one).untyped_storage()._cdata for one in given[1:]]:
+        if self._reduced in [local(tensor).untyped_storage()._cdata for tensor in given[1:]]:
             self._allocated_on(REDUCE_STREAM, given[0])
             self._reduced = None
         self._is_activation = False
 
-    def _sees(self, tensor: torch.Tensor) -> bool:
+    def _is_tracked(self, tensor: torch.Tensor) -> bool:
         # The wrapper of a result under way has a size, and no memory of its own.
         is_wrapper = isinstance(tensor, AsyncCollectiveTensor)
         return not (self._asks_for_shapes or is_wrapper) and _device_of(tensor).type != "meta"
 
-    def _see(self, tensor: torch.Tensor, kind: str | None = None) -> torch.UntypedStorage:
+    def _track(self, tensor: torch.Tensor, kind: str | None = None) -> torch.UntypedStorage:
         own = local(tensor)
         storage = own.untyped_storage()
-        self._see_storage(storage, None if self._is_activation else kind, _device_of(own))
+        self._track_storage(storage, None if self._is_activation else kind, _device_of(own))
         return storage
 
     def _note_streams_of_fsdp(self, func: Any, result: Any, kwargs: Any) -> None:
@@ -163,10 +161,10 @@ class Meter(FakeMemoryMeter):
         if key is not None:
             self._streams[key] = stream
 
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[PhaseCalls]:
         """The collectives logged, by operation, axis and phase."""
         return [
-            Call(
+            PhaseCalls(
                 operation=operation,
                 axis=axis,
                 num_ranks=num_ranks,
@@ -177,7 +175,7 @@ class Meter(FakeMemoryMeter):
             for (operation, axis, num_ranks, phase), payloads in sorted(self._payloads.items())
         ]
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Iterator[AllocatorEvent]:
         """Allocations and frees in their order, each on its stream."""
         held: dict[int, int] = {}
         for _, key, change in self._log:
@@ -198,16 +196,7 @@ Meter.__torch_dispatch__ = inspect.unwrap(  # type: ignore[method-assign]
 
 
 def _device_of(tensor: torch.Tensor) -> torch.device:
-    """As `tensor.device`, which of a fake tensor is an operation of its own."""
+    """The tensor's device, without the operation that asks a fake tensor for it."""
     if isinstance(tensor, FakeTensor) and not tensor.fake_mode.in_kernel_invocation:
         return tensor.fake_device
     return tensor.device
-
-
-def _group_of(args: Iterable[Any]) -> dist.ProcessGroup | None:
-    """The group that a collective is called on; the functional ones name it."""
-    group = process_group(args)
-    if group is not None:
-        return group
-    names = [one for one in args if isinstance(one, str)]
-    return _resolve_process_group(GroupName(names[-1])) if names else None

@@ -33,42 +33,38 @@ def results(
     num_workers: int,
     what: str,
 ) -> list[R]:
-    """What a function returns for each argument, each in a process of its own.
+    """The results of a function for each argument, each from a process of its own.
 
-    Args:
-        work: the function.
-        given: its arguments.
-        failed: the result for a reason, where a process ends without one.
-        num_workers: processes side by side.
-        what: the arguments are, and what is done to them.
+    `failed` gives the result of an argument whose process ends without one, for a reason; `what`
+    names the work in the line of progress.
     """
     if given and FORKS:
         prepare()
     patience, waiting = Patience(), list(enumerate(given))
     running: dict[int, tuple[BaseProcess, Connection]] = {}
-    found: dict[int, R] = {}
+    by_place: dict[int, R] = {}
     try:
         while waiting or running:
             while waiting and len(running) < num_workers:
-                place, one = waiting.pop(0)
-                running[place] = _started(partial(work, one))
-            patience.tell(f"{len(found)}/{len(given)} {what}, {{}} so far")
+                place, argument = waiting.pop(0)
+                running[place] = _started(partial(work, argument))
+            patience.tell(f"{len(by_place)}/{len(given)} {what}, {{}} so far")
             wait([receiving for _, receiving in running.values()], WORD_SECONDS)
             for place, (process, receiving) in list(running.items()):
                 if receiving.poll():
                     try:
-                        found[place] = receiving.recv()
+                        by_place[place] = receiving.recv()
                     except EOFError:
-                        found[place] = failed(given[place], _reason(process))
+                        by_place[place] = failed(given[place], _reason(process))
                     _end(*running.pop(place))
     finally:
         for both in running.values():
             _end(*both)
-    return [found[place] for place in range(len(given))]
+    return [by_place[place] for place in range(len(given))]
 
 
 def _started(work: Callable[[], object]) -> tuple[BaseProcess, Connection]:
-    """A process, and where its result arrives."""
+    """Start a process; return it and the connection on which its result arrives."""
     context = multiprocessing.get_context("fork" if FORKS else "spawn")
     receiving, sending = context.Pipe(duplex=False)
     process = context.Process(  # type: ignore[attr-defined]
@@ -98,7 +94,7 @@ def _end(process: BaseProcess, receiving: Connection) -> None:
 
 
 def _execute(sending: Connection, work: Callable[[], object]) -> None:
-    """What a process does; it is no command, and ends at once."""
+    """Send the result of the work; signals end this process at once."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     with accelerator.hidden():
@@ -106,7 +102,7 @@ def _execute(sending: Connection, work: Callable[[], object]) -> None:
 
 
 def prepare() -> None:
-    """Load what ranks use, once, before any is forked."""
+    """Load torch and the modules of ranks once, before any process is forked."""
     import torch
 
     from runners.core.ranks.process import preload

@@ -72,8 +72,8 @@ class Reducer(_Silent):
         self._expects = self._has_rebuilt = False
         self._buckets: list[Bucket] = []
         self._build(bucket_indices)
-        for index, one in enumerate(self._parameters):
-            one.register_post_accumulate_grad_hook(partial(self._ready, index))
+        for index, parameter in enumerate(self._parameters):
+            parameter.register_post_accumulate_grad_hook(partial(self._ready, index))
 
     @torch.no_grad()
     def _build(self, indices: list[list[int]]) -> None:
@@ -81,18 +81,18 @@ class Reducer(_Silent):
         self._place: dict[int, tuple[Bucket, int]] = {}
         for of_bucket in indices:
             own = [self._parameters[index] for index in of_bucket]
-            count = sum(one.numel() for one in own)
+            count = sum(parameter.numel() for parameter in own)
             whole = torch.empty(count, dtype=own[0].dtype, device=own[0].device)
             views, start = [], 0
-            for one in own:
-                views.append(whole.narrow(0, start, one.numel()).view(one.shape))
-                start += one.numel()
+            for parameter in own:
+                views.append(whole.narrow(0, start, parameter.numel()).view(parameter.shape))
+                start += parameter.numel()
             bucket = Bucket(own, whole, views)
             self._buckets.append(bucket)
             self._place |= {index: (bucket, k) for k, index in enumerate(of_bucket)}
 
     def _rebuild_buckets(self) -> bool:
-        """Once, before the second forward pass: buckets in the order in which gradients came."""
+        """Rebuild the buckets once, before the second forward pass, in the order of gradients."""
         if self._has_rebuilt or len(self._order) < len(self._parameters):
             return False
         indices, _ = _compute_bucket_assignment_by_size(
@@ -106,7 +106,7 @@ class Reducer(_Silent):
         return True
 
     def prepare_for_backward(self, outputs: object) -> None:
-        """Gradients are expected from now on."""
+        """Expect gradients from now on."""
         self._expects = True
         for bucket in self._buckets:
             bucket.num_pending, bucket.is_reduced = len(bucket.own), False
@@ -132,13 +132,13 @@ class Reducer(_Silent):
             view.div_(self._divisor)
         del gradient
         bucket.num_pending -= 1
-        for one in self._buckets:  # which leave in their order
-            if one.num_pending:
+        for ready in self._buckets:  # which leave in their order
+            if ready.num_pending:
                 break
-            if not one.is_reduced:
-                one.is_reduced = True
-                self._reduce(one)
-                if one is self._buckets[-1]:
+            if not ready.is_reduced:
+                ready.is_reduced = True
+                self._reduce(ready)
+                if ready is self._buckets[-1]:
                     Variable._execution_engine.queue_callback(self._finish)
 
     def _reduce(self, bucket: Bucket) -> None:
@@ -146,7 +146,7 @@ class Reducer(_Silent):
 
     @torch.no_grad()
     def _finish(self) -> None:
-        """Backward is over: buckets are copied back."""
+        """Copy the buckets back into gradients, after backward."""
         self._expects = False
         for bucket in [] if self._is_view else self._buckets:
             for parameter, view in zip(bucket.own, bucket.views, strict=True):
@@ -158,7 +158,7 @@ class Logger(_Silent):
     """Stands for `torch.distributed.Logger`: it logs nothing."""
 
     def __init__(self, reducer: Reducer) -> None:
-        """As torch's; the reducer is not kept."""
+        """Take the arguments of torch's logger; the reducer is not kept."""
 
 
 MOST_IN_FLIGHT = 2  # broadcasts at a time, as torch's own keeps them
@@ -177,7 +177,7 @@ def broadcast_coalesced(
         if len(in_flight) == MOST_IN_FLIGHT:
             _copy_back(*in_flight.pop(0))
         own = [tensors[index] for index in of_bucket]
-        rows = [one.contiguous().view(-1) for one in own]
+        rows = [tensor.contiguous().view(-1) for tensor in own]
         flat = rows[0] if len(rows) == 1 else torch.cat(rows)
         dist.broadcast(flat, group_src=source, group=group, async_op=True)
         in_flight.append((flat, own))

@@ -30,14 +30,8 @@ Put = Callable[[Any, str, Any], None]  # lets a name of an owner be something el
 
 
 @contextmanager
-def stand_ins(rank: int, world_size: int, meshes: list[DeviceMesh]) -> Iterator[None]:
-    """Let everything in this process be one rank.
-
-    Args:
-        rank: which.
-        world_size: of how many.
-        meshes: filled with every mesh that is built.
-    """
+def simulating_rank(rank: int, world_size: int, meshes: list[DeviceMesh]) -> Iterator[None]:
+    """Patch torch.distributed so that this process is one simulated rank; fill `meshes`."""
     with ExitStack() as stack:
 
         def put(owner: Any, name: str, value: Any) -> None:
@@ -49,11 +43,11 @@ def stand_ins(rank: int, world_size: int, meshes: list[DeviceMesh]) -> Iterator[
         put(dist, "Logger", reducer.Logger)
         put(dist, "_broadcast_coalesced", reducer.broadcast_coalesced)
         put(ddp, "_verify_param_shape_across_processes", lambda *_, **__: None)
-        put(_fsdp_param, "_chunk_with_empty", Chunks)
+        put(_fsdp_param, "_chunk_with_empty", LazyChunks)
         put(nn.Module, "_apply", _applied(nn.Module._apply))
         put(FakeTensor, "numpy", array_of)
         put(FakeTensor, "__format__", formatted)
-        put(FakeTensor, "__deepcopy__", _copied)
+        put(FakeTensor, "__deepcopy__", _deepcopy)
         try:
             yield
         finally:
@@ -62,7 +56,7 @@ def stand_ins(rank: int, world_size: int, meshes: list[DeviceMesh]) -> Iterator[
 
 
 def _put_groups(put: Put, rank: int, world_size: int) -> None:
-    """Groups that send nothing, whatever backend is asked for."""
+    """Replace process groups by ones that send nothing, whatever backend is asked for."""
     initialise, new_group = dist.init_process_group, dist.new_group
 
     def of_all(*_: Any, **__: Any) -> None:
@@ -76,7 +70,7 @@ def _put_groups(put: Put, rank: int, world_size: int) -> None:
     put(dist, "new_group", of_some)
 
 
-class Chunks:
+class LazyChunks:
     """Stands for `_chunk_with_empty` of FSDP, which makes all chunks; a rank takes two of them."""
 
     def __init__(self, tensor: torch.Tensor, num_chunks: int, dim: int) -> None:
@@ -93,15 +87,15 @@ class Chunks:
         return self._tensor.narrow(self._dim, start, length)
 
 
-def _copied(tensor: FakeTensor, memo: dict[int, Any]) -> Any:
-    """Stands for a copy: of a tensor whose value torch knows, torch copies the real storage."""
+def _deepcopy(tensor: FakeTensor, memo: dict[int, Any]) -> Any:
+    """Stands for `__deepcopy__`, which would copy the real storage of a known value."""
     if tensor.constant is None:
         return torch.Tensor.__deepcopy__(tensor, memo)  # type: ignore[no-untyped-call]
     return memo.setdefault(id(tensor), tensor.clone())
 
 
 def _put_meshes(put: Put, meshes: list[DeviceMesh]) -> None:
-    """Meshes that compute with real numbers, and are known to the meter."""
+    """Let meshes compute with real numbers, and note each of them for the meter."""
     for name, own in list(vars(DeviceMesh).items()):
         if isinstance(own, types.FunctionType):
             put(DeviceMesh, name, _real(own, meshes if name == "__init__" else None))
@@ -127,7 +121,7 @@ def _real(own: Callable[..., Any], meshes: list[DeviceMesh] | None) -> Callable[
 
 
 def _applied(own: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
-    """`nn.Module._apply` with plain fake parameters as with real ones: their data are replaced.
+    """Stands for `nn.Module._apply`: replaces the data of fake parameters as of real ones.
 
     Torch swaps fake tensors, which weak references to them forbid.
     """
@@ -135,8 +129,8 @@ def _applied(own: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
     @wraps(own)
     def apply(module: nn.Module, fn: Callable[..., Any], recurse: bool = True) -> nn.Module:
         parameters = {k: v for k, v in module._parameters.items() if v is not None}
-        swaps = any(is_traceable_wrapper_subclass(one) for one in parameters.values())
-        if swaps or any(one.grad is not None for one in parameters.values()):
+        swaps = any(is_traceable_wrapper_subclass(parameter) for parameter in parameters.values())
+        if swaps or any(parameter.grad is not None for parameter in parameters.values()):
             return own(module, fn, recurse)
         for child in module.children() if recurse else ():
             child._apply(fn)

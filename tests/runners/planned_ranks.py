@@ -53,12 +53,12 @@ class ScheduledStep(Step):
         target = tokens if chunks[-1].is_last else None
         self.schedule.step(*[tokens] * chunks[0].is_first, target=target, return_outputs=False)
         self._update.step()
-        self._update.forget_gradients()
+        self._update.zero_grad()
 
 
 def needed(rank, question, step=Step):
     """The bytes that a rank gives each collective in the second of two steps."""
-    rank.meter._sees = is_memory
+    rank.meter._is_tracked = is_memory
     rank.meter._look_around = lambda: None  # a simulation counts what operations show
     strategy, sends = question.strategy, Sends()
     one_rank.Step = step

@@ -1,7 +1,13 @@
 """Tiny models, and questions about them, that tests of plans share."""
 
 from runners.planner.answers.architecture import Architecture
-from runners.planner.answers.question import Implementation, Model, Question, Training, strategy_of
+from runners.planner.answers.question import (
+    Implementation,
+    PlannedModel,
+    Question,
+    TrainingSettings,
+    strategy_of,
+)
 
 LLAMA = Architecture(
     num_layers=2, hidden_size=64, num_heads=4, num_kv_heads=4, ffn_size=128, vocabulary=256,
@@ -20,11 +26,13 @@ def changed(shape, **change):
 
 def asked(strategy, devices=4, shape=LLAMA, **how):
     """What a rank needs for a step of a tiny model."""
-    training = {name: one for name, one in how.items() if name in Training.model_fields}
+    training = {name: one for name, one in how.items() if name in TrainingSettings.model_fields}
     implementation = {name: one for name, one in how.items() if name not in training}
     question = Question(
-        model=Model(name="tiny", architecture=shape),
-        training=Training(**{"sequence": shape.context_length, "global_batch": 8, **training}),
+        model=PlannedModel(name="tiny", architecture=shape),
+        training=TrainingSettings(
+            **{"sequence": shape.context_length, "global_batch": 8, **training}
+        ),
         implementation=Implementation(**implementation),
         strategy=strategy_of(strategy, devices),
     )

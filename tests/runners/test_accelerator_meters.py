@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from runners.core.declared.experiment import Declaration
 from runners.core.meters.activity import collective_of
-from runners.core.meters.allocator import AllocatorLimit, AllocatorPeak, checked
+from runners.core.meters.allocator import AllocatorLimit, AllocatorPeak, with_allocator
 from runners.core.meters.kernel import MeterDisagreesError
 from runners.core.meters.memory import FakeMemoryMeter, MemoryMeter
 from runners.core.meters.refusal import held_bytes_at
@@ -168,17 +168,17 @@ def counted(peak, workspaces):
 @pytest.mark.parametrize("above", [-512, 512, 32 * MIB])
 def test_the_meter_agrees_with_an_allocator_that_also_holds_workspaces(above):
     found = counted(100 * MIB + above, 32 * MIB)
-    assert checked(metered(100 * MIB), found, found.peak_bytes).allocator == found
+    assert with_allocator(metered(100 * MIB), found, found.peak_bytes).allocator == found
 
 
 def test_what_an_operation_takes_and_gives_back_is_no_disagreement(model):
     peak = AllocatorPeak(CUDA, counts_workspaces=True)
-    with MemoryMeter(look=peak.look) as meter:
+    with MemoryMeter(after_operation=peak.update) as meter:
         held = floats(2 * MIB)
         model.free(model.allocate(MIB))  # within an operation, which the meter cannot see
         held.add_(1)
     found = peak.read()
-    assert checked(meter.memory(None), found, peak.held_bytes).allocator == found
+    assert with_allocator(meter.memory(None), found, peak.held_bytes).allocator == found
     assert (peak.held_bytes, found.peak_bytes) == (2 * MIB, 3 * MIB)
 
 
@@ -186,7 +186,7 @@ def test_what_an_operation_takes_and_gives_back_is_no_disagreement(model):
 def test_the_meter_disagrees_with_an_allocator_beyond_tensors_and_workspaces(above):
     peak = 100 * MIB + above
     with pytest.raises(MeterDisagreesError, match="33554432 are cuBLAS workspaces"):
-        checked(metered(100 * MIB), counted(peak, 32 * MIB), peak)
+        with_allocator(metered(100 * MIB), counted(peak, 32 * MIB), peak)
 
 
 # Names as profilers recorded them: NCCL 2.10 and 2.18 (…Kernel_…_Sum_float), 2.20 (ncclDevKernel_),

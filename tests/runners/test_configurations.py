@@ -13,13 +13,13 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from runners.__main__ import main
 from runners.planner.answers.architecture import model_presets
 from runners.planner.answers.configuration import architecture_of
-from runners.planner.answers.question import PlanError, Question, Training, strategy_of
+from runners.planner.answers.question import PlanError, Question, TrainingSettings, strategy_of
 from runners.planner.command import _model_of_file, _parameters
 from runners.planner.program import check
 from runners.planner.simulated.one_rank import simulate_rank
 from runners.planner.simulated.own_model import loss_of
 from runners.planner.simulated.public_model import batch, built
-from runners.planner.simulated.transformer import Part, Transformer
+from runners.planner.simulated.transformer import RankPlan, RankTransformer
 from tests.runners.questions import asked
 from tests.runners.tracked import tracked_peak
 
@@ -49,7 +49,7 @@ def test_its_parameters_are_those_of_transformers(stated, tmp_path):
     with torch.device("meta"):
         config = AutoConfig.for_model(stated["model_type"], **keys)
         public = AutoModelForCausalLM.from_config(config)
-        simulated = Transformer(Part.of(shape, Training(sequence=32)))
+        simulated = RankTransformer(RankPlan.of(shape, TrainingSettings(sequence=32)))
     assert shape.num_parameters == num_parameters(public)
     assert num_parameters(simulated) == shape.num_parameters
     assert read(tmp_path, config.to_dict()).num_parameters == shape.num_parameters
@@ -153,7 +153,7 @@ SMALL = {
 @pytest.mark.parametrize("family", ["gemma2", "smollm3", "glm4_moe"])
 def test_a_model_of_transformers_has_the_peak_that_torchs_tracker_finds(family, tmp_path):
     path = str(written(tmp_path, SMALL | {"model_type": family}))
-    training = Training(sequence=32, microbatch=2, global_batch=2, precision="bf16")
+    training = TrainingSettings(sequence=32, microbatch=2, global_batch=2, precision="bf16")
     question = Question(
         model=_model_of_file(path), training=training, strategy=strategy_of("single", 1)
     )

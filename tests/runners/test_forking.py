@@ -16,7 +16,7 @@ _setup_privateuseone_for_python_backend("pretended")
 """
 SIMULATED = """
 import json
-from runners.planner.simulated.processes import answers
+from runners.planner.simulated.cache import answers
 from runners.planner.answers.question import Model, Question, Training, strategy_of
 from runners.planner.answers.architecture import model_presets
 from tests.runners.wrapped import ddp, simulated

@@ -3,7 +3,7 @@
 import pytest
 
 from runners.core.trace.measured import MemoryClasses
-from runners.planner.answers.answer import Answer, Layout, answer_of, rivals
+from runners.planner.answers.answer import Layout, PlanAnswer, answer_of, rivals
 from runners.planner.answers.law_of_time import Bounds, Cluster, bounds
 from runners.planner.answers.plan_grid import GridRank, read_grid
 from runners.planner.answers.question import strategy_of
@@ -44,39 +44,33 @@ def test_communication_hides_from_the_tokens_on_that_the_rates_give(name, calls,
     assert law.between == pytest.approx(law.computing, rel=2 / nodes)
 
 
-def test_no_step_is_shorter_than_the_longest_of_its_parts():
-    cluster = Cluster(2, 4, FLOPS, within=1e9, between=1e9)
-    sent = [call("all_reduce", 1000, "tensor", 4), call("all_gather", 1000, "data", 2)]
-    law = bounds([rank(sent, 10**9)], strategy_of("fsdp.2+tp.4", 8), cluster)
-    assert law.within == pytest.approx(2 * 1000 * 3 / 4 / 1e9)
-    assert law.between == pytest.approx(1000 / 2 * 4 / 1e9)  # four groups share a node's links
+@pytest.mark.parametrize(
+    ("strategy", "mesh", "calls", "within", "between"),
+    [
+        # Four groups share a node's links.
+        ("fsdp.2+tp.4", (2, 4),
+         [("all_reduce", 1000, "tensor", 4), ("all_gather", 1000, "data", 2)],
+         2 * 1000 * 3 / 4, 1000 / 2 * 4),
+        # Of the whole between nodes: 8 shards of 1000.
+        ("hsdp.2.8", (2, 8),
+         [("all_gather", 8000, "shards", 8), ("all_reduce", 1000, "replicas", 2)],
+         8000 * 7 / 8, 2 * 1000 / 2 * 8),
+        ("1f1b", (1, 2), [("send", 1000, "pipeline", 2)], 1000, 0),
+        ("1f1b", (2, 1), [("send", 1000, "pipeline", 2)], 0, 1000),
+        # Each of eight ranks sends its own tokens to the experts of eight others.
+        ("fsdp+ep.16", (2, 8), [("all_to_all", 1600, "expert", 16)],
+         1600 * 7 / 16, 8 * 1600 * 8 / 16),
+    ],
+)  # fmt: skip
+def test_each_tier_of_links_carries_what_ranks_on_it_send(strategy, mesh, calls, within, between):
+    """And no step is shorter than the longest of its parts."""
+    cluster = Cluster(*mesh, FLOPS, within=1e9, between=1e6)
+    ranks = [rank([call(*one) for one in calls], 10**9)]
+    law = bounds(ranks, strategy_of(strategy, cluster.num_devices), cluster)
+    assert law.within == pytest.approx(within / 1e9)
+    assert law.between == pytest.approx(between / 1e6)
     assert law.at_least == max(law.computing, law.within, law.between)
     assert law.at_most == pytest.approx(law.computing + law.within + law.between)
-
-
-def test_hsdp_gathers_within_a_node_and_sums_the_shards_of_all_its_devices_between_nodes():
-    cluster = Cluster(2, 8, FLOPS, within=1e9, between=1e9)
-    sent = [call("all_gather", 8000, "shards", 8), call("all_reduce", 1000, "replicas", 2)]
-    law = bounds([rank(sent)], strategy_of("hsdp.2.8", 16), cluster)
-    assert law.within == pytest.approx(8000 * 7 / 8 / 1e9)
-    assert law.between == pytest.approx(2 * 1000 / 2 * 8 / 1e9)  # of the whole: 8 shards of 1000
-
-
-def test_a_message_between_stages_takes_the_links_between_its_nodes():
-    sent = [call("send", 1000, "pipeline", 2)]
-    within = Cluster(1, 2, FLOPS, within=1e9, between=1e6)
-    assert bounds([rank(sent)], strategy_of("1f1b", 2), within).within == 1000 / 1e9
-    between = Cluster(2, 1, FLOPS, within=1e9, between=1e6)
-    assert bounds([rank(sent)], strategy_of("1f1b", 2), between).between == 1000 / 1e6
-
-
-def test_each_rank_of_a_node_sends_its_own_tokens_to_the_experts_of_other_nodes():
-    cluster = Cluster(2, 8, FLOPS, within=1e9, between=1e9)
-    law = bounds(
-        [rank([call("all_to_all", 1600, "expert", 16)])], strategy_of("fsdp+ep.16", 16), cluster
-    )
-    assert law.within == pytest.approx(1600 * 7 / 16 / 1e9)
-    assert law.between == pytest.approx(8 * 1600 * 8 / 16 / 1e9)  # of eight ranks, to eight others
 
 
 @pytest.mark.parametrize("devices", [8, 64])
@@ -84,7 +78,7 @@ def test_a_committed_plan_of_ddp_sends_the_bytes_of_a_ring_over_each_tier(device
     """Of 2 N bytes: twice 7/8 within the node, and twice 7/8 between eight nodes."""
     grid = read_grid(PLANS / "llama-8b.json")
     (row, *_) = [r for r in grid.rows if (r.strategy, r.state.devices) == ("ddp", devices)]
-    cluster = Cluster(1, 8, 989e12, 450e9, 400e9).of(devices)
+    cluster = Cluster(1, 8, 989e12, 450e9, 400e9).with_devices(devices)
     law = answer_of(row, grid).bounds(cluster)
     within, between = law.within * cluster.within, law.between * cluster.between
     assert within == pytest.approx(2 * 2 * grid.num_parameters * 7 / 8, rel=1e-3)
@@ -94,7 +88,7 @@ def test_a_committed_plan_of_ddp_sends_the_bytes_of_a_ring_over_each_tier(device
 def test_a_layout_dominates_only_where_it_is_worse_in_nothing():
     def of(strategy, computing=0.0, within=1.0, needed_bytes=500):
         cluster = Cluster(1, 8, FLOPS, within=1e9, between=1e9)
-        answer = Answer(question=asked(strategy, devices=8), ranks=[rank([])], seconds=0)
+        answer = PlanAnswer(question=asked(strategy, devices=8), ranks=[rank([])], seconds=0)
         return Layout(answer, cluster, Bounds(computing, within, 0.0), needed_bytes, "fits")
 
     usual = of("zero1")

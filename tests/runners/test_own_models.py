@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from runners.__main__ import main
-from runners.planner.answers.question import Model, Question, Training, strategy_of
+from runners.planner.answers.question import PlannedModel, Question, TrainingSettings, strategy_of
 from runners.planner.simulated.one_rank import simulate_rank
 from runners.planner.simulated.own_model import loss_of
 from tests.runners import own_models
@@ -53,8 +53,8 @@ REFUSED = [
 def asked(name, batch, strategy="single", module=HERE, **how):
     training = {"sequence": SEQUENCE, "microbatch": MICROBATCH, "precision": "fp32", **how}
     return Question(
-        model=Model(name=name, module=f"{module}:{name}", batch=f"{module}:{batch}"),
-        training=Training(**{"global_batch": 2 * MICROBATCH, **training}),
+        model=PlannedModel(name=name, module=f"{module}:{name}", batch=f"{module}:{batch}"),
+        training=TrainingSettings(**{"global_batch": 2 * MICROBATCH, **training}),
         strategy=strategy_of(strategy, 2),
     )
 

@@ -13,13 +13,13 @@ import torch.distributed as dist
 
 from runners.__main__ import main
 from runners.planner import command
-from runners.planner.answers.answer import Answer
+from runners.planner.answers.answer import PlanAnswer
 from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.question import _AXES, Training, strategy_of
-from runners.planner.simulated import processes
+from runners.planner.answers.question import _AXES, TrainingSettings, strategy_of
+from runners.planner.simulated import cache
+from runners.planner.simulated.cache import answers
 from runners.planner.simulated.one_rank import simulate_rank
-from runners.planner.simulated.processes import answers
-from runners.planner.simulated.updates import Update
+from runners.planner.simulated.updates import RankOptimizer
 from runners.simulate.log import RESHARDED
 from runners.system.book import ROOT
 from runners.system.errors import FixableError
@@ -74,34 +74,38 @@ def test_ranks_that_share_a_parameter_unevenly_exchange_equal_padded_parts(monke
     seven = torch.nn.Parameter(torch.ones(7))
     seven.grad = torch.ones(7)
     last_of_three = SimpleNamespace(size=lambda: 3, rank=lambda: 2)
-    Update([seven], Training(sequence=1, precision="fp32"), {seven: last_of_three}).step()
+    RankOptimizer(
+        [seven], TrainingSettings(sequence=1, precision="fp32"), {seven: last_of_three}
+    ).step()
     assert given == [("reduce_scatter_single", 3, 9), ("all_gather_single", 9, 3)]
 
 
-def test_what_is_sent_follows_from_the_size_of_the_model():
-    size = 4 * LLAMA.num_parameters
-    plan = simulate_rank(asked("zero1", precision="fp32"), 0)
-    assert payload(plan, "reduce_scatter", "data") == payload(plan, "all_gather", "data") == size
-    each = asked("fsdp-keep", precision="fp32")
-    kept, num = simulate_rank(each, 0), each.num_microbatches
-    assert payload(kept, "all_gather", "data") == num * size  # freed after each backward
-    assert payload(kept, "reduce_scatter", "data") == num * size
+NUM, DEPTH = LLAMA.num_parameters, LLAMA.num_layers
+LAST = LLAMA.embedding_parameters + LLAMA.norm_parameters
+KEYS = 2 * 32 * 2 * LLAMA.head_size  # and values, of two heads of a layer
 
 
-def test_gradients_that_are_summed_up_in_fp32_are_sent_in_fp32():
-    wide = {"precision": "bf16-mixed", "has_wide_gradients": True}
-    plan, num = simulate_rank(asked("zero1", **wide), 0), LLAMA.num_parameters
-    assert payload(plan, "reduce_scatter", "data") == 4 * num
-    assert payload(plan, "all_gather", "data") == 2 * num
-
-
-def test_context_parallel_ranks_gather_keys_and_values_and_pass_their_gradients_around():
-    """Closed forms of torch's ring attention, whose gradients are fp32 whatever keys are."""
-    shape = LLAMA.model_copy(update={"num_kv_heads": 2})
-    plan = simulate_rank(asked("cp", shape=shape, global_batch=1), 0)
-    one = 2 * 32 * 2 * shape.head_size  # keys and values of a layer
-    assert payload(plan, "all_gather", "context") == shape.num_layers * 2 * one * 2  # bf16, twice
-    assert payload(plan, "all_to_all", "context") == shape.num_layers * one * 4
+@pytest.mark.parametrize(
+    ("strategy", "how", "axis", "sent"),
+    [
+        ("zero1", {}, "data", {"reduce_scatter": 4 * NUM, "all_gather": 4 * NUM}),
+        # Freed after the backward pass of each of two microbatches.
+        ("fsdp-keep", {}, "data", {"reduce_scatter": 8 * NUM, "all_gather": 8 * NUM}),
+        # Gradients that are summed up in fp32 are sent in fp32.
+        ("zero1", {"precision": "bf16-mixed", "has_wide_gradients": True}, "data",
+         {"reduce_scatter": 4 * NUM, "all_gather": 2 * NUM}),
+        # The ends are units, of which the last stays gathered for backward.
+        ("fsdp", {"precision": "bf16-mixed", "ends_are_units": True, "last_unit_stays": False},
+         "data", {"all_gather": 2 * 2 * (2 * (NUM - LAST) + LAST)}),
+        # Torch's ring attention: keys in bf16, twice; their gradients are fp32 whatever keys are.
+        ("cp", {"precision": "bf16-mixed", "global_batch": 1,
+                "shape": LLAMA.model_copy(update={"num_kv_heads": 2})},
+         "context", {"all_gather": DEPTH * 2 * KEYS * 2, "all_to_all": DEPTH * KEYS * 4}),
+    ],
+)  # fmt: skip
+def test_ranks_of_an_axis_send_what_its_closed_form_says(strategy, how, axis, sent):
+    plan = simulate_rank(asked(strategy, **{"precision": "fp32", **how}), 0)
+    assert {operation: payload(plan, operation, axis) for operation in sent} == sent
 
 
 def test_tokens_go_to_the_ranks_of_their_experts_and_back():
@@ -152,14 +156,6 @@ def test_a_tensor_parallel_rank_sends_an_activation_after_each_half_of_a_layer()
     assert divided.at_peak.activations_bytes < plan.at_peak.activations_bytes
 
 
-def test_fsdp_gathers_ends_that_are_units_as_often_as_their_resharding_says():
-    plan = simulate_rank(asked("fsdp", ends_are_units=True, last_unit_stays=False), 0)
-    last = LLAMA.embedding_parameters + LLAMA.norm_parameters  # stays gathered for backward
-    gathered = 2 * (LLAMA.num_parameters - last) + last
-    passes = 2  # of a rank: microbatches
-    assert payload(plan, "all_gather", "data") == passes * 2 * gathered
-
-
 def test_attention_to_earlier_tokens_is_half_of_the_square():
     """Closed form: of scores and of what they weigh, forward once and backward 2.5 times."""
     single = simulate_rank(asked("single", global_batch=1), 0)
@@ -194,7 +190,7 @@ def test_the_bound_of_equal_stages_is_the_time_of_their_schedule():
     num, microbatches, work = 4, 8, 1e12
     question = asked("1f1b", shape=DEEP, global_batch=microbatches)
     rank = simulate_rank(question, 0).model_copy(update={"flops": int(work), "calls": []})
-    answer = Answer(question=question, ranks=[rank] * 3, seconds=0.0)
+    answer = PlanAnswer(question=question, ranks=[rank] * 3, seconds=0.0)
     rate = 2e12
     expected = (microbatches + num - 1) / microbatches * work / rate
     cluster = Cluster(1, 4, rate, within=1e9, between=1e9)
@@ -318,16 +314,16 @@ def test_what_was_answered_once_is_read(monkeypatch, tmp_path):
 
     def simulate(questions, num_workers):
         asked_of.extend(questions)
-        return [Answer(question=one, reason="not today", seconds=0) for one in questions]
+        return [PlanAnswer(question=one, reason="not today", seconds=0) for one in questions]
 
-    monkeypatch.setattr(processes, "answers", simulate)
-    monkeypatch.setattr(processes, "CACHE", tmp_path / "plans")
+    monkeypatch.setattr(cache, "answers", simulate)
+    monkeypatch.setattr(cache, "CACHE", tmp_path / "plans")
     first, second = asked("fsdp"), asked("ddp")
-    found = processes.cached([first])
-    assert processes.cached([second, first])[1] == found[0]
+    found = cache.cached([first])
+    assert cache.cached([second, first])[1] == found[0]
     assert asked_of == [first, second]
-    monkeypatch.setattr(processes, "engine_digest", lambda: "other code")
-    processes.cached([first])
+    monkeypatch.setattr(cache, "engine_digest", lambda: "other code")
+    cache.cached([first])
     assert asked_of == [first, second, first]
 
 
@@ -335,7 +331,7 @@ def test_what_was_answered_once_is_read(monkeypatch, tmp_path):
 def test_the_same_question_has_the_same_answer_with_a_command_for_each_layout(
     capsys, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(processes, "CACHE", tmp_path / "plans")
+    monkeypatch.setattr(cache, "CACHE", tmp_path / "plans")
     words = ["plan", "for", "gpt2-124m", "--devices", "2", "--sequence", "1024"]
     assert main(words) == 0
     usual = capsys.readouterr().out
@@ -353,7 +349,7 @@ def test_the_same_question_has_the_same_answer_with_a_command_for_each_layout(
 
 @pytest.mark.builds
 def test_without_devices_the_command_says_how_many(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(processes, "CACHE", tmp_path / "plans")
+    monkeypatch.setattr(cache, "CACHE", tmp_path / "plans")
     assert main(["plan", "for", "gpt2-124m", "--memory", "80", "--sequence", "64"]) == 0
     title, first, *_ = capsys.readouterr().out.splitlines()
     assert "on how many devices of 80 GiB" in title
@@ -362,7 +358,7 @@ def test_without_devices_the_command_says_how_many(capsys, monkeypatch, tmp_path
 
 @pytest.mark.builds
 def test_a_no_names_what_would_turn_it(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(processes, "CACHE", tmp_path / "plans")
+    monkeypatch.setattr(cache, "CACHE", tmp_path / "plans")
     words = ["plan", "for", "gpt2-124m", "--devices", "1", "--memory", "3.2", "--sequence", "1024"]
     assert main(words) == 2
     said = capsys.readouterr().err

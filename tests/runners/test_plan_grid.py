@@ -6,8 +6,8 @@ from runners.__main__ import main
 from runners.planner.answers import plan_grid, published
 from runners.planner.answers.architecture import model_presets
 from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.plan_grid import State, as_trace, read_grid
-from runners.planner.answers.question import Model, Question, Training, strategy_of
+from runners.planner.answers.plan_grid import GridState, as_trace, read_grid
+from runners.planner.answers.question import PlannedModel, Question, TrainingSettings, strategy_of
 from runners.planner.answers.search import shortlist
 from runners.planner.simulated import grid
 from runners.simulate import processes
@@ -73,8 +73,8 @@ def test_a_file_holds_every_row_and_other_code_confirms_it_or_makes_it_anew(tiny
 
 def test_another_engine_or_another_architecture_makes_a_grid_stale(monkeypatch):
     names = {path.name for path in covered_files(ROOT / plan_grid._ENTRY)}
-    assert {"one_rank.py", "transformer.py", "stand_ins.py", "closed_forms.py"} <= names
-    assert not {"command.py", "answer.py", "law_of_time.py", "processes.py", "grid.py"} & names
+    assert {"one_rank.py", "transformer.py", "stand_ins.py", "steps.py"} <= names
+    assert not {"command.py", "answer.py", "law_of_time.py", "cache.py", "grid.py"} & names
     before = plan_grid.code_digest("plan_llama_8b")
     assert before != plan_grid.code_digest("plan_llama_70b")
     monkeypatch.setattr(plan_grid, "engine_digest", lambda: "another")
@@ -111,18 +111,18 @@ def test_a_file_is_fresh_and_has_every_row_that_is_asked_for(committed):
 def test_what_the_rule_puts_first_is_in_every_committed_grid(committed, memory_and_rates):
     memory, *rates = memory_and_rates
     rows, preset = rows_by(committed), model_presets()[committed.preset]
-    model = Model(name=committed.preset, architecture=preset.architecture)
+    model = PlannedModel(name=committed.preset, architecture=preset.architecture)
     for fields in grid.GRIDS[committed.preset].states:
         usual = {"sequence": committed.base_sequence, "microbatch": committed.microbatch}
-        state = State.model_validate({**usual, **fields})
-        training = Training(
+        state = GridState.model_validate({**usual, **fields})
+        training = TrainingSettings(
             sequence=state.sequence,
             microbatch=state.microbatch,
             global_batch=committed.microbatch * state.devices,
             optimizer=state.optimizer,
         )
         question = Question(model=model, training=training, strategy=strategy_of("single", 1))
-        cluster = Cluster(1, 8, *rates).of(state.devices)
+        cluster = Cluster(1, 8, *rates).with_devices(state.devices)
         listed, _ = shortlist(question, cluster, memory)
         first = next((one for one in listed if one.verdict == "fits"), None)
         if first is not None:

@@ -15,7 +15,13 @@ import pytest
 
 from runners.__main__ import main
 from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.question import _AXES, Model, Question, Training, strategy_of
+from runners.planner.answers.question import (
+    _AXES,
+    PlannedModel,
+    Question,
+    TrainingSettings,
+    strategy_of,
+)
 from runners.planner.answers.search import strategies
 from runners.planner.simulated import grid, one_rank
 from runners.planner.simulated.one_rank import simulate_rank
@@ -48,8 +54,8 @@ def planned(capsys, words):
 def test_real_ranks_peak_where_the_plan_says():
     batch = {"microbatch": MICROBATCH, "global_batch": MICROBATCH * NUM_MICROBATCHES * RANKS}
     names = {"module": "VisionTransformer", "batch": "batch", "tensor_plan": "tensor_plan"}
-    model = Model(name="own", **{field: f"{OWN}:{name}" for field, name in names.items()})
-    training = Training(sequence=1, precision="fp32", **batch)
+    model = PlannedModel(name="own", **{field: f"{OWN}:{name}" for field, name in names.items()})
+    training = TrainingSettings(sequence=1, precision="fp32", **batch)
     questions = [
         Question(model=model, training=training, strategy=strategy_of(name, RANKS))
         for name in STRATEGIES

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from runners.planner.answers.question import Training
+from runners.planner.answers.question import TrainingSettings
 from runners.planner.simulated.fused_kernels import attention, attention_backward, rms_norm
 from runners.planner.simulated.one_rank import simulate_rank
-from runners.planner.simulated.transformer import Part, Transformer
+from runners.planner.simulated.transformer import RankPlan, RankTransformer
 from tests.runners.questions import GPT, LLAMA, asked, changed
 from tests.runners.tracked import tracked_peak
 
@@ -39,7 +39,7 @@ SHAPES = [
 def test_its_peak_in_one_process_is_what_torchs_tracker_finds(shape):
     question = asked("single", 1, shape, microbatch=4, global_batch=4, precision="fp32")
     tracked = tracked_peak(
-        lambda: Transformer(Part.of(shape, question.training)),
+        lambda: RankTransformer(RankPlan.of(shape, question.training)),
         lambda: torch.zeros(4, 32, dtype=torch.long),
         lambda module, tokens: module.loss(module(tokens), torch.zeros_like(tokens)),
     )
@@ -49,7 +49,7 @@ def test_its_peak_in_one_process_is_what_torchs_tracker_finds(shape):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_tiny_one_trains_with_values(shape):
     torch.manual_seed(0)
-    model = Transformer(Part.of(shape, Training(sequence=32)))
+    model = RankTransformer(RankPlan.of(shape, TrainingSettings(sequence=32)))
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.1)
     if model.rotations is not None:
@@ -69,7 +69,7 @@ def test_a_tiny_one_trains_with_values(shape):
 
 def test_a_loss_in_chunks_has_the_value_and_the_gradient_of_torch():
     with torch.device("meta"):
-        model = Transformer(Part.of(TINY, Training(sequence=32, loss_chunks=4)))
+        model = RankTransformer(RankPlan.of(TINY, TrainingSettings(sequence=32, loss_chunks=4)))
     logits, tokens = torch.randn(3, 32, 256, requires_grad=True), torch.randint(0, 256, (3, 32))
     losses = [
         model.loss(logits, tokens),
@@ -81,8 +81,8 @@ def test_a_loss_in_chunks_has_the_value_and_the_gradient_of_torch():
 
 def test_stages_share_the_parameters_out():
     with torch.device("meta"):
-        part = Part.of(LLAMA, Training(sequence=32))
-        stages = [Transformer(part, layers) for layers in ([0], [1])]
+        part = RankPlan.of(LLAMA, TrainingSettings(sequence=32))
+        stages = [RankTransformer(part, layers) for layers in ([0], [1])]
     assert sum(p.numel() for s in stages for p in s.parameters()) == LLAMA.num_parameters
 
 

@@ -15,13 +15,19 @@ from torch.distributed import pipelining as pp
 
 from runners.planner.answers.architecture import model_presets
 from runners.planner.answers.law_of_time import Cluster
-from runners.planner.answers.question import Model, PlanError, Question, Training, strategy_of
-from runners.planner.program import check, covered, program_of
+from runners.planner.answers.question import (
+    PlanError,
+    PlannedModel,
+    Question,
+    TrainingSettings,
+    strategy_of,
+)
+from runners.planner.program import check, program_of, strategies_with_program
 from runners.planner.simulated.one_rank import simulate_rank
 from runners.simulate.caching_allocator import replay
 from runners.simulate.fake_mode import ValuelessMode
 from runners.simulate.meter import Meter
-from runners.simulate.stand_ins import stand_ins
+from runners.simulate.stand_ins import simulating_rank
 from tests.judged import judged
 from tests.processes import python
 from tests.runners.program_ranks import NUM_STEPS, loaded, trained
@@ -46,8 +52,8 @@ def question(layout, devices, preset, **changes):
     """The question of a plan, by default in fp32."""
     training = {"sequence": 1024, "global_batch": 64, "precision": "fp32", **changes}
     return Question(
-        model=Model(name=preset, architecture=model_presets()[preset].architecture),
-        training=Training(**training),
+        model=PlannedModel(name=preset, architecture=model_presets()[preset].architecture),
+        training=TrainingSettings(**training),
         strategy=strategy_of(layout, devices),
     )
 
@@ -82,7 +88,7 @@ def alone(tmp_path_factory):
 
 def _trained_alone(program):
     plan = program.made_small(program.PLAN, 1)
-    model = program.Transformer(plan, 0)
+    model = program.TransformerStage(plan, 0)
     program.initialize(model, torch.device("cpu"))
     kept = {one for name, one in model.named_parameters() if re.search("norm|bias", name)}
     groups = [{"params": list(kept), "weight_decay": 0.0}]
@@ -130,7 +136,7 @@ def simulated(program, rank):
     """Bytes that the allocator gives out at the peak of two steps, and that it reserves."""
     plan, meshes = program.PLAN, []
     with (
-        stand_ins(rank, plan.pipeline * plan.data * plan.tensor, meshes),
+        simulating_rank(rank, plan.pipeline * plan.data * plan.tensor, meshes),
         patch.object(pp, "PipelineStage", partial(stage, plan)),
         patch.object(pp.schedules._PipelineSchedule, "_warmup_p2p", lambda *_: None),
         ValuelessMode(),
@@ -163,7 +169,7 @@ def test_a_program_has_the_planned_model_and_layout(tmp_path):
     for preset in ("gpt2-1.5b", "llama-8b", "mixtral-8x7b"):
         program = loaded(written(tmp_path / f"{preset}.py", "fsdp", 8, preset))
         with torch.device("meta"):
-            model = program.Transformer(program.PLAN, 0)
+            model = program.TransformerStage(program.PLAN, 0)
         parameters = sum(one.numel() for one in model.parameters())
         assert parameters == model_presets()[preset].architecture.num_parameters
         assert (program.PLAN.data, program.PLAN.num_microbatches) == (8, 8)
@@ -192,7 +198,7 @@ def test_programs_are_formatted(programs):
 def test_a_layer_of_gpt_2_is_torchs_own_encoder_layer(tmp_path):
     program = loaded(written(tmp_path / "one.py", "single", 1, "gpt2-124m"))
     plan = program.made_small(program.PLAN, 1)
-    layer = program.Layer(plan)
+    layer = program.TransformerLayer(plan)
     oracle = nn.TransformerEncoderLayer(
         plan.hidden_size, plan.num_heads, plan.ffn_size, 0.0, "gelu", batch_first=True,
         norm_first=True,
@@ -240,7 +246,7 @@ def test_a_plan_without_a_program_is_refused_in_one_line(layout, devices, change
 
 
 def test_a_model_of_ones_own_has_no_program_whichever_layout():
-    own = Model(name="mine:build", module="mine:build", batch="mine:batch")
+    own = PlannedModel(name="mine:build", module="mine:build", batch="mine:batch")
     with pytest.raises(PlanError, match=r"^no program: .* presets, and for files"):
         check(question("single", 1, "llama-8b").model_copy(update={"model": own}))
 
@@ -248,12 +254,12 @@ def test_a_model_of_ones_own_has_no_program_whichever_layout():
 def test_a_program_trains_heads_wider_than_the_hidden_size_and_turns_a_part_of_them(tmp_path):
     asked = question("fsdp", 8, "llama-1b")
     shape = changed(asked.model.architecture, head_dim=128, rotary_size=32)
-    asked = asked.model_copy(update={"model": Model(name="stated", architecture=shape)})
+    asked = asked.model_copy(update={"model": PlannedModel(name="stated", architecture=shape)})
     path = tmp_path / "one.py"
     path.write_text(program_of(asked, Cluster(1, 8, 1e15, 1e11, 1e11), path, "No plan."))
     program = loaded(path)
     with torch.device("meta"):
-        model = program.Transformer(program.PLAN, 0)
+        model = program.TransformerStage(program.PLAN, 0)
         assert model(torch.zeros(1, 1024, dtype=torch.long)).shape == (1, 1024, shape.vocabulary)
     assert sum(one.numel() for one in model.parameters()) == shape.num_parameters
     assert program.rotations_of(program.PLAN, torch.device("cpu")).shape == (1024, 16)
@@ -262,6 +268,8 @@ def test_a_program_trains_heads_wider_than_the_hidden_size_and_turns_a_part_of_t
 def test_each_layout_that_a_search_for_a_program_tries_has_one():
     for name in ("llama-8b", "gpt2-1.5b"):
         asked = question("single", 1, name)
-        for one in covered(asked.model, asked.training, Cluster(2, 8, 1e15, 1e11, 1e11)):
+        for one in strategies_with_program(
+            asked.model, asked.training, Cluster(2, 8, 1e15, 1e11, 1e11)
+        ):
             check(question(one.name, 16, name))
             assert one.keeps_gathered == (one.tensor > 1)

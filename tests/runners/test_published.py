@@ -3,12 +3,12 @@
 import pytest
 
 from runners.planner.answers.published_rows import MEASUREMENTS, rows
-from runners.planner.simulated.published_peaks import published, workspace_bytes
+from runners.planner.simulated.published_peaks import rows_by_run, workspace_bytes
 
 MIB = 1 << 20
 HELD = {
     row.id: (row, one.bytes)
-    for row in published().values()
+    for row in rows_by_run().values()
     for one in row.measured
     if one.moment == "between_steps"
 }
@@ -64,4 +64,4 @@ def test_what_is_allocated_between_steps_is_the_state_and_the_libraries_workspac
 
 
 def test_a_plan_is_asked_for_every_row():
-    assert list(published().values()) == rows(MEASUREMENTS)
+    assert list(rows_by_run().values()) == rows(MEASUREMENTS)

@@ -10,7 +10,7 @@ from runners.planner.answers.published import (
     is_stale,
     published_bytes_of,
 )
-from runners.planner.simulated.published_peaks import published
+from runners.planner.simulated.published_peaks import rows_by_run
 from runners.traces.files import read
 
 
@@ -23,14 +23,14 @@ def test_every_published_peak_is_there_as_published_and_none_is_stale(committed)
     assert not is_stale(committed)
     stated = {
         (name, one.kind, one.bytes)
-        for name, row in published().items()
+        for name, row in rows_by_run().items()
         for one in row.measured
         if one.moment == "peak"
     }
     assert stated == {
         (name, *peak) for name, row in committed.runs.items() for peak in published_bytes_of(row)
     }
-    for name, row in published().items():
+    for name, row in rows_by_run().items():
         assert row.source.url == committed.runs[name].settings["url"]
 
 

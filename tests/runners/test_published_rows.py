@@ -10,10 +10,10 @@ from runners.planner.answers.published_order import searches
 from runners.planner.answers.published_rows import MEASUREMENTS, RATES, rows
 from runners.planner.answers.question import (
     Implementation,
-    Model,
     PlanError,
+    PlannedModel,
     Question,
-    Training,
+    TrainingSettings,
     strategy_of,
 )
 from runners.planner.simulated.published_peaks import terms
@@ -105,9 +105,11 @@ def test_no_published_step_took_less_than_its_bound():
 
 
 def question(name, strategy="fsdp", **training):
-    model = Model(name=name, architecture=model_presets()[name].architecture)
+    model = PlannedModel(name=name, architecture=model_presets()[name].architecture)
     asked = {"sequence": 4096, "global_batch": 8, **training}
-    return Question(model=model, training=Training(**asked), strategy=strategy_of(strategy, 8))
+    return Question(
+        model=model, training=TrainingSettings(**asked), strategy=strategy_of(strategy, 8)
+    )
 
 
 def test_a_range_lies_between_the_quartiles_of_what_published_clusters_reached():

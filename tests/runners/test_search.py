@@ -3,32 +3,38 @@
 import pytest
 
 from runners.planner.answers import closed_form
-from runners.planner.answers.answer import GIB, Answer, layout, layouts
+from runners.planner.answers.answer import GIB, PlanAnswer, layout_of, layouts
 from runners.planner.answers.architecture import model_presets
-from runners.planner.answers.how_many import knobs, least_devices
+from runners.planner.answers.how_many import changes_that_fit, least_devices
 from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.order import KNOWN_TO
-from runners.planner.answers.question import Model, PlanError, Question, Training, strategy_of
+from runners.planner.answers.question import (
+    PlanError,
+    PlannedModel,
+    Question,
+    TrainingSettings,
+    strategy_of,
+)
 from runners.planner.answers.search import (
     MOST,
     SLACK,
-    Found,
-    choice,
+    SearchResult,
     choice_lines,
-    none_fits,
+    choose,
+    no_fit_error,
     search,
     shortlist,
     strategies,
 )
-from runners.planner.simulated.processes import answers
+from runners.planner.simulated.cache import answers
 from tests.runners.questions import asked
 
 RATES = (989e12, 450e9, 400e9)  # of an H100
 
 
 def single(name, **training):
-    model = Model(name=name, architecture=model_presets()[name].architecture)
-    settings = Training(**{"sequence": 4096, **training})
+    model = PlannedModel(name=name, architecture=model_presets()[name].architecture)
+    settings = TrainingSettings(**{"sequence": 4096, **training})
     return Question(model=model, training=settings, strategy=strategy_of("single", 1))
 
 
@@ -37,7 +43,7 @@ def on(question, strategy, cluster, **training):
     settings = question.training.model_copy(update=training)
     named = strategy_of(strategy, cluster.num_devices)
     changed = question.model_copy(update={"training": settings, "strategy": named})
-    return layout(closed_form.answer(changed), cluster, 80 * GIB)
+    return layout_of(closed_form.answer(changed), cluster, 80 * GIB)
 
 
 def by_forms(questions):
@@ -48,6 +54,13 @@ def by_forms(questions):
 def searched(question, cluster, memory, simulate=by_forms):
     memory *= GIB
     return search(shortlist(question, cluster, memory), cluster, memory, simulate)
+
+
+def refused(found, cluster, memory):
+    """The message of a search in which nothing fits."""
+    with pytest.raises(PlanError) as raised:
+        choose(found.answers, cluster, memory)
+    return str(no_fit_error(found, raised.value, memory))
 
 
 # --- the rule
@@ -76,7 +89,7 @@ def test_of_two_layouts_the_simpler_one_comes_first(first, later, settings):
         on(question, name, cluster, **changed)
         for name, changed in zip((first, later), settings, strict=True)
     )
-    assert one.place < other.place
+    assert one.priority < other.priority
 
 
 def test_what_computing_does_not_hide_comes_after_what_it_hides():
@@ -88,7 +101,7 @@ def test_what_computing_does_not_hide_comes_after_what_it_hides():
         assert flat.is_hidden == is_hidden
         staged = on(question, "1f1b.8+zero1.8", cluster)
         assert staged.is_hidden
-        assert (flat.place < staged.place) == is_hidden
+        assert (flat.priority < staged.priority) == is_hidden
     assert on(question, "fsdp", fast).seconds_of_data(is_flat=True) == pytest.approx(
         8 * on(question, "fsdp", fast).seconds_of_data(), rel=0.2
     )
@@ -108,7 +121,7 @@ def test_a_search_ends_once_three_strategies_fit_and_the_rule_comes_first():
     found = searched(question, cluster, 80, simulate)
     assert sum(rounds) < MOST
     assert searched(question, cluster, 80) == found
-    made = choice(found.answers, cluster, 80 * GIB)
+    made = choose(found.answers, cluster, 80 * GIB)
     assert len({one.strategy for one in made.measured}) == 3
     every, _ = shortlist(question, cluster, 80 * GIB)
     assert made.measured[0] == next(one for one in every if one.verdict == "fits")
@@ -133,23 +146,17 @@ def test_more_layouts_than_a_search_simulates_are_no_proof_that_none_fits():
     """A simulation finds that each needs twice what the closed forms say."""
 
     def simulate(some):
-        return [
-            one.model_copy(
-                update={
-                    "ranks": [
-                        rank.model_copy(update={"reserved_bytes": 2 * rank.reserved_bytes})
-                        for rank in one.ranks
-                    ]
-                }
-            )
-            for one in by_forms(some)
-        ]
+        answers = by_forms(some)
+        for answer in answers:
+            answer.ranks[:] = [
+                rank.model_copy(update={"reserved_bytes": 2 * rank.reserved_bytes})
+                for rank in answer.ranks
+            ]
+        return answers
 
     cluster = Cluster(1, 8, *RATES)
     found = searched(single("llama-8b", global_batch=8), cluster, 18, simulate)
-    with pytest.raises(PlanError) as raised:
-        choice(found.answers, cluster, 18 * GIB)
-    said = str(none_fits(found, raised.value, 18 * GIB))
+    said = refused(found, cluster, 18 * GIB)
     assert said.startswith("no answer yet" if found.num_left else "no layout fits")
     assert found.num_left or len(found.answers) < MOST
 
@@ -158,17 +165,14 @@ def test_what_needs_far_too_much_is_refused_without_a_simulation():
     cluster = Cluster(1, 8, *RATES)
     found = searched(single("llama-70b", global_batch=8), cluster, 80)
     assert not found.answers
-    with pytest.raises(PlanError) as raised:
-        choice(found.answers, cluster, 80 * GIB)
-    said = str(none_fits(found, raised.value, 80 * GIB))
-    assert said.startswith("no layout fits 80 GiB; ")
+    assert refused(found, cluster, 80 * GIB).startswith("no layout fits 80 GiB; ")
     assert min(one.needed_bytes for one in found.over) > SLACK * 80 * GIB
 
 
 def test_where_no_state_fits_the_reason_is_said():
-    unfit = Answer(question=asked("ddp"), seconds=0, reason="the optimizer alone needs more")
+    unfit = PlanAnswer(question=asked("ddp"), seconds=0, reason="the optimizer alone needs more")
     with pytest.raises(PlanError, match=r"^the optimizer alone needs more"):
-        choice([unfit], Cluster(2, 2, *RATES), GIB)
+        choose([unfit], Cluster(2, 2, *RATES), GIB)
 
 
 @pytest.mark.builds
@@ -182,8 +186,8 @@ def test_where_no_state_fits_the_reason_is_said():
 def test_beyond_the_size_for_which_the_order_is_known_none_is_said(devices, heads):
     cluster, names = Cluster(devices // 8, 8, *RATES), ("fsdp", "zero1", "ddp-view", "fsdp-keep")
     simulated = answers([asked(name, devices, global_batch=devices) for name in names], 2)
-    made = choice(simulated, cluster, 80 * GIB)
-    found = Found(simulated, num_left=7, over=[])
+    made = choose(simulated, cluster, 80 * GIB)
+    found = SearchResult(simulated, num_left=7, over=[])
     lines = choice_lines(made, found, 80 * GIB, lambda one: f"write {one.name}")
     assert [line for line in lines if line.startswith("  write")] == [
         f"  write {one.name}" for one in made.measured
@@ -218,13 +222,13 @@ def test_fewer_devices_than_the_smallest_number_do_not_fit():
         assert one.layout.verdict == "fits"
         family = one.layout.strategy.split(".")[0]
         if family in ("zero1", "fsdp", "tp-sp") and "+" not in one.layout.strategy:
-            half = node.of(one.devices // 2)
+            half = node.with_devices(one.devices // 2)
             question = single("llama-13b", global_batch=one.devices)
             less = [
                 on(question, family, half, checkpointing=how)
                 for how in ("none", "selective", "all")
             ]
-            assert all(layout(it.answer, half, memory).verdict != "fits" for it in less)
+            assert all(layout_of(it.answer, half, memory).verdict != "fits" for it in less)
 
 
 def test_a_setting_that_turns_a_no_is_named_and_was_simulated():
@@ -235,6 +239,6 @@ def test_a_setting_that_turns_a_no_is_named_and_was_simulated():
         return by_forms(some)
 
     question = single("llama-70b", global_batch=8)
-    said = list(knobs(question, Cluster(1, 8, *RATES), 80 * GIB, simulate))
+    said = list(changes_that_fit(question, Cluster(1, 8, *RATES), 80 * GIB, simulate))
     assert any(line.startswith("--precision bf16: ") for line in said)
     assert len(simulated) >= len(said)

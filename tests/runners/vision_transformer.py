@@ -171,5 +171,5 @@ LOOPS = {"ddp": ddp, "zero1": zero1, "fsdp": fsdp, "tp": tp}
 
 def trained(rank, strategy):
     """Train by a strategy."""
-    rank.meter._sees = is_memory
+    rank.meter._is_tracked = is_memory
     LOOPS[strategy]()

@@ -19,7 +19,7 @@ from runners.core.meters.collectives import tensors_in
 from runners.simulate.fake_mode import ValuelessMode
 from runners.simulate.meter import Meter
 from runners.simulate.processes import results
-from runners.simulate.stand_ins import stand_ins
+from runners.simulate.stand_ins import simulating_rank
 
 BATCH, NUM_STEPS, RING_VALUES = 16, 3, 4096
 EVEN = [64, 96, 160, 32]
@@ -118,7 +118,7 @@ class GlooMeter(Meter):
         if name in ("_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_"):
             copies = [tensor.clone() for tensor in tensors_in(args[1])]
         for copy in copies:
-            self._see(copy)
+            self._track(copy)
         return super().__torch_dispatch__(func, types, args, kwargs)
 
 
@@ -133,7 +133,7 @@ def _log(given):
     warnings.simplefilter("ignore")
     meshes = []
     with (
-        stand_ins(rank, world_size, meshes),
+        simulating_rank(rank, world_size, meshes),
         ValuelessMode(),
         GlooMeter(meshes) as meter,
     ):

@@ -32,9 +32,9 @@ def known_models(names: set[str], folio: Folio) -> Iterator[tuple[str, dict[str,
         for device in DEVICES if is_timed else ("GPUs",):
             if run is None:
                 continue
-            found = _of_model(run.settings) | (_of_device(device, folio) if is_timed else {})
-            if names - OF_PROGRAM <= found.keys():
-                yield f"{model}, bf16, Adam, {found['ranks']:.0f} {device}", found
+            inputs = _of_model(run.settings) | (_of_device(device, folio) if is_timed else {})
+            if names - OF_PROGRAM <= inputs.keys():
+                yield f"{model}, bf16, Adam, {inputs['ranks']:.0f} {device}", inputs
 
 
 def _of_model(settings: dict[str, Setting]) -> dict[str, float]:
@@ -56,7 +56,7 @@ def _of_model(settings: dict[str, Setting]) -> dict[str, float]:
 
 def _of_device(name: str, folio: Folio) -> dict[str, float]:
     """The specified rates of a device and of its node; empty where the book does not cite them."""
-    flops, rate = (folio.value(f"cited['{one}']") for one in DEVICES[name])
+    flops, rate = (folio.value(f"cited['{rate}']") for rate in DEVICES[name])
     if flops is None or rate is None:
         return {}
     return {"flops": float(numeric(flops)), "rate": PER_NODE * float(numeric(rate))}

@@ -26,11 +26,11 @@ from generator.values import units
 from generator.values.units import Unit
 from generator.values.value import Value, computed, numeric
 from runners.planner.answers import rates
-from runners.planner.answers.answer import Answer, Layout, answers_of, needs, verdict
+from runners.planner.answers.answer import Layout, PlanAnswer, answers_of, needs, verdict
 from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.plan_grid import named_rows
 from runners.planner.answers.question import PlanError
-from runners.planner.answers.search import Choice, choice
+from runners.planner.answers.search import LayoutChoice, choose
 from runners.planner.program import command_of
 
 ID = "plan"
@@ -61,15 +61,15 @@ class Choices(NamedTuple):
     cluster: Cluster
     device: Device
     memory: Value
-    answers: list[Answer]
+    answers: list[PlanAnswer]
 
     @property
-    def choice(self) -> Choice | None:
-        """What to measure, as the command says it; None where nothing fits."""
+    def choice(self) -> LayoutChoice | None:
+        """The layouts to measure, as the command chooses them; None where nothing fits."""
         num, answers = self.setting.devices, self.answers  # of which none may stay idle
-        busy = [one for one in answers if one.question.strategy.num_devices == num]
+        busy = [answer for answer in answers if answer.question.strategy.num_devices == num]
         try:
-            return choice(busy, self.cluster, numeric(self.memory))
+            return choose(busy, self.cluster, numeric(self.memory))
         except PlanError:
             return None
 
@@ -79,10 +79,10 @@ class Plans:
 
     def __init__(self, name: str, folio: Folio) -> None:
         """Take up a model by the name of its plans, as expressions call them."""
-        shown = folio.book.traces[name]
-        assert shown.grid is not None
+        trace = folio.book.traces[name]
+        assert trace.grid is not None
         assert folio.book.plan is not None
-        self.name, self.grid, self.runs = name, shown.grid, shown.trace.runs
+        self.name, self.grid, self.runs = name, trace.grid, trace.trace.runs
         self.folio, self.plan = folio, folio.book.plan
         self.usual = f"{name}.{next(iter(self.runs))}.settings"  # where each run says the same
         self.answers = answers_of(self.grid)
@@ -94,19 +94,19 @@ class Plans:
     @cached_property
     def choices(self) -> list[Choices]:
         """Every choice among several layouts; the page begins with the first one."""
-        found: dict[Setting, list[Answer]] = {}
+        by_setting: dict[Setting, list[PlanAnswer]] = {}
         for name, answer in self.answers.items():
-            found.setdefault(self.settings[name], []).append(answer)
+            by_setting.setdefault(self.settings[name], []).append(answer)
         return [
-            Choices(setting, self.cluster(setting, one), one, self.known(one.memory), answers)
-            for setting, answers in found.items() if len(answers) > 1
-            for one in self.plan.devices
+            Choices(setting, self.cluster(setting, each), each, self.known(each.memory), answers)
+            for setting, answers in by_setting.items() if len(answers) > 1
+            for each in self.plan.devices
         ]  # fmt: skip
 
     def cluster(self, setting: Setting, device: Device) -> Cluster:
         """The nodes that so many of these devices fill, at their rates."""
-        rates = (numeric(self.known(one)) for one in device.rates)
-        return Cluster(1, self.plan.per_node, *rates).of(setting.devices)
+        rates = (numeric(self.known(rate)) for rate in device.rates)
+        return Cluster(1, self.plan.per_node, *rates).with_devices(setting.devices)
 
     def options(self, setting: Setting, memory: str = "") -> dict[str, str]:
         """A choice as readers see it, by control; without a device, where none is given."""
@@ -125,26 +125,26 @@ class Plans:
         assert value is not None, expression
         return value
 
-    def path(self, answer: Answer) -> str:
+    def path(self, answer: PlanAnswer) -> str:
         """The path of the run that holds an answer: `plan_llama_8b.fsdp_on_8`."""
-        name = next(name for name, one in self.answers.items() if one is answer)
+        name = next(name for name, other in self.answers.items() if other is answer)
         return f"{self.name}.{name}"
 
-    def label(self, answer: Answer) -> str:
+    def label(self, answer: PlanAnswer) -> str:
         """A layout in words: what each axis does, over how many ranks where there are several."""
-        words, parts, said = self.plan.words, answer.question.strategy.name.split("+"), []
+        words, parts, axes = self.plan.words, answer.question.strategy.name.split("+"), []
         for part in parts:
             axis, *sizes = part.split(".")
             word = words.strategies.get(axis, axis)
             has_sizes = sizes and len(parts) + len(sizes) > 2
-            said.append(f"{word} ({' × '.join(sizes)})" if has_sizes else word)
+            axes.append(f"{word} ({' × '.join(sizes)})" if has_sizes else word)
         training = answer.question.training
         own = [words.checkpointed] if training.checkpointing != "none" else []
         if training.microbatch != self.grid.microbatch:
             own.append(f"microbatch {training.microbatch}")
-        return ", ".join([" × ".join(said), *own])
+        return ", ".join([" × ".join(axes), *own])
 
-    def needs(self, answer: Answer) -> Markup:
+    def needs(self, answer: PlanAnswer) -> Markup:
         """What the rank with the highest demand needs of its device."""
         return self.folio.cell(_largest(self.path(answer), "needed_bytes"))
 
@@ -155,12 +155,12 @@ class Plans:
             "layout": label(self.label(layout.answer)) + (NEARLY_FULL if is_tight else ""),
             "needs": self.needs(layout.answer),
             "at_least": self.seconds(layout.bounds.at_least, "law_of_time", layout, chosen),
-            "decided_by": layout.bounds.decides,
+            "decided_by": layout.bounds.bottleneck,
         }
 
     def measured(self, layout: Layout, chosen: Choices) -> View:
         """A layout to measure: its row, the range of its time, and the command for its program."""
-        found = rates.range_of(layout.answer, chosen.cluster)
+        reached = rates.range_of(layout.answer, chosen.cluster)
         command = command_of(layout, self.grid.preset)
         return View(
             **self.compared(layout, chosen),
@@ -168,8 +168,8 @@ class Plans:
             is_tight=layout.is_tight(numeric(chosen.memory)),
             command=command,
             has_program=command.startswith("python "),  # else it says why there is none
-            range=found and [self.seconds(one, "range_of", layout, chosen) for one in found[:2]],
-            num_clusters=found and label(str(found[2])),
+            range=reached and [self.seconds(s, "range_of", layout, chosen) for s in reached[:2]],
+            num_clusters=reached and label(str(reached[2])),
         )
 
     def seconds(self, number: float, says: str, layout: Layout, chosen: Choices) -> Markup:
@@ -207,19 +207,20 @@ def planned_rows(lesson: WhyFile, folio: Folio) -> tuple[list[Row], str]:
     """The layouts that a lesson names, at the size of real models, each once; a caption."""
     rows: dict[str, Row] = {}
     layouts, read = list(planned_in(folio.evidence, lesson)), ("needed_bytes", "flops")
-    folio = folio.for_table(folio.value(_largest(one.run, of)) for one in layouts for of in read)
-    uses = {one.planned: one.use for one in reversed(lesson.decisions)}
-    said = Markup('{}<br><a class="pb-label" href="../../{}">{}, {:,} tokens a sample</a>')
-    for one in layouts:
-        law, links = one.layout.bounds, one.layout.cluster
+    folio = folio.for_table(folio.value(_largest(a.run, of)) for a in layouts for of in read)
+    uses = {decision.planned: decision.use for decision in reversed(lesson.decisions)}
+    text = Markup('{}<br><a class="pb-label" href="../../{}">{}, {:,} tokens a sample</a>')
+    for planned in layouts:
+        law, links = planned.layout.bounds, planned.layout.cluster
         by_law = law.within * links.within, law.between * links.between, law.at_least
-        tokens, use = one.layout.answer.question.training.sequence, folio.line(uses[one.run])
+        training, run = planned.layout.answer.question.training, planned.run
+        use = folio.line(uses[run])
         numbers = zip(by_law, BY_LAW.items(), strict=True)
-        rows[one.run] = [
-            said.format(use, folio.place_of(one.run), named(one.run, folio), tokens),
-            folio.cell(_largest(one.run, "needed_bytes")),
-            *(_computed(num, unit, says, one.run, (), folio) for num, (says, unit) in numbers),
-            counted(len(one.others)),
+        rows[run] = [
+            text.format(use, folio.place_of(run), named(run, folio), training.sequence),
+            folio.cell(_largest(run, "needed_bytes")),
+            *(_computed(num, unit, says, run, (), folio) for num, (says, unit) in numbers),
+            counted(len(planned.others)),
         ]
     return list(rows.values()), folio.caption
 
@@ -243,24 +244,24 @@ def planned(name: str, folio: Folio, answer_of: Callable[[View], Markup]) -> Vie
     """All that the page of a model shows: what readers choose, and what each choice leads to."""
     folio.unmarked = "simulated"  # the page says it once, of all its numbers
     plans = Plans(name, folio)
-    said = [plans.options(one.setting, f"{one.device.name} {one.memory}") for one in plans.choices]
-    pairs = zip(plans.choices, said, strict=True)
-    sized = sorted(pairs, key=lambda one: (one[0].setting[:2], numeric(one[0].memory)))
-    found = {key: list(dict.fromkeys(one[key] for _, one in sized)) for key in said[0]}
-    found["optimizer"].sort()  # Adam first
-    varied = {key: known for key, known in found.items() if len(known) > 1}
-    places = [tuple(known.index(one[key]) for key, known in varied.items()) for one in said]
-    drawn = [answer_of(_answer(plans, one)) for one in plans.choices]
+    options = [plans.options(c.setting, f"{c.device.name} {c.memory}") for c in plans.choices]
+    pairs = zip(plans.choices, options, strict=True)
+    sized = sorted(pairs, key=lambda pair: (pair[0].setting[:2], numeric(pair[0].memory)))
+    values = {key: list(dict.fromkeys(words[key] for _, words in sized)) for key in options[0]}
+    values["optimizer"].sort()  # Adam first
+    varied = {key: known for key, known in values.items() if len(known) > 1}
+    places = [tuple(known.index(words[key]) for key, known in varied.items()) for words in options]
+    drawn = [answer_of(_answer(plans, chosen)) for chosen in plans.choices]
     words = folio.ui["plan"]["controls"]
     precision = plans.plan.words.precision[plans.grid.rows[0].state.precision]
     fixed = {
         "num_parameters": folio.cell(f"{plans.usual}.num_parameters"),
         "microbatch": folio.cell(f"{plans.usual}.microbatch") + ", one microbatch per device",
         "precision": folio.line(precision),
-        **{key: label(known[0]) for key, known in found.items() if key not in varied},
+        **{key: label(known[0]) for key, known in values.items() if key not in varied},
     }
     return View(
-        fixed=[(words[key], said) for key, said in fixed.items()],
+        fixed=[(words[key], text) for key, text in fixed.items()],
         controls=[Control(words[key], tuple(known)) for key, known in varied.items()],
         has_gaps=len(places) < math.prod(map(len, varied.values())),
         first=View(at=places[0]),
@@ -273,7 +274,7 @@ def planned(name: str, folio: Folio, answer_of: Callable[[View], Markup]) -> Vie
 def _named(plans: Plans) -> Iterator[tuple[str, Markup, str, Markup]]:
     """Every row of the grid by its setting, the smallest first: where links to its run lead."""
     pairs = plans.answers.items()
-    for name, answer in sorted(pairs, key=lambda one: (plans.settings[one[0]], needs(one[1]))):
+    for name, answer in sorted(pairs, key=lambda pair: (plans.settings[pair[0]], needs(pair[1]))):
         says = " · ".join([plans.label(answer), *plans.options(plans.settings[name]).values()])
         yield name, breakable(f"{plans.name}.{name}"), says, plans.needs(answer)
 
@@ -285,17 +286,17 @@ def _answer(plans: Plans, chosen: Choices) -> View:
     """What to measure, the best layout of each strategy, and bars."""
     made, memory = chosen.choice, numeric(chosen.memory)
     fitting = made.fitting if made else []
-    first = {one.strategy: one for one in reversed(fitting)}
-    best = [one for one in fitting if first[one.strategy] is one][:MOST]
+    first = {layout.strategy: layout for layout in reversed(fitting)}
+    best = [layout for layout in fitting if first[layout.strategy] is layout][:MOST]
     drawn = _drawn(chosen, best)
-    runs = [plans.runs[plans.path(one).partition(".")[2]] for one in drawn]
+    runs = [plans.runs[plans.path(answer).partition(".")[2]] for answer in drawn]
     named = [(plans.label(a), b, verdict(a, memory)) for a, b in zip(drawn, runs, strict=True)]
     return View(
         device=chosen.device,
         memory=plans.folio.show(chosen.memory) if made else None,
-        measured=[plans.measured(one, chosen) for one in made.measured] if made else [],
+        measured=[plans.measured(layout, chosen) for layout in made.measured] if made else [],
         is_ordered=bool(made and made.is_ordered),
-        rows=[list(plans.compared(one, chosen).values()) for one in best],
+        rows=[list(plans.compared(layout, chosen).values()) for layout in best],
         least=None if made else plans.needs(min(chosen.answers, key=needs)),
         bars=bars(named, memory, plans.folio).svg(ID, TITLE),
         is_cut=needs(max(drawn, key=needs)) > memory * LONGEST,
@@ -304,11 +305,11 @@ def _answer(plans: Plans, chosen: Choices) -> View:
     )
 
 
-def _drawn(chosen: Choices, best: Sequence[Layout]) -> list[Answer]:
+def _drawn(chosen: Choices, best: Sequence[Layout]) -> list[PlanAnswer]:
     """The best layouts, and those of strategies of one axis that do not fit, for bars."""
-    found = {one.strategy: one.answer for one in best}
-    for one in sorted(chosen.answers, key=needs):
-        name, is_over = one.question.strategy.name, verdict(one, numeric(chosen.memory)) != "fits"
-        if is_over and "+" not in name:
-            found.setdefault(name, one)
-    return list(found.values())
+    drawn = {layout.strategy: layout.answer for layout in best}
+    for answer in sorted(chosen.answers, key=needs):
+        name = answer.question.strategy.name
+        if verdict(answer, numeric(chosen.memory)) != "fits" and "+" not in name:
+            drawn.setdefault(name, answer)
+    return list(drawn.values())

@@ -51,12 +51,12 @@ def peaks(folio: Folio) -> list[tuple[str, Run, str]]:
 
 def peak_scores(folio: Folio) -> Iterator[Row]:
     """How far each kind of number is off; reserved ones are scored apart."""
-    for said, kinds in {" and ".join(ALLOCATED): ALLOCATED, RESERVED: [RESERVED]}.items():
-        offs = [_off(name, one, one, folio) for name, _, one in peaks(folio) if one in kinds]
+    for name, kinds in {" and ".join(ALLOCATED): ALLOCATED, RESERVED: [RESERVED]}.items():
+        offs = [_off(name, kind, kind, folio) for name, _, kind in peaks(folio) if kind in kinds]
         errors = [abs(numeric(off)) for off in offs]
         value = computed(median(errors), offs[0].unit, MEDIAN, ()).formatted(way="percent")
         yield [
-            said,
+            name,
             folio.show(value, at="plan/published.html"),
             counted(len(errors)),
             counted(sum(error > MOST_ERROR for error in errors)),
@@ -65,10 +65,10 @@ def peak_scores(folio: Folio) -> Iterator[Row]:
 
 def _off(name: str, kind: str, measure: str, folio: Folio) -> Value:
     """How far a simulation is off what was published."""
-    found, cited = folio.value(_simulated(name, measure)), folio.value(_cited(name, kind))
-    assert found is not None
+    simulated, cited = folio.value(_simulated(name, measure)), folio.value(_cited(name, kind))
+    assert simulated is not None
     assert cited is not None
-    share: Value = (found - cited) / cited
+    share: Value = (simulated - cited) / cited
     return share.formatted(way="percent")
 
 
@@ -90,12 +90,12 @@ def peak_rows(page: PeaksPage, folio: Folio) -> Iterator[Row]:
         misses = abs(numeric(off)) > MOST_ERROR
         device = re.split(r" \(| HBM", str(settings["device"]))[0]  # without the name of its host
         mesh = f"{_mesh(settings['sharding'], settings)} on {device}"
-        said = label("{model}, {}, {microbatch} × {sequence:,} tokens".format(mesh, **settings))
+        text = label("{model}, {}, {microbatch} × {sequence:,} tokens".format(mesh, **settings))
         row = str(settings["id"])
         if row in page.variants:
-            said += Markup(", {}").format(folio.line(page.variants[row]))
+            text += Markup(", {}").format(folio.line(page.variants[row]))
         yield [
-            (said if name == before else _named(name, said))
+            (text if name == before else _named(name, text))
             + _source(settings["url"], settings["repository"], f", {settings['case']}")
             + (_noted(name, run, kind, page.notes.get(row), folio) if misses else ""),
             kind,
@@ -108,8 +108,8 @@ def peak_rows(page: PeaksPage, folio: Folio) -> Iterator[Row]:
 
 def _noted(name: str, run: Run, kind: str, note: str | None, folio: Folio) -> Markup:
     """Why a row misses, in the words of the page or of the trace; and simulated with that term."""
-    said = re.sub(r" \(.*?\)", "", str(run.settings[f"explained_{kind}"]))  # without its files
-    why = folio.line(note) if note else label(said)
+    own = re.sub(r" \(.*?\)", "", str(run.settings[f"explained_{kind}"]))  # without its files
+    why = folio.line(note) if note else label(own)
     again = f"with_term_{kind}"
     if f"{again}_bytes" in run.ranks[0].measures:
         off = folio.show(_off(name, kind, again, folio))
@@ -136,13 +136,13 @@ def clusters(folio: Folio) -> Iterator[Row]:
         folio.run(path)
         about = "{model}, {devices} {device}, {global_batch:,} × {sequence:,} tokens"
         parts = "slower_share", "slower_share_of_three"
-        off = {one: float(str(measures[one])) > NEAR for one in parts}
+        off = {measure: float(str(measures[measure])) > NEAR for measure in parts}
         both = [label(_layout(settings[of], settings[f"{of}_sharding"])) for of in ("won", "first")]
         yield [
             _named(name, label(about.format(**settings)))
             + _source(settings["url"], str(settings["title"]).partition(",")[0]),
             Markup("<br>").join(dict.fromkeys(both)),
-            *(_marked(folio.cell(cell(one)), is_off=off[one]) for one in off),
+            *(_marked(folio.cell(cell(measure)), is_off=off[measure]) for measure in off),
         ]
 
 
@@ -159,21 +159,21 @@ def _layout(sizes: object, sharding: object) -> str:
 def _listed(experiment: str, setting: str, folio: Folio) -> list[tuple[str, Run]]:
     """The rows of a published list, in its order: the runs that have such a setting."""
     runs = folio.book.traces[experiment].trace.runs.items()
-    found = [(name, run) for name, run in runs if setting in run.settings]
-    return sorted(found, key=lambda one: int(str(one[1].settings["place"])))
+    listed = [(name, run) for name, run in runs if setting in run.settings]
+    return sorted(listed, key=lambda pair: int(str(pair[1].settings["place"])))
 
 
-def _source(url: object, said: object, case: str = "") -> Markup:
+def _source(url: object, source: object, case: str = "") -> Markup:
     """Where a row was published, below what it is."""
     return Markup(
         '<br><small class="pb-regime">'
         '<a class="pb-cited" href="{}" rel="noreferrer">{}</a>{}</small>'
-    ).format(url, said, label(breakable(case)) if case else "")
+    ).format(url, source, label(breakable(case)) if case else "")
 
 
-def _named(run: str, said: Markup) -> Markup:
+def _named(run: str, text: Markup) -> Markup:
     """The place of a run, to which its values and the links to it lead."""
-    return Markup('<span id="{}">{}</span>').format(run, said)
+    return Markup('<span id="{}">{}</span>').format(run, text)
 
 
 def _marked(error: Markup, *, is_off: bool) -> Markup:

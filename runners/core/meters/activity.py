@@ -58,22 +58,19 @@ class ActivityMeter:
                 self.events.append(Event(self.rank, "communication", name, *stretch))
             if _is_operation(event, self.device):
                 at_work.append(stretch)
-        self.events += [Event(self.rank, "operation", "", *one) for one in _merged(at_work)]
+        self.events += [Event(self.rank, "operation", "", *span) for span in _merged(at_work)]
 
     def add(self, kind: str, name: str, start_ns: int, peer: int | None = None) -> None:
-        """Add what the rank itself marked, from `start_ns` until now."""
+        """Add an event that the rank itself marked, from `start_ns` until now."""
         self.events.append(Event(self.rank, kind, name, start_ns, time.time_ns(), peer))
 
 
 def collective_of(name: str, metadata: Callable[[], str] = str) -> str | None:
-    """What PyTorch's users call the collective that an event of a backend belongs to, or None.
+    """PyTorch's name of the collective that an event of a backend belongs to, or None.
 
     On an accelerator these are NCCL's kernels with the device's own times, since the `nccl:` events
     on the CPU end when the kernel is started; ranks that share one communicate over gloo there too.
-
-    Args:
-        name: of the event.
-        metadata: gives what the profiler knows of it besides; read where the name does not tell.
+    `metadata` gives the profiler's other fields of an event whose name is not enough.
     """
     if name.startswith("gloo:"):
         return name.removeprefix("gloo:")
@@ -88,7 +85,7 @@ def collective_of(name: str, metadata: Callable[[], str] = str) -> str | None:
 
 
 def _is_operation(event: Any, device: str) -> bool:
-    """Whether a profiler's event is torch computing: an operation, or a kernel where there are."""
+    """Whether a profiler's event is computation: an operation, or a kernel on CUDA."""
     if device == "cuda":
         is_kernel = str(event.device_type()).endswith("CUDA")
         return is_kernel and collective_of(event.name()) is None
@@ -96,7 +93,7 @@ def _is_operation(event: Any, device: str) -> bool:
 
 
 def _merged(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Stretches of work in order, those joined that only a moment of Python parts."""
+    """Stretches of work in order; those that only a short gap parts are joined."""
     joined: list[tuple[int, int]] = []
     for start, end in sorted(stretches):
         if joined and start <= joined[-1][1] + LONGEST_GAP_NS:

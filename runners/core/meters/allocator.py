@@ -44,11 +44,11 @@ class AllocatorPeak:
 
     @property
     def held_bytes(self) -> int:
-        """The most that was held between two operations: without what one takes and gives back."""
+        """The most bytes held between two operations, without temporaries of an operation."""
         return self._held - self._held_at_start
 
-    def look(self) -> None:
-        """Note what is held, after an operation; the count of all blocks is never too little."""
+    def update(self) -> None:
+        """Update `held_bytes` after an operation."""
         if accelerator.allocated(self._device).now_bytes > self._held:
             self._held = max(self._held, accelerator.held_bytes(self._device))
 
@@ -64,15 +64,15 @@ class AllocatorPeak:
         )
 
 
-def checked(memory: Memory, found: AllocatorMemory, held_bytes: int) -> Memory:
-    """The meter's record with the allocator's beside it.
+def with_allocator(memory: Memory, allocator: AllocatorMemory, held_bytes: int) -> Memory:
+    """The meter's record with the allocator's, after a check that both agree.
 
     The allocator's peak also holds what an operation takes and gives back within itself, which no
     meter of tensors sees. So the meter is compared with what is held between operations.
 
     Args:
         memory: of the meter, bytes on the device alone.
-        found: of the allocator, over the same stretch.
+        allocator: its counts over the same stretch.
         held_bytes: the most that the allocator counted between two operations.
 
     Raises:
@@ -80,24 +80,24 @@ def checked(memory: Memory, found: AllocatorMemory, held_bytes: int) -> Memory:
             than the tensors.
     """
     assert memory.peak_bytes is not None
-    allowed = TOLERANCE_SHARE * memory.peak_bytes + found.rounding_bytes
+    allowed = TOLERANCE_SHARE * memory.peak_bytes + allocator.rounding_bytes
     above = held_bytes - memory.peak_bytes
-    if not -allowed <= above <= found.workspace_bytes + allowed:
+    if not -allowed <= above <= allocator.workspace_bytes + allowed:
         raise MeterDisagreesError(
             f"meter {memory.peak_bytes} bytes, allocator {held_bytes} between operations and "
-            f"{found.peak_bytes} at most, of which {found.workspace_bytes} are cuBLAS workspaces: "
-            f"more than {allowed:.0f} bytes apart "
+            f"{allocator.peak_bytes} at most, of which {allocator.workspace_bytes} are cuBLAS "
+            f"workspaces: more than {allowed:.0f} bytes apart "
             f"(the meter's peak lies in {memory.peak_phase})"
         )
-    return memory.model_copy(update={"allocator": found})
+    return memory.model_copy(update={"allocator": allocator})
 
 
 class AllocatorLimit(Limit):
     """Raises `torch.OutOfMemoryError` where more than the budget has been requested.
 
     It looks after each operation at the allocator's peak since the limit was set, so that memory
-    which an operation takes and returns within itself counts as well. `check` looks once more where
-    no operation follows.
+    which an operation takes and returns within itself counts as well. `enforce` looks once more
+    where no operation follows.
     """
 
     def __init__(self, budget_bytes: int, device: torch.device) -> None:
@@ -108,21 +108,21 @@ class AllocatorLimit(Limit):
         self._start = self._before = accelerator.allocated(device).now_bytes
 
     def held_bytes(self) -> int:
-        """What has been requested since the limit was set, before this operation."""
+        """Bytes requested since the limit was set, before this operation."""
         return self._before - self._start
 
-    def check(self) -> None:
-        """Look at the peak now.
+    def enforce(self) -> None:
+        """Raise where the peak is above the budget now.
 
         Raises:
             torch.OutOfMemoryError: it lies above the budget.
         """
-        found = accelerator.allocated(self._device)
-        if found.peak_bytes - self._start > self._budget_bytes:
+        memory = accelerator.allocated(self._device)
+        if memory.peak_bytes - self._start > self._budget_bytes:
             error = torch.OutOfMemoryError(
-                f"out of memory: tried to allocate {found.peak_bytes - self._before} bytes beside "
+                f"out of memory: tried to allocate {memory.peak_bytes - self._before} bytes beside "
                 f"{self.held_bytes()} under a budget of {self._budget_bytes}"
             )
             self.note(error)
             raise error
-        self._before = found.now_bytes
+        self._before = memory.now_bytes

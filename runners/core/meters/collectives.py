@@ -11,7 +11,9 @@ from typing import Any, Self
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import _resolve_process_group
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.distributed_c10d import GroupName
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -64,26 +66,24 @@ def payload_bytes(arguments: Iterable[Any]) -> int:
 
 
 def process_group(arguments: Iterable[Any]) -> dist.ProcessGroup | None:
-    """The group that an operation is called on; None where no argument is a group."""
+    """The group that an operation is called on; None where no argument is a group or names one."""
+    names = []
     for argument in arguments:
         if isinstance(argument, torch.ScriptObject) and "ProcessGroup" in str(argument._type()):
             return dist.ProcessGroup.unbox(argument)
-    return None
+        if isinstance(argument, str):
+            names.append(argument)  # the last text of a functional operation is its group's name
+    return _resolve_process_group(GroupName(names[-1])) if names else None
 
 
 def ends_of(name: str, arguments: Iterable[Any]) -> Ends:
-    """Which rank sends and which receives, as global ranks; None for every rank of the group.
-
-    Args:
-        name: the operation's, as the dispatcher calls it.
-        arguments: of the operation.
-    """
+    """The sending and the receiving global rank; None for every rank of the group."""
     if name == "recv_any_source_":
         return None, dist.get_rank()
     if name not in {"send", "recv_", *ROOT_SENDS, *ROOT_RECEIVES}:
         return EVERY_RANK
     arguments = list(arguments)
-    number = next(one for one in arguments if type(one) is int)
+    number = next(argument for argument in arguments if type(argument) is int)
     named = dist.get_process_group_ranks(process_group(arguments))[number]
     if name == "send":
         return dist.get_rank(), named
@@ -109,12 +109,12 @@ class Operations(TorchDispatchMode):
         super().__exit__(*exception)  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if any(issubclass(one, DTensor) for one in types):
+        if any(issubclass(kind, DTensor) for kind in types):
             return NotImplemented
         return self.operate(func, args, kwargs or {})
 
     def operate(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Execute an operation and look at it."""
+        """Execute an operation and return its result."""
         raise NotImplementedError
 
 
@@ -132,13 +132,11 @@ class AxisMeter(Operations):
         operation = OPERATIONS.get(func.__name__.split(".")[0])
         if func.namespace in NAMESPACES and operation is not None:
             group = process_group(args)
-            words = [str(one) for one in args if isinstance(one, str)]  # functional ones name it
-            name = str(group.group_name) if group is not None else (words or [""])[-1]
-            axis = self._axes.get(name, "no_axis")
+            axis = self._axes.get(str(group.group_name), "no_axis") if group else "no_axis"
             self._measured[f"num_{axis}_{operation}"] += 1
             self._measured[f"{axis}_{operation}_bytes"] += payload_bytes(args)
         return func(*args, **kwargs)
 
     def measured(self) -> dict[str, int]:
-        """What was counted: `num_<axis>_<operation>` and `<axis>_<operation>_bytes`."""
+        """The counts, as `num_<axis>_<operation>` and `<axis>_<operation>_bytes`."""
         return dict(self._measured)

@@ -62,7 +62,7 @@ def _free_heap_bytes() -> int:
 
 
 def refuse_huge_pages() -> None:
-    """Let this process get no huge page, even where its allocator asks; Linux alone has the call.
+    """Disable huge pages for this process, even where its allocator asks; on Linux alone.
 
     With them the heap of a small run grows by 2 MiB at a touch, of which the meter explains little.
     """
@@ -78,8 +78,8 @@ def _status_bytes(*fields: str) -> list[int] | None:
     """Fields of /proc/self/status, in bytes; None where the kernel does not tell all of them."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii")
-        found = dict(line.split(":", 1) for line in status.splitlines())
-        return [int(found[field].split()[0]) * 1024 for field in fields]
+        fields_of = dict(line.split(":", 1) for line in status.splitlines())
+        return [int(fields_of[field].split()[0]) * 1024 for field in fields]
     except (OSError, KeyError):
         return None
 
@@ -91,7 +91,7 @@ def heap_bytes() -> int:
 
 @dataclass(frozen=True)
 class Growth:
-    """What the kernel and the allocator told of a stretch, in bytes.
+    """Growth of a process over a stretch by the kernel and the allocator, in bytes.
 
     Attributes:
         peak_bytes: the high-water mark above the resident size at the start.
@@ -112,15 +112,15 @@ class Growth:
 class KernelPeak:
     """The kernel's high-water mark above the resident size at the start."""
 
-    def __init__(self, *, looks: bool = False) -> None:
-        """Start. `looks`: at the end of each phase; then the heap that is free now is noted."""
+    def __init__(self, *, reads_phases: bool = False) -> None:
+        """Start; with `reads_phases`, note the heap that is free now, for `end_phase`."""
         self._start: list[int] | None = None
         self._mark = self._free = self._reused = 0
         self._phase = ""
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
             self._start = _status_bytes("VmRSS", "RssFile")
-        if looks and self._start is not None:
+        if reads_phases and self._start is not None:
             self._reused = _free_heap_bytes()
 
     def bytes(self) -> int | None:
@@ -128,7 +128,7 @@ class KernelPeak:
         now = _status_bytes("VmHWM")
         return None if self._start is None or now is None else max(0, now[0] - self._start[0])
 
-    def look(self, phase: str) -> None:
+    def end_phase(self, phase: str) -> None:
         """Note, at the end of a phase, whether the mark has risen, and how much heap is free."""
         mark = self.bytes() or 0
         if mark > self._mark:
@@ -136,12 +136,8 @@ class KernelPeak:
             self._free = max(self._free, _free_heap_bytes())
 
     def growth(self, phase: str) -> Growth | None:
-        """What has grown since the start; None where the kernel does not say.
-
-        Args:
-            phase: what the rank does now.
-        """
-        self.look(phase)
+        """The growth since the start; None where the kernel does not say."""
+        self.end_phase(phase)
         now = _status_bytes("RssFile")
         if self._start is None or now is None:
             return None
@@ -155,11 +151,8 @@ def disagreement(
 ) -> str | None:
     """Why meter and kernel cannot both be right, in one line; None where they agree.
 
-    Args:
-        memory: what the meter recorded.
-        growth: what the kernel told of the same stretch.
-        num_storages: how many storages were live at once, at most: each is rounded up to pages.
-        scratch_bytes: what the backend's own collectives took beside their tensors, measured.
+    `num_storages` were live at once, at most: each is rounded up to pages. `scratch_bytes` were
+    measured: those that the backend's collectives took beside their tensors.
     """
     assert memory.peak_bytes is not None
     assert memory.at_peak is not None

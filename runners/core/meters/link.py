@@ -36,13 +36,7 @@ def sent_payload_bytes(counters: Path = COUNTERS) -> int | None:
 
 
 class LinkMeter:
-    """Counts one rank's link whenever all ranks of the pass do.
-
-    Args:
-        folder: of the pass, shared by its ranks.
-        rank: the one whose link this is.
-        world_size: how many ranks count.
-    """
+    """Counts one rank's link whenever all ranks of the pass do."""
 
     def __init__(self, folder: Path, rank: int, world_size: int) -> None:
         self._folder, self._rank, self._world_size = folder, rank, world_size

@@ -51,10 +51,12 @@ class MemoryMeter(Operations):
 
     _is_fake = False  # whether storages on the meta device stand for memory
 
-    def __init__(self, device: torch.device = CPU, look: Callable[[], None] | None = None) -> None:
-        """Follow storages on `device`; `look` is called after each operation."""
+    def __init__(
+        self, device: torch.device = CPU, after_operation: Callable[[], None] | None = None
+    ) -> None:
+        """Follow storages on `device`; `after_operation` is called after each operation."""
         super().__init__()
-        self._look = look
+        self._after_operation = after_operation
         self._device = device  # tensors elsewhere, such as Adam's step counters, are counted apart
         self._on_other_device: set[int] = set()  # numbers of storages that lie on another device
         self.phase = "build"
@@ -74,7 +76,7 @@ class MemoryMeter(Operations):
         self._gloo = GlooThreads()  # what they still hold is freed before more is allocated
 
     def enter_stage(self, name: str) -> None:
-        """What travels from now on belongs to this stage, and so does what came in for it."""
+        """Count moves from now on to this stage, and those received since the last one."""
         if name not in self.moves:
             self._stage = name
             self.moves[name] = self._received
@@ -86,7 +88,7 @@ class MemoryMeter(Operations):
         self._received = []
 
     def enter(self, phase: str) -> None:
-        """Say what the rank does from now on; what it holds at this moment counts to it."""
+        """Start a phase; bytes that the rank holds at this moment count to it."""
         self.phase = phase
         self._log.append((phase, 0, 0))
 
@@ -98,7 +100,7 @@ class MemoryMeter(Operations):
         def watched(storage: torch.UntypedStorage, size: int) -> Any:
             meter._gloo.wait_until_idle()
             result = resize(storage, size)
-            meter._see_storage(storage, "buckets")
+            meter._track_storage(storage, "buckets")
             return result
 
         torch.UntypedStorage.resize_ = watched  # type: ignore[method-assign,assignment]
@@ -114,20 +116,20 @@ class MemoryMeter(Operations):
         result = func(*args, **kwargs)
         if func.namespace in NAMESPACES:
             self._gloo.look()
-            self._see_collective(func.__name__.split(".")[0], args)
+            self._track_collective(func.__name__.split(".")[0], args)
         if func.namespace == "fsdp" and func.__name__.startswith("chunk_cat"):
             self.name(args[0], "gradients")  # whole ones, which FSDP is about to reduce
-        for tensor in filter(self._sees, tensors_in(result)):
-            self._see(tensor)
-        if self._look is not None:
-            self._look()
+        for tensor in filter(self._is_tracked, tensors_in(result)):
+            self._track(tensor)
+        if self._after_operation is not None:
+            self._after_operation()
         return result
 
-    def _sees(self, tensor: torch.Tensor) -> bool:
-        """Whether what an operation gave is the rank's own; a meter of fake tensors is choosier."""
+    def _is_tracked(self, tensor: torch.Tensor) -> bool:
+        """Whether a result is memory of the rank; a meter of fake tensors excludes some."""
         return True
 
-    def _see_collective(self, name: str, args: Any) -> None:
+    def _track_collective(self, name: str, args: Any) -> None:
         operation = OPERATIONS.get(name)
         if operation is None:
             return
@@ -142,15 +144,15 @@ class MemoryMeter(Operations):
             self._counted.setdefault((operation, ends), []).append(num_bytes)
         if operation in BUCKETED:
             for tensor in tensors_in(args):
-                self._see(tensor, "buckets")
+                self._track(tensor, "buckets")
 
-    def _see(self, tensor: torch.Tensor, kind: str | None = None) -> torch.UntypedStorage:
+    def _track(self, tensor: torch.Tensor, kind: str | None = None) -> torch.UntypedStorage:
         storage = local(tensor).untyped_storage()
         # Of a fake tensor the storage lies on the meta device, and only the tensor says where.
-        self._see_storage(storage, kind, tensor.device)
+        self._track_storage(storage, kind, tensor.device)
         return storage
 
-    def _see_storage(
+    def _track_storage(
         self,
         storage: torch.UntypedStorage,
         kind: str | None = None,
@@ -186,16 +188,16 @@ class MemoryMeter(Operations):
             self._log.append((self.phase, key, -size))
 
     def name(self, tensors: Iterable[torch.Tensor], kind: str) -> None:
-        """Say what tensors are for; the first of `CLASSES` wins where a storage is two things."""
+        """Classify tensors; the first of `CLASSES` wins where a storage has two classes."""
         for tensor in tensors:
-            key = self._keys.get(self._see(tensor)._cdata)
+            key = self._keys.get(self._track(tensor)._cdata)
             if key is None:
                 continue
             known = self._classes.get(key, "activations")
             self._classes[key] = min(known, kind, key=CLASSES.index)
 
     def memory(self, kernel_peak_bytes: int | None) -> Memory:
-        """Replay the log; `kernel_peak_bytes` stands beside it, for `kernel.disagreement`."""
+        """Replay the log into a record, with the kernel's peak for `kernel.disagreement`."""
         live: dict[str, int] = dict.fromkeys(CLASSES, 0)
         largest = dict(live)
         at_peak = dict(live)
@@ -222,24 +224,24 @@ class MemoryMeter(Operations):
         )
 
     def host_peak_bytes(self) -> int:
-        """The most bytes of tensors that lay on another device than the rank's, at one time."""
+        """The peak of bytes of tensors on another device than the rank's."""
         changes = [change for _, key, change in self._log if key in self._on_other_device]
         return max(accumulate(changes), default=0)
 
     def collective_list(self) -> list[Collective]:
-        """The collectives counted, summed by operation, and those with a peer by their ends."""
-        found: defaultdict[str, list[Transfer]] = defaultdict(list)
+        """The counted collectives, summed by operation, and those with a peer by their ends."""
+        by_operation: defaultdict[str, list[Transfer]] = defaultdict(list)
         for (name, ends), calls in sorted(self._counted.items(), key=_by_operation_and_ends):
-            one = Transfer(source=ends[0], destination=ends[1], count=len(calls), bytes=sum(calls))
-            found[name].append(one)
+            sums = {"count": len(calls), "bytes": sum(calls)}
+            by_operation[name].append(Transfer(source=ends[0], destination=ends[1], **sums))
         return [
             Collective(
                 operation=name,
-                count=sum(one.count for one in all_calls),
-                bytes=sum(one.bytes for one in all_calls),
-                transfers=[one for one in all_calls if (one.source, one.destination) != EVERY_RANK],
+                count=sum(t.count for t in transfers),
+                bytes=sum(t.bytes for t in transfers),
+                transfers=[t for t in transfers if (t.source, t.destination) != EVERY_RANK],
             )
-            for name, all_calls in found.items()
+            for name, transfers in by_operation.items()
         ]
 
 
@@ -285,5 +287,5 @@ class FakeMemoryMeter(MemoryMeter):
         self._watched.stop()
         super().__exit__(*exception)
 
-    def _sees(self, tensor: torch.Tensor) -> bool:
+    def _is_tracked(self, tensor: torch.Tensor) -> bool:
         return not self._asks_for_shapes and tensor.device.type != "meta"

@@ -19,7 +19,7 @@ _HELD = "proofbook_held_bytes"
 
 
 def held_bytes_at(error: BaseException) -> int | None:
-    """What was held when an exception, or one that led to it, was raised; None without a note."""
+    """Bytes held when an exception, or one that led to it, was raised; None without a note."""
     cause: BaseException | None = error
     while cause is not None:
         held: int | None = getattr(cause, _HELD, None)
@@ -33,11 +33,11 @@ class Limit(Operations):
     """A budget; where an operation raises, what was held is noted on the exception."""
 
     def held_bytes(self) -> int:
-        """What the budget counts as held now."""
+        """Bytes that the budget counts as held now."""
         raise NotImplementedError
 
-    def check(self) -> None:
-        """Called after each operation; a subclass refuses what its kernel does not."""
+    def enforce(self) -> None:
+        """Raise out of memory where the kernel does not refuse it; called after each operation."""
 
     def operate(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Execute an operation under the budget."""
@@ -46,11 +46,11 @@ class Limit(Operations):
         except (RuntimeError, MemoryError) as error:
             self.note(error)
             raise
-        self.check()
+        self.enforce()
         return result
 
     def note(self, error: BaseException) -> None:
-        """Note what is held now; the first note stays. Even a reading may be refused."""
+        """Note the bytes held now on an exception; the first note stays."""
         with suppress(MemoryError):
             held = self.held_bytes()
             if not hasattr(error, _HELD):
@@ -58,16 +58,12 @@ class Limit(Operations):
 
 
 class DataSegmentLimit(Limit):
-    """On CPU: the kernel itself bounds the data segment (VmData) by RLIMIT_DATA.
-
-    Args:
-        start_bytes: of the data segment when it was limited.
-    """
+    """On CPU: the kernel itself bounds the data segment (VmData) by RLIMIT_DATA."""
 
     def __init__(self, start_bytes: int) -> None:
         super().__init__()
         self._start_bytes = start_bytes
 
     def held_bytes(self) -> int:
-        """How much the data segment has grown."""
+        """Bytes by which the data segment has grown."""
         return heap_bytes() - self._start_bytes

@@ -19,7 +19,7 @@ SHORTEST_SHARE = 0.002  # of a step: shorter spans are drawn into their neighbou
 
 
 def _ready_at(events: Iterable[Event]) -> list[int]:
-    """Of each event, when the last of those who take part in it had come.
+    """When the last participant of each event had arrived, in nanoseconds.
 
     A receiver waits for its sender and a blocking send for its receiver; the ranks of a collective
     wait for the last of them.
@@ -40,15 +40,10 @@ def _ready_at(events: Iterable[Event]) -> list[int]:
 
 
 def _paint(rank: int, window: tuple[int, int], events: list[tuple[Event, int]]) -> list[Span]:
-    """One rank's step as consecutive spans: what covers each moment, waiting where nothing does.
+    """One rank's step as consecutive spans; a moment without an event is waiting.
 
     While a collective waits for other ranks, a phase may go on computing, as DDP's backward does,
     or itself wait for the collective: it computes where torch was at work.
-
-    Args:
-        rank: which.
-        window: start and end of the step.
-        events: of this rank, each with when it is ready.
     """
     knows_operations = any(event.kind == "operation" for event, _ in events)
     # An update waits for the gradients. gloo's thread may record the end of a collective only after
@@ -94,11 +89,9 @@ def _paint(rank: int, window: tuple[int, int], events: list[tuple[Event, int]]) 
 def split_waiting(
     events: list[Event], windows: dict[int, tuple[int, int]]
 ) -> tuple[list[Span], list[RankTime]]:
-    """Tell waiting from transferring.
+    """The spans and the times of all ranks, with waiting told from transferring.
 
-    Args:
-        events: of all ranks, one step.
-        windows: each rank's start and end of that step, nanoseconds.
+    The events are those of one step; each rank's window is its start and its end, in nanoseconds.
 
     Returns:
         The spans of every rank and how each spent the step.

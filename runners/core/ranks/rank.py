@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from runners.core.declared.experiment import Declaration, PassName
 from runners.core.declared.settings import S
 from runners.core.meters.activity import ActivityMeter
-from runners.core.meters.allocator import AllocatorPeak, checked
+from runners.core.meters.allocator import AllocatorPeak, with_allocator
 from runners.core.meters.kernel import KernelPeak, disagreement
 from runners.core.meters.link import LinkMeter
 from runners.core.meters.memory import MemoryMeter, local
@@ -113,7 +113,7 @@ class Rank(Recorder, Generic[S]):
             self._name_state()
             self._memory.phase = phase.outer
             if self._kernel is not None:
-                self._kernel.look(phase.name)
+                self._kernel.end_phase(phase.name)
 
     def settle(self) -> None:
         """Wait for an accelerator to finish, so that a clock read now means something."""
@@ -212,8 +212,8 @@ class Rank(Recorder, Generic[S]):
         self._kernel = self._allocator = None
         if meter is None:
             self.start_peak()
-        look = self._allocator.look if self._allocator else None
-        self._memory = (meter or MemoryMeter(self.device, look)).__enter__()
+        update = self._allocator.update if self._allocator else None
+        self._memory = (meter or MemoryMeter(self.device, update)).__enter__()
 
     def start_peak(self) -> None:
         """Start what the meter is checked against: the kernel's mark, or the allocator's.
@@ -223,7 +223,7 @@ class Rank(Recorder, Generic[S]):
         if self.device.type != "cpu":
             self._allocator = AllocatorPeak(self.device, counts_workspaces=self.is_metered)
             return
-        self._kernel = KernelPeak(looks=self.is_metered)
+        self._kernel = KernelPeak(reads_phases=self.is_metered)
 
     def stop_memory(self) -> None:
         """Leave the memory meter and keep what it saw."""
@@ -238,7 +238,7 @@ class Rank(Recorder, Generic[S]):
             self.memory_fault = disagreement(memory, growth, num_storages, self.scratch_bytes)
         if self._allocator is not None:
             found = self._allocator.read(self._memory.host_peak_bytes())
-            memory = checked(memory, found, self._allocator.held_bytes)
+            memory = with_allocator(memory, found, self._allocator.held_bytes)
         self.largest_collective_bytes = self._memory.largest_collective_bytes
         self.outcome.memory = memory
         self.outcome.collectives = self._memory.collective_list()
@@ -291,7 +291,7 @@ class Rank(Recorder, Generic[S]):
         """
         self._of_step.close()
         if self._limit is not None:
-            self._limit.check()
+            self._limit.enforce()
         self.stop_memory()
         self.keep_peak()
         if self._module is not None and not self.is_metered and self.pass_name != "budgeted":

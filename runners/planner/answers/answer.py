@@ -1,4 +1,4 @@
-"""What a plan answers for a strategy, rank by rank; and layouts on a cluster, as a table. No torch.
+"""The answer of a plan for a strategy, rank by rank; and layouts on a cluster. No torch.
 
 Bytes are tensor bytes, as the memory meter counts them; `reserved_bytes` is what CUDA's caching
 allocator would hold for the same allocations. Since each row of a grid is the answer that it was,
@@ -17,9 +17,9 @@ from runners.core.trace.schema import Record
 from runners.planner.answers import device_memory
 from runners.planner.answers.architecture import Architecture
 from runners.planner.answers.law_of_time import Bounds, Cluster, bounds, seconds_of_data
-from runners.planner.answers.order import Place, place
-from runners.planner.answers.plan_grid import Grid, GridRank, GridRow, State, named_rows
-from runners.planner.answers.question import Model, Question, Training, strategy_of
+from runners.planner.answers.order import Priority, priority
+from runners.planner.answers.plan_grid import Grid, GridRank, GridRow, GridState, named_rows
+from runners.planner.answers.question import PlannedModel, Question, TrainingSettings, strategy_of
 
 GIB = 2**30
 NEARLY = 0.01  # layouts that differ by a smaller share are equal
@@ -37,7 +37,7 @@ _UNITS = (
 )
 
 
-class Answer(Record):
+class PlanAnswer(Record):
     """A strategy: its ranks, or the reason why it cannot be simulated."""
 
     question: Question
@@ -49,10 +49,10 @@ class Answer(Record):
     @property
     def busiest(self) -> GridRank | None:
         """The rank with the highest peak."""
-        return max(self.ranks, key=lambda one: one.peak_bytes, default=None)
+        return max(self.ranks, key=lambda rank: rank.peak_bytes, default=None)
 
     def bounds(self, cluster: Cluster) -> Bounds:
-        """How long a step takes at the least, at the highest rates of these devices."""
+        """The lower bounds of a step's time, at the highest rates of these devices."""
         asked, strategy = self.question, self.question.strategy
         if strategy.pipeline == 1:
             return bounds(self.ranks, strategy, cluster)
@@ -62,28 +62,32 @@ class Answer(Record):
         ]
         inner = sum(layers[1:-1]) / layers[1]  # stages, of which the second one was simulated
         units = asked.num_microbatches * strategy.chunks
-        pipelined = pipelined_work([one.flops for one in self.ranks], inner, units)
+        pipelined = pipelined_work([rank.flops for rank in self.ranks], inner, units)
         return bounds(self.ranks, strategy, cluster, float(pipelined))
 
 
 # --- committed rows
 
 
-def question_of(model: Model, strategy: str, state: State, global_batch: int) -> Question:
-    """What a row of a grid asked.
+def question_of(
+    model: PlannedModel, strategy: str, state: GridState, global_batch: int
+) -> Question:
+    """The question of a row of a grid.
 
     Raises:
         PlanError: the state's devices do not form such a strategy.
     """
     settings = state.model_dump(exclude={"devices"})
-    training = Training.model_validate({**settings, "global_batch": global_batch})
+    training = TrainingSettings.model_validate({**settings, "global_batch": global_batch})
     return Question(model=model, training=training, strategy=strategy_of(strategy, state.devices))
 
 
-def answer_of(row: GridRow, grid: Grid) -> Answer:
-    """The answer that a row was made of."""
-    model = Model(name=grid.preset, architecture=Architecture.model_validate(grid.architecture))
-    return Answer(
+def answer_of(row: GridRow, grid: Grid) -> PlanAnswer:
+    """The answer that a row of a grid keeps."""
+    model = PlannedModel(
+        name=grid.preset, architecture=Architecture.model_validate(grid.architecture)
+    )
+    return PlanAnswer(
         question=question_of(model, row.strategy, row.state, row.global_batch),
         ranks=row.ranks,
         seconds=row.seconds,
@@ -99,13 +103,13 @@ def rivals(name: str, grid: Grid) -> dict[str, GridRow]:
     mine = by_name[name]
     same = mine.state.model_copy(update=free)
     return {
-        other: one
-        for other, one in by_name.items()
-        if one.state.model_copy(update=free) == same and one.global_batch == mine.global_batch
+        other: row
+        for other, row in by_name.items()
+        if row.state.model_copy(update=free) == same and row.global_batch == mine.global_batch
     }
 
 
-def answers_of(grid: Grid) -> dict[str, Answer]:
+def answers_of(grid: Grid) -> dict[str, PlanAnswer]:
     """Every row as an answer, by the name of its run."""
     return {name: answer_of(row, grid) for name, row in named_rows(grid).items()}
 
@@ -113,20 +117,20 @@ def answers_of(grid: Grid) -> dict[str, Answer]:
 # --- layouts on a cluster
 
 
-def needs(answer: Answer) -> int:
-    """Memory of a device that each rank of a strategy needs to fit."""
+def needs(answer: PlanAnswer) -> int:
+    """Bytes of a device's memory with which each rank of a strategy fits."""
     num = answer.question.num_microbatches
     return max(
-        device_memory.needed_bytes(one.reserved_bytes, one.num_communicators(num))
-        for one in answer.ranks
+        device_memory.needed_bytes(rank.reserved_bytes, rank.num_communicators(num))
+        for rank in answer.ranks
     )
 
 
-def verdict(answer: Answer, memory_bytes: float) -> device_memory.Verdict:
+def verdict(answer: PlanAnswer, memory_bytes: float) -> device_memory.Verdict:
     """Whether a strategy fits a device; one without ranks does not."""
     if not answer.ranks:
         return "no"
-    least = max(device_memory.least_bytes(one.allocated_bytes) for one in answer.ranks)
+    least = max(device_memory.least_bytes(rank.allocated_bytes) for rank in answer.ranks)
     return device_memory.verdict(memory_bytes, needs(answer), least)
 
 
@@ -134,7 +138,7 @@ def verdict(answer: Answer, memory_bytes: float) -> device_memory.Verdict:
 class Layout:
     """A layout on a cluster, simulated or by closed forms."""
 
-    answer: Answer
+    answer: PlanAnswer
     cluster: Cluster
     bounds: Bounds
     needed_bytes: int
@@ -160,9 +164,9 @@ class Layout:
         return self.seconds_of_data() <= self.bounds.computing
 
     @property
-    def place(self) -> Place:
-        """Where the rule puts it."""
-        return place(self.answer.question, self.cluster.per_node, is_hidden=self.is_hidden)
+    def priority(self) -> Priority:
+        """Its key in the order of the rule; the smallest is tried first."""
+        return priority(self.answer.question, self.cluster.per_node, is_hidden=self.is_hidden)
 
     def seconds_of_data(self, *, is_flat: bool = False) -> float:
         """Seconds of gathers and reductions at the highest rates; flat: one ring of all ranks."""
@@ -178,12 +182,12 @@ class Layout:
         pairs = [(getattr(self.bounds, tier), getattr(other.bounds, tier)) for tier in _TIERS]
         if not is_memory_free:
             pairs.append((self.needed_bytes, other.needed_bytes))
-        if any(mine > its for mine, its in pairs):
+        if any(own > its for own, its in pairs):
             return False
-        is_less = any(mine < (1 - NEARLY) * its for mine, its in pairs)
-        if {self.bounds.decides, other.bounds.decides} == {"computing"}:
-            mine, its = self.place, other.place
-            return mine < its or (is_less and mine == its)
+        is_less = any(own < (1 - NEARLY) * its for own, its in pairs)
+        if {self.bounds.bottleneck, other.bounds.bottleneck} == {"computing"}:
+            own, its = self.priority, other.priority
+            return own < its or (is_less and own == its)
         return is_less
 
     def is_tight(self, memory_bytes: float) -> bool:
@@ -191,7 +195,7 @@ class Layout:
         return self.needed_bytes > TIGHT * memory_bytes
 
     def document(self) -> dict[str, Any]:
-        """The layout with all that was worked out of it, as JSON takes it."""
+        """The layout with its verdict, its need and its bounds, for JSON."""
         law = self.bounds
         return {
             **self.answer.model_dump(mode="json"),
@@ -207,35 +211,33 @@ class Layout:
         }
 
 
-def ordered(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) -> list[Layout]:
+def ordered(answers: Sequence[PlanAnswer], cluster: Cluster, memory_bytes: float) -> list[Layout]:
     """Every layout with ranks: what fits first, and in the order of the rule."""
-    found = [layout(one, cluster, memory_bytes) for one in answers if one.ranks]
-    return sorted(found, key=_key)
+    return sorted(
+        (layout_of(answer, cluster, memory_bytes) for answer in answers if answer.ranks),
+        key=lambda a: (_VERDICTS.index(a.verdict), a.priority, a.needed_bytes, a.name),
+    )
 
 
-def _key(one: Layout) -> tuple[object, ...]:
-    return _VERDICTS.index(one.verdict), one.place, one.needed_bytes, one.name
-
-
-def layout(answer: Answer, cluster: Cluster, memory_bytes: float) -> Layout:
-    """An answer on a cluster."""
+def layout_of(answer: PlanAnswer, cluster: Cluster, memory_bytes: float) -> Layout:
+    """The layout of an answer on a cluster of devices with this memory."""
     fits = verdict(answer, memory_bytes)
     return Layout(answer, cluster, answer.bounds(cluster), needs(answer), fits)
 
 
-def layouts(answers: Sequence[Answer], cluster: Cluster, memory_bytes: float) -> list[Layout]:
+def layouts(answers: Sequence[PlanAnswer], cluster: Cluster, memory_bytes: float) -> list[Layout]:
     """The layouts that fit the devices, in the order of the rule."""
-    return [one for one in ordered(answers, cluster, memory_bytes) if one.verdict == "fits"]
+    return [a for a in ordered(answers, cluster, memory_bytes) if a.verdict == "fits"]
 
 
-def lines(found: Sequence[Layout]) -> list[str]:
-    """The table: memory by class, and what no step is shorter than."""
-    return [_HEAD, _UNITS, *map(_line, found)]
+def table_lines(layouts: Sequence[Layout]) -> list[str]:
+    """The table of layouts: memory by class, and the lower bound of a step."""
+    return [_HEAD, _UNITS, *map(_line, layouts)]
 
 
-def _held(one: Layout) -> dict[str, int]:
+def _bytes_by_class(layout: Layout) -> dict[str, int]:
     """Bytes of each class at the peak of the fullest rank."""
-    held = max(one.answer.ranks, key=lambda rank: rank.reserved_bytes).at_peak
+    held = max(layout.answer.ranks, key=lambda rank: rank.reserved_bytes).at_peak
     return {
         "parameters": held.parameters_bytes,
         "gradients": held.gradients_bytes,
@@ -245,15 +247,15 @@ def _held(one: Layout) -> dict[str, int]:
     }
 
 
-def sizes(one: Layout) -> str:
-    """What fills the memory of the fullest rank, in words."""
-    held = {**_held(one)}
-    held["what the allocator and libraries take"] = one.needed_bytes - sum(held.values())
+def memory_words(layout: Layout) -> str:
+    """The contents of the fullest rank's memory in words, each with its GiB."""
+    held = _bytes_by_class(layout)
+    held["what the allocator and libraries take"] = layout.needed_bytes - sum(held.values())
     return ", ".join(f"{what} {size / GIB:.1f}" for what, size in held.items() if size / GIB > 0.05)
 
 
-def _line(one: Layout) -> str:
-    columns = [one.needed_bytes, *_held(one).values()]
+def _line(layout: Layout) -> str:
+    columns = [layout.needed_bytes, *_bytes_by_class(layout).values()]
     sizes = "".join(f"{size / GIB:8.2f}" for size in columns)
-    least = f"{one.bounds.at_least:10.3g} s"
-    return f"{one.verdict:<9}{one.name:<44}{sizes}{least}  {one.bounds.decides}"
+    least = f"{layout.bounds.at_least:10.3g} s"
+    return f"{layout.verdict:<9}{layout.name:<44}{sizes}{least}  {layout.bounds.bottleneck}"

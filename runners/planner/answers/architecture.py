@@ -21,7 +21,7 @@ Id = Annotated[str, Field(pattern=r"^[a-z0-9]+([-.][a-z0-9]+)*$")]
 
 
 def _rare(default: Any) -> Any:
-    """A field of few models, which the others do not write."""
+    """Declare a field that few models have; a document leaves it out at its default."""
     least = None if isinstance(default, str) else 0
     return Field(default=default, ge=least, exclude_if=lambda value: value == default)
 
@@ -130,27 +130,27 @@ class Architecture(Record):
         return self.head_dim or self.hidden_size // self.num_heads
 
     def has_experts(self, layer: int) -> bool:
-        """Whether the layer of this number, from 0, has experts."""
+        """Whether a layer, by its number from 0, has experts."""
         is_one = layer >= self.num_dense_layers and (layer + 1) % self.expert_step == 0
         return self.num_experts > 1 and is_one
 
     def window_of(self, layer: int) -> int:
-        """Tokens to which those of a layer attend; 0 for all before them."""
+        """Tokens to which each token of a layer attends; 0 for all before it."""
         return 0 if self.whole_step and (layer + 1) % self.whole_step == 0 else self.window
 
     @property
     def embedding_parameters(self) -> int:
-        """Of the token embedding, which is also the size of an untied output matrix."""
+        """Parameters of the token embedding, and as many of an untied output matrix."""
         return self.vocabulary * self.hidden_size
 
     @property
     def norm_parameters(self) -> int:
-        """Of one norm over the hidden size: a weight, and for `layernorm` a bias."""
+        """Parameters of a norm over the hidden size: a weight, and for `layernorm` a bias."""
         return self.hidden_size * self._norm_vectors
 
     @property
     def attention_parameters(self) -> int:
-        """Of one layer's attention: queries, keys and values, and the output."""
+        """Parameters of a layer's attention: queries, keys and values, and the output."""
         hidden, heads, size = self.hidden_size, self.num_heads, self.head_size
         queries, outputs = heads * size, heads * (self.value_dim or size)
         if self.kv_rank:
@@ -180,7 +180,7 @@ class Architecture(Record):
         return matrices + biases * (self.has_bias or self.has_ffn_bias)
 
     def parameters_of_layer(self, layer: int) -> int:
-        """Of one layer by its number, from 0: attention, networks and their router, norms."""
+        """Parameters of a layer, by its number from 0: attention, networks, router, norms."""
         networks = self._network_parameters(self.dense_size or self.ffn_size)
         if self.has_experts(layer):
             router = self.hidden_size + self.has_ffn_bias
@@ -192,7 +192,7 @@ class Architecture(Record):
 
     @property
     def layer_parameters(self) -> int:
-        """Of the largest layer; see `parameters_of_layer` where only some layers have experts."""
+        """Parameters of the largest layer; see `parameters_of_layer` for any other."""
         return max(map(self.parameters_of_layer, range(self.num_layers)))
 
     @property
@@ -205,7 +205,7 @@ class Architecture(Record):
 
     @property
     def active_parameters(self) -> int:
-        """Of the whole model, those through which one token passes."""
+        """Parameters of the whole model through which one token passes."""
         num_mixtures = sum(map(self.has_experts, range(self.num_layers)))
         idle = (self.num_experts - self.num_active_experts) * self.expert_parameters
         return self.num_parameters - num_mixtures * idle
@@ -247,4 +247,4 @@ def model_presets() -> dict[str, ModelPreset]:
     """
     document = yaml.safe_load(PRESETS.read_text(encoding="utf-8"))
     presets = TypeAdapter(list[ModelPreset]).validate_python(document["presets"])
-    return {one.id: one for one in presets}
+    return {preset.id: preset for preset in presets}

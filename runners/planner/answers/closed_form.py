@@ -1,7 +1,7 @@
 """What each rank of a layout holds, computes and sends, by closed forms, before any simulation.
 
-In: a `Question` of a preset or a configuration. Out: an `Answer` whose ranks have the fields that
-simulated ones have: FLOPs and bytes that are sent within 1 %, memory mostly within 10 %. A search
+In: a `Question` of a preset or a configuration. Out: a `PlanAnswer` whose ranks have the fields
+of simulated ones: FLOPs and bytes that are sent within 1 %, memory mostly within 10 %. A search
 orders its whole space by these, and simulates the first few. No torch.
 
 Formula: state + gathered units + activations of the microbatches in flight + logits, where a layer
@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from runners.core.trace.measured import MemoryClasses
-from runners.planner.answers.answer import Answer
+from runners.planner.answers.answer import PlanAnswer
 from runners.planner.answers.plan_grid import GridRank
 from runners.planner.answers.question import Question, Strategy
 from runners.simulate.log import RESHARDED, AxisCalls
@@ -25,18 +25,15 @@ _STATE = {"adam": 8, "adam8bit": 2, "momentum": 4, "sgd": 0}  # bytes of each pa
 _WIDTHS = {"fp32": 2.0, "autocast": 1.5, "bf16-mixed": 1.0, "bf16": 1.0}  # of activations
 
 
-def answer(question: Question) -> Answer:
+def answer(question: Question) -> PlanAnswer:
     """The ranks that a simulation would have: the first, the second and the last stage.
-
-    Args:
-        question: of a model with an architecture.
 
     Raises:
         PlanError: the global batch does not divide so.
     """
     each = question.strategy.num_devices // question.strategy.pipeline
-    ranks = [_Rank(question, rank // each).found(rank) for rank in question.ranks]
-    return Answer.model_construct(question=question, reason=None, ranks=ranks, seconds=0.0)
+    ranks = [_Rank(question, rank // each).grid_rank(rank) for rank in question.ranks]
+    return PlanAnswer.model_construct(question=question, reason=None, ranks=ranks, seconds=0.0)
 
 
 def model_flops(question: Question) -> float:
@@ -50,7 +47,7 @@ def model_flops(question: Question) -> float:
 
 
 class _Rank:
-    """One rank, whose methods are the terms of the forms."""
+    """A rank; each method is a term of the closed forms."""
 
     def __init__(self, question: Question, stage: int) -> None:
         strategy, training = question.strategy, question.training
@@ -88,16 +85,16 @@ class _Rank:
         self._experts = self._sum(lambda layer: self._units(layer)[0])
         self._undivided = self._sum(lambda layer: self._units(layer)[1]) + self._others
 
-    def found(self, number: int) -> GridRank:
-        """The rank of this number with the fields of a simulated one."""
+    def grid_rank(self, number: int) -> GridRank:
+        """The rank as a grid records it, with the fields of a simulated one."""
         reserved = round(self._memory_bytes())
         held = self._experts + self._undivided
         if self._shards_all:
             held = self._parameters / self._strategy.shards
         units = self._num * self._kinds.total()  # that FSDP gathers for backward
         calls = [
-            AxisCalls(operation=one, axis=axis, num_ranks=ranks, count=count, bytes=round(size))
-            for one, axis, ranks, size in (*self._calls(), *self._data_calls())
+            AxisCalls(operation=name, axis=axis, num_ranks=ranks, count=count, bytes=round(size))
+            for name, axis, ranks, size in (*self._calls(), *self._data_calls())
             if ranks > 1 and size
             for count in (units if axis == RESHARDED else 1,)
         ]
@@ -128,7 +125,7 @@ class _Rank:
     # --- memory
 
     def _memory_bytes(self) -> float:
-        """Reserved at the peak.
+        """Bytes that the allocator reserves at the peak.
 
         A block lies where others were, if these were as large: gradients where activations were,
         and where the loss was but for the optimizer's state, which came while they were there.
@@ -158,7 +155,7 @@ class _Rank:
         return always + optimizer + peak + copy * (copy > largest)
 
     def _fsdp_bytes(self, optimizer: float, held: float, hole: float, largest: float) -> float:
-        """Activations, gathered units, and copies of their gradients.
+        """Bytes of activations, gathered units, and copies of their gradients.
 
         FSDP has three streams, and a block of one is not given to another: what is gathered, and
         what remains of gradients, add to the peak of all others.
@@ -194,7 +191,7 @@ class _Rank:
         return always + gradients, optimizer, gradients * (not strategy.has_bucket_views)
 
     def _widths(self, layer: int) -> list[int]:
-        """Of the feed-forward networks that a token passes."""
+        """Widths of the feed-forward networks that a token passes."""
         shape = self._shape
         if not shape.has_experts(layer):
             return [shape.dense_size or shape.ffn_size]
@@ -207,19 +204,19 @@ class _Rank:
         tensor, hidden = self._strategy.tensor, shape.hidden_size
         heads, keys = (n * shape.head_size / tensor for n in (shape.num_heads, shape.num_kv_heads))
         first = [heads, keys, keys] if is_gated else [heads + 2 * keys]
-        found = [*[(hidden, one) for one in first], (heads, hidden)]
-        found += [(hidden, shape.num_experts)] * shape.has_experts(layer)
-        for width in (one / tensor for one in self._widths(layer)):
-            found += [*[(hidden, width)] * (1 + is_gated), (width, hidden)]
-        return found
+        products = [*[(hidden, width) for width in first], (heads, hidden)]
+        products += [(hidden, shape.num_experts)] * shape.has_experts(layer)
+        for width in (whole / tensor for whole in self._widths(layer)):
+            products += [*[(hidden, width)] * (1 + is_gated), (width, hidden)]
+        return products
 
     def _layer_bytes(self, layer: int, checkpointing: str) -> float:
-        """What autograd keeps of one layer for a microbatch."""
+        """Bytes that autograd keeps of one layer for a microbatch."""
         shape, tensor, own = self._shape, self._strategy.tensor, self._own
         heads, has_experts = shape.num_heads * shape.head_size, shape.has_experts(layer)
         kept = 2 * own
         if checkpointing == "selective":  # each other product, and what attention returns
-            outputs = heads / tensor + sum(one for _, one in self._products(layer)[::2])
+            outputs = heads / tensor + sum(width for _, width in self._products(layer)[::2])
             kept += 2 * self._tokens * outputs
         elif checkpointing == "none":
             inner = (8 if "glu" in shape.activation else 4) * sum(self._widths(layer))
@@ -230,7 +227,7 @@ class _Rank:
         return kept * self._width
 
     def _loss(self) -> float:
-        """What the loss keeps and makes of the logits, in fp32, and logits that stay until then."""
+        """Bytes of the logits, of their copies in fp32, and of those that stay until the loss."""
         strategy, implementation = self._strategy, self._question.implementation
         size = 12 if strategy.tensor == 1 else 16
         if implementation.has_loss_in_place:
@@ -257,28 +254,28 @@ class _Rank:
     # --- FLOPs and bytes that are sent
 
     def flops(self, attention: int = 0) -> float:
-        """Of a step, with so many for each score of causal attention; 0: as its kernel does."""
+        """FLOPs of a step; `attention` of each causal score, or 0 as its kernel does."""
         head = self._is_last * 6 * self._shape.embedding_parameters / self._strategy.tensor
         layers = self._sum(lambda layer: self._layer_flops(layer, attention))
         return self._num * self._tokens * (layers + head)
 
     def _layer_flops(self, layer: int, attention: int) -> float:
-        """Of a token: 6 for each weight, attention, and what is computed again."""
+        """FLOPs of a token: 6 for each weight, attention, and recomputation."""
         shape, which = self._shape, self._training.checkpointing
         idle = (shape.num_experts - shape.num_active_experts) * shape.expert_parameters
         weights = shape.parameters_of_layer(layer) - idle * shape.has_experts(layer)
         length, window = self._training.sequence, shape.window_of(layer)
-        seen = length - max(0, length - window) ** 2 / length if window else length
+        attended = length - max(0, length - window) ** 2 / length if window else length
         is_kept = which == "none" or (which == "selective" and self._strategy.context == 1)
-        scores = (attention or 7 + 2 * (not is_kept)) * shape.num_heads * shape.head_size * seen
+        scores = (attention or 7 + 2 * (not is_kept)) * shape.num_heads * shape.head_size * attended
         # Nothing but the router's weights needs what the last product gave.
         end = None if shape.has_experts(layer) else -1
         again = {"none": slice(0), "selective": slice(1, end, 2), "all": slice(end)}[which]
-        products = sum(one * other for one, other in self._products(layer)[again])
+        products = sum(inputs * outputs for inputs, outputs in self._products(layer)[again])
         return (6 * weights + scores) / self._strategy.tensor + 2 * products
 
     def _calls(self) -> Iterator[_Call]:
-        """Of all axes but data; without norms and the loss, which send a few bytes a token."""
+        """Calls of all axes but data; norms and the loss, a few bytes a token, are left out."""
         strategy, shape, low = self._strategy, self._shape, self._low
         hidden, layers = low * self._hidden * self._num, self._kinds.total()
         of_experts, again = self._sum(shape.has_experts), self._training.checkpointing != "none"
@@ -324,7 +321,7 @@ class _Rank:
             yield "all_reduce", "replicas", strategy.replicas, own * self._gradient / shards
 
     def _fsdp_calls(self, axis: str, ranks: int, whole: float, stays: float) -> Iterator[_Call]:
-        """A unit is gathered forward and backward, but for the last layer's, which stays."""
+        """Calls of FSDP: each unit is gathered forward and backward, the last layer's once."""
         strategy, times = self._strategy, self._num if self._question.reduces_each else 1
         again = self._num * (whole - stays) * (strategy.sharding == "fsdp")
         after = (RESHARDED, strategy.reshards_to) if strategy.reshards_to else (axis, ranks)

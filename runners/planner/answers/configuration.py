@@ -26,7 +26,7 @@ _WHOLE = "full_attention"
 
 
 class UnknownFamilyError(PlanError):
-    """A file is of a family that only transformers may know."""
+    """A configuration file whose family only transformers may know."""
 
 
 @cache
@@ -37,7 +37,7 @@ def _read() -> dict[str, Any]:
 
 @cache
 def _known_keys() -> set[str]:
-    """Keys that some family has, and whose value may change the sizes of a model."""
+    """Keys of any family whose value may change the sizes of a model."""
     read = _read()
     lists = [*read["keys"].values(), *read["own_keys"].values()]
     lists += [read["one_value"], read["other_values"]]
@@ -72,7 +72,7 @@ def architecture_of(path: Path) -> Architecture:
 
 
 def _stated(path: Path) -> dict[str, Any]:
-    """The keys of a file that describes a model, with their values.
+    """Read the keys and values of a configuration file.
 
     Raises:
         PlanError: it describes none, or one whose weights are not trained as they are.
@@ -96,10 +96,10 @@ def _stated(path: Path) -> dict[str, Any]:
 
 
 def _culprit(stated: dict[str, Any], family: dict[str, Any]) -> str:
-    """The key whose value cannot be computed with: without it, the rest can."""
+    """The key without which the rest of a configuration can be read, in a message."""
     for key, value in stated.items():
         try:
-            _architecture({other: one for other, one in stated.items() if other != key}, family)
+            _architecture({k: v for k, v in stated.items() if k != key}, family)
         except PlanError:
             pass  # a refusal that can be said
         except (TypeError, ValueError, LookupError, AttributeError):
@@ -109,54 +109,54 @@ def _culprit(stated: dict[str, Any], family: dict[str, Any]) -> str:
 
 
 def _architecture(stated: dict[str, Any], family: dict[str, Any]) -> Architecture:
-    """What a file states, and where it states nothing, what its family takes."""
+    """The architecture of the values that a file states, with the defaults of its family."""
     defaults, rotation = family["defaults"], stated.get("rope_parameters") or {}
-    said = defaults | family.get("refused", {}) | stated
-    said |= {key: rotation[key] for key in _OF_ROTATION if key in rotation}
+    values = defaults | family.get("refused", {}) | stated
+    values |= {key: rotation[key] for key in _OF_ROTATION if key in rotation}
     own = {
         field: [key for key in keys if key in defaults]
         for field, keys in _read()["own_keys"].items()
     }
     keys = _read()["keys"] | {field: several for field, several in own.items() if several}
     fields = family["facts"] | {
-        field: said[key]
+        field: values[key]
         for field, several in keys.items()
         for key in reversed(several)
-        if said.get(key) is not None
+        if values.get(key) is not None
     }
     fields.setdefault("num_kv_heads", fields.get("num_heads"))
     if "n_inner" in defaults:
-        fields.setdefault("ffn_size", 4 * (said.get("n_embd") or 0))
+        fields.setdefault("ffn_size", 4 * (values.get("n_embd") or 0))
     if isinstance(base := fields.get("rotary_base"), float) and base.is_integer():
         fields["rotary_base"] = int(base)  # which most files write with a point
-    dense = said.get("mlp_only_layers") or []
+    dense = values.get("mlp_only_layers") or []
     if fields.setdefault("num_dense_layers", len(dense)) or fields.get("expert_step", 1) > 1:
-        fields["dense_size"] = said["intermediate_size"]
+        fields["dense_size"] = values["intermediate_size"]
     if fields.get("kv_rank"):
         fields["num_kv_heads"] = fields.get("num_heads")
-        fields["head_dim"] = said["qk_nope_head_dim"] + fields["rotary_size"]
-        fields["shared_size"] = said["n_shared_experts"] * fields["ffn_size"]
-    _check(said, {*defaults, *(key for several in keys.values() for key in several)})
+        fields["head_dim"] = values["qk_nope_head_dim"] + fields["rotary_size"]
+        fields["shared_size"] = values["n_shared_experts"] * fields["ffn_size"]
+    _check(values, {*defaults, *(key for several in keys.values() for key in several)})
     others = [
-        key for key, value in _read()["other_values"].items() if said.get(key, value) != value
+        key for key, value in _read()["other_values"].items() if values.get(key, value) != value
     ]
-    found = Architecture(**fields, other_values=", ".join(others))
-    changes: dict[str, Any] = {"activation": _activation(said, found.activation)}
-    if (part := said.get("partial_rotary_factor") or 1) != 1:
-        changes["rotary_size"] = int(found.head_size * part)
+    architecture = Architecture(**fields, other_values=", ".join(others))
+    changes: dict[str, Any] = {"activation": _activation(values, architecture.activation)}
+    if (part := values.get("partial_rotary_factor") or 1) != 1:
+        changes["rotary_size"] = int(architecture.head_size * part)
     if dense != [*range(len(dense))]:
         raise PlanError(f"mlp_only_layers: no plan has {dense}; the first layers are planned")
     if fields.get("num_experts") == 1:
         raise PlanError(f"{own['num_experts'][0]}: no plan has 1; several experts are planned")
-    return found.model_copy(update=changes | _windows(said, reads="whole_step" in fields))
+    return architecture.model_copy(update=changes | _windows(values, reads="whole_step" in fields))
 
 
-def _check(said: dict[str, Any], known: set[str]) -> None:
-    """Refuse the first key that is invented, or with which a model is not as plans simulate it."""
+def _check(values: dict[str, Any], known: set[str]) -> None:
+    """Refuse the first key that is unknown, or whose value no plan simulates."""
     patterns = _read()["any_value"].split()
     known |= {*_read()["other_values"]}
-    for key, value in said.items():
-        if key in known or any(fnmatch(key, one) for one in patterns):
+    for key, value in values.items():
+        if key in known or any(fnmatch(key, pattern) for pattern in patterns):
             continue
         if key not in _known_keys():
             name, near = json.dumps(key)[1:-1], nearest(key, _known_keys())
@@ -164,34 +164,34 @@ def _check(said: dict[str, Any], known: set[str]) -> None:
         right = _read()["one_value"].get(key, type(value)())
         if value and value != right:
             _refuse(key, value, right)
-    for one in said.get("architectures") or []:
-        if not one.endswith(TEXT_MODELS):
-            raise PlanError(f"architectures: {json.dumps(one)} has no head for causal language")
+    for name in values.get("architectures") or []:
+        if not name.endswith(TEXT_MODELS):
+            raise PlanError(f"architectures: {json.dumps(name)} has no head for causal language")
 
 
-def _activation(said: dict[str, Any], of_family: str) -> str:
-    """That of the family, or the approximation of it that a file names."""
-    key = next((one for one in _ACTIVATIONS if said.get(one)), None)
+def _activation(values: dict[str, Any], of_family: str) -> str:
+    """The activation of the family, or the approximation of it that a file names."""
+    key = next((key for key in _ACTIVATIONS if values.get(key)), None)
     names = _read()["activations"][of_family]
-    if key and said[key] not in names:
-        _refuse(key, said[key], next(iter(names)))
-    return str(names[said[key]]) if key else of_family
+    if key and values[key] not in names:
+        _refuse(key, values[key], next(iter(names)))
+    return str(names[values[key]]) if key else of_family
 
 
-def _windows(said: dict[str, Any], *, reads: bool) -> dict[str, int]:
-    """Which layers have no window, where a file says so of each layer or of all."""
-    kinds = said.get("layer_types") or []
-    if said.get("use_sliding_window") is False or (reads and {*kinds} == {_WHOLE}):
+def _windows(values: dict[str, Any], *, reads: bool) -> dict[str, int]:
+    """The fields `window` and `whole_step`, where a file lists the kind of each layer."""
+    kinds = values.get("layer_types") or []
+    if values.get("use_sliding_window") is False or (reads and {*kinds} == {_WHOLE}):
         return {"window": 0, "whole_step": 0}
     if not {*kinds} - {_WHOLE}:
         return {}
     for step in range((len(kinds) + 1) * reads):
         is_whole = [step > 0 and number % step == 0 for number in range(1, len(kinds) + 1)]
-        if kinds == [_WHOLE if one else "sliding_attention" for one in is_whole]:
+        if kinds == [_WHOLE if is_full else "sliding_attention" for is_full in is_whole]:
             return {"whole_step": step}
     raise PlanError(f"layer_types: no plan has these; {_WHOLE} in each n-th layer is planned")
 
 
 def _refuse(key: str, value: object, right: object) -> NoReturn:
-    said = f"no plan has {json.dumps(value)}; {json.dumps(right)} is planned"
-    raise PlanError(f"{json.dumps(key)[1:-1]}: {said}")
+    reason = f"no plan has {json.dumps(value)}; {json.dumps(right)} is planned"
+    raise PlanError(f"{json.dumps(key)[1:-1]}: {reason}")

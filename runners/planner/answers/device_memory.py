@@ -22,7 +22,7 @@ Verdict = Literal["fits", "marginal", "no"]
 
 
 def needed_bytes(reserved: int, num_communicators: int) -> int:
-    """Memory with which a rank fits, whatever order its segments come in.
+    """Bytes of memory with which a rank fits, in whatever order it reserves segments.
 
     Formula: (1 + error) × reserved + driver + context + communicators × communicator + workspaces.
 
@@ -35,7 +35,7 @@ def needed_bytes(reserved: int, num_communicators: int) -> int:
 
 
 def least_bytes(allocated: int) -> int:
-    """Memory below which a rank cannot fit: its blocks at the peak, the driver and the context."""
+    """Bytes of memory below which no rank fits: blocks at the peak, driver and context."""
     return allocated + DRIVER_BYTES + CONTEXT_BYTES
 
 

@@ -21,7 +21,7 @@ from runners.planner.answers.plan_grid import GridRank
 from runners.planner.answers.question import Strategy
 from runners.simulate.log import RESHARDED, AxisCalls
 
-Part = Literal["computing", "links within a node", "links between nodes"]
+Bottleneck = Literal["computing", "links within a node", "links between nodes"]
 # How often the payload passes, next to an all_gather.
 _OF_DATA = ("data", "shards", RESHARDED, "expert_data", "replicas")
 _PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
@@ -52,11 +52,11 @@ class Cluster:
 
     @property
     def flat(self) -> Cluster:
-        """The same where one ring passes all ranks, which uses one adapter of each node."""
+        """The cluster as one ring over all ranks sees it, which uses one adapter of each node."""
         return replace(self, between=self.between / self.per_node)
 
-    def of(self, devices: int) -> Cluster:
-        """As many such nodes as these devices fill; a part of one where they are fewer."""
+    def with_devices(self, devices: int) -> Cluster:
+        """A cluster of the nodes that these devices fill; of a part of one where they are fewer."""
         per_node = min(devices, self.per_node)
         return replace(self, nodes=devices // per_node, per_node=per_node)
 
@@ -81,19 +81,19 @@ class Bounds(NamedTuple):
 
     @property
     def at_most(self) -> float:
-        """What a program needs at the least that overlaps nothing."""
+        """Seconds: the sum of the parts, the least for a program that overlaps nothing."""
         return self.computing + self.within + self.between
 
     @property
-    def decides(self) -> Part:
-        """What makes the lower bound as long as it is."""
+    def bottleneck(self) -> Bottleneck:
+        """The longest of the parts, which makes the lower bound."""
         if self.at_least == self.between:
             return "links between nodes"
         return "links within a node" if self.at_least == self.within else "computing"
 
 
 def _spread(axis: str, num_ranks: int, strategy: Strategy, cluster: Cluster) -> tuple[int, int]:
-    """How the ranks of a group lie: as many in each node, over so many nodes.
+    """The ranks of a group in each node, and the number of its nodes.
 
     Ranks of a node divide a layer first, then the samples, then the stages.
     """
@@ -107,7 +107,7 @@ def _spread(axis: str, num_ranks: int, strategy: Strategy, cluster: Cluster) -> 
 
 
 def seconds_of_call(call: AxisCalls, strategy: Strategy, cluster: Cluster) -> tuple[float, float]:
-    """Seconds that calls need at least of the links within a node, and of those between nodes."""
+    """Least seconds of calls on the links within a node, and on those between nodes."""
     inner, nodes = _spread(call.axis, call.num_ranks, strategy, cluster)
     groups = cluster.per_node / inner  # that share the node's links
     if (call.operation, call.axis) == ("all_to_all", "context"):  # around a ring, to the next rank
@@ -144,17 +144,10 @@ def seconds_of_data(ranks: Sequence[GridRank], strategy: Strategy, cluster: Clus
 def bounds(
     ranks: Sequence[GridRank], strategy: Strategy, cluster: Cluster, pipelined_flops: float = 0.0
 ) -> Bounds:
-    """The bounds of a step.
-
-    Args:
-        ranks: the simulated ones.
-        strategy: how the axes divide the work.
-        cluster: which devices do it.
-        pipelined_flops: of the stages of a pipeline one after another, with the idle time.
-    """
-    computing = max(pipelined_flops, *(one.flops for one in ranks)) / cluster.flops
-    found = []
+    """The bounds of a step; `pipelined_flops`: of stages one after another."""
+    computing = max(pipelined_flops, *(rank.flops for rank in ranks)) / cluster.flops
+    seconds = []
     for rank in ranks:
         tiers = [seconds_of_call(call, strategy, cluster) for call in rank.calls]
-        found.append([sum(tier) for tier in zip(*tiers, strict=True)] or [0.0, 0.0])
-    return Bounds(computing, *(max(column) for column in zip(*found, strict=True)))
+        seconds.append([sum(tier) for tier in zip(*tiers, strict=True)] or [0.0, 0.0])
+    return Bounds(computing, *(max(column) for column in zip(*seconds, strict=True)))

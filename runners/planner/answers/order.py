@@ -1,6 +1,6 @@
 """In which order layouts are tried: a rule of thumb as practitioners state it. No torch.
 
-In: a layout, and whether computing hides what it sends. Out: its `Place`; the smallest is tried
+In: a layout, and whether computing hides what it sends. Out: its `Priority`; the smallest is tried
 first. Nothing is fitted, and no time is predicted: `content/planner/plan_order.json` says how far
 the rule's choice was from the fastest layout of each published cluster.
 """
@@ -14,8 +14,8 @@ RECOMPUTATION = ("none", "selective", "all")
 _SHARDING = ("none", "zero1", "fsdp-keep", "fsdp")
 
 
-class Place(NamedTuple):
-    """What the rule compares, the first difference first.
+class Priority(NamedTuple):
+    """The key by which the rule orders layouts; earlier fields decide first.
 
     Attributes:
         recomputation: none before selective before all.
@@ -42,16 +42,10 @@ class Place(NamedTuple):
     microbatch: int
 
 
-def place(question: Question, per_node: int, *, is_hidden: bool) -> Place:
-    """Where the rule puts a layout among others of the same training.
-
-    Args:
-        question: the layout.
-        per_node: devices of a node.
-        is_hidden: computing takes as long as gathers and reductions.
-    """
+def priority(question: Question, per_node: int, *, is_hidden: bool) -> Priority:
+    """The key of a layout in the order of the rule, among others of the same training."""
     strategy, training = question.strategy, question.training
-    return Place(
+    return Priority(
         recomputation=RECOMPUTATION.index(training.checkpointing),
         is_exposed=not is_hidden,
         leaves_node=strategy.tensor > per_node,

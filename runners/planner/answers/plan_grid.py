@@ -49,17 +49,17 @@ class GridRank(Record):
     calls: list[AxisCalls]
 
     def num_communicators(self, num_microbatches: int) -> int:
-        """Groups of ranks that it communicates in: one for each axis of the mesh.
+        """The process groups of the rank: one for each axis of the mesh.
 
         Where FSDP reshards to a smaller group, torch 2.13 builds a group for each unit, which
         gathers once in each microbatch (pytorch/pytorch, issue 153302).
         """
-        own = sum(one.count for one in self.calls if one.axis == RESHARDED) // num_microbatches
-        return len({one.axis for one in self.calls} - {RESHARDED}) + own
+        own = sum(call.count for call in self.calls if call.axis == RESHARDED) // num_microbatches
+        return len({call.axis for call in self.calls} - {RESHARDED}) + own
 
 
-class State(Record):
-    """What a grid varies beside the strategy."""
+class GridState(Record):
+    """The settings that a grid varies beside the strategy."""
 
     devices: int
     microbatch: int
@@ -70,10 +70,10 @@ class State(Record):
 
 
 class GridRow(Record):
-    """A strategy in a state."""
+    """The simulation of a strategy in a state."""
 
     strategy: str
-    state: State
+    state: GridState
     global_batch: int
     num_microbatches: int
     ranks: Annotated[list[GridRank], Field(min_length=1)]
@@ -81,7 +81,7 @@ class GridRow(Record):
 
 
 class Simulated(Guarded):
-    """A committed file of simulations: what it says of its making.
+    """The head of a committed file of simulations: when and by which code it was made.
 
     Attributes:
         code: the digest of the code that simulates, and of what it is given.
@@ -118,7 +118,7 @@ class Grid(Simulated):
 
     @property
     def experiment(self) -> str:
-        """The name by which expressions call it."""
+        """The name of the grid in expressions."""
         return experiment_of(self.preset)
 
 
@@ -128,7 +128,7 @@ def read_grid(path: Path) -> Grid:
 
 
 def made_here(code: str) -> dict[str, Any]:
-    """What a file that is simulated now says of its making."""
+    """The head of a file that is simulated now: its time, code, torch and Python."""
     return {
         "schema_version": 1,
         "made_at": now(),
@@ -143,8 +143,8 @@ def experiment_of(preset: str) -> str:
     return PREFIX + preset.replace("-", "_").replace(".", "_")
 
 
-def run_name(strategy: str, state: State, sequence: int, microbatch: int) -> str:
-    """The name of a row: its strategy, its devices, and where its state is not the usual one.
+def run_name(strategy: str, state: GridState, sequence: int, microbatch: int) -> str:
+    """The name of a row: its strategy, its devices, and the settings that are not the usual ones.
 
     Usual are bf16 with fp32 masters, Adam, no checkpointing, and the given sequence and microbatch.
     """
@@ -163,20 +163,20 @@ def run_name(strategy: str, state: State, sequence: int, microbatch: int) -> str
 
 def as_trace(grid: Grid) -> Trace:
     """The grid as a trace: a simulated run for each row, in the order of the rows."""
-    runs = {name: _run(one, grid) for name, one in named_rows(grid).items()}
+    runs = {name: _run(row, grid) for name, row in named_rows(grid).items()}
     return grid.as_trace(grid.experiment, QUESTION, runs)
 
 
 def named_rows(grid: Grid) -> dict[str, GridRow]:
     """The rows of a grid by the names of their runs."""
     usual = grid.base_sequence, grid.microbatch
-    return {run_name(one.strategy, one.state, *usual): one for one in grid.rows}
+    return {run_name(row.strategy, row.state, *usual): row for row in grid.rows}
 
 
 def run_of(
     strategy: str, settings: dict[str, Setting], ranks: list[RankRecord], seconds: float
 ) -> Run:
-    """The record of a simulated run, from what its ranks came to."""
+    """The record of a simulated run, of the records of its ranks."""
     return Run(
         strategy=strategy,
         world_size=1,
@@ -203,40 +203,40 @@ def _run(row: GridRow, grid: Grid) -> Run:
         "num_microbatches": row.num_microbatches,
         "num_parameters": grid.num_parameters,
     }
-    ranks = [_rank(one, row.num_microbatches) for one in row.ranks]
+    ranks = [_rank(rank, row.num_microbatches) for rank in row.ranks]
     return run_of(row.strategy, settings, ranks, row.seconds)
 
 
-def _rank(one: GridRank, num_microbatches: int) -> RankRecord:
-    num_groups = one.num_communicators(num_microbatches)
+def _rank(rank: GridRank, num_microbatches: int) -> RankRecord:
+    num_groups = rank.num_communicators(num_microbatches)
     return RankRecord(
-        rank=one.rank,
+        rank=rank.rank,
         status="completed",
-        num_parameters=one.num_parameters,
+        num_parameters=rank.num_parameters,
         memory=Memory(
-            peak_bytes=one.peak_bytes,
-            peak_phase=one.peak_phase,
-            at_peak=one.at_peak,
-            phases={"held": one.between_steps_bytes},
+            peak_bytes=rank.peak_bytes,
+            peak_phase=rank.peak_phase,
+            at_peak=rank.at_peak,
+            phases={"held": rank.between_steps_bytes},
         ),
         collectives=[
             Collective(operation=f"{c.operation}_over_{c.axis}", count=c.count, bytes=c.bytes)
-            for c in one.calls
+            for c in rank.calls
         ],
         measures={
-            "reserved_bytes": one.reserved_bytes,
-            "allocated_bytes": one.allocated_bytes,
-            "needed_bytes": needed_bytes(one.reserved_bytes, num_groups),
-            "least_bytes": least_bytes(one.allocated_bytes),
-            "flops": one.flops,
-            "sent_bytes": one.sent_bytes,
+            "reserved_bytes": rank.reserved_bytes,
+            "allocated_bytes": rank.allocated_bytes,
+            "needed_bytes": needed_bytes(rank.reserved_bytes, num_groups),
+            "least_bytes": least_bytes(rank.allocated_bytes),
+            "flops": rank.flops,
+            "sent_bytes": rank.sent_bytes,
         },
     )
 
 
 def code_digest(experiment: str) -> str:
-    """The digest of what a grid follows from: the code that simulates, and the architecture."""
-    shapes = {experiment_of(name): one.architecture for name, one in model_presets().items()}
+    """The digest of a grid: of the code that simulates, and of the architecture."""
+    shapes = {experiment_of(name): preset.architecture for name, preset in model_presets().items()}
     shape = shapes.get(experiment)
     return digest_of([engine_digest(), shape and shape.as_json()])
 

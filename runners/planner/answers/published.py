@@ -26,8 +26,8 @@ KINDS = ("allocated", "active", "reserved")  # of memory, as a device's allocato
 MOST_ERROR = 0.10  # a simulated peak that is further off says why
 
 
-class Comparison(NamedTuple):
-    """What is computed of some published lists.
+class PublishedComparison(NamedTuple):
+    """A committed trace of values that are computed for published lists.
 
     Attributes:
         experiment: the name by which expressions call it.
@@ -48,14 +48,14 @@ class Comparison(NamedTuple):
         return PLANNER / f"{self.experiment}.json"
 
     def runs(self, names: Sequence[str] = ()) -> dict[str, Run]:
-        """What is computed now, of the runs of these names alone where that saves time.
+        """Compute the runs now; where ranks are simulated, those of these names alone.
 
         Raises:
             PlanError: a row is not what it should be, or there is none of such a name any more.
         """
         module = import_module(f"runners.planner.{self.code.replace('/', '.')}")
-        found: dict[str, Run] = module.runs(names) if self.simulates else module.runs()
-        return found
+        runs: dict[str, Run] = module.runs(names) if self.simulates else module.runs()
+        return runs
 
     def trace(self, runs: dict[str, Run]) -> Trace:
         """The trace of runs that were computed now."""
@@ -69,7 +69,7 @@ class Comparison(NamedTuple):
         return digest_of([*lists, code_digest(ROOT / "runners" / "planner" / f"{self.code}.py")])
 
 
-PEAKS = Comparison(
+PEAKS = PublishedComparison(
     f"{PREFIX}published",
     "How far are simulated peaks from published ones?",
     lists=("published_measurements.yml", "published_simumax.csv"),
@@ -77,13 +77,13 @@ PEAKS = Comparison(
     simulates=True,
 )
 _RATES = "published_rates.yml", "published_layouts.csv", "published_megatron_bridge.csv"
-STEPS = Comparison(
+STEPS = PublishedComparison(
     f"{PREFIX}steps",
     "Which rates did published trainings reach, and does each step take at least its bound?",
     lists=_RATES,
     code="answers/rates",
 )
-ORDER = Comparison(
+ORDER = PublishedComparison(
     f"{PREFIX}order",
     "How much slower than the fastest is the layout that the rule tries first?",
     lists=_RATES,
@@ -93,7 +93,7 @@ COMPARISONS = {one.experiment: one for one in (ORDER, PEAKS, STEPS)}
 
 
 def run(settings: dict[str, Setting], measures: dict[str, Setting], seconds: float = 0.0) -> Run:
-    """The run of a row: what was published, and what was computed in so many seconds."""
+    """The run of a row: published values as settings, computed ones as measures."""
     rank = RankRecord(rank=0, status="completed", measures=measures)
     return plan_grid.run_of("published", settings, [rank], seconds)
 
@@ -101,19 +101,19 @@ def run(settings: dict[str, Setting], measures: dict[str, Setting], seconds: flo
 def published_bytes_of(row: Run) -> Iterator[tuple[str, float]]:
     """The peaks of memory that were published of a row, by their kind."""
     for kind in KINDS:
-        found = row.settings.get(f"published_{kind}_bytes")
-        if isinstance(found, float):
-            yield kind, found
+        size = row.settings.get(f"published_{kind}_bytes")
+        if isinstance(size, float):
+            yield kind, size
 
 
 def lines(runs: Mapping[str, Run]) -> list[str]:
-    """A line a run: what was published of it, and what was computed."""
-    said = []
-    for name, one in runs.items():
-        published = {k: v for k, v in one.settings.items() if k.startswith("published_")}
-        values = {**published, **one.ranks[0].measures}
-        said.append(f"{name:<44}{', '.join(f'{k} {v:.4g}' for k, v in values.items())}")
-    return said
+    """A line for each run: its published values and its computed ones."""
+    texts = []
+    for name, run in runs.items():
+        published = {k: v for k, v in run.settings.items() if k.startswith("published_")}
+        values = {**published, **run.ranks[0].measures}
+        texts.append(f"{name:<44}{', '.join(f'{k} {v:.4g}' for k, v in values.items())}")
+    return texts
 
 
 def run_name(words: str) -> str:
@@ -127,7 +127,7 @@ def reference_of(name: str, kind: str) -> str:
 
 
 def is_stale(trace: Trace) -> bool:
-    """Whether what a trace, measured or simulated, follows from has changed since."""
+    """Whether the code of a trace, measured or simulated, has changed since."""
     if not trace.experiment.startswith(PREFIX):
         return files.is_stale(trace)
     known, name = COMPARISONS.get(trace.experiment), trace.experiment

@@ -15,48 +15,48 @@ from runners.core.trace.schema import Setting
 from runners.planner.answers import closed_form
 from runners.planner.answers.answer import GIB, layouts
 from runners.planner.answers.published import run, run_name
-from runners.planner.answers.published_rows import RATES, Row, rows
+from runners.planner.answers.published_rows import RATES, PublishedRow, rows
 
 NEAR = 0.1  # a layout that is slower by a smaller share is nearly as fast as the fastest
 FIRST = 3  # layouts of the rule that one measures
 MOST = 0.8  # of the clusters, on which the rule is near where the order is known
 
 
-def searches() -> dict[str, list[Row]]:
+def searches() -> dict[str, list[PublishedRow]]:
     """Rows that are layouts of one training on one cluster, where there are several."""
-    found = defaultdict[tuple[object, ...], list[Row]](list)
+    clusters = defaultdict[tuple[object, ...], list[PublishedRow]](list)
     for row in rows(RATES):
         if row.device.memory_gib:
-            found[row.group, row.sequence, row.global_batch, row.software].append(row)
-    several = [of for of in found.values() if len(of) > 1 and any(row.seconds for row in of)]
+            clusters[row.group, row.sequence, row.global_batch, row.software].append(row)
+    several = [of for of in clusters.values() if len(of) > 1 and any(row.seconds for row in of)]
     return {run_name(f"cluster-{of[0].group} {of[0].software}".strip()): of for of in several}
 
 
-def tried(of: Sequence[Row]) -> list[Row]:
-    """What fits by closed forms, in the order of the rule."""
+def tried(of: Sequence[PublishedRow]) -> list[PublishedRow]:
+    """The rows that fit by closed forms, in the order of the rule."""
     answers = [closed_form.answer(row.question) for row in of]
-    by_answer = {id(one): row for one, row in zip(answers, of, strict=True)}
+    by_answer = {id(answer): row for answer, row in zip(answers, of, strict=True)}
     memory = (of[0].device.memory_gib or 0) * GIB
-    return [by_answer[id(one.answer)] for one in layouts(answers, of[0].cluster, memory)]
+    return [by_answer[id(layout.answer)] for layout in layouts(answers, of[0].cluster, memory)]
 
 
 def runs() -> dict[str, Run]:
-    """Every cluster as a run, and what they have in common."""
+    """A run for each cluster, and the runs `few`, `many` and `all` that sum them up."""
     asked = {name: of for name, of in searches().items() if tried(of)}
-    found = {name: _run(of, place) for place, (name, of) in enumerate(asked.items())}
+    by_name = {name: _run(of, place) for place, (name, of) in enumerate(asked.items())}
     sizes = sorted({of[0].devices for of in asked.values()}, reverse=True)
-    few = {to: [found[name] for name, of in asked.items() if of[0].devices <= to] for to in sizes}
+    few = {to: [by_name[name] for name, of in asked.items() if of[0].devices <= to] for to in sizes}
     known = next((to for to, of in few.items() if _num_near(of) >= MOST * len(of)), 0)
-    many = [one for one in found.values() if one not in few.get(known, [])]
+    many = [record for record in by_name.values() if record not in few.get(known, [])]
     fsdp = [of for of in asked.values() if "fsdp" in {row.strategy.sharding for row in of}]
     settings: dict[str, Setting] = {"known_to": known, "near": NEAR, "num_tried": FIRST}
-    counts: dict[str, Setting] = {"num_clusters": len(found), "num_with_fsdp": len(fsdp)}
+    counts: dict[str, Setting] = {"num_clusters": len(by_name), "num_with_fsdp": len(fsdp)}
     of_all = {"few": _summary(few.get(known, [])), "many": _summary(many)}
-    return found | of_all | {"all": run(settings, counts)}
+    return by_name | of_all | {"all": run(settings, counts)}
 
 
-def _run(of: Sequence[Row], place: int) -> Run:
-    """The rule's first is the first that did not fail there, as one sees at once."""
+def _run(of: Sequence[PublishedRow], place: int) -> Run:
+    """The run of a cluster; the rule's first layout is the first that did not fail there."""
     ran = sorted((row.seconds, n) for n, row in enumerate(of) if row.seconds)
     (least, won), chosen = ran[0], tried(of)
     best, first = of[won], next(row for row in chosen if row.seconds)
@@ -68,10 +68,10 @@ def _run(of: Sequence[Row], place: int) -> Run:
         **best.model_dump(include={"model", "devices", "sequence", "global_batch"}),
         **best.source.model_dump(include={"title", "where", "url"}),
     }
-    for said, row in {"won": best, "first": first}.items():
-        one = row.strategy
-        settings[said] = [one.data, one.pipeline, one.tensor, row.microbatch]
-        settings[f"{said}_sharding"] = one.sharding
+    for field, row in {"won": best, "first": first}.items():
+        strategy = row.strategy
+        settings[field] = [strategy.data, strategy.pipeline, strategy.tensor, row.microbatch]
+        settings[f"{field}_sharding"] = strategy.sharding
     measures: dict[str, Setting] = {
         "seconds": least,
         "seconds_within_node": within[0],
@@ -85,7 +85,7 @@ def _run(of: Sequence[Row], place: int) -> Run:
 
 
 def _shares(of: Sequence[Run], measure: str = "slower_share") -> list[float]:
-    return [float(str(one.ranks[0].measures[measure])) for one in of]
+    return [float(str(run.ranks[0].measures[measure])) for run in of]
 
 
 def _num_near(of: Sequence[Run], measure: str = "slower_share") -> int:

@@ -1,8 +1,8 @@
 """Published rows: trainings that others ran, with the memory or the time that was measured.
 
 In: `published_measurements.yml` and `published_rates.yml`, whose heads say which rows qualify and
-how they are read, and the tables in CSV that they name. Out: a `Row` each, in the fields by which a
-plan asks for a training, in bytes and in seconds of a step. No torch.
+how they are read, and the tables in CSV that they name. Out: a `PublishedRow` each, in the fields
+by which a plan asks for a training, in bytes and in seconds of a step. No torch.
 """
 
 import csv
@@ -21,11 +21,11 @@ from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.published import KINDS, PLANNER
 from runners.planner.answers.question import (
     Implementation,
-    Model,
     PlanError,
+    PlannedModel,
     Question,
     Strategy,
-    Training,
+    TrainingSettings,
 )
 
 MEASUREMENTS, RATES = "published_measurements.yml", "published_rates.yml"
@@ -33,7 +33,7 @@ _FORMS = {"table", "csv", "columns", "only", "values"}  # of an entry that holds
 Positive = Annotated[float, Field(gt=0)]
 
 
-class Place(Record):
+class Citation(Record):
     """Where a row was published, and the table or key there that states the value."""
 
     title: str
@@ -42,8 +42,8 @@ class Place(Record):
     field: str = ""
 
 
-class Device(Record):
-    """What it ran on; rates are those of `law_of_time.Cluster`, and 0 where nothing needs them."""
+class PublishedDevice(Record):
+    """The device of a row; rates are those of `law_of_time.Cluster`, or 0 where none is needed."""
 
     name: str
     memory_gib: Positive | None = Field(None, description="where the source states it")
@@ -72,7 +72,7 @@ class Measurement(Record):
     field: str
 
 
-class Row(Training, Implementation):
+class PublishedRow(TrainingSettings, Implementation):
     """One training that was measured.
 
     Attributes:
@@ -90,7 +90,7 @@ class Row(Training, Implementation):
 
     id: Id
     case: str = ""
-    source: Place
+    source: Citation
     part: str = ""
     framework: Literal["transformer_engine", "megatron_local", "torchtitan"] | None = None
     group: str
@@ -98,7 +98,7 @@ class Row(Training, Implementation):
     model: str
     architecture: Architecture
     strategy: Strategy
-    device: Device
+    device: PublishedDevice
     devices: Count
     measured: list[Measurement]
     seconds: Positive | None
@@ -109,68 +109,70 @@ class Row(Training, Implementation):
 
     @property
     def question(self) -> Question:
-        """The row as a plan asks it."""
-        training, own = ({*one.model_fields} for one in (Training, Implementation))
+        """The question of a plan that simulates the row."""
+        training, own = ({*record.model_fields} for record in (TrainingSettings, Implementation))
         return Question(
-            model=Model(name=self.model, architecture=self.architecture),
-            training=Training(**self.model_dump(include=training)),
+            model=PlannedModel(name=self.model, architecture=self.architecture),
+            training=TrainingSettings(**self.model_dump(include=training)),
             implementation=Implementation(**self.model_dump(include=own)),
             strategy=self.strategy,
         )
 
     @property
     def cluster(self) -> Cluster:
-        """The devices that it ran on."""
-        one = self.device
-        return Cluster(1, one.per_node, one.flops, one.within, one.between).of(self.devices)
+        """The devices of the row, with their rates."""
+        device = self.device
+        node = Cluster(1, device.per_node, device.flops, device.within, device.between)
+        return node.with_devices(self.devices)
 
 
 @cache
 def read(name: str) -> dict[str, Any]:
-    """A file of the planner with published rows, and what else it states."""
-    found: dict[str, Any] = yaml.safe_load((PLANNER / name).read_text(encoding="utf-8"))
-    return found
+    """The document of a file of the planner that states published rows."""
+    return dict(yaml.safe_load((PLANNER / name).read_text(encoding="utf-8")))
 
 
 @cache
-def rows(name: str) -> list[Row]:
+def rows(name: str) -> list[PublishedRow]:
     """The rows of a file of the planner, in their order.
 
     Raises:
         PlanError: a row is not what it should be; the message has its place.
     """
-    found, file = list[Row](), read(name)
-    for place, values in (pair for entry in file["rows"] for pair in _values(entry)):
+    published, file = list[PublishedRow](), read(name)
+    for place, values in (pair for listing in file["rows"] for pair in _values(listing)):
         try:
-            found.append(_row(values, file))
+            published.append(_row(values, file))
         except (LookupError, TypeError, ValueError) as error:
-            said = repr(error)
+            message = (
+                f"{error} is not stated in {name}" if isinstance(error, KeyError) else str(error)
+            )
             if isinstance(error, ValidationError):
-                said = "; ".join(f"{one['loc'][0]}: {one['msg']}" for one in error.errors())
-            raise PlanError(f"{place or values.get('id', name)}: {said}") from error
-    return found
+                message = "; ".join(f"{e['loc'][0]}: {e['msg']}" for e in error.errors())
+            raise PlanError(f"{place or values.get('id', name)}: {message}") from error
+    return published
 
 
-def _values(entry: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What an entry states of each of its rows, with the place of one that a table in CSV has."""
-    shared = {name: value for name, value in entry.items() if name not in _FORMS}
-    if "csv" not in entry:
-        for one in entry.get("table", [[]]):
-            yield "", shared | dict(zip(entry.get("columns", ()), one, strict=True))
+def _values(listing: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The stated values of each row of a listing, with its place in a CSV file, or ""."""
+    shared = {name: value for name, value in listing.items() if name not in _FORMS}
+    if "csv" not in listing:
+        for cells in listing.get("table", [[]]):
+            yield "", shared | dict(zip(listing.get("columns", ()), cells, strict=True))
         return
-    columns, words, path = entry["columns"], entry["values"], PLANNER / entry["csv"]
+    columns, words, path = listing["columns"], listing["values"], PLANNER / listing["csv"]
     with path.open(encoding="utf-8", newline="") as file:
         lines = csv.DictReader(file, restval="")
         for line in lines:
-            if all(line[column] in some for column, some in entry["only"].items()):
+            if all(line[column] in some for column, some in listing["only"].items()):
                 texts = {own: line[column] for own, column in columns.items()}
                 named = {own: words.get(own, {}).get(text, text) for own, text in texts.items()}
                 stated = {own: value for own, value in named.items() if value != ""}
                 yield f"{path.name}:{lines.line_num}", shared | stated
 
 
-def _row(values: dict[str, Any], file: dict[str, Any]) -> Row:
-    """A row of the words and numbers that state it; braces stand for fields of the row."""
+def _row(values: dict[str, Any], file: dict[str, Any]) -> PublishedRow:
+    """Make a row of its stated values; braces in texts stand for fields of the row."""
     numbers = {k: int(v) for k, v in values.items() if isinstance(v, str) and v.isdecimal()}
     values |= {"group": "{model} on {devices}", "id": "{group}"} | values | numbers
     for name in ("group", "id"):
@@ -185,14 +187,14 @@ def _row(values: dict[str, Any], file: dict[str, Any]) -> Row:
     values["strategy"] = _strategy(values)
     values["measured"] = [*_measured(values)]
     values["seconds"] = _seconds(values, shape)
-    return Row.model_validate(values, strict=False)
+    return PublishedRow.model_validate(values, strict=False)
 
 
 def _strategy(values: dict[str, Any]) -> dict[str, Any]:
-    """The axes, of which the data axis takes what the others leave."""
-    stated = {one: values.pop(one) for one in Strategy.model_fields if one in values}
+    """The fields of the strategy; the data axis takes the devices that other axes leave."""
+    stated = {field: values.pop(field) for field in Strategy.model_fields if field in values}
     stated |= values.get("strategy", {})
-    tensor, stages, context = (stated.get(one, 1) for one in ("tensor", "pipeline", "context"))
+    tensor, stages, context = (stated.get(axis, 1) for axis in ("tensor", "pipeline", "context"))
     kind = "interleaved" if stated.get("chunks", 1) > 1 else "1f1b"
     return {
         "name": values["id"],
@@ -204,18 +206,18 @@ def _strategy(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _measured(values: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Memory in bytes, as it stands or of the columns that a table has for peaks."""
+    """The fields of each measurement, in bytes, of a list or of columns for peaks."""
     units = {"bytes": 1, "GiB": GIB, "percent": values["device"].get("memory_gib", 0) * GIB / 100}
-    for one in values.pop("measured", []):
-        stated = {name: value for name, value in one.items() if name not in ("value", "unit")}
-        yield {**stated, "bytes": one["value"] * units[one["unit"]]}
+    for measurement in values.pop("measured", []):
+        stated = {k: v for k, v in measurement.items() if k not in ("value", "unit")}
+        yield {**stated, "bytes": measurement["value"] * units[measurement["unit"]]}
     for kind in KINDS:
         if size := values.pop(f"{kind}_gib", None):
             yield {"kind": kind, "bytes": float(size) * GIB, "field": f"measured_peak_{kind}_gib"}
 
 
 def _seconds(values: dict[str, Any], shape: dict[str, Any]) -> float | None:
-    """Of a step, from whichever rate of a device was published.
+    """Seconds of a step, from whichever rate of a device was published.
 
     Formula: for TFLOP/s that count recomputed operations and the whole square of the scores, 96 ×
     batch × sequence × layers × hidden² × (1 + sequence / 6 hidden + vocabulary / 16 layers hidden).

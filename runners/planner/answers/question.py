@@ -22,7 +22,7 @@ Schedule = Literal["none", "gpipe", "1f1b", "interleaved"]
 
 
 class PlanError(FixableError):
-    """What is asked cannot be planned; the message is one line."""
+    """A question that cannot be planned; the message is one line."""
 
 
 class Strategy(Record):
@@ -73,12 +73,12 @@ class Strategy(Record):
 
     @property
     def shards(self) -> int:
-        """Ranks of which each keeps another part of what data parallelism shards."""
+        """Ranks among which data parallelism shards the model or the optimizer."""
         return 1 if self.sharding == "none" else self.num_summing // self.replicas
 
     @property
     def num_stages(self) -> int:
-        """Of the pipeline, over all ranks."""
+        """Stages of the pipeline, over all ranks."""
         return self.pipeline * self.chunks
 
     def stages_of(self, rank: int) -> list[int]:
@@ -86,8 +86,8 @@ class Strategy(Record):
         return list(range(rank, self.num_stages, self.pipeline))
 
 
-class Training(Record):
-    """What a step does, whichever strategy divides it: what a person sets.
+class TrainingSettings(Record):
+    """The settings of a step that a person chooses, whichever strategy divides it.
 
     Attributes:
         sequence: tokens of a sample.
@@ -110,7 +110,7 @@ class Training(Record):
 
 
 class Implementation(Record):
-    """How a framework does that step: what published rows state, or what a user need not set.
+    """How a framework executes that step: as published rows state, and few users need to set.
 
     Attributes:
         has_wide_gradients: gradients are summed up in fp32 whatever the parameters are.
@@ -156,7 +156,7 @@ class Implementation(Record):
     vocabulary: int = 0
 
 
-class Model(Record):
+class PlannedModel(Record):
     """A preset's architecture, or functions of a module of your own.
 
     Attributes:
@@ -177,8 +177,8 @@ class Model(Record):
 class Question(Record):
     """One strategy for one model."""
 
-    model: Model
-    training: Training
+    model: PlannedModel
+    training: TrainingSettings
     implementation: Implementation = Implementation()
     strategy: Strategy
 
@@ -229,7 +229,7 @@ class Question(Record):
 
     @property
     def ranks(self) -> list[int]:
-        """Those to simulate: the first and the last of the pipeline, and one between them.
+        """The ranks to simulate: the first and the last of the pipeline, and one between them.
 
         Inner ranks send both ways; the second has as many layers and microbatches as any of them.
         """
@@ -256,14 +256,14 @@ class Question(Record):
             _ = self.microbatches_of_round
         _ = self.num_microbatches
         shape = model.architecture
-        found = _obstacles(self, shape) if shape else _missing_functions(model, strategy)
-        why = next(found, None)
+        obstacles = _obstacles(self, shape) if shape else _missing_functions(model, strategy)
+        why = next(obstacles, None)
         if why is not None:
             raise PlanError(f"{strategy.name}: {why}")
 
 
 def _obstacles(question: Question, shape: Architecture) -> Iterator[str]:
-    """What of a model the axes of a mesh do not divide."""
+    """Reasons for which a mesh does not fit a model with an architecture."""
     strategy, training = question.strategy, question.training
     if strategy.num_stages > shape.num_layers:
         yield f"{shape.num_layers} layers do not make {strategy.num_stages} stages"
@@ -292,7 +292,7 @@ def _obstacles(question: Question, shape: Architecture) -> Iterator[str]:
 
 
 def _obstacles_of_layers(question: Question, shape: Architecture) -> Iterator[str]:
-    """What of few models is planned on few meshes."""
+    """Reasons for which a mesh does not fit layers that few models have."""
     strategy, is_fused = question.strategy, question.implementation.has_fused_attention
     if strategy.context > 1 and not is_fused:
         yield "ring attention is a fused kernel"
@@ -306,8 +306,8 @@ def _obstacles_of_layers(question: Question, shape: Architecture) -> Iterator[st
         yield "only the first stage of a planned pipeline has layers without experts"
 
 
-def _missing_functions(model: Model, strategy: Strategy) -> Iterator[str]:
-    """What a model of one's own lacks for the axes of a mesh."""
+def _missing_functions(model: PlannedModel, strategy: Strategy) -> Iterator[str]:
+    """Reasons for which a mesh does not fit a model of one's own."""
     if strategy.tensor > 1 and model.tensor_plan is None:
         yield "needs a plan of the model's layers (--tensor-plan)"
     if max(strategy.pipeline, strategy.context, strategy.expert) > 1:
@@ -341,7 +341,7 @@ _NUM_SIZES = {"fsdp": (0, 1, 2), "hsdp": (2,), "ep": (1,)}  # of a word; others 
 
 
 def strategy_of(text: str, devices: int) -> Strategy:
-    """A strategy as the command line names it.
+    """Parse the name of a strategy as the command line writes it.
 
     Args:
         text: `ddp`, `tp-sp`, `fsdp.4+tp.2`: words with the size of their axis; one word may leave
@@ -377,7 +377,7 @@ def strategy_of(text: str, devices: int) -> Strategy:
 
 
 def _parsed(word: str) -> tuple[str, dict[str, object], int]:
-    """An axis, the fields that a word sets besides it, and its size; 0 where the word has none."""
+    """Parse a word: its axis, the other fields that it sets, and its size or 0."""
     name, *written = word.split(".")
     if name not in _AXES:
         raise unknown("strategy", word, ("single", *_AXES))

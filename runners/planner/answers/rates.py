@@ -16,10 +16,10 @@ from statistics import quantiles
 from runners.core.trace.records import Run
 from runners.core.trace.schema import Setting
 from runners.planner.answers import closed_form
-from runners.planner.answers.answer import Answer
+from runners.planner.answers.answer import PlanAnswer
 from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.published import STEPS, run, run_name
-from runners.planner.answers.published_rows import RATES, Row, rows
+from runners.planner.answers.published_rows import RATES, PublishedRow, rows
 from runners.traces.files import read
 
 LEAST = 6  # clusters, with fewer of which there is no range
@@ -27,7 +27,7 @@ ALIKE = 2.0  # times as many parameters, or as few, as a model may have that cou
 SAME = 0.01  # devices whose highest rates differ by a smaller share are the same
 
 
-def range_of(answer: Answer, cluster: Cluster) -> tuple[float, float, int] | None:
+def range_of(answer: PlanAnswer, cluster: Cluster) -> tuple[float, float, int] | None:
     """The shortest and longest seconds that a step usually takes, and of how many clusters.
 
     Models are alike by their parameters in all, which decide how many devices divide them. Those
@@ -60,29 +60,30 @@ def range_of(answer: Answer, cluster: Cluster) -> tuple[float, float, int] | Non
 @cache
 def _clusters() -> list[list[float]]:
     """Of each published cluster: share, rate of a device, parameters, and whether experts."""
-    measures = [one.ranks[0].measures for one in read(STEPS.path).runs.values()]
+    measures = [run.ranks[0].measures for run in read(STEPS.path).runs.values()]
     names = ("share", "flops", "num_parameters", "is_mixture")
-    return [[float(str(one[name])) for name in names] for one in measures if "share" in one]
+    return [[float(str(m[name])) for name in names] for m in measures if "share" in m]
 
 
 def runs() -> dict[str, Run]:
     """Every cluster and every device as a run."""
-    clusters, devices = defaultdict[str, list[Row]](list), defaultdict[str, list[Row]](list)
+    rows_of = defaultdict[str, list[PublishedRow]]
+    clusters, devices = rows_of(list), rows_of(list)
     for row in rows(RATES):
         if row.seconds is not None:
             clusters[row.group].append(row)
             devices[row.device.name].append(row)
-    found = {run_name(f"cluster-{one}"): _cluster(of) for one, of in clusters.items()}
-    return found | {run_name(name): _device(of) for name, of in devices.items()}
+    by_name = {run_name(f"cluster-{group}"): _cluster(of) for group, of in clusters.items()}
+    return by_name | {run_name(name): _device(of) for name, of in devices.items()}
 
 
-def share(row: Row) -> float:
+def share(row: PublishedRow) -> float:
     """Of the devices' highest rate, that the operations of the model took."""
     seconds = (row.seconds or 0) * row.devices
     return closed_form.model_flops(row.question) / (seconds * row.device.flops)
 
 
-def _cluster(of: Sequence[Row]) -> Run:
+def _cluster(of: Sequence[PublishedRow]) -> Run:
     best = max(of, key=share)
     settings: dict[str, Setting] = {
         **best.model_dump(include={"model", "devices"}),
@@ -100,7 +101,7 @@ def _cluster(of: Sequence[Row]) -> Run:
     return run(settings, measures)
 
 
-def _device(of: Sequence[Row]) -> Run:
+def _device(of: Sequence[PublishedRow]) -> Run:
     least = [closed_form.answer(row.question).bounds(row.cluster).at_least for row in of]
     possible = [a <= (row.seconds or 0) for a, row in zip(least, of, strict=True)]
     measures: dict[str, Setting] = {"num_rows": len(of), "num_possible": sum(possible)}

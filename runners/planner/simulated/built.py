@@ -1,8 +1,8 @@
 """The model of a question, built without data and divided among ranks as its strategy says.
 
-In: a `Question` and the meshes. Out: `Built`: the module to call, its units, its batch. Units are
-what FSDP shards and what checkpointing recomputes: the layers of a transformer, and of any other
-module the children of its largest `ModuleList` or `Sequential`.
+In: a `Question` and the meshes. Out: a `BuiltStage`: the module to call, its batch and its loss.
+Units are what FSDP shards and what checkpointing recomputes: the layers of a transformer, and of
+any other module the children of its largest `ModuleList` or `Sequential`.
 """
 
 from collections import defaultdict
@@ -25,13 +25,13 @@ from runners.planner import program_template as program
 from runners.planner.answers.question import Question, Strategy
 from runners.planner.simulated import own_model
 from runners.planner.simulated.tensor_axis import TensorAxis
-from runners.planner.simulated.transformer import OwnExperts, Part, Transformer
+from runners.planner.simulated.transformer import LocalExperts, RankPlan, RankTransformer
 
 CONTEXT, EXPERT = "context", "expert"  # describe groups of ranks that divide a sequence, experts
 
 
 @dataclass
-class Built:
+class BuiltStage:
     """A module on one rank.
 
     Attributes:
@@ -50,13 +50,10 @@ class Built:
     is_last: bool = True
 
 
-def build(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
+def build(question: Question, mesh: DeviceMesh | None, stage: int) -> BuiltStage:
     """Build the module of a stage, divide it, and give its parameters memory.
 
-    Args:
-        question: model, training and strategy.
-        mesh: with the axes `pipeline`, `data` and `tensor`; None for a single device.
-        stage: of the pipeline.
+    The mesh has the axes `pipeline`, `data` and `tensor`; it is None for a single device.
 
     Raises:
         PlanError: a function that the model names is not there.
@@ -84,7 +81,7 @@ def build(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
 
 
 def _give_memory(module: nn.Module) -> None:
-    """As `to_empty`, which would untie the parameters that modules share."""
+    """Give parameters memory; unlike `to_empty`, keep those tied that modules share."""
     names: defaultdict[int, list[str]] = defaultdict(list)
     for name, parameter in module.named_parameters(remove_duplicate=False):
         names[id(parameter)].append(name)
@@ -97,7 +94,7 @@ def _give_memory(module: nn.Module) -> None:
 
 @contextmanager
 def _default_type(question: Question) -> Iterator[None]:
-    """Parameters and a batch in bf16, unless FSDP casts them."""
+    """Set the type of new parameters and batches: bf16, unless FSDP casts them."""
     training, before = question.training, torch.get_default_dtype()
     is_low = training.precision == "bf16"
     is_low |= training.precision == "bf16-mixed" and not question.has_fsdp
@@ -108,7 +105,7 @@ def _default_type(question: Question) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def _preset(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
+def _preset(question: Question, mesh: DeviceMesh | None, stage: int) -> BuiltStage:
     shape, strategy = question.model.architecture, question.strategy
     assert shape is not None
     length = question.training.sequence // strategy.context
@@ -120,8 +117,8 @@ def _preset(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
     context = _neighbours(mesh, strategy.context, CONTEXT)
     experts = _neighbours(mesh, strategy.expert, EXPERT)
     how = {"implementation": question.implementation, "axis": axis}
-    part = Part.of(shape, training, **how, context=context, expert=experts)
-    module = Transformer(part, question.layers_of(stage))
+    part = RankPlan.of(shape, training, **how, context=context, expert=experts)
+    module = RankTransformer(part, question.layers_of(stage))
     size = (training.microbatch, training.sequence)
 
     def tokens() -> tuple[Tensor]:
@@ -138,10 +135,10 @@ def _preset(question: Question, mesh: DeviceMesh | None, stage: int) -> Built:
         return module.loss(logits, torch.zeros(size, dtype=torch.long))
 
     first, last = module.is_first, module.is_last
-    return Built(module, module, tokens if first else hidden, loss, first, last)
+    return BuiltStage(module, module, tokens if first else hidden, loss, first, last)
 
 
-def _own(question: Question, mesh: DeviceMesh | None, _: int) -> Built:
+def _own(question: Question, mesh: DeviceMesh | None, _: int) -> BuiltStage:
     model, strategy = question.model, question.strategy
     module = own_model.built(model)
     if strategy.tensor > 1 and mesh is not None:
@@ -155,15 +152,15 @@ def _own(question: Question, mesh: DeviceMesh | None, _: int) -> Built:
     def loss(output: Any) -> Tensor:
         return own_model.loss_of(output, own_model.line_of(module.forward))
 
-    return Built(module, module, arguments, loss)
+    return BuiltStage(module, module, arguments, loss)
 
 
 def units(module: nn.Module) -> nn.ModuleList | nn.Sequential | None:
     """The largest list of children, whose members are the model's units; None without any."""
     lists = [m for m in module.modules() if isinstance(m, (nn.ModuleList, nn.Sequential)) and m]
 
-    def size(one: nn.Module) -> tuple[int, int]:
-        return sum(p.numel() for p in one.parameters()), len(list(one.children()))
+    def size(children: nn.Module) -> tuple[int, int]:
+        return sum(p.numel() for p in children.parameters()), len(list(children.children()))
 
     return max(lists, key=size, default=None)
 
@@ -186,7 +183,7 @@ def expert_data(mesh: DeviceMesh, strategy: Strategy) -> DeviceMesh:
 
 
 def _neighbours(mesh: DeviceMesh | None, size: int, name: str) -> dist.ProcessGroup | None:
-    """This rank's group of so many neighbours on the data axis, described by a name."""
+    """This rank's group of `size` neighbours on the data axis, described by a name."""
     if mesh is None or size == 1:
         return None
     data = mesh.get_group("data")
@@ -197,7 +194,7 @@ def _neighbours(mesh: DeviceMesh | None, size: int, name: str) -> dist.ProcessGr
 
 
 def _shard(module: nn.Module, question: Question, mesh: DeviceMesh) -> None:
-    """Each unit is an FSDP unit, and what remains is the root's.
+    """Apply FSDP to each unit, and to the root with all other parameters.
 
     HSDP shards within a replica. Experts that ranks divide are units within units, since each is
     sharded over fewer ranks.
@@ -213,10 +210,10 @@ def _shard(module: nn.Module, question: Question, mesh: DeviceMesh) -> None:
         stays = question.implementation.last_unit_stays and index == len(own) - 1
         after = False if stays else reshards
         if strategy.expert > 1:
-            for one in (part for part in unit.modules() if isinstance(part, OwnExperts)):
-                shard_experts(one, reshard_after_forward=after)
+            for experts in (part for part in unit.modules() if isinstance(part, LocalExperts)):
+                shard_experts(experts, reshard_after_forward=after)
         shard(unit, reshard_after_forward=after)
-    if question.implementation.ends_are_units and isinstance(module, Transformer):
+    if question.implementation.ends_are_units and isinstance(module, RankTransformer):
         shard(module.embedding, reshard_after_forward=reshards)
         shard([module.norm, module.logits], reshard_after_forward=False)
     shard(module, reshard_after_forward=reshards)

@@ -45,16 +45,17 @@ class _RingAttention(TensorFunction):
         context: Any, queries: Tensor, keys: Tensor, values: Tensor, group: dist.ProcessGroup
     ) -> Tensor:
         given = queries, keys, values
-        found, logs = _templated_ring_attention(group, _SEQUENCE, attention, *given, is_causal=True)
-        context.save_for_backward(*given, found, logs)
+        how = group, _SEQUENCE, attention
+        output, logs = _templated_ring_attention(*how, *given, is_causal=True)
+        context.save_for_backward(*given, output, logs)
         context.group = group
-        return found
+        return output
 
     @staticmethod
     def backward(context: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, found, logs = context.saved_tensors
+        query, key, value, output, logs = context.saved_tensors
         how = context.group, _SEQUENCE, attention_backward, grad, "grad_out"
         gradients = _templated_ring_attention_backward(
-            *how, query, key, value, found, logs, is_causal=True
+            *how, query, key, value, output, logs, is_causal=True
         )
         return *gradients, None

@@ -104,9 +104,9 @@ def attention_backward(
     heads = key.shape[1], -1
     of_query = of_scores @ _shared(key, query).float()
     of_key, of_value = of_scores.mT @ query.float(), weights.mT @ wide
-    of_key, of_value = (one.unflatten(1, heads).sum(2) for one in (of_key, of_value))
-    found = zip((of_query, of_key, of_value), (query, key, value), strict=True)
-    of_query, of_key, of_value = (_by_tokens(one.type_as(given)) for one, given in found)
+    of_key, of_value = (gradient.unflatten(1, heads).sum(2) for gradient in (of_key, of_value))
+    pairs = zip((of_query, of_key, of_value), (query, key, value), strict=True)
+    of_query, of_key, of_value = (_by_tokens(gradient.type_as(given)) for gradient, given in pairs)
     return of_query, of_key, of_value
 
 
@@ -115,8 +115,8 @@ def _scores(query: Tensor, key: Tensor, is_causal: bool, window: int) -> Tensor:
     if not is_causal:
         return scores
     length = query.shape[-2]
-    seen = torch.ones(length, length, device=query.device).tril().triu(1 - (window or length))
-    return scores + seen.log()
+    mask = torch.ones(length, length, device=query.device).tril().triu(1 - (window or length))
+    return scores + mask.log()
 
 
 def _shared(x: Tensor, queries: Tensor) -> Tensor:
@@ -164,5 +164,5 @@ def _backward_flops(*given: Any, out_shape: Any) -> int:
 
 
 def _within(flops: int, length: int, window: int = 0) -> int:
-    """Of the scores within a window; the meter halves them, and torch's, under a causal mask."""
+    """FLOPs of the scores within a window; the meter halves them under a causal mask."""
     return flops - flops * max(0, length - (window or length)) ** 2 // length**2

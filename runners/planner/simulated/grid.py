@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 from runners.core.trace.machine import num_cores
 from runners.core.trace.records import Run
-from runners.planner.answers.answer import Layout, question_of
+from runners.planner.answers.answer import question_of
 from runners.planner.answers.architecture import ModelPreset, model_presets
 from runners.planner.answers.law_of_time import Cluster
 from runners.planner.answers.plan_grid import (
     FOLDER,
     Grid,
     GridRow,
-    State,
+    GridState,
     as_trace,
     code_digest,
     experiment_of,
@@ -24,9 +24,9 @@ from runners.planner.answers.plan_grid import (
     read_grid,
     run_name,
 )
-from runners.planner.answers.question import Model, PlanError, Question, strategy_of
-from runners.planner.answers.search import TO_MEASURE, microbatch_of, shortlist
-from runners.planner.simulated.processes import answers
+from runners.planner.answers.question import PlanError, PlannedModel, Question, strategy_of
+from runners.planner.answers.search import microbatch_of, shortlist, to_measure
+from runners.planner.simulated.cache import answers
 from runners.system.book import ROOT
 from runners.system.errors import unknown
 from runners.traces.files import TraceError, write
@@ -51,20 +51,17 @@ DEVICES = (
     (150_754_820_096, 989.5e12, 450e9, 400e9),  # H200
 )
 # Beside these, with the microbatch of the preset: what lessons name and compare.
-NAMED = {
-    8: ("single", "ddp", "tp-sp", "gpipe", "fsdp.4+tp-sp.2"),
-    64: ("ddp", "fsdp.8+tp-sp.8"),
-}
+NAMED = {8: ("single", "ddp", "tp-sp", "gpipe", "fsdp.4+tp-sp.2"), 64: ("ddp", "fsdp.8+tp-sp.8")}
 SAME = "the same"
 PER_NODE = 8
 EACH = 7  # of a grid's rows, one in so many is simulated again to confirm it
 
 
-Key = tuple[str, State]  # of a row: its strategy, and where
+Key = tuple[str, GridState]  # of a row: its strategy, and where
 
 
 class GridSpec(NamedTuple):
-    """What is simulated of a preset.
+    """The rows that are simulated of a preset.
 
     Attributes:
         microbatch: samples, of which a strategy takes more as the search does.
@@ -78,6 +75,11 @@ class GridSpec(NamedTuple):
     sequence: int
     states: tuple[dict[str, object], ...]
     named: tuple[tuple[str, dict[str, object]], ...] = ()
+
+    def state(self, **fields: object) -> GridState:
+        """The usual state of the grid with other fields."""
+        usual = {"microbatch": self.microbatch, "sequence": self.sequence}
+        return GridState.model_validate(usual | fields)
 
 
 _EIGHT: dict[str, object] = {"devices": 8}
@@ -102,7 +104,7 @@ GRIDS = {
 def questions(preset: ModelPreset) -> Iterator[tuple[Key, Question]]:
     """The questions of a preset's grid, but those that the model or the mesh does not allow."""
     plan = GRIDS[preset.id]
-    model = Model(name=preset.id, architecture=preset.architecture)
+    model = PlannedModel(name=preset.id, architecture=preset.architecture)
     for name, state in dict.fromkeys([*_rows(plan), *_by_rule(plan, model)]):
         question = question_of(model, name, state, plan.microbatch * state.devices)
         try:
@@ -113,43 +115,37 @@ def questions(preset: ModelPreset) -> Iterator[tuple[Key, Question]]:
 
 
 def _rows(plan: GridSpec) -> Iterator[Key]:
-    """Every strategy of every state, then what lessons name."""
-    usual = {"microbatch": plan.microbatch, "sequence": plan.sequence}
+    """Every strategy of every state, then those that lessons name."""
     for fields, checkpointing in product(plan.states, CHECKPOINTING):
-        state = State.model_validate({**usual, **fields, "checkpointing": checkpointing})
+        state = plan.state(**fields, checkpointing=checkpointing)
         for name in STRATEGIES[state.devices]:
             samples = microbatch_of(strategy_of(name, state.devices), plan.microbatch)
             yield name, state.model_copy(update={"microbatch": samples})
         for name in NAMED.get(state.devices, ()) if len(fields) == 1 else ():
             yield name, state
     for name, fields in plan.named:
-        yield name, State.model_validate({**usual, **fields})
+        yield name, plan.state(**fields)
 
 
-def _by_rule(plan: GridSpec, model: Model) -> Iterator[Key]:
-    """What a search on each device of the pages simulates, by closed forms."""
+def _by_rule(plan: GridSpec, model: PlannedModel) -> Iterator[Key]:
+    """The layouts that a search by closed forms chooses on each device of the pages."""
     for fields, (memory, *rates) in product(plan.states, DEVICES):
-        usual = {"microbatch": plan.microbatch, "sequence": plan.sequence}
-        state = State.model_validate({**usual, **fields})
-        alone = state.model_copy(update={"devices": 1})
+        state, alone = plan.state(**fields), plan.state(**fields | {"devices": 1})
         asked = question_of(model, "single", alone, plan.microbatch * state.devices)
-        cluster = Cluster(1, PER_NODE, *rates).of(state.devices)
+        cluster = Cluster(1, PER_NODE, *rates).with_devices(state.devices)
         try:
             listed, _ = shortlist(asked, cluster, memory)
         except PlanError:
             continue  # the model allows no mesh of so many
-        fitting: dict[str, Layout] = {}
-        for one in listed:
-            if one.verdict == "fits" and len(fitting) < TO_MEASURE:
-                fitting.setdefault(one.strategy, one)
-        for name, one in fitting.items():
-            how = one.answer.question.training
-            settings = {"microbatch": how.microbatch, "checkpointing": how.checkpointing}
-            yield name, state.model_copy(update=settings)
+        for layout in to_measure(layout for layout in listed if layout.verdict == "fits"):
+            chosen = layout.answer.question.training.model_dump(
+                include={"microbatch", "checkpointing"}
+            )
+            yield layout.strategy, state.model_copy(update=chosen)
 
 
 def check(preset: str, *, is_writing: bool) -> str:
-    """Simulate one row of `EACH` of a grid once more; what came of it.
+    """Simulate one row of `EACH` of a grid again, and say whether the committed grid holds.
 
     Where they come out equal the grid is one of today's code, and writing renews its digest; else
     writing simulates all rows anew. A run that is stopped leaves the former file.
@@ -161,13 +157,13 @@ def check(preset: str, *, is_writing: bool) -> str:
     code = code_digest(experiment_of(preset))
     try:
         grid = read_grid(path)
-        is_equal = asked.keys() == {(one.strategy, one.state) for one in grid.rows}
+        is_equal = asked.keys() == {(row.strategy, row.state) for row in grid.rows}
     except TraceError:
         is_equal = False
     if is_equal:
-        chosen = {(one.strategy, one.state): one.ranks for one in grid.rows[::EACH]}
-        found = _simulated({key: asked[key] for key in chosen}, num_cores())
-        is_equal = [one.ranks for one in found] == [*chosen.values()]
+        chosen = {(row.strategy, row.state): row.ranks for row in grid.rows[::EACH]}
+        rows = _simulated({key: asked[key] for key in chosen}, num_cores())
+        is_equal = [row.ranks for row in rows] == [*chosen.values()]
     if is_writing and not is_equal:
         write(path, _grid(preset, _simulated(asked, num_cores())))
     elif is_writing and grid.code != code:
@@ -178,11 +174,11 @@ def check(preset: str, *, is_writing: bool) -> str:
 
 
 def outcome_words(*, is_same: bool, is_writing: bool) -> str:
-    """What is said of a file that was made once more."""
+    """The outcome of checking a committed file, in words."""
     return SAME if is_same else "written" if is_writing else "differs; --write makes it anew"
 
 
-def again(experiment: str, names: Sequence[str]) -> dict[str, Run]:
+def simulate_again(experiment: str, names: Sequence[str]) -> dict[str, Run]:
     """Rows of a grid simulated anew, as runs by their names.
 
     Raises:
@@ -194,8 +190,7 @@ def again(experiment: str, names: Sequence[str]) -> dict[str, Run]:
         run_name(*key, plan.sequence, plan.microbatch): (key, question)
         for key, question in questions(_preset(preset))
     }
-    gone = [name for name in names if name not in known]
-    if gone:
+    if gone := [name for name in names if name not in known]:
         raise PlanError(f"the grid of {preset} asks for no {gone[0]!r} any more")
     rows = _simulated(dict(known[name] for name in names), num_workers=1)
     return as_trace(_grid(preset, rows)).runs
@@ -208,7 +203,7 @@ def _preset(name: str) -> ModelPreset:
 
 
 def _simulated(asked: dict[Key, Question], num_workers: int) -> list[GridRow]:
-    """Answers as the rows that they are.
+    """Simulate questions, as rows of a grid.
 
     Raises:
         PlanError: one of them has none.

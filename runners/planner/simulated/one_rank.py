@@ -19,24 +19,20 @@ from runners.core.meters.memory import MemoryMeter, local
 from runners.planner.answers.plan_grid import GridRank
 from runners.planner.answers.question import Question, Strategy
 from runners.planner.simulated.built import CONTEXT, EXPERT, build, expert_data
-from runners.planner.simulated.own_model import RefusingMode, own_code_at_work
+from runners.planner.simulated.own_model import RefusingMode, patched_for_own_code
 from runners.planner.simulated.step import EMBEDDING, Repeats, Step, repeats
-from runners.planner.simulated.transformer import OwnExperts
-from runners.planner.simulated.updates import Update
+from runners.planner.simulated.transformer import LocalExperts
+from runners.planner.simulated.updates import RankOptimizer
 from runners.simulate.caching_allocator import replay
-from runners.simulate.log import AxisCalls, Call
+from runners.simulate.log import AxisCalls, PhaseCalls
 from runners.simulate.meter import Meter
-from runners.simulate.stand_ins import stand_ins
+from runners.simulate.stand_ins import simulating_rank
 
 AXES = ("pipeline", "data", "tensor")
 
 
 def simulate_rank(question: Question, rank: int) -> GridRank:
     """Execute two steps as one rank.
-
-    Args:
-        question: what is simulated.
-        rank: of how many, the strategy says.
 
     Raises:
         PlanError: a function that the model names is not there, or its code reads a value.
@@ -45,12 +41,12 @@ def simulate_rank(question: Question, rank: int) -> GridRank:
     meshes: list[DeviceMesh] = []
     strategy = question.strategy
     sizes = (strategy.pipeline, strategy.num_summing, strategy.tensor)
-    with stand_ins(rank, strategy.num_devices, meshes):
+    with simulating_rank(rank, strategy.num_devices, meshes):
         mesh = None
         if strategy.num_devices > 1:
             dist.init_process_group()
             mesh = init_device_mesh("cpu", sizes, mesh_dim_names=AXES)
-        with RefusingMode() as mode, own_code_at_work():
+        with RefusingMode() as mode, patched_for_own_code():
             meter = Meter(
                 meshes,
                 activation_axes=("tensor", "pipeline", EMBEDDING, CONTEXT, EXPERT),
@@ -66,21 +62,17 @@ def simulate_rank(question: Question, rank: int) -> GridRank:
 def take_steps(question: Question, mesh: DeviceMesh | None, rank: int, meter: MemoryMeter) -> Step:
     """Build this rank's part of the model and take two steps, of which the second is counted.
 
-    Args:
-        question: model, training and strategy.
-        mesh: with the axes `AXES`; None for a single rank.
-        rank: of the mesh.
-        meter: hears which phase it is, and what tensors are for.
+    The mesh has the axes `AXES`; the meter is told of phases, and of the classes of tensors.
     """
     strategy = question.strategy
     stages = strategy.stages_of(rank // (strategy.num_summing * strategy.tensor))
     chunks = [build(question, mesh, stage) for stage in stages]
-    module = nn.ModuleList(one.module for one in chunks)
+    module = nn.ModuleList(chunk.module for chunk in chunks)
     meter.name(module.buffers(), "buffers")
     meter.name(map(local, module.parameters()), "parameters")
     divides = strategy.sharding == "zero1" and not question.has_fsdp
     shards = _shards(module, strategy, mesh["data"]) if mesh is not None and divides else None
-    update = Update(module.parameters(), question.training, shards, question.implementation)
+    update = RankOptimizer(module.parameters(), question.training, shards, question.implementation)
     meter.name(update.state(), "optimizer")
     meter.name(update.wide.values(), "gradients")
     step = Step(question, chunks, update, mesh, meter)
@@ -99,13 +91,12 @@ def _shards(
     module: nn.Module, strategy: Strategy, data: DeviceMesh
 ) -> dict[nn.Parameter, dist.ProcessGroup]:
     """The ranks among which ZeRO-1 shards the state of each parameter."""
-    found = dict.fromkeys(module.parameters(), data.get_group())
+    groups = dict.fromkeys(module.parameters(), data.get_group())
     if strategy.expert > 1:
         group = expert_data(data, strategy).get_group()
-        own = [one for one in module.modules() if isinstance(one, OwnExperts)]
-        for parameter in (parameter for one in own for parameter in one.parameters()):
-            found[parameter] = group
-    return {parameter: group for parameter, group in found.items() if group.size() > 1}
+        for experts in (part for part in module.modules() if isinstance(part, LocalExperts)):
+            groups |= dict.fromkeys(experts.parameters(), group)
+    return {parameter: group for parameter, group in groups.items() if group.size() > 1}
 
 
 def _answer(question: Question, rank: int, module: nn.Module, meter: Meter, held: int) -> GridRank:
@@ -131,22 +122,16 @@ def _answer(question: Question, rank: int, module: nn.Module, meter: Meter, held
     )
 
 
-def _summed(calls: Iterable[Call], repeated: Repeats) -> list[AxisCalls]:
+def _summed(calls: Iterable[PhaseCalls], repeated: Repeats) -> list[AxisCalls]:
     """Calls of a whole step, all phases together."""
     totals: defaultdict[tuple[str, str, int], tuple[float, float]] = defaultdict(lambda: (0, 0))
-    for one in calls:
-        key, times = (one.operation, one.axis, one.num_ranks), repeated.of_phase(one.phase)
+    for call in calls:
+        key, times = (call.operation, call.axis, call.num_ranks), repeated.of_phase(call.phase)
         count, num_bytes = totals[key]
-        totals[key] = count + one.count * times, num_bytes + one.bytes * times
+        totals[key] = count + call.count * times, num_bytes + call.bytes * times
     return [
-        AxisCalls(
-            operation=operation,
-            axis=axis,
-            num_ranks=num_ranks,
-            count=round(count),
-            bytes=round(num_bytes),
-        )
-        for (operation, axis, num_ranks), (count, num_bytes) in sorted(totals.items())
+        AxisCalls(operation=name, axis=axis, num_ranks=num, count=round(count), bytes=round(size))
+        for (name, axis, num), (count, size) in sorted(totals.items())
     ]
 
 

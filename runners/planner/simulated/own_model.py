@@ -30,7 +30,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.nn import functional
 
 from runners.core.meters.collectives import tensors_in
-from runners.planner.answers.question import Model, PlanError, Training
+from runners.planner.answers.question import PlanError, PlannedModel, TrainingSettings
 from runners.simulate.fake_mode import ValuelessMode
 from runners.system.errors import first_line
 
@@ -45,7 +45,7 @@ _NO_MEMORY = ("Cannot access data pointer", "data is not allocated", "Not availa
 
 
 def named(name: str) -> Callable[..., Any]:
-    """The function that `module:function` names.
+    """Import the function that `module:function` names.
 
     Raises:
         PlanError: there is none.
@@ -54,17 +54,17 @@ def named(name: str) -> Callable[..., Any]:
     if not module or not function:
         raise PlanError(f"{name!r} is not of the form MODULE:FUNCTION")
     try:
-        found: object = getattr(importlib.import_module(module), function, None)
+        attribute: object = getattr(importlib.import_module(module), function, None)
     except ModuleNotFoundError as error:
         if f"{module}.".startswith(f"{error.name}."):
             raise PlanError(f"{name}: {error}") from None
         raise
-    if not callable(found):
+    if not callable(attribute):
         raise PlanError(f"{name}: the module {module} has no function {function}")
-    return found
+    return attribute
 
 
-def arguments(model: Model, training: Training) -> Any:
+def arguments(model: PlannedModel, training: TrainingSettings) -> Any:
     """A batch: a tuple, or a dictionary of keyword arguments."""
     given = named(model.batch or "")(training.microbatch, training.sequence)
     for tensor in tensors_of(given):
@@ -77,11 +77,6 @@ def arguments(model: Model, training: Training) -> Any:
 
 def call(called: nn.Module, module: nn.Module, arguments: Any) -> Any:
     """Pass a batch to a module, or to what wraps it.
-
-    Args:
-        called: the module, or its wrapper.
-        module: without a wrapper.
-        arguments: a tuple, or a dictionary.
 
     Raises:
         PlanError: FSDP finds no tensor in what it returns.
@@ -97,8 +92,8 @@ def call(called: nn.Module, module: nn.Module, arguments: Any) -> Any:
     return output
 
 
-def built(model: Model) -> nn.Module:
-    """The module.
+def built(model: PlannedModel) -> nn.Module:
+    """Build the module of a model.
 
     Raises:
         PlanError: the function returns something else.
@@ -112,14 +107,10 @@ def built(model: Model) -> nn.Module:
 
 
 def loss_of(output: Any, line: str) -> Tensor:
-    """The number that the backward pass begins with.
+    """The scalar loss with which the backward pass begins.
 
     It is what the output calls `loss`; else the first element of a tuple, where that is a number;
     else all tensors that have a gradient. Of each tensor the mean counts, of several their sum.
-
-    Args:
-        output: whatever a model returns.
-        line: of its forward.
 
     Raises:
         PlanError: nothing in it has a gradient.
@@ -129,8 +120,12 @@ def loss_of(output: Any, line: str) -> Tensor:
     first = output[0] if isinstance(output, (tuple, list)) and output else None
     if loss is None and isinstance(first, Tensor) and not first.dim():
         loss = first
-    found = tensors_of(output if loss is None else loss)
-    means = [one.float().mean() if one.dim() else one for one in found if one.requires_grad]
+    tensors = tensors_of(output if loss is None else loss)
+    means = [
+        tensor.float().mean() if tensor.dim() else tensor
+        for tensor in tensors
+        if tensor.requires_grad
+    ]
     if not means:
         kind = "Tensor" if isinstance(output, Tensor) else type(output).__name__
         raise PlanError(f"{line} returns {kind}, of which nothing has a gradient; return a loss")
@@ -139,22 +134,22 @@ def loss_of(output: Any, line: str) -> Tensor:
 
 def tensors_of(value: Any) -> list[Tensor]:
     """Each tensor in mappings, sequences and objects with attributes, once."""
-    found: dict[int, Tensor] = {}
-    seen: set[int] = set()
+    tensors: dict[int, Tensor] = {}
+    visited: set[int] = set()
     waiting = [value]
     while waiting:
-        one = waiting.pop(0)
-        if isinstance(one, Tensor):
-            found[id(one)] = one
-        elif id(one) not in seen and not isinstance(one, (str, type, nn.Module)):
-            seen.add(id(one))
-            if isinstance(one, Mapping):
-                waiting += one.values()
-            elif isinstance(one, (list, tuple, set)):
-                waiting += one
+        node = waiting.pop(0)
+        if isinstance(node, Tensor):
+            tensors[id(node)] = node
+        elif id(node) not in visited and not isinstance(node, (str, type, nn.Module)):
+            visited.add(id(node))
+            if isinstance(node, Mapping):
+                waiting += node.values()
+            elif isinstance(node, (list, tuple, set)):
+                waiting += node
             else:
-                waiting += getattr(one, "__dict__", {}).values()
-    return list(found.values())
+                waiting += getattr(node, "__dict__", {}).values()
+    return list(tensors.values())
 
 
 # --- which of the user's lines is at work
@@ -166,12 +161,7 @@ def _place_of(file: str, line: int) -> str:
 
 
 def _user_line(frames: Iterable[tuple[FrameType, int]], layers: str | None = None) -> str | None:
-    """The user's line among frames of a stack, innermost first; else that of one of torch's layers.
-
-    Args:
-        frames: with their lines.
-        layers: what the modules of those begin with; None where they do not count.
-    """
+    """The user's line among frames, innermost first; else that of one of torch's layers."""
     layer = None
     for frame, line in frames:
         file, module = frame.f_code.co_filename, str(frame.f_globals.get("__name__", ""))
@@ -198,14 +188,14 @@ def line_of(function: Callable[..., Any]) -> str:
 
 
 def reason_of(error: BaseException, name: str) -> str:
-    """What the user's code raised, in one line that begins with the user's line.
+    """An exception of the user's code in one line, which begins with the user's line.
 
     Args:
         error: what was raised.
         name: of the model; it stands for the line of what torch raised in a backward pass.
     """
     kind, message = f"{type(error).__name__}: ", first_line(error)
-    if any(one in message for one in _NO_MEMORY):
+    if any(phrase in message for phrase in _NO_MEMORY):
         kind, message = "", "looks at the memory of a tensor, and a plan's tensors have none"
     if isinstance(error, SyntaxError) and error.filename:
         place: str | None = _place_of(error.filename, error.lineno or 0)
@@ -227,7 +217,7 @@ class RefusingMode(ValuelessMode):
         self._refusal: PlanError | None = None
 
     def check(self) -> None:
-        """Refuse again what was refused, since a model may catch whatever is raised.
+        """Raise the first refusal again, since a model may catch whatever is raised.
 
         Raises:
             PlanError: a value was read.
@@ -236,7 +226,7 @@ class RefusingMode(ValuelessMode):
             raise self._refusal
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """As `ValuelessMode` does; what it cannot do is refused in one line."""
+        """Dispatch as `ValuelessMode` does; refuse operations without sizes in one line."""
         try:
             return super().dispatch(func, types, args, kwargs)
         except DynamicOutputShapeException:
@@ -245,7 +235,7 @@ class RefusingMode(ValuelessMode):
             self._refuse(f"torch gives no size for {func}, unless it computes")
 
     def answer(self, func: Any, args: Any) -> Any:
-        """What torch's own code reads from tensors; the user's is refused."""
+        """The value that torch's own code reads from a tensor; the user's code is refused."""
         if running_line() is not None:
             self._refuse("reads values of a tensor, and a plan has none")
         return super().answer(func, args)
@@ -258,8 +248,8 @@ class RefusingMode(ValuelessMode):
 
 
 @contextmanager
-def own_code_at_work() -> Iterator[None]:
-    """Let the user's code do without data what it does with them.
+def patched_for_own_code() -> Iterator[None]:
+    """Patch functions of torch that the user's code would call with data.
 
     Arrays of NumPy keep their own values, `torch.compile` leaves a model as it is, and an LSTM
     computes step by step: a fused one on a CPU has a workspace that fake tensors leave out.

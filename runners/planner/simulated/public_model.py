@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from runners.planner.answers.architecture import MOST_LAYERS, MOST_PARAMETERS, check_bound
 from runners.planner.answers.configuration import TEXT_MODELS
-from runners.planner.answers.question import Model, PlanError
+from runners.planner.answers.question import PlanError, PlannedModel
 
 
-class Sizes(NamedTuple):
+class ModelSizes(NamedTuple):
     """Sizes of a model that transformers builds.
 
     Attributes:
@@ -34,7 +34,7 @@ class Sizes(NamedTuple):
     attention: str
 
 
-def model_of(path: Path, name: str) -> Model:
+def model_of(path: Path, name: str) -> PlannedModel:
     """The model of a file.
 
     Raises:
@@ -43,11 +43,11 @@ def model_of(path: Path, name: str) -> Model:
     attention = sizes(str(path)).attention
     build, batch = (f"{__name__}:{function}" for function in ("built", "batch"))
     name += f", as transformers builds it with {attention} attention"
-    return Model(name=name, module=build, batch=batch, configuration=str(path))
+    return PlannedModel(name=name, module=build, batch=batch, configuration=str(path))
 
 
 @cache
-def sizes(path: str) -> Sizes:
+def sizes(path: str) -> ModelSizes:
     """The sizes of the model of a file.
 
     Raises:
@@ -57,7 +57,7 @@ def sizes(path: str) -> Sizes:
         with torch.device("meta"):
             module = built(path)
         parameters = dict(module.named_parameters())
-        total = sum(one.numel() for one in parameters.values())
+        total = sum(p.numel() for p in parameters.values())
         check_bound(total, MOST_PARAMETERS, "parameters")
     except ModuleNotFoundError as error:
         raise PlanError(f"{path}: only transformers reads it: pip install {error.name}") from error
@@ -66,14 +66,14 @@ def sizes(path: str) -> Sizes:
         raise PlanError(f"{path}: not planned by transformers: {reason}") from error
     config: Any = module.config
     active = getattr(config, "num_experts_per_tok", 0)
-    experts = [one for name, one in parameters.items() if ".experts." in name and one.dim() == 3]
-    idle = sum((len(one) - active) * one[0].numel() for one in experts if active)
+    experts = [p for name, p in parameters.items() if ".experts." in name and p.dim() == 3]
+    idle = sum((len(stacked) - active) * stacked[0].numel() for stacked in experts if active)
     longest = getattr(config, "max_position_embeddings", 0)
-    return Sizes(total, total - idle, longest, config._attn_implementation)
+    return ModelSizes(total, total - idle, longest, config._attn_implementation)
 
 
 def built(path: str) -> nn.Module:
-    """The module, of torch's default type and on its default device.
+    """Build the module in torch's default type and on its default device.
 
     Raises:
         ValueError: it is too large, or no causal language model.
@@ -95,6 +95,6 @@ def built(path: str) -> nn.Module:
 
 
 def batch(microbatch: int, sequence: int) -> dict[str, Tensor]:
-    """Tokens, which are their own labels."""
+    """A batch of tokens, which are their own labels."""
     tokens = torch.zeros(microbatch, sequence, dtype=torch.long)
     return {"input_ids": tokens, "labels": tokens}

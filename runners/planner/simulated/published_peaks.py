@@ -15,36 +15,38 @@ from typing import Any
 from runners.core.trace.machine import num_cores
 from runners.core.trace.records import Run
 from runners.core.trace.schema import Setting
-from runners.planner.answers.answer import Answer
+from runners.planner.answers import published_rows
+from runners.planner.answers.answer import PlanAnswer
 from runners.planner.answers.published import MOST_ERROR, run, run_name
-from runners.planner.answers.published_rows import MEASUREMENTS, Measurement, Row, read, rows
+from runners.planner.answers.published_rows import MEASUREMENTS, Measurement, PublishedRow
 from runners.planner.answers.question import PlanError, Question
-from runners.planner.simulated.processes import answers
+from runners.planner.simulated.cache import answers
 
 
 @cache
 def terms() -> dict[str, dict[str, Any]]:
-    """What the simulation of some rows leaves out, by their ids; the file says what it is.
+    """The terms that the simulation of some rows leaves out, by the ids of the rows.
 
     All were found after the first comparison. `implementation` has the fields that add it, where a
     plan can.
     """
-    return {row: one for one in read(MEASUREMENTS)["terms"] for row in one["rows"]}
+    terms = published_rows.read(MEASUREMENTS)["terms"]
+    return {row: term for term in terms for row in term["rows"]}
 
 
 @cache
-def published() -> dict[str, Row]:
+def rows_by_run() -> dict[str, PublishedRow]:
     """The rows by the names of their runs, but those whose strategy no plan can ask for."""
-    found = {}
-    for row in rows(MEASUREMENTS):
+    by_run = {}
+    for row in published_rows.rows(MEASUREMENTS):
         with suppress(PlanError):
             row.question.check()
-            found[run_name(row.id)] = row
-    return found
+            by_run[run_name(row.id)] = row
+    return by_run
 
 
-def workspace_bytes(row: Row) -> int:
-    """What libraries keep on a rank of Megatron's.
+def workspace_bytes(row: PublishedRow) -> int:
+    """Bytes of workspaces that libraries keep on a rank of Megatron's.
 
     A workspace for each of torch's two handles of cuBLAS, that of the main thread and that of
     autograd's (aten/src/ATen/cuda/CublasHandlePool.cpp of pytorch/pytorch at 26a39059: 32 MiB
@@ -58,8 +60,8 @@ def workspace_bytes(row: Row) -> int:
     return round((2 * (32 if "H100" in row.device.name or settings else 8.125) + 32) * 2**20)
 
 
-def _questions(row: Row) -> Iterator[Question]:
-    """The row as a plan asks it; then with its term, where a plan can add that."""
+def _questions(row: PublishedRow) -> Iterator[Question]:
+    """The question of the row; then with its term, where a plan can add that."""
     yield row.question
     if added := terms().get(row.id, {}).get("implementation"):
         yield row.model_copy(update=added).question
@@ -71,45 +73,47 @@ def runs(names: Sequence[str] = ()) -> dict[str, Run]:
     Raises:
         PlanError: there is no such row any more, or it cannot be simulated.
     """
-    known = published()
+    known = rows_by_run()
     if gone := [name for name in names if name not in known]:
         raise PlanError(f"no published row is called {gone[0]!r} any more")
     chosen = {name: known[name] for name in names or known}
     asked = [(name, question) for name, row in chosen.items() for question in _questions(row)]
     simulated = answers([question for _, question in asked], num_cores())
-    found: defaultdict[str, list[Answer]] = defaultdict(list)
+    answers_by_name: defaultdict[str, list[PlanAnswer]] = defaultdict(list)
     for (name, _), answer in zip(asked, simulated, strict=True):
         if answer.reason is not None:
             raise PlanError(f"{name}: {answer.reason}")
-        found[name].append(answer)
+        answers_by_name[name].append(answer)
     places = {name: place for place, name in enumerate(known)}
-    return {name: _run(row, places[name], *found[name]) for name, row in chosen.items()}
+    return {name: _run(row, places[name], *answers_by_name[name]) for name, row in chosen.items()}
 
 
-def _run(row: Row, place: int, answer: Answer, second: Answer | None = None) -> Run:
+def _run(
+    row: PublishedRow, place: int, answer: PlanAnswer, second: PlanAnswer | None = None
+) -> Run:
     settings = {"place": place, **_settings(row)}
     measures: dict[str, Setting] = {"workspace_bytes": workspace_bytes(row)}
-    for one in row.measured:
-        if one.moment == "peak":
-            settings[f"published_{one.kind}_bytes"] = one.bytes
-            settings[f"field_{one.kind}"] = one.field
-            measures[f"{one.kind}_bytes"] = simulated = _simulated(row, answer, one)
-            if abs(simulated / one.bytes - 1) > MOST_ERROR:
+    for peak in row.measured:
+        if peak.moment == "peak":
+            settings[f"published_{peak.kind}_bytes"] = peak.bytes
+            settings[f"field_{peak.kind}"] = peak.field
+            measures[f"{peak.kind}_bytes"] = simulated = _simulated(row, answer, peak)
+            if abs(simulated / peak.bytes - 1) > MOST_ERROR:
                 term = terms().get(row.id, {"says": "Not explained."})
-                settings[f"explained_{one.kind}"] = term["says"]
+                settings[f"explained_{peak.kind}"] = term["says"]
                 if second is not None:
-                    measures[f"with_term_{one.kind}_bytes"] = _simulated(row, second, one)
+                    measures[f"with_term_{peak.kind}_bytes"] = _simulated(row, second, peak)
     return run(settings, measures, answer.seconds)
 
 
-def _simulated(row: Row, answer: Answer, measured: Measurement) -> int:
+def _simulated(row: PublishedRow, answer: PlanAnswer, measured: Measurement) -> int:
     rank = answer.ranks[-1] if measured.rank == "last" else answer.busiest
     assert rank is not None
     is_reserved = measured.kind == "reserved"  # no other stream uses a block after it was freed
     return workspace_bytes(row) + (rank.reserved_bytes if is_reserved else rank.allocated_bytes)
 
 
-def _settings(row: Row) -> dict[str, Setting]:
+def _settings(row: PublishedRow) -> dict[str, Setting]:
     axes = {"sharding", "data", "tensor", "pipeline", "context", "expert"}
     return {
         **row.model_dump(include={"id", "case", "model", "sequence", "microbatch", "global_batch"}),

@@ -1,9 +1,9 @@
 """One training step of one rank: microbatches forward and backward in a schedule's order.
 
-In: a `Built` module and an `Update`. Out: nothing; what happens is the meter's to record. The order
-of interleaved 1F1B is torch's own. Not all microbatches need be simulated: those in the middle
-allocate and send what their neighbours do, so their phases are counted as often as they occur
-(`Repeats`).
+In: a `BuiltStage` module and an `RankOptimizer`. Out: nothing; the meter records what happens.
+The order of interleaved 1F1B is torch's own. Not all microbatches need be simulated: those in the
+middle allocate and send what their neighbours do, so their phases are counted as often as they
+occur (`Repeats`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,8 +26,8 @@ from runners.core.meters.collectives import tensors_in
 from runners.core.meters.memory import MemoryMeter, local
 from runners.planner.answers.question import PlanError, Question
 from runners.planner.simulated import own_model
-from runners.planner.simulated.built import Built
-from runners.planner.simulated.updates import Update
+from runners.planner.simulated.built import BuiltStage
+from runners.planner.simulated.updates import RankOptimizer
 
 LEAST_MICROBATCHES = 2  # one that stands for all but the last, and the last
 LAST = "last "
@@ -49,13 +49,13 @@ class Repeats:
         return (self.total - 1) / (self.simulated - 1) if self.simulated > 1 else 1.0
 
     def of_phase(self, phase: str) -> float:
-        """How often what was counted in a phase occurs."""
+        """How often the operations counted in a phase occur in a whole step."""
         is_whole = phase.startswith(LAST) or phase not in (FORWARD, BACKWARD)
         return 1.0 if is_whole else self.factor
 
 
 def repeats(question: Question) -> Repeats:
-    """GPipe holds the activations of all; other schedules reach their peak with a few."""
+    """The microbatches to simulate: all of GPipe, those up to the peak of other schedules."""
     total, strategy = question.num_microbatches, question.strategy
     match strategy.schedule:
         case "gpipe":
@@ -70,7 +70,7 @@ def repeats(question: Question) -> Repeats:
 
 
 class Turn(NamedTuple):
-    """What a rank computes next: `forward` or `backward`, of one of its stages and a microbatch."""
+    """A unit of work of a rank: `forward` or `backward` of a stage and a microbatch."""
 
     kind: str
     chunk: int
@@ -78,7 +78,7 @@ class Turn(NamedTuple):
 
 
 def turns(question: Question, rank: int, num: int) -> Iterator[Turn]:
-    """The order of so many microbatches on a rank of the pipeline."""
+    """The turns of `num` microbatches on a rank of the pipeline, in their order."""
     strategy = question.strategy
     if strategy.chunks > 1:
         yield from _interleaved(question, rank, num)
@@ -97,7 +97,7 @@ def turns(question: Question, rank: int, num: int) -> Iterator[Turn]:
 
 
 def _interleaved(question: Question, rank: int, num: int) -> Iterator[Turn]:
-    """As torch's schedule lists it, which reads nothing of its stages but these numbers."""
+    """The turns as torch's schedule lists them, which reads these numbers of its stages alone."""
     strategy = question.strategy
     schedule: Any = ScheduleInterleaved1F1B
     read = SimpleNamespace(
@@ -114,21 +114,13 @@ def _interleaved(question: Question, rank: int, num: int) -> Iterator[Turn]:
 
 
 class Step:
-    """Executes steps of one rank.
-
-    Args:
-        question: what is simulated.
-        chunks: this rank's stages; without a pipeline, the whole module.
-        update: of its parameters.
-        mesh: of all ranks; None for a single one.
-        meter: hears which phase it is, and what tensors are for.
-    """
+    """Executes steps of one rank."""
 
     def __init__(
         self,
         question: Question,
-        chunks: Sequence[Built],
-        update: Update,
+        chunks: Sequence[BuiltStage],
+        update: RankOptimizer,
         mesh: DeviceMesh | None,
         meter: MemoryMeter,
     ) -> None:
@@ -147,12 +139,12 @@ class Step:
     @property
     def module(self) -> nn.Module:
         """This rank's part of the model, without wrappers."""
-        return nn.ModuleList(one.module for one in self._chunks)
+        return nn.ModuleList(chunk.module for chunk in self._chunks)
 
     def run(self, num_microbatches: int) -> None:
-        """A step: so many microbatches, what ranks sum at its end, and the update."""
+        """Execute a step: its microbatches, the sums of gradients at its end, and the update."""
         self._num = num_microbatches
-        self._update.forget_gradients()
+        self._update.zero_grad()
         if self._question.strategy.chunks > 1 and not self._question.reduces_each:
             units = (m for m in self.module.modules() if isinstance(m, FSDPModule))
             handles: list[Any] = [unit.unshard(async_op=True) for unit in units]
@@ -174,7 +166,7 @@ class Step:
         self._meter.name(self._update.state(), "optimizer")
 
     def _quiet(self, turn: Turn) -> AbstractContextManager[None]:
-        """Gradients are summed with the last microbatch, or reduced to shards by FSDP with each."""
+        """Let gradients be summed with the last microbatch alone, or by FSDP with each."""
         wrapped, is_last = self._chunks[turn.chunk].wrapped, turn.microbatch == self._num - 1
         if isinstance(wrapped, DistributedDataParallel) and not is_last:
             return wrapped.no_sync()
@@ -189,7 +181,7 @@ class Step:
         return nullcontext()
 
     def _finish(self, turn: Turn) -> None:
-        """Reduce what FSDP has kept whole, as torch's stages do after their last backward."""
+        """Reduce gradients that FSDP kept whole, as torch's stages do after the last backward."""
         wrapped = self._chunks[turn.chunk].wrapped
         if not isinstance(wrapped, FSDPModule) or self._question.reduces_each:
             return
@@ -233,7 +225,7 @@ class Step:
             self._send(arguments[0].grad, -1)
 
     def _memory(self, turn: Turn, empty: Callable[[], Tensor]) -> Tensor:
-        """For what a stage receives; torch's has some for each microbatch from the start."""
+        """Memory to receive into; torch's stages have some for each microbatch from the start."""
         if not self._is_torchs:
             return empty().detach()
         key, count = (turn.kind, turn.chunk), self._question.num_microbatches
@@ -243,7 +235,7 @@ class Step:
         return self._received[key][turn.microbatch]
 
     def _send(self, tensor: Tensor, step: int) -> None:
-        """To the rank of the next stage, or by a step of -1 to that of the one before."""
+        """Send to the rank of the next stage, or with a step of -1 to that of the one before."""
         rank = (self._rank + step) % self._question.strategy.pipeline
         dist.send(tensor.contiguous(), group=self._stages, group_dst=rank)
 
@@ -252,7 +244,7 @@ class Step:
         dist.recv(tensor.contiguous(), group=self._stages, group_src=rank)
 
     def _sum_gradients(self) -> None:
-        """What no wrapper has summed: of stages, in fp32, or left by sequence parallelism."""
+        """All-reduce gradients that no wrapper sums: of stages, fp32, sequence parallelism."""
         strategy = self._question.strategy
         if self._mesh is None:
             return
@@ -269,10 +261,10 @@ class Step:
         self._sum_tied()
 
     def _sum_tied(self) -> None:
-        """The first and the last stage both have the embedding where it is tied to the logits."""
+        """All-reduce the gradient of an embedding that the first and the last stage share."""
         if self._ends is None:
             return
-        end = next(one for one in self._chunks if one.is_first or one.is_last)
+        end = next(chunk for chunk in self._chunks if chunk.is_first or chunk.is_last)
         tied = end.module.get_parameter("embedding.weight")
         for parameter, gradient in self._update.gradients():
             if parameter is tied:
@@ -280,15 +272,15 @@ class Step:
 
 
 def _whole_gradients(module: FSDPModule) -> Iterator[Tensor]:
-    """Those of several microbatches, which FSDP has not reduced to shards yet."""
+    """Gradients of several microbatches that FSDP has not reduced to shards yet."""
     for state in fully_shard.state(module)._state_ctx.all_states:  # type: ignore[attr-defined]
-        for one in (one for group in state._fsdp_param_groups for one in group.fsdp_params):
-            found = one.unsharded_accumulated_grad, one._unsharded_param.grad
-            yield from (local(gradient) for gradient in found if gradient is not None)
+        for own in (own for group in state._fsdp_param_groups for own in group.fsdp_params):
+            gradients = own.unsharded_accumulated_grad, own._unsharded_param.grad
+            yield from (local(gradient) for gradient in gradients if gradient is not None)
 
 
 def _check_reducer(wrapped: nn.Module) -> None:
-    """DDP's next step would stop where a parameter took no part in this one.
+    """Refuse a parameter without a gradient, at which DDP's next step would stop.
 
     Raises:
         PlanError: names the first.
@@ -301,11 +293,11 @@ def _check_reducer(wrapped: nn.Module) -> None:
 
 
 def _ends(
-    question: Question, chunks: Sequence[Built], stages: dist.ProcessGroup | None
+    question: Question, chunks: Sequence[BuiltStage], stages: dist.ProcessGroup | None
 ) -> dist.ProcessGroup | None:
-    """The ranks of the first and the last stage, where both have the embedding."""
+    """The group of the first and the last stage, where both have the embedding."""
     shape = question.model.architecture
-    is_end = any(one.is_first for one in chunks) != any(one.is_last for one in chunks)
+    is_end = any(chunk.is_first for chunk in chunks) != any(chunk.is_last for chunk in chunks)
     if shape is None or not shape.has_tied_embeddings or not is_end or stages is None:
         return None
     ranks = dist.get_process_group_ranks(stages)

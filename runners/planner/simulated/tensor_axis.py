@@ -40,13 +40,13 @@ class TensorAxis:
 
     @property
     def group(self) -> dist.ProcessGroup | None:
-        """Of these ranks."""
+        """The process group of these ranks."""
         return None if self.mesh is None else self.mesh.get_group()
 
     def products(self, x: Tensor, *layers: nn.Module) -> Sequence[Tensor]:
         """The whole activation times the weight of each layer, which is divided by columns."""
-        weights: list[Any] = [one.weight for one in layers]
-        biases: list[Any] = [getattr(one, "bias", None) for one in layers]
+        weights: list[Any] = [layer.weight for layer in layers]
+        biases: list[Any] = [getattr(layer, "bias", None) for layer in layers]
         if self.size == 1 or not self.has_sequence_parallel or self.keeps_gathered:
             whole = self.enter(x)
             return [F.linear(whole, *pair) for pair in zip(weights, biases, strict=True)]
@@ -57,15 +57,15 @@ class TensorAxis:
         return _GatheredProducts.apply(x, self, *weights, *biases)
 
     def enter(self, x: Tensor) -> Tensor:
-        """Before a layer that is divided by columns: every rank needs the whole activation."""
+        """Make an activation whole, before a layer that is divided by columns."""
         if self.size == 1:
             return x
         if self.has_sequence_parallel:
             return exchanged(x, self.gathered, self.scattered)
-        return exchanged(x, lambda one: one.view_as(one), self._summed)
+        return exchanged(x, lambda whole: whole.view_as(whole), self._summed)
 
     def leave(self, x: Tensor) -> Tensor:
-        """After a layer that is divided by rows: every rank has one addend."""
+        """Sum the addends of all ranks, after a layer that is divided by rows."""
         if self.size == 1:
             return x
         if self.has_sequence_parallel:
@@ -105,12 +105,12 @@ class TensorAxis:
 
 
 def exchanged(x: Tensor, forward: Exchange, backward: Exchange) -> Tensor:
-    """What ranks make of a tensor, and in backward of its gradient."""
+    """Apply a collective to a tensor, and in backward another one to its gradient."""
     return _Exchange.apply(x, forward, backward)
 
 
 class TensorFunction(Function):
-    """A `Function` that gives one tensor."""
+    """A `Function` that returns one tensor."""
 
     apply: Callable[..., Tensor]  # which torch leaves without types
 
@@ -130,7 +130,7 @@ class _Exchange(TensorFunction):
 
 
 class _GatheredProducts(Function):
-    """Products of the gathered sequence, which backward gathers again for the weights' gradients.
+    """Products of the gathered sequence, which backward gathers again for gradients of weights.
 
     As `LinearWithGradAccumulationAndAsyncCommunication` of Megatron-LM: what is kept is this rank's
     part of the sequence.
@@ -142,7 +142,7 @@ class _GatheredProducts(Function):
     def forward(
         context: Any, x: Tensor, axis: TensorAxis, *parameters: Tensor | None
     ) -> tuple[Tensor, ...]:
-        """Of weights and as many biases."""
+        """Products with weights, and as many biases."""
         half = len(parameters) // 2
         weights, biases = parameters[:half], parameters[half:]
         context.save_for_backward(x, *weights)
@@ -153,7 +153,7 @@ class _GatheredProducts(Function):
 
     @staticmethod
     def backward(context: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        """Of what was given, as far as it is needed."""
+        """Gradients of the arguments, as far as they are needed."""
         x, *weights = context.saved_tensors
         needs = context.needs_input_grad[2:]
         rows = [grad.flatten(0, 1) for grad in grads]

@@ -1,6 +1,6 @@
 """The update of a rank's parameters, and what it keeps for it between steps.
 
-In: parameters as a strategy left them (whole, or shards). Out: an `Update` that takes their
+In: parameters as a strategy left them (whole, or shards). Out: an `RankOptimizer` that takes their
 gradients. Parameters in bf16 have an fp32 copy here, which is updated and written back. Under
 ZeRO-1 a rank updates its share of each parameter alone.
 """
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from runners.core.meters.memory import local
-from runners.planner.answers.question import Implementation, Training
+from runners.planner.answers.question import Implementation, TrainingSettings
 
 BLOCK = 256  # values of an 8-bit state that share a scale, as in bitsandbytes
 LEAST_QUANTISED = 4096  # values; smaller parameters keep fp32 states, as there
@@ -28,9 +28,9 @@ class EightBitAdam(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
-        """Create what is kept, where it is not there yet, and update in place."""
-        every = (one for group in self.param_groups for one in group["params"])
-        for parameter in (one for one in every if one.grad is not None):
+        """Create the states where they are missing, and update the parameters in place."""
+        every = (parameter for group in self.param_groups for parameter in group["params"])
+        for parameter in (parameter for parameter in every if parameter.grad is not None):
             state, num = self.state[parameter], parameter.numel()
             for name in () if state else ("first", "second"):
                 is_small = num < LEAST_QUANTISED
@@ -43,7 +43,7 @@ class EightBitAdam(Optimizer):
 
 
 def _optimizer(
-    leaves: list[nn.Parameter], training: Training, implementation: Implementation
+    leaves: list[nn.Parameter], training: TrainingSettings, implementation: Implementation
 ) -> Optimizer:
     foreach = implementation.is_foreach
     if training.optimizer == "adam8bit":
@@ -55,20 +55,16 @@ def _optimizer(
     return torch.optim.SGD(leaves, 1e-3, momentum=momentum, foreach=foreach)
 
 
-class Update:
-    """Updates what this rank owns.
+class RankOptimizer:
+    """The optimizer of the parameters, or shares of them, that this rank updates.
 
-    Args:
-        parameters: of the model, as the strategy left them.
-        training: optimizer and precision.
-        shards: the groups among whose ranks the state of parameters is sharded (ZeRO-1), if any.
-        implementation: of the optimizer, and of sums of gradients.
+    `shards` are the groups among whose ranks ZeRO-1 shards the state of parameters, if any.
     """
 
     def __init__(
         self,
         parameters: Iterable[nn.Parameter],
-        training: Training,
+        training: TrainingSettings,
         shards: Mapping[nn.Parameter, dist.ProcessGroup] | None = None,
         implementation: Implementation | None = None,
     ) -> None:
@@ -102,7 +98,7 @@ class Update:
         return whole.view(-1)[start : start + size]
 
     def _widen(self) -> None:
-        """Gradients are added to fp32 ones as soon as they are there."""
+        """Register hooks that add each gradient to one in fp32 as soon as it is there."""
         for parameter in self._parameters:
             whole = local(parameter)
             if whole.dtype is torch.float32:
@@ -124,26 +120,27 @@ class Update:
                 yield parameter, local(gradient)
 
     def state(self) -> list[Tensor]:
-        """Everything that is kept between steps beside parameters and gradients."""
-        kept = [t for one in self._optimizers for s in one.state.values() for t in s.values()]
+        """Tensors that are kept between steps beside parameters and gradients."""
+        states = (s for optimizer in self._optimizers for s in optimizer.state.values())
+        kept = (t for state in states for t in state.values())
         return [*self.masters, *(t for t in kept if isinstance(t, Tensor))]
 
     @torch.no_grad()
     def step(self) -> None:
         """Update from the gradients, which ranks have summed unless they are sharded here."""
-        found = dict(self.gradients())
-        for parameter, gradient in found.items():
+        gradients = dict(self.gradients())
+        for parameter, gradient in gradients.items():
             self._communicate(dist.reduce_scatter_single, parameter, gradient, reduces=True)
-        self._update(found)
+        self._update(gradients)
         for parameter in self._parameters:
             self._communicate(dist.all_gather_single, parameter, local(parameter), reduces=False)
 
-    def _update(self, found: dict[nn.Parameter, Tensor]) -> None:
-        """Parameters with fp32 copies one after another, so that one fp32 gradient is there."""
+    def _update(self, gradients: dict[nn.Parameter, Tensor]) -> None:
+        """Step the optimizers, with fp32 copies one by one, so that one fp32 gradient is there."""
         for group, optimizer in zip(self._groups, self._optimizers, strict=True):
             for parameter, leaf in group:
-                if parameter in found:
-                    leaf.grad = self._own(parameter, found[parameter]).type_as(leaf)
+                if parameter in gradients:
+                    leaf.grad = self._own(parameter, gradients[parameter]).type_as(leaf)
             optimizer.step()
             for parameter, leaf in group:
                 leaf.grad = None
@@ -153,7 +150,7 @@ class Update:
     def _communicate(
         self, collective: Any, parameter: nn.Parameter, whole: Tensor, *, reduces: bool
     ) -> None:
-        """In place where ranks divide a tensor evenly, else through a padded copy."""
+        """Run a collective in place where ranks divide a tensor evenly, else on a padded copy."""
         if (shard := self._shards.get(parameter)) is None:
             return
         flat, own = whole.detach().view(-1), self._own(parameter, whole.detach())
@@ -162,8 +159,8 @@ class Update:
             flat, own = flat.new_empty(size * shard.size()), flat.new_empty(size)
         collective(*((own, flat) if reduces else (flat, own)), group=shard)
 
-    def forget_gradients(self) -> None:
-        """Free them, or where they are kept in fp32 set them to zero."""
+    def zero_grad(self) -> None:
+        """Free the gradients, or where they are kept in fp32 set them to zero."""
         for parameter in self._parameters:
             parameter.grad = None
         for gradient in self.wide.values():

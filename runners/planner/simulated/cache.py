@@ -1,6 +1,6 @@
-"""Strategies simulated in processes of their own. No torch here.
+"""Answers to questions, simulated in processes of their own or read from a cache. No torch here.
 
-In: questions. Out: an `Answer` each, in the same order; those that were given before lie in
+In: questions. Out: a `PlanAnswer` each, in the same order; those that were given before lie in
 `.cache/plans`.
 """
 
@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 
 from runners.core.trace.schema import digest_of
-from runners.planner.answers.answer import Answer
+from runners.planner.answers.answer import PlanAnswer
 from runners.planner.answers.plan_grid import engine_digest
 from runners.planner.answers.question import PlanError, Question
 from runners.simulate.processes import results
@@ -23,38 +23,38 @@ from runners.traces.files import write
 CACHE = Path(".cache/plans")
 
 
-def answers(questions: Sequence[Question], num_workers: int = 1) -> list[Answer]:
-    """Answer questions, in a process each, so many side by side."""
+def answers(questions: Sequence[Question], num_workers: int = 1) -> list[PlanAnswer]:
+    """Simulate each question in a process of its own, `num_workers` side by side."""
     return results(_answer, questions, _failed, num_workers, "strategies simulated")
 
 
-def cached(questions: Sequence[Question], num_workers: int = 1) -> list[Answer]:
-    """The same, of a preset or a configuration: what was answered before by this code is read."""
+def cached(questions: Sequence[Question], num_workers: int = 1) -> list[PlanAnswer]:
+    """As `answers`, for presets and configurations; read from the cache where this code made it."""
     code = digest_of([engine_digest(), metadata.version("torch")])
-    paths = [CACHE / f"{digest_of([code, one.model_dump_json()])}.json" for one in questions]
+    paths = [CACHE / f"{digest_of([code, asked.model_dump_json()])}.json" for asked in questions]
     known = dict(zip(paths, map(_read, paths), strict=True))
-    asked = {path: one for path, one in zip(paths, questions, strict=True) if not known[path]}
-    for path, answer in zip(asked, answers([*asked.values()], num_workers), strict=True):
-        known[path] = answer
-        if not answer.has_failed:
+    unknown = {path: asked for path, asked in zip(paths, questions, strict=True) if not known[path]}
+    for path, simulated in zip(unknown, answers([*unknown.values()], num_workers), strict=True):
+        known[path] = simulated
+        if not simulated.has_failed:
             with suppress(OSError):  # without a place for it, the next call simulates again
-                write(path, answer)
-    return [one for path in paths if (one := known[path])]
+                write(path, simulated)
+    return [answer for path in paths if (answer := known[path])]
 
 
-def _read(path: Path) -> Answer | None:
+def _read(path: Path) -> PlanAnswer | None:
     try:
-        return Answer.model_validate_json(path.read_bytes())
+        return PlanAnswer.model_validate_json(path.read_bytes())
     except (OSError, ValueError):
         return None
 
 
-def _failed(question: Question, reason: str) -> Answer:
-    return Answer(question=question, reason=reason, has_failed=True, seconds=0.0)
+def _failed(question: Question, reason: str) -> PlanAnswer:
+    return PlanAnswer(question=question, reason=reason, has_failed=True, seconds=0.0)
 
 
-def _answer(question: Question) -> Answer:
-    """Simulate the ranks of a strategy that differ; what a process of its own executes."""
+def _answer(question: Question) -> PlanAnswer:
+    """Simulate the ranks of a strategy that differ, in this process."""
     import torch
 
     from runners.planner.simulated.one_rank import simulate_rank
@@ -73,7 +73,7 @@ def _answer(question: Question) -> Answer:
     except (Exception, SystemExit) as error:  # noqa: BLE001 whatever the user's code raises
         reason = reason_of(error, question.model.name)
         has_failed = question.model.module is None
-    return Answer(
+    return PlanAnswer(
         question=question,
         ranks=ranks,
         reason=reason,
