@@ -5,15 +5,24 @@ import torch
 from torch.nn import functional
 
 from runners.verify import inputs, internals, rerun
-from runners.verify.board import Board, Failure, ended, failed
-from runners.verify.fit import Expected, fitted
-from runners.verify.inputs import Case
+from runners.verify.board import Board, ended, failed
+from runners.verify.fit import Expected, fit_gradients
+from runners.verify.inputs import ModuleCase
 from runners.verify.internals import multiplies
-from runners.verify.losses import TOLERANCE, LossWatch, judged_weights
-from runners.verify.records import Forward, Layout, Loss, Part, RootRecord, Seen, Update
+from runners.verify.losses import TOLERANCE, LossWatch, judge_weights
+from runners.verify.records import (
+    DistributedModule,
+    Forward,
+    LocalPart,
+    Loss,
+    RankRecording,
+    RootRecord,
+    ScriptError,
+    UpdateRecord,
+)
 from runners.verify.report import Finding, Verdict, in_words, lines
-from runners.verify.roots import moments
-from runners.verify.update import Steps, find_skipped
+from runners.verify.roots import moment_shapes
+from runners.verify.update import OptimizerReplay, find_skipped_step
 
 EPS = torch.finfo(torch.float32).eps
 
@@ -31,7 +40,7 @@ def _layout(*updates):
         rank: RootRecord("Net", [0, 1], None, EPS, EPS, updates=[one])
         for rank, one in enumerate(updates)
     }
-    return Layout("Net", records, [[rank] for rank in records])
+    return DistributedModule("Net", records, [[rank] for rank in records])
 
 
 @pytest.mark.parametrize("held", [None, torch.zeros(3)])
@@ -39,7 +48,7 @@ def test_a_gradient_that_is_absent_or_zero_is_no_sum_of_batches(held):
     terms = {(rank, 1): {"w": torch.tensor([1.0, 2.0, rank]).double()} for rank in range(2)}
     exact = {"w": terms[0, 1]["w"] + terms[1, 1]["w"]}
     expected = Expected(terms, exact, {"w": 1e-6}, num_batches=2)
-    fit = fitted({rank: {"w": held} for rank in range(2)}, ["w"], expected)
+    fit = fit_gradients({rank: {"w": held} for rank in range(2)}, ["w"], expected)
     assert fit.wrong == {0: ["w"], 1: ["w"]}
     assert not fit.agreed
 
@@ -47,14 +56,16 @@ def test_a_gradient_that_is_absent_or_zero_is_no_sum_of_batches(held):
 def _one_process(inputs_of_one, gradient):
     """The verdict where ranks hold 2.0, from the inputs 0 and 1."""
     held = {
-        rank: {"Net": rerun.Inputs([[((torch.full((1, 2), float(rank)),), {})]], False, False)}
+        rank: {
+            "Net": rerun.ForwardInputs([[((torch.full((1, 2), float(rank)),), {})]], False, False)
+        }
         for rank in range(2)
     }
-    own = {"w": Part(torch.tensor([2.0]))}
-    layout = _layout(*(Update(0, {}, {}, [Forward("", ())], at_step=own) for _ in range(2)))
-    one = rerun.Inputs([[((inputs_of_one,), {})]], False, False)
+    own = {"w": LocalPart(torch.tensor([2.0]))}
+    layout = _layout(*(UpdateRecord(0, {}, {}, [Forward("", ())], at_step=own) for _ in range(2)))
+    one = rerun.ForwardInputs([[((inputs_of_one,), {})]], False, False)
     verdict = Verdict()
-    made = {"Net": [{"w": torch.tensor([gradient])}]}, {"Net": one}
+    made = rerun.Rerun({"Net": [{"w": torch.tensor([gradient])}]}, {"Net": one})
     return rerun.compare(verdict, [layout], made, held), verdict
 
 
@@ -81,7 +92,7 @@ def _weights(reduction, divisors, is_masked=True, class_weights=None, counts=(8,
         watch = LossWatch(lambda: True, lambda: True)
         logits = torch.randn(count, 4, generator=torch.Generator().manual_seed(rank))
         labels = torch.arange(count) % 4 if rank else torch.arange(count) % 3
-        value = watch.called(
+        value = watch.call(
             "cross_entropy", functional.cross_entropy, logits.requires_grad_(), labels,
             weight=class_weights, reduction=reduction,
         )  # fmt: skip
@@ -89,8 +100,8 @@ def _weights(reduction, divisors, is_masked=True, class_weights=None, counts=(8,
         loss = (value * mask).sum() if reduction == "none" else value
         (2 * loss / divisors[rank]).backward()
         one = Forward("", (), shapes=[(count, 4)])
-        updates[rank] = Update(0, {}, {}, forwards=[one], losses=watch.ended(1))
-    return judged_weights(updates, {(0, 1): 0.5, (1, 1): 0.5}, TOLERANCE)
+        updates[rank] = UpdateRecord(0, {}, {}, forwards=[one], losses=watch.end_backward(1))
+    return judge_weights(updates, {(0, 1): 0.5, (1, 1): 0.5}, TOLERANCE)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +139,7 @@ def test_a_sample_counts_as_much_as_its_class_weighs(reduction, divisors, cause)
 def _accumulated(counts, weight_of):
     """Losses of ranks, each of microbatches with so many tokens, and what one of them weighs."""
     return {
-        rank: Update(0, {}, {}, losses=[
+        rank: UpdateRecord(0, {}, {}, losses=[
             Loss("cross_entropy", "a.py:1", count, torch.tensor(weight_of(own)).double(), number)
             for number, count in enumerate(own)
         ])
@@ -147,7 +158,7 @@ def _accumulated(counts, weight_of):
 def test_weights_of_microbatches_are_told_by_what_each_rank_has(counts, weight_of, causes):
     updates = _accumulated(counts, weight_of)
     factors = {(rank, number): 1.0 for rank in range(2) for number in range(2)}
-    found = judged_weights(updates, factors, TOLERANCE).finding
+    found = judge_weights(updates, factors, TOLERANCE).finding
     assert (found.cause if found else None) == next(iter(causes), None)
     assert not found or found.others == list(causes[1:])
 
@@ -155,10 +166,10 @@ def test_weights_of_microbatches_are_told_by_what_each_rank_has(counts, weight_o
 def test_batches_of_unequal_widths_are_collated_together():
     values = [torch.zeros(1, width) for width in (2, 3)]
     batches = [rerun.Batch(one, [len(one[0])]) for one in values]
-    assert rerun._together(batches) == (None, [2, 3])
-    assert rerun._together([rerun.Batch(values[0], [])] * 2)[0].shape == (2, 2)
+    assert rerun._joined_batch(batches) == (None, [2, 3])
+    assert rerun._joined_batch([rerun.Batch(values[0], [])] * 2)[0].shape == (2, 2)
     with pytest.raises(rerun.NotRerunError):
-        rerun._together([one._replace(samples=[]) for one in batches])
+        rerun._joined_batch([one._replace(samples=[]) for one in batches])
 
 
 def test_what_a_batch_lists_for_each_sample_is_a_longer_list_of_all_ranks():
@@ -226,16 +237,19 @@ def test_a_loss_that_multiplies_by_gathered_values_lost_their_gradient(is_put_ba
 def test_a_target_that_differs_on_ranks_is_wrong_if_one_is_a_copy_or_all_begin_equal(
     targets, cause
 ):
-    parameters = {"encoder.weight": Part(torch.ones(2, 2)), "head.weight": Part(torch.ones(1, 2))}
-    layout = _layout(*(Update(0, parameters, {}) for _ in range(2)))
+    parameters = {
+        "encoder.weight": LocalPart(torch.ones(2, 2)),
+        "head.weight": LocalPart(torch.ones(1, 2)),
+    }
+    layout = _layout(*(UpdateRecord(0, parameters, {}) for _ in range(2)))
     seen = {
-        rank: Seen(quiet={"Net target": {
+        rank: RankRecording(no_grad={"Net target": {
             (step, "a.py:7"): [torch.full((2, 2), one)] for step, one in enumerate(held)
         }})
         for rank, held in enumerate(targets)
     }  # fmt: skip
     verdict = Verdict()
-    inputs.compare_quiet(verdict, [layout], seen)
+    inputs.compare_no_grad_modules(verdict, [layout], seen)
     assert [one.cause for one in verdict.findings] == ([cause] if cause else [])
     assert bool(verdict.not_compared) == (cause is None and targets[0][0] != targets[1][0])
     assert cause != "replicas start apart" or "copies of Net: encoder" in verdict.findings[0].says
@@ -252,11 +266,11 @@ def test_a_target_that_differs_on_ranks_is_wrong_if_one_is_a_copy_or_all_begin_e
     ],
 )
 def test_a_step_that_one_rank_skips_is_no_accumulation(ranks, is_skipped):
-    layout = _layout(Update(0, {}, {}), Update(0, {}, {}))
+    layout = _layout(UpdateRecord(0, {}, {}), UpdateRecord(0, {}, {}))
     for record, steps in zip(layout.records.values(), ranks, strict=True):
         record.backwards = steps[-1]
         record.updates = [
-            Update(number, {"w": Part(torch.tensor([number]))}, {}, backwards=step)
+            UpdateRecord(number, {"w": LocalPart(torch.tensor([number]))}, {}, backwards=step)
             for number, step in enumerate(steps)
         ]
         for before, update in zip([0, *steps], record.updates, strict=False):
@@ -264,15 +278,15 @@ def test_a_step_that_one_rank_skips_is_no_accumulation(ranks, is_skipped):
             kept = own[-1:] if is_skipped else own
             update.forwards = [Forward("", (), backward=one) for one in kept]
     verdict = Verdict()
-    assert find_skipped(Case(layout, [layout], verdict)) is is_skipped
+    assert find_skipped_step(ModuleCase(layout, [layout], verdict)) is is_skipped
     assert [one.cause for one in verdict.findings] == ["skipped step"] * is_skipped
 
 
 def test_the_setting_that_differs_between_ranks_is_named():
     settings = ({"lr": 0.1, "weight_decay": one, "foreach": bool(one)} for one in (0.0, 0.01))
-    layout = _layout(*(Update(0, {}, {}, settings={"w": ("SGD", one)}) for one in settings))
+    layout = _layout(*(UpdateRecord(0, {}, {}, settings={"w": ("SGD", one)}) for one in settings))
     verdict = Verdict()
-    Steps(Case(layout, [layout], verdict)).compare_settings(0)
+    OptimizerReplay(ModuleCase(layout, [layout], verdict)).compare_settings(0)
     (finding,) = verdict.findings
     assert finding.cause == "settings differ"
     assert finding.says == "weight_decay of SGD is 0.0 on rank 0 and 0.01 on 1"
@@ -286,7 +300,7 @@ def test_a_checkpoint_that_holds_an_optimizer_s_state_is_told_by_the_shapes_of_i
         layer(torch.ones(1, 3)).sum().backward()
         optimizer.step()
     held = (3, {"model": layer.state_dict(), "optimizer": optimizer.state_dict()})
-    assert moments(held) == ({(2, 3): 1, (2,): 1} if is_used else {})
+    assert moment_shapes(held) == ({(2, 3): 1, (2,): 1} if is_used else {})
 
 
 @pytest.fixture
@@ -297,16 +311,18 @@ def boards(tmp_path, monkeypatch):
 
 
 def test_of_several_ranks_that_failed_the_first_one_is_named_whose_error_is_no_consequence(boards):
-    boards[0].post("failed", Failure("RuntimeError: Connection closed by peer", "train.py:4", 1.0))
-    boards[1].post("failed", Failure("ValueError: no such file", "train.py:7", 2.0))
+    boards[0].post(
+        "failed", ScriptError("RuntimeError: Connection closed by peer", "train.py:4", 1.0)
+    )
+    boards[1].post("failed", ScriptError("ValueError: no such file", "train.py:7", 2.0))
     finding = failed(boards[0])
     assert (finding.cause, finding.rank, finding.place) == ("script failed", 1, "train.py:7")
 
 
 def test_of_a_rank_that_others_did_not_wait_for_the_line_is_named(boards):
-    boards[1].begins("barrier", "0", 0, "train.py:9")
+    boards[1].write_call("barrier", "0", 0, "train.py:9")
     error = "RuntimeError: [/x.cc:7] Timed out waiting 9ms"
-    boards[1].post("failed", Failure(error, "train.py:9", 1.0))
+    boards[1].post("failed", ScriptError(error, "train.py:9", 1.0))
     boards[0].post("meanwhile", ("train.py:5", False))
     finding = failed(boards[0])
     assert (finding.cause, finding.place, finding.rank) == ("timed out", "train.py:5", 0)
@@ -330,10 +346,10 @@ def test_calls_of_one_number_in_one_group_that_are_not_alike_are_the_cause_of_an
     boards, kind, size, group, cause
 ):
     for one in boards:
-        one.begins("broadcast", "0", 4, "train.py:1")
-    boards[0].begins("all_reduce", "0", 8, "train.py:2")
-    boards[1].begins(kind, group, size, "train.py:3")
-    boards[1].begins("backward", "", 0, "train.py:4")
+        one.write_call("broadcast", "0", 4, "train.py:1")
+    boards[0].write_call("all_reduce", "0", 8, "train.py:2")
+    boards[1].write_call(kind, group, size, "train.py:3")
+    boards[1].write_call("backward", "", 0, "train.py:4")
     (finding,) = ended(boards[0], {0: "SIGABRT"}).findings
     assert (finding.cause, finding.place, finding.rank) == (cause, "train.py:2", 0)
     is_unlike = cause == "collectives differ"
@@ -361,9 +377,9 @@ def test_a_rank_ends_in_a_collective_that_others_do_not_call_or_from_outside(
 ):
     for board, kinds in zip(boards, (own, other), strict=True):
         for kind in kinds.replace(" ends", "").replace(" fails", "").split():
-            board.begins(kind, "0" * (kind != "send"), 0, "train.py:7")
+            board.write_call(kind, "0" * (kind != "send"), 0, "train.py:7")
     if other.endswith("fails"):
-        boards[1].post("failed", Failure("RuntimeError: Connection reset by peer", "", 1.0))
+        boards[1].post("failed", ScriptError("RuntimeError: Connection reset by peer", "", 1.0))
     if other.endswith("s"):
         boards[1].post("seen", None)
     (finding,) = ended(boards[0], {0: ""}).findings

@@ -10,9 +10,9 @@ import torch
 import yaml
 
 from runners.__main__ import main
-from runners.verify.losses import TOLERANCE, judged_weights
-from runners.verify.records import Loss, Part, Spec, Update, assembled
-from runners.verify.report import read, table
+from runners.verify.losses import TOLERANCE, judge_weights
+from runners.verify.records import LocalPart, Loss, Spec, UpdateRecord, assembled
+from runners.verify.report import causes, read
 from tests.conftest import ROOT
 from tests.verify.ranks import PROGRAMS, verified
 
@@ -274,7 +274,7 @@ def test_a_wrong_call_is_one_line(words, says, capsys):
 
 
 def _update(*losses):
-    return Update(0, {}, {}, losses=list(losses))
+    return UpdateRecord(0, {}, {}, losses=list(losses))
 
 
 def _loss(count, weight, backward=1):
@@ -294,7 +294,7 @@ def _loss(count, weight, backward=1):
 def test_tokens_of_two_ranks_have_one_weight(weights, cause):
     updates = {rank: _update(_loss(count, 2 * weight)) for rank, (count, weight) in
                enumerate(zip((8, 2), weights, strict=True))}  # fmt: skip
-    found = judged_weights(updates, {(0, 1): 0.5, (1, 1): 0.5}, TOLERANCE)
+    found = judge_weights(updates, {(0, 1): 0.5, (1, 1): 0.5}, TOLERANCE)
     assert (found.finding.cause if found.finding else None) == cause
 
 
@@ -303,7 +303,7 @@ def test_a_tensor_is_put_together_from_shards_of_two_axes():
     mesh = torch.arange(4).view(2, 2)
     spec = Spec((6, 5), mesh, (("strided", 0), ("shard", 0)))
     parts = {
-        int(mesh[i, j]): Part(whole.chunk(2, 0)[j].chunk(2, 0)[i], spec)
+        int(mesh[i, j]): LocalPart(whole.chunk(2, 0)[j].chunk(2, 0)[i], spec)
         for i in range(2) for j in range(2)
     }  # fmt: skip
     assert all(torch.equal(assembled(parts, rank), whole) for rank in range(4))
@@ -331,7 +331,7 @@ def test_every_cause_names_a_section_of_its_page():
         own = {node["title"]} if isinstance(node, dict) and "title" in node else set()
         return own.union(*map(titles, inner))
 
-    for one in table().values():
+    for one in causes().values():
         lesson = (ROOT / f"content/topics/{one.page}.yml").read_text(encoding="utf-8")
         assert one.section in titles(yaml.safe_load(lesson)), one
         assert "`" not in one.title  # a heading and a label print it as it is
