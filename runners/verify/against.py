@@ -28,7 +28,7 @@ from runners.verify.records import (
     Recordings,
     RootRecord,
     Spec,
-    UpdateRecord,
+    Updates,
     distributed_modules,
     mapped,
 )
@@ -120,7 +120,7 @@ class Against:
             raise FixableError(f"--against {self._name}: {says}")
         return module
 
-    def _check_names(self, key: str, names: set[str], first: Mapping[int, UpdateRecord]) -> None:
+    def _check_names(self, key: str, names: set[str], first: Updates) -> None:
         for pattern in self._stated:
             if not fnmatch.filter(names, pattern):
                 raise FixableError(f"--split {pattern}: the unsharded module has no such parameter")
@@ -129,7 +129,7 @@ class Against:
                 says = f"{key} has no {name}" if name in names else f"only {key} has {name}"
                 raise FixableError(f"--against {self._name}: {says} (on rank {rank})")
 
-    def _read_splits(self, whole: nn.Module, first: Mapping[int, UpdateRecord]) -> int:
+    def _read_splits(self, whole: nn.Module, first: Updates) -> int:
         """Read from shapes how each parameter is split; returns among how many ranks."""
         counts, ranks = dict[int, str](), len(first)
         for name, parameter in whole.named_parameters():
@@ -217,7 +217,7 @@ class Against:
         return replay_passes(whole, parameters, buffers, passes, frozen)
 
 
-def _groups(first: Mapping[int, UpdateRecord], count: int, *, is_stated: bool) -> list[list[int]]:
+def _groups(first: Updates, count: int, *, is_stated: bool) -> list[list[int]]:
     """Ranks that hold one module together, in the order of its `count` parts.
 
     Raises:

@@ -53,13 +53,7 @@ class CollectiveCall(NamedTuple):
 
 
 class Board:
-    """The folder of a launch, named by the process that started the ranks.
-
-    Args:
-        rank: of this process; None for the one that starts the ranks.
-        world_size: the number of ranks.
-        port: of the launch.
-    """
+    """The folder of a launch, named by the process that starts the ranks (`rank` None there)."""
 
     def __init__(self, rank: int | None, world_size: int, port: int | str) -> None:
         self.rank, self.ranks = rank or 0, range(world_size)
@@ -309,12 +303,7 @@ def _never_ended(finding: Finding) -> Verdict:
 
 
 def ended(board: Board, how: Mapping[int, str]) -> Verdict:
-    """The verdict on a script of which processes of ranks are gone.
-
-    Args:
-        board: of the launch.
-        how: each of them ended, by rank; empty where that is not known.
-    """
+    """The verdict on a script of which ranks are gone: `how` each ended, or empty if not known."""
     how = {rank: signal_name for rank, signal_name in how.items() if not board.has("told", rank)}
     if not how:
         return Verdict(not_compared=["updates: the launch was ended by SIGTERM"])

@@ -31,7 +31,13 @@ from runners.verify.fit import (
 )
 from runners.verify.inputs import ROUNDINGS, ModuleCase, find_ties
 from runners.verify.losses import TOLERANCE, Weights, judge_weights
-from runners.verify.records import STEPS_INSIDE, DistributedModule, Recordings, UpdateRecord
+from runners.verify.records import (
+    STEPS_INSIDE,
+    DistributedModule,
+    Modules,
+    Recordings,
+    UpdateRecord,
+)
 from runners.verify.replay import Replay
 from runners.verify.report import Error, Finding, Term, Verdict, in_words
 from runners.verify.update import (
@@ -49,9 +55,7 @@ UNCLIPPED = "clipping: none seen (a limit that was never reached hides a norm of
 Replays = Mapping[int, Mapping[str, Sequence[Replay]]]  # by rank and module, one for each update
 
 
-def compare_modules(
-    modules: Sequence[DistributedModule], recordings: Recordings, replays: Replays
-) -> Verdict:
+def compare_modules(modules: Modules, recordings: Recordings, replays: Replays) -> Verdict:
     """Compare all modules of a script with the replays of the ranks that lead a group."""
     verdict = Verdict(compared={"parameters": 0, "parameters_compared": 0, "updates": 0})
     _report_recordings(verdict, recordings)

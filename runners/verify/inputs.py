@@ -16,7 +16,13 @@ import torch
 from torch import Tensor
 
 from runners.verify.fit import are_apart, distance, relative
-from runners.verify.records import DistributedModule, LocalPart, Recordings, UpdateRecord
+from runners.verify.records import (
+    DistributedModule,
+    LocalPart,
+    Modules,
+    Recordings,
+    UpdateRecord,
+)
 from runners.verify.replay import Replay
 from runners.verify.report import Finding, Verdict
 from runners.verify.roots import digest
@@ -29,7 +35,7 @@ class ModuleCase:
     """The comparison of one module: its ranks, and the verdict that gets its findings."""
 
     module: DistributedModule
-    modules: Sequence[DistributedModule]  # all of the script
+    modules: Modules  # all of the script
     verdict: Verdict
     unpreserved: str = ""  # the line of a checkpoint that draws anew
     ties: Sequence[Tie] = ()  # of weights in all modules
@@ -87,7 +93,7 @@ class Tie:
                 yield self.names[end], self.modules[1 - end], self.names[1 - end]
 
 
-def find_ties(modules: Sequence[DistributedModule]) -> Iterator[Tie]:
+def find_ties(modules: Modules) -> Iterator[Tie]:
     """Find the ties within each module, and among all stages of a pipeline."""
     known = [module for module in modules if module.num_updates]
     stages = [module for module in known if module.first.stage is not None]
@@ -194,11 +200,8 @@ def compare_samples(case: ModuleCase) -> None:
 def compare_replicas(case: ModuleCase, number: int, attribute: str = "parameters") -> None:
     """Check that ranks that hold the same part of a module hold the same values.
 
-    Args:
-        case: of the module.
-        number: of the update.
-        attribute: "parameters", before it; "after" it, for a last update; or "used", the
-            gradients, of ranks that share a batch.
+    `attribute` is "parameters", before the update; "after" it, for a last update; or "used", the
+    gradients, of ranks that share a batch.
     """
     module, is_start = case.module, attribute == "parameters"
     cause = "replicas start apart" if is_start and number == 0 else "replicas drift apart"
@@ -286,9 +289,7 @@ def are_equal_again(module: DistributedModule) -> bool:
     return has_moved
 
 
-def compare_no_grad_modules(
-    verdict: Verdict, modules: Sequence[DistributedModule], recordings: Recordings
-) -> None:
+def compare_no_grad_modules(verdict: Verdict, modules: Modules, recordings: Recordings) -> None:
     """Compare replicas of modules that run without gradients, as targets and teachers do."""
     is_divided = any(update.by_hand for module in modules for update in module.updates)
     for key in dict.fromkeys(key for own in recordings.values() for key in own.no_grad):
@@ -312,9 +313,7 @@ def compare_no_grad_modules(
         verdict.find(Finding(cause, says, at[1], key, rank, at[0] + 1))
 
 
-def _twins(
-    modules: Sequence[DistributedModule], copies: Sequence[Sequence[Tensor]]
-) -> Iterator[str]:
+def _twins(modules: Modules, copies: Sequence[Sequence[Tensor]]) -> Iterator[str]:
     """Trained modules, or parts of them, equal on all ranks, of which a rank begins with a copy."""
     for module in modules:
         if not module.num_updates:

@@ -63,13 +63,7 @@ class CommunicationError(RuntimeError):
 
 
 def replace(name: str, do: _Function, *owners: Any) -> None:
-    """Replace a function by `do`, which is called with the original and the arguments.
-
-    Args:
-        name: of the function.
-        do: is called instead.
-        owners: that hold it, beside all modules of torch that hold it under this name.
-    """
+    """Replace a function of owners and of torch's modules by `do(original, *arguments)`."""
     original = getattr(owners[0], name, None)
     if original is None:  # `internals.LACKING` says so
         return

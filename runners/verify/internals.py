@@ -278,12 +278,9 @@ _REDUCTION = re.compile(
 def combining(start: Sequence[Edge], ends: Collection[int], *, is_outside: bool = False) -> str:
     """The operation that combines samples with each other, or with other values; empty without one.
 
-    It is a product of two activations, or a reduction over all elements or over the first axis.
-
-    Args:
-        start: of the walk, as the inputs of a loss; it ends at the first layer.
-        ends: ids of nodes at which it ends, too, as the outputs of modules.
-        is_outside: whether modules have ended, so that a product with any other tensor counts.
+    It is a product of two activations, or a reduction over all elements or over the first axis, on
+    the way to the first layer, or to nodes with the ids of `ends`. If modules have ended
+    (`is_outside`), a product with any other tensor counts.
     """
 
     def is_end(node: Any) -> bool:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from runners.verify.internals import Edge, combining, curved, place, reached, terms, walked
-from runners.verify.records import Loss, UpdateRecord, local_tensor, tensors_of
+from runners.verify.records import Loss, Updates, local_tensor, tensors_of
 from runners.verify.report import Finding, Term, in_words
 
 KNOWN = (
@@ -31,12 +31,7 @@ _SOLVED = 1e-2  # relative: gradients may be in bf16
 
 
 class LossWatch:
-    """Records the calls of loss functions until a backward pass reaches them.
-
-    Args:
-        is_recording: whether calls are recorded.
-        is_backward: whether a backward pass runs.
-    """
+    """Records the calls of loss functions until a backward pass reaches them."""
 
     def __init__(self, is_recording: Callable[[], bool], is_backward: Callable[[], bool]) -> None:
         self._is_recording, self._is_backward = is_recording, is_backward
@@ -91,12 +86,7 @@ class LossWatch:
         self._reached[id(loss)] = loss
 
     def unknown_terms(self, start: Sequence[Edge], outputs: Collection[int]) -> list[str]:
-        """Mark the losses of a backward pass; returns the terms that no known loss computes.
-
-        Args:
-            start: of the backward pass, before it runs.
-            outputs: ids of the nodes that made the outputs of modules.
-        """
+        """Mark the losses of a backward pass, before it runs; returns terms of no known loss."""
         outside = set(map(id, reached(start, outputs))) - {*outputs}
         curve = curved(start, self._nodes)
         curve += " of the loss" * bool(curve)
@@ -137,11 +127,8 @@ def token_weights(logits: Tensor, gradient: Tensor) -> tuple[Tensor, int] | None
     """Solve for the weights of tokens in a cross-entropy, given the gradient at its logits.
 
     That gradient is w (softmax(logits) - onehot(target)) for each token, so its only negative
-    element tells the target, and w follows. A token that is left out has none.
-
-    Args:
-        logits: classes along the last axis.
-        gradient: of the same shape.
+    element tells the target, and w follows. A token that is left out has none. Classes lie along
+    the last axis.
 
     Returns:
         The weights of tokens that are not yet predicted with certainty (one, where they are equal
@@ -193,7 +180,7 @@ class Weights:
 
 
 def judge_weights(
-    updates: Mapping[int, UpdateRecord], factors: Mapping[Term, float] | None, tolerance: float
+    updates: Updates, factors: Mapping[Term, float] | None, tolerance: float
 ) -> Weights:
     """Judge the weights of the loss in one update.
 
@@ -275,13 +262,7 @@ def _terms(groups: list[_Group], passes: Mapping[Term, int]) -> list[list[_Group
 
 
 class _Calls:
-    """All calls of one line, on all ranks.
-
-    Args:
-        groups: of its elements.
-        samples: of the update, on all ranks.
-        is_known: whether the factor of the reduction is in their weights.
-    """
+    """All calls of one line, on all ranks, in an update of so many samples."""
 
     def __init__(self, groups: list[_Group], samples: int, *, is_known: bool) -> None:
         used = [g for g in groups if g.count and (g.weight or g.loss.weights.numel() == 1)]  # type: ignore[union-attr]
@@ -307,12 +288,7 @@ class _Calls:
         return f"weight of each {self._kind}{by_class}: {', '.join(listed[:MOST_SHOWN])}{more}"
 
     def judge(self, dropped: int, tolerance: float) -> Weights:
-        """Judge their weights.
-
-        Args:
-            dropped: backward passes whose gradients are lost; -1 if the loss has other terms.
-            tolerance: relative.
-        """
+        """Judge their weights; `dropped` backward passes, or -1 if the loss has other terms."""
         values, total = [g.weight for g in self._groups], self._total
         samples, count = self._samples, self._count
         # A mean over elements, of each by its class, or over samples; a sum.
@@ -395,13 +371,7 @@ def _spread(numbers: Sequence[float]) -> float:
 
 
 def factors(ranks: int, parts: int, dropped: int = 0) -> Iterator[tuple[str, float]]:
-    """Causes, the likeliest first, each with the factor by which gradients are then too large.
-
-    Args:
-        ranks: that have batches of their own.
-        parts: microbatches of each.
-        dropped: microbatches whose gradients are lost.
-    """
+    """Causes, the likeliest first, each with the factor by which gradients are then too large."""
     both = ranks * parts if min(ranks, parts) > 1 else 1
     causes = (
         ("zeroed between microbatches", parts / (parts + dropped)),

@@ -24,7 +24,7 @@ from runners.system.patience import say
 from runners.verify import compare, cpu, report, rerun
 from runners.verify.against import Against
 from runners.verify.board import Board, Lookout, failed, sweep
-from runners.verify.records import DistributedModule, Recordings, distributed_modules
+from runners.verify.records import DistributedModule, Modules, Recordings, distributed_modules
 from runners.verify.replay import Replay, replay_passes
 from runners.verify.report import Verdict
 from runners.verify.watch import Watch, flush, run_script
@@ -36,12 +36,7 @@ SAME_SECONDS = 5.0
 
 
 class WatchedRank:
-    """One rank of a launch.
-
-    Args:
-        arguments: of the command.
-        words: the command's options, the script and its arguments, as a reader would type them.
-        against: the unsharded module, where the command names one.
+    """One rank of a launch; `words` are options, script and its arguments as a reader types them.
 
     Raises:
         FixableError: other ranks run on other hosts.
@@ -65,7 +60,7 @@ class WatchedRank:
             os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         self._publishes = RLock()
         self.script = Path(arguments.script).resolve()  # it may change the folder
-        self.modules: Sequence[DistributedModule] = ()  # once all ranks have recorded
+        self.modules: Modules = ()  # once all ranks have recorded
         self.watch = Watch(arguments.steps, self._asks_to_stop)
         self.watch.is_shared = against is not None
         self.watch.collectives.on_call = self.board.write_call
@@ -140,7 +135,7 @@ class WatchedRank:
             self._compare_as_one(verdict, recordings)
         return verdict
 
-    def _check_memory(self, modules: Sequence[DistributedModule]) -> None:
+    def _check_memory(self, modules: Modules) -> None:
         """Print the memory that the replay needs; raises FixableError if the host has less."""
         updates = (update for module in modules for update in module.first.updates[:1])
         parts = (part for update in updates for part in update.parameters.values())
@@ -155,7 +150,7 @@ class WatchedRank:
                 "shorten the model (fewer layers)"
             )
 
-    def _replays(self, modules: Sequence[DistributedModule]) -> dict[str, list[Replay]]:
+    def _replays(self, modules: Modules) -> dict[str, list[Replay]]:
         """The replays of this rank, of each module whose group it leads and of each update."""
         return {
             module.key: [self._replay(module, number) for number in range(module.num_updates)]

@@ -12,7 +12,7 @@ import copy
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, NamedTuple
@@ -338,14 +338,11 @@ Tensors = Mapping[str, Tensor | None]  # by name
 class DistributedModule:
     """A module that trains, with the records of all ranks that hold it.
 
-    Attributes:
-        key: its name in reports.
-        records: by rank.
-        groups: ranks that share their batches; there are as many groups as there are batches.
+    Ranks of a group share their batches; there are as many groups as there are batches.
     """
 
-    key: str
-    records: dict[int, RootRecord]
+    key: str  # its name in reports
+    records: dict[int, RootRecord]  # by rank
     groups: list[list[int]]
 
     @property
@@ -392,17 +389,11 @@ class DistributedModule:
         return updates[min(number, len(updates) - 1)]
 
     def whole(self, number: int, rank: int, attribute: str) -> dict[str, Tensor | None]:
-        """Whole tensors by name, as a rank holds them; None where a part is missing.
-
-        Args:
-            number: of the update.
-            rank: whose mesh is assembled.
-            attribute: of `UpdateRecord`, which has the parts.
-        """
+        """Whole tensors of an attribute of `UpdateRecord`; None where a part is missing."""
         held = {r: getattr(self.update(r, number), attribute) for r in self.records}
         whole: dict[str, Tensor | None] = {}
         for name, own in held[rank].items():
-            parts = {r: one[name] for r, one in held.items() if one.get(name) is not None}
+            parts = {r: peer[name] for r, peer in held.items() if peer.get(name) is not None}
             ranks = own.spec.ranks if own and own.spec else [rank]
             whole[name] = assembled(parts, rank) if all(r in parts for r in ranks) else None
         return whole
@@ -427,6 +418,10 @@ class DistributedModule:
             _assembled_pass({r: own[i] for r, own in passes.items() if len(own) > i}, rank)
             for i in range(len(passes[rank]))
         ]
+
+
+Modules = Sequence[DistributedModule]
+Updates = Mapping[int, UpdateRecord]  # by rank
 
 
 def _assembled_pass(peers: Mapping[int, Forward], rank: int) -> Forward:

@@ -36,13 +36,9 @@ def unsharded(
     module: nn.Module, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor], *,
     is_exact: bool,
 ) -> nn.Module:  # fmt: skip
-    """A clone of a module with whole parameters, and without wrappers and their hooks.
+    """A clone of a module with whole parameters and buffers, without wrappers and their hooks.
 
-    Args:
-        module: of any layout.
-        parameters: whole, by name.
-        buffers: the same.
-        is_exact: in float64; else as each unit of FSDP computes.
+    It computes in float64 if `is_exact`; else as each unit of FSDP does.
     """
     cloning = _Cloning(is_exact)
     for name, own in module.named_parameters():
@@ -53,11 +49,7 @@ def unsharded(
 
 
 class _Cloning:
-    """Clones modules, and attributes that refer to modules.
-
-    Attributes:
-        known: clones, by the id of the original.
-    """
+    """Clones modules, and attributes that refer to modules; `known` has clones by id."""
 
     def __init__(self, is_exact: bool) -> None:
         self._is_exact = is_exact
@@ -183,14 +175,9 @@ def replay_passes(
     module: nn.Module, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor],
     passes: Sequence[Forward], frozen: Collection[str] = (),
 ) -> Replay:  # fmt: skip
-    """Replay forward passes, in the script's precision and in float64.
+    """Replay forward passes, in the script's precision and in float64, in a clone of the root.
 
-    Args:
-        module: the root, from which the clone is made.
-        parameters: whole tensors by name.
-        buffers: the same.
-        passes: with whole inputs, outputs and gradients.
-        frozen: parameters that did not require a gradient.
+    Parameters, buffers, and tensors of the passes are whole.
     """
     replay = Replay(losses=_solved_losses(passes))
     elements = sum(own.numel() for own in parameters.values()) * len({f.backward for f in passes})

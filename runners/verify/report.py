@@ -33,7 +33,7 @@ from runners.system.patience import say
 from runners.traces.files import TraceError, read_record, remedy, write
 
 if TYPE_CHECKING:
-    from runners.verify.records import DistributedModule  # which imports torch
+    from runners.verify.records import Modules  # which imports torch
 
 Size = Annotated[float, Field(ge=0)]
 Term = tuple[int, int | None]  # a rank, and one of its backward passes (None: all of them)
@@ -80,13 +80,7 @@ class Finding:
 
 
 def in_words(factor: float, ranks: Collection[int], parts: int = 1) -> str:
-    """A factor with its explanation, as in `2 = ranks`.
-
-    Args:
-        factor: by which something is too large.
-        ranks: numbers of ranks that may explain it.
-        parts: the number of microbatches.
-    """
+    """A factor, and the numbers of ranks or microbatches that explain it, as in `2 = ranks`."""
     known = [("ranks", n) for n in ranks] + [("microbatches", parts)]
     known += [("(ranks × microbatches)", n * parts) for n in ranks if parts > 1]
     names = [name for name, n in known if n > 1 and abs(abs(factor) / n - 1) < 0.01]
@@ -343,7 +337,7 @@ def _violations(watched: Watched) -> Iterator[tuple[str, str]]:
 
 def publish(
     verdict: Verdict, script: Path, words: Sequence[str], world_size: int,
-    modules: Sequence[DistributedModule] = (), document: TextIO | None = None,
+    modules: Modules = (), document: TextIO | None = None,
 ) -> int:  # fmt: skip
     """Keep the report of a run, and print it; returns the exit code.
 
@@ -352,7 +346,7 @@ def publish(
         script: its path.
         words: options, the script, and its arguments, as typed.
         world_size: the number of ranks.
-        modules: with what ranks recorded; empty where the script did not come so far.
+        modules: empty where the script did not come so far.
         document: where it is printed as JSON; None prints text.
     """
     verdict.notes += _repeated_samples(modules, script)
@@ -372,7 +366,7 @@ def publish(
 
 
 def _keep(
-    verdict: Verdict, modules: Sequence[DistributedModule], script: Path, words: Sequence[str],
+    verdict: Verdict, modules: Modules, script: Path, words: Sequence[str],
     printed: str,
 ) -> str:  # fmt: skip
     """Write the trace of a run over that of the same command; returns a line with its path."""
@@ -393,7 +387,7 @@ def _keep(
     return f"verify: kept in {machine.from_home(path)}; `make serve` shows it on verify/{name}.html"
 
 
-def _repeated_samples(modules: Sequence[DistributedModule], script: Path) -> list[str]:
+def _repeated_samples(modules: Modules, script: Path) -> list[str]:
     """A note where a resumed run uses samples of the first updates.
 
     Those are known from a kept run of the same script that began anew.
@@ -421,12 +415,12 @@ def _code(script: Path) -> str:
     return digest_of(script.read_text(encoding="utf-8", errors="replace"))
 
 
-def _samples(modules: Sequence[DistributedModule]) -> set[str]:
+def _samples(modules: Modules) -> set[str]:
     forwards = (forward for m in modules for update in m.updates for forward in update.forwards)
     return {sample for forward in forwards for sample in forward.samples}
 
 
-def _is_resumed(modules: Sequence[DistributedModule]) -> bool:
+def _is_resumed(modules: Modules) -> bool:
     return any(
         any(record.left_behind for record in module.records.values())
         or any(update.state for update in module.updates)
@@ -434,7 +428,7 @@ def _is_resumed(modules: Sequence[DistributedModule]) -> bool:
     )
 
 
-def _tensors(verdict: Verdict, modules: Sequence[DistributedModule]) -> Iterator[Parameter]:
+def _tensors(verdict: Verdict, modules: Modules) -> Iterator[Parameter]:
     for module in modules:
         updates = module.first.updates
         for name, part in updates[0].parameters.items() if updates else ():

@@ -32,6 +32,7 @@ from runners.verify.internals import LoaderIterator, fetcher, pytree
 from runners.verify.losses import factors
 from runners.verify.records import (
     DistributedModule,
+    Modules,
     RankRecording,
     Recordings,
     mapped,
@@ -154,17 +155,10 @@ def inputs_of(recording: RankRecording) -> dict[str, ForwardInputs]:
 
 
 def rerun_inputs(
-    modules: Sequence[DistributedModule], own: Mapping[str, nn.Module],
+    modules: Modules, own: Mapping[str, nn.Module],
     batches: Mapping[int, Batches], inputs: Mapping[int, Inputs], recordings: Recordings,
 ) -> RerunInputs:  # fmt: skip
-    """Join the data of all ranks for one process.
-
-    Args:
-        modules: of the script.
-        own: modules of this rank.
-        batches: of the loaders, by rank.
-        inputs: of the forward passes, by rank.
-        recordings: by rank.
+    """Join the data of all ranks for one process; `own` are the modules of this rank.
 
     Raises:
         NotRerunError: it would rightly make other numbers, or a part of the data is not known.
@@ -249,12 +243,7 @@ def _is_sample_list(batch: Any, part: Any) -> bool:
 
 
 def rerun(inputs: RerunInputs, folder: Path, words: Sequence[str]) -> Rerun:
-    """Run the script as one process.
-
-    Args:
-        inputs: of that process.
-        folder: for the files that are passed to it and back.
-        words: `--cpu` if the script needs it, the script, and its arguments.
+    """Run the script as one process; `words` are its options, the script, and its arguments.
 
     Raises:
         NotRerunError: it fails, or does not end.
@@ -325,7 +314,7 @@ def _begin_update(inputs: RerunInputs, hooked: set[str], root: Root) -> None:
 
 
 def compare(
-    verdict: Verdict, modules: Sequence[DistributedModule], result: Rerun,
+    verdict: Verdict, modules: Modules, result: Rerun,
     inputs: Mapping[int, Inputs],
 ) -> bool:  # fmt: skip
     """Compare the gradients that optimizers were given; returns whether all modules agree."""

@@ -39,14 +39,7 @@ _LEAST_BYTES = 16  # of a sample that does not come twice by chance
 
 
 class Root:
-    """A module that trains, its parameters by name, and its present update.
-
-    Args:
-        module: with its wrapper, if it has one.
-        inner: without.
-        key: its name in reports.
-        stage: its number in a pipeline.
-    """
+    """A module that trains, its parameters, and its present update; `inner` has no wrapper."""
 
     def __init__(self, module: nn.Module, inner: nn.Module, key: str, stage: int | None) -> None:
         # A DDP that is dropped joins gloo's thread while it holds the GIL, for which that one may
@@ -197,8 +190,7 @@ def digest(tensor: Tensor) -> str:
 def sample_digests(tensors: Sequence[Tensor]) -> list[str]:
     """Digests of the samples of a batch; none where they are too short or too many to tell apart.
 
-    Args:
-        tensors: inputs of a forward pass; those of one length along the first axis are the batch.
+    Tensors of one length along the first axis are the batch.
     """
     local = [local_tensor(tensor) for tensor in tensors if tensor.dim()]
     batch = [own for own in local if 0 < len(own) == len(local[0]) <= _MOST_SAMPLES]
@@ -235,11 +227,7 @@ _STATE = re.compile(r"(?:^|\.)state\.(.+)\.[^.]+$")  # of a parameter, in an opt
 
 
 def moment_shapes(checkpoint: Any) -> Counter[tuple[int, ...]]:
-    """The shapes of an optimizer's moments in a checkpoint: of each parameter, the largest tensor.
-
-    Args:
-        checkpoint: the value of `torch.load`, or the metadata of a distributed checkpoint.
-    """
+    """The shape of the largest state tensor of each parameter, in a checkpoint or its metadata."""
     stored = getattr(checkpoint, "state_dict_metadata", None)
     pairs = [] if stored else pytree.tree_leaves_with_path(checkpoint)
     leaves = {re.sub(r"[]['.]+", ".", pytree.keystr(path)).strip("."): leaf for path, leaf in pairs}

@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 
 from runners.verify.fit import Expected, are_apart, distance, error_of, ratio, scales_of
 from runners.verify.inputs import ROUNDINGS, ModuleCase
-from runners.verify.records import STATE, Clip, DistributedModule, RootRecord, Tensors, UpdateRecord
+from runners.verify.records import STATE, Clip, Modules, RootRecord, Tensors, UpdateRecord
 from runners.verify.report import Error
 from runners.verify.roots import are_equal
 
@@ -58,12 +58,8 @@ def is_clipped_by_hand(case: ModuleCase, number: int, before: str) -> bool:
     """Whether the script itself clips: its factor times a norm is one limit, in all updates.
 
     The norm is the true one, or a number that the script sums over ranks, or the root of that. One
-    may be a multiple of another: then the limit is a round number, as people write it.
-
-    Args:
-        case: of the module; stages of a pipeline clip together.
-        number: of the update.
-        before: the attribute of `UpdateRecord` that has the gradients before.
+    may be a multiple of another: then the limit is a round number, as people write it. Stages of a
+    pipeline clip together. `before` names the gradients before, in `UpdateRecord`.
     """
     module, rank = case.module, case.module.first_rank
     scope = [module]
@@ -114,7 +110,7 @@ def _limit(factors: Sequence[float], norms: Sequence[float]) -> float:
 
 
 def _shrinking_factors(
-    modules: Sequence[DistributedModule], number: int, before: str, rounding: float
+    modules: Modules, number: int, before: str, rounding: float
 ) -> dict[int, float]:
     """The factor by which each rank has made all its gradients smaller; empty if one has not."""
     factors = {}
@@ -137,7 +133,7 @@ def _shrinking_factors(
     return factors if is_smaller and min(factors.values()) < 1 else {}
 
 
-def _norm(modules: Sequence[DistributedModule], number: int, attribute: str) -> float:
+def _norm(modules: Modules, number: int, attribute: str) -> float:
     known = (module for module in modules if number < module.num_updates)
     wholes = [module.whole(number, module.first_rank, attribute) for module in known]
     return norm_of(tensor for whole in wholes for tensor in whole.values())
@@ -295,12 +291,7 @@ class OptimizerReplay:
         self._optimizers: dict[str, _OptimizerOfOne | None] = {}  # by parameter
 
     def compare(self, number: int, expected: Expected | None) -> None:
-        """Compare the parameters after a step with those that one process reaches.
-
-        Args:
-            number: of the update.
-            expected: its gradients; None where they were not compared.
-        """
+        """Compare a step with that of one process; None for gradients that were not compared."""
         module, rank = self._module, self._module.first_rank
         update = module.update(rank, number)
         if not update.has_step:

@@ -78,19 +78,10 @@ class Watch:
     Args:
         steps: the number of updates of each module that are recorded.
         asks_to_stop: called with the number of steps and whether all are recorded; whether to stop.
-
-    Attributes:
-        recording: of this rank.
-        depth: of recorded forward passes that run now.
-        in_backward: the number of backward passes that run now.
-        is_replaying: whether the script has ended, and its modules run again.
-        is_shared: whether peers need all inputs and outputs.
-        forward: the newest forward pass.
-        on_update: called with a root before its update begins.
     """
 
-    on_update: Callable[[Root], None] | None = None
-    forward: Forward
+    on_update: Callable[[Root], None] | None = None  # before an update of a root begins
+    forward: Forward  # the newest
 
     def __init__(self, steps: int, asks_to_stop: Callable[[int, bool], bool]) -> None:
         self.recording = RankRecording()
@@ -100,8 +91,11 @@ class Watch:
         self._no_grad: dict[int, tuple[nn.Module, records.NoGradPasses | None]] = {}
         self._moments: list[tuple[str, Counter[tuple[int, ...]]]] = []  # that were read, and where
         self._frozen_in_ddp: dict[int, list[str]] = {}  # by id of what DDP wraps
-        self.depth = self.in_backward = self._backwards = self._count = 0
-        self.is_replaying = self._was_finished = self.is_shared = False
+        self.depth = self.in_backward = 0  # of forward and backward passes that run now
+        self._backwards = self._count = 0  # of backward passes and steps
+        self.is_replaying = False  # whether the script has ended, and its modules run again
+        self.is_shared = False  # whether peers need all inputs and outputs
+        self._was_finished = False
         self.collectives = ScriptCollectives(self)
         self._outside: set[int] = set()  # parameters that the loss reaches past all modules
         self._scheduled: Counter[int] = Counter()
@@ -347,12 +341,7 @@ class Watch:
         self._number = next((f.backward for _, f in hit if f.backward), self._backwards)
 
     def _before_gradients(self, root: Root, again: Sequence[Forward]) -> None:
-        """Keep or drop the gradients to which a backward pass adds.
-
-        Args:
-            root: whose gradients they are.
-            again: forward passes through which another backward pass went before.
-        """
+        """Keep or drop the gradients to which a backward pass adds, through some passes `again`."""
         update = root.update
         if not root.backpropagated and not root.is_zeroed:
             update.carried = root.gradients()
@@ -572,14 +561,7 @@ def run_script(
     script: str, arguments: Sequence[str], watch: Watch,
     is_reported: Callable[[], bool] = lambda: False,
 ) -> RankRecording:  # fmt: skip
-    """Run a script to its end, or until the watch raises `Enough`.
-
-    Args:
-        script: its path.
-        arguments: of the script.
-        watch: which is installed first.
-        is_reported: whether another rank has reported, so that an error here says nothing more.
-    """
+    """Run a script to its end, or until `Enough`; an error is printed, unless one is reported."""
     sys.argv = [script, *arguments]
     sys.path[0] = str(Path(script).resolve().parent)
     watch.install()

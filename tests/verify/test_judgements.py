@@ -104,63 +104,57 @@ def _weights(reduction, divisors, is_masked=True, class_weights=None, counts=(8,
     return judge_weights(updates, {(0, 1): 0.5, (1, 1): 0.5}, TOLERANCE)
 
 
-@pytest.mark.parametrize(
-    ("divisors", "cause"),
-    [((8, 8), None), ((6, 10), "mean of means over ranks"), ((4, 4), "sum over ranks")],
-)
-def test_a_loss_that_the_script_masks_is_judged_by_what_the_mask_leaves(divisors, cause):
-    found = _weights("none", divisors)
-    assert (found.finding.cause if found.finding else None) == cause
-    assert not found.why_not
-    assert "8 are masked" in found.line
-
-
 CLASSES = torch.tensor([0.2, 1.0, 2.0, 5.0])
 SUMS = [float(CLASSES[torch.arange(8) % n].sum()) for n in (3, 4)]
 
 
 @pytest.mark.parametrize(
-    ("reduction", "divisors", "cause"),
+    ("reduction", "divisors", "is_masked", "cause"),
     [
-        ("sum", [sum(SUMS)] * 2, None),
-        ("sum", [16, 16], None),  # the number of samples
-        ("sum", [2 * one for one in SUMS], "mean of means over ranks"),
-        ("mean", [2, 2], "mean of means over ranks"),
-        ("none", [sum(SUMS)] * 2, None),
+        ("none", (8, 8), True, None),
+        ("none", (6, 10), True, "mean of means over ranks"),
+        ("none", (4, 4), True, "sum over ranks"),
+        ("sum", [sum(SUMS)] * 2, False, None),
+        ("sum", [16, 16], False, None),  # the number of samples
+        ("sum", [2 * size for size in SUMS], False, "mean of means over ranks"),
+        ("mean", [2, 2], False, "mean of means over ranks"),
+        ("none", [sum(SUMS)] * 2, False, None),
     ],
 )
-def test_a_sample_counts_as_much_as_its_class_weighs(reduction, divisors, cause):
-    found = _weights(reduction, divisors, is_masked=False, class_weights=CLASSES)
-    assert (found.finding.cause if found.finding else None) == cause, found
-    assert not found.why_not
-    assert found.line.startswith("weight of each sample over its class weight: ")
-
-
-def _accumulated(counts, weight_of):
-    """Losses of ranks, each of microbatches with so many tokens, and what one of them weighs."""
-    return {
-        rank: UpdateRecord(0, {}, {}, losses=[
-            Loss("cross_entropy", "a.py:1", count, torch.tensor(weight_of(own)).double(), number)
-            for number, count in enumerate(own)
-        ])
-        for rank, own in enumerate(counts)
-    }  # fmt: skip
+def test_a_sample_counts_as_much_as_its_class_weighs_unless_the_script_masks_it(
+    reduction, divisors, is_masked, cause
+):
+    weights = _weights(reduction, divisors, is_masked, None if is_masked else CLASSES)
+    assert (weights.finding.cause if weights.finding else None) == cause, weights
+    assert not weights.why_not
+    by_class = "weight of each sample over its class weight: "
+    assert ("8 are masked" if is_masked else by_class) in weights.line
 
 
 @pytest.mark.parametrize(
-    ("counts", "weight_of", "causes"),
+    ("counts", "weights", "causes"),
     [
-        ([[6, 10], [2, 2]], lambda own: 1 / (2 * sum(own)), ["mean of means over ranks"]),
-        ([[4, 0]] * 2, lambda _: 1 / 4, ["sum over ranks", "accumulation not divided"]),
-        ([[4, 0]] * 2, lambda _: 1 / 8, []),
+        ([[6, 10], [2, 2]], (1 / 32, 1 / 8), ["mean of means over ranks"]),
+        ([[4, 0]] * 2, (1 / 4, 1 / 4), ["sum over ranks", "accumulation not divided"]),
+        ([[4, 0]] * 2, (1 / 8, 1 / 8), []),
+        ([[8], [2]], (0.1, 0.1), []),
+        ([[8], [2]], (0.0625, 0.25), ["mean of means over ranks"]),
+        ([[8], [2]], (0.2, 0.2), ["sum over ranks"]),
+        ([[8], [2]], (0.05, 0.05), ["divided by ranks twice"]),
+        ([[8], [2]], (0.1, 0.2), ["unequal weights over ranks"]),
     ],
 )
-def test_weights_of_microbatches_are_told_by_what_each_rank_has(counts, weight_of, causes):
-    updates = _accumulated(counts, weight_of)
-    factors = {(rank, number): 1.0 for rank in range(2) for number in range(2)}
-    found = judge_weights(updates, factors, TOLERANCE).finding
-    assert (found.cause if found else None) == next(iter(causes), None)
-    assert not found or found.others == list(causes[1:])
+def test_weights_of_microbatches_are_told_by_the_tokens_of_each_rank(counts, weights, causes):
+    updates = {
+        rank: UpdateRecord(0, {}, {}, losses=[
+            Loss("cross_entropy", "a.py:1", count, torch.tensor(2 * weight).double(), number)
+            for number, count in enumerate(own)
+        ])
+        for rank, (own, weight) in enumerate(zip(counts, weights, strict=True))
+    }  # fmt: skip
+    factors = {(rank, number): 0.5 for rank in range(2) for number in range(2)}
+    finding = judge_weights(updates, factors, TOLERANCE).finding
+    assert ([finding.cause, *finding.others] if finding else []) == causes
 
 
 def test_batches_of_unequal_widths_are_collated_together():
