@@ -38,8 +38,8 @@ PREFIX = "proofbook-verify"
 _SLOTS, _SLOT_BYTES = 16, 512  # of the newest calls
 
 
-class CollectiveCall(NamedTuple):
-    """A call of a collective, or of a function that calls some."""
+class AnnouncedCall(NamedTuple):
+    """A call of a collective, or of a function that calls some, written before it begins."""
 
     order: int  # of this rank's calls
     group: str  # the name of the process group; empty where the call has no partner on each rank
@@ -75,7 +75,7 @@ class Board:
         path.with_suffix(".part").rename(path)
 
     def read(self, name: str, rank: int) -> Any:
-        """The value that a rank has posted under a name; None before it has."""
+        """An object that a rank has posted; None where it has not."""
         with suppress(FileNotFoundError):  # also where the last rank removes the folder meanwhile
             return torch.load(self._path(name, rank), weights_only=False, mmap=False)
         return None
@@ -85,15 +85,12 @@ class Board:
         return self._path(name, rank).exists()
 
     def first(self, name: str) -> Any:
-        """The value of the first rank that has posted under a name; None before any has."""
+        """The object posted by the lowest rank that has; None where none has."""
         posted = (self.read(name, rank) for rank in self.ranks)
         return next((value for value in posted if value is not None), None)
 
     def gather(self, name: str) -> dict[int, Any]:
-        """Wait until all ranks have posted under a name; the values by rank.
-
-        The `Lookout` ends this process where a rank is gone.
-        """
+        """Wait until all ranks have posted; the `Lookout` ends this where one is gone."""
         while not all(self.has(name, rank) for rank in self.ranks):
             time.sleep(GATHER_SECONDS)
         return {rank: self.read(name, rank) for rank in self.ranks}
@@ -102,29 +99,29 @@ class Board:
         """Write a collective before its call, which may never return."""
         order = self._numbers.total()
         self._numbers[group] += 1
-        call = CollectiveCall(order, group, self._numbers[group], kind, size, place)
+        call = AnnouncedCall(order, group, self._numbers[group], kind, size, place)
         text = json.dumps(call).encode()
         os.pwrite(self._calls, text.ljust(_SLOT_BYTES), order % _SLOTS * _SLOT_BYTES)
 
-    def calls(self, rank: int) -> list[CollectiveCall]:
+    def calls(self, rank: int) -> list[AnnouncedCall]:
         """The newest calls of a rank, in order."""
         calls = []
         with suppress(FileNotFoundError):
-            slots = (self.folder / f"calls.{rank}").read_bytes()
-            for at in range(0, len(slots), _SLOT_BYTES):
+            held = (self.folder / f"calls.{rank}").read_bytes()
+            for at in range(0, len(held), _SLOT_BYTES):
                 with suppress(ValueError, TypeError):  # an empty slot
-                    text = slots[at : at + _SLOT_BYTES].strip(b"\0")
-                    calls.append(CollectiveCall(*json.loads(text)))
+                    slot = held[at : at + _SLOT_BYTES].strip(b"\0")
+                    calls.append(AnnouncedCall(*json.loads(slot)))
         return sorted(calls)
 
     def lives(self, rank: int) -> bool:
-        """Whether the process of a rank runs, or has not begun yet."""
+        """Whether the process of a rank runs; one that has not begun yet does."""
         pid, start = self.read("process", rank) or (0, None)
         return start is None or processes.lives(pid, start)
 
     @property
     def gone(self) -> list[int]:
-        """The ranks whose processes ended before they posted that they leave."""
+        """The ranks whose processes ended without a word."""
         return [rank for rank in self.ranks if not self.lives(rank) and not self.has("gone", rank)]
 
     def remove(self) -> None:
@@ -136,7 +133,7 @@ class Board:
 
 
 def environment(rank: int, world_size: int, port: int) -> dict[str, str]:
-    """The environment that torchrun gives a rank where all ranks run on one host."""
+    """Torchrun's variables for a rank where all ranks run on one host."""
     numbers = {
         "RANK": rank, "LOCAL_RANK": rank, "ROLE_RANK": rank, "GROUP_RANK": 0,
         "WORLD_SIZE": world_size, "LOCAL_WORLD_SIZE": world_size, "MASTER_PORT": port,
@@ -264,16 +261,16 @@ _CONSEQUENCES = ("Connection closed by peer", "Connection reset by peer", "Broke
 
 def failed(board: Board) -> Finding | None:
     """The finding of the first error that is no consequence of another; None without an error."""
-    errors = {rank: error for rank in board.ranks if (error := board.read("failed", rank))}
-    if not errors:
+    failures = {rank: own for rank in board.ranks if (own := board.read("failed", rank))}
+    if not failures:
         return None
     own = {
-        rank: error for rank, error in errors.items()
-        if not any(text in error.message for text in _CONSEQUENCES)
+        rank: failure for rank, failure in failures.items()
+        if not any(text in failure.error for text in _CONSEQUENCES)
     }  # fmt: skip
-    rank, first = min((own or errors).items(), key=lambda pair: pair[1].seconds)
-    cause = next((key for text, key in _ERRORS if text in first.message), "script failed")
-    lines, place = [re.sub(r"\[/\S+\] ", "", first.message)], first.place
+    rank, first = min((own or failures).items(), key=lambda pair: pair[1].seconds)
+    cause = next((key for text, key in _ERRORS if text in first.error), "script failed")
+    lines, place = [re.sub(r"\[/\S+\] ", "", first.error)], first.place
     others = [other for other in board.ranks if other != rank]
     if cause == "timed out":  # it waited for one that is elsewhere
         lines += [f"rank {rank} waited in {call}, and gave up" for call in board.calls(rank)[-1:]]
@@ -282,7 +279,7 @@ def failed(board: Board) -> Finding | None:
         late = ((at, r) for r, (at, is_in_collective) in known.items() if not is_in_collective)
         place, rank = next(late, (place, rank))
     elif not own:
-        lines += [_line(board, other) for other in others if other not in errors]
+        lines += [_line(board, other) for other in others if other not in failures]
     return Finding(cause, "\n".join(lines), place, rank=rank)
 
 
@@ -327,9 +324,9 @@ def ended(board: Board, how: Mapping[int, str]) -> Verdict:
     return _never_ended(Finding(cause, "\n".join(lines), place, rank=first))
 
 
-def _unlike(calls: Mapping[int, Sequence[CollectiveCall]]) -> dict[int, CollectiveCall]:
+def _unlike(calls: Mapping[int, Sequence[AnnouncedCall]]) -> dict[int, AnnouncedCall]:
     """By rank, the first calls with one number in their group that are not of one collective."""
-    numbered = defaultdict[tuple[int, str], dict[int, CollectiveCall]](dict)
+    numbered = defaultdict[tuple[int, str], dict[int, AnnouncedCall]](dict)
     for rank, newest in calls.items():
         for call in newest:
             if call.group:
@@ -340,7 +337,7 @@ def _unlike(calls: Mapping[int, Sequence[CollectiveCall]]) -> dict[int, Collecti
     return {}
 
 
-def _lacks(newest: Sequence[CollectiveCall], call: CollectiveCall) -> bool:
+def _lacks(newest: Sequence[AnnouncedCall], call: AnnouncedCall) -> bool:
     """Whether a rank has made the calls before one in its group, but not this one."""
     numbers = [own.number for own in newest if own.group == call.group]
     return bool(call.group and numbers) and max(numbers) < call.number
@@ -348,9 +345,9 @@ def _lacks(newest: Sequence[CollectiveCall], call: CollectiveCall) -> bool:
 
 def _line(board: Board, rank: int) -> str:
     """A line of the report: where a rank is, or why it never came."""
-    if (error := board.read("failed", rank)) is not None:
-        at = f" at {error.place}" if error.place else ""
-        return f"rank {rank} never came: {error.message}{at}"
+    if (failure := board.read("failed", rank)) is not None:
+        at = f" at {failure.place}" if failure.place else ""
+        return f"rank {rank} never came: {failure.error}{at}"
     if board.has("seen", rank):
         return f"rank {rank} never came: its script has ended"
     at, is_in_collective = board.read("waits", rank) or ("?", False)
@@ -370,7 +367,7 @@ def _forget() -> None:
 
 
 def _queued_seconds() -> float:
-    """The time that the main thread has waited for a processor, which is no hang."""
+    """How long the main thread has waited for a processor, which on a busy machine is no hang."""
     with suppress(OSError, IndexError):
         return int(Path("/proc/self/schedstat").read_text(encoding="ascii").split()[1]) * 1e-9
     return 0.0

@@ -30,21 +30,21 @@ from torch.utils._device import DeviceContext
 
 from runners.system.errors import FixableError
 from runners.verify.intercept import replace
-from runners.verify.records import ScriptError
+from runners.verify.records import ScriptFailure
 
 _ASKS = re.compile(r"cuda|nccl|nvidia|\bgpus?\b|accelerator device", re.IGNORECASE)
 _Function = Callable[..., Any]
 
 
-def check(error: ScriptError, *, is_mapped: bool) -> None:
+def check(failure: ScriptFailure, *, is_mapped: bool) -> None:
     """Check that a script did not fail because it asks for a GPU.
 
     Raises:
         FixableError: it did.
     """
-    if _ASKS.search(error.message) or "is_available" in error.text:
-        line = error.text.strip().rpartition("\n")[2].strip()
-        asks = f"{error.place}: {line}: it needs a GPU ({error.message})"
+    if _ASKS.search(failure.error) or "is_available" in failure.text:
+        line = failure.text.strip().rpartition("\n")[2].strip()
+        asks = f"{failure.place}: {line}: it needs a GPU ({failure.error})"
         raise FixableError(
             f"--cpu cannot map {asks}" if is_mapped else f"{asks}; try --cpu (CPUs and gloo)"
         )

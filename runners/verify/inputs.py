@@ -15,14 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from runners.verify import records
 from runners.verify.fit import are_apart, distance, relative
-from runners.verify.records import (
-    DistributedModule,
-    LocalPart,
-    Modules,
-    Recordings,
-    UpdateRecord,
-)
+from runners.verify.records import DistributedModule, Modules
 from runners.verify.replay import Replay
 from runners.verify.report import Finding, Verdict
 from runners.verify.roots import digest
@@ -155,7 +150,7 @@ def compare_batches(case: ModuleCase, number: int) -> bool:
     return True
 
 
-def _is_varied(updates: Sequence[UpdateRecord]) -> bool:
+def _is_varied(updates: Sequence[records.UpdateRecord]) -> bool:
     """Whether no batch comes twice: a script that has one batch for all updates may mean it."""
     batches = [str(forward.digests) for update in updates for forward in update.forwards]
     return len({*batches}) == len(batches) and len(updates) > 1
@@ -235,7 +230,7 @@ def compare_replicas(case: ModuleCase, number: int, attribute: str = "parameters
         case.skip(f"{next(iter(names))}: ranks {peer} and {rank} hold other parts, or one is wrong")
 
 
-def _is_whole(parts: Mapping[str, LocalPart], name: str) -> bool:
+def _is_whole(parts: Mapping[str, records.LocalPart], name: str) -> bool:
     """Whether a parameter is not divided by hand: no axis is as long as a part of another's."""
     pairs = {
         pair for part in parts.values() if part.spec
@@ -289,7 +284,9 @@ def are_equal_again(module: DistributedModule) -> bool:
     return has_moved
 
 
-def compare_no_grad_modules(verdict: Verdict, modules: Modules, recordings: Recordings) -> None:
+def compare_no_grad_modules(
+    verdict: Verdict, modules: Modules, recordings: records.Recordings
+) -> None:
     """Compare replicas of modules that run without gradients, as targets and teachers do."""
     is_divided = any(update.by_hand for module in modules for update in module.updates)
     for key in dict.fromkeys(key for own in recordings.values() for key in own.no_grad):

@@ -28,22 +28,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer, lr_scheduler
 from torch.optim import optimizer as optimizers
 
-from runners.verify.internals import (
-    FUNCTIONAL,
-    NEWER,
-    OWN,
-    TORCH,
-    Edge,
-    checkpoint_wrapper,
-    edge_of,
-    functional_collectives,
-    group_name,
-    in_function,
-    is_script,
-    multiplies,
-    place,
-    reducing_group,
-)
+from runners.verify import internals
+from runners.verify.internals import TORCH, is_script, multiplies, place
 from runners.verify.losses import KNOWN
 from runners.verify.records import Clip, tensors_of
 
@@ -132,7 +118,7 @@ def _group_and_size(name: str, arguments: Sequence[Any]) -> tuple[str, int]:
         return "", 0
     first = arguments[0] if arguments and "all_to_all" not in name else None
     first = next(iter(first), None) if isinstance(first, list | tuple) else first
-    return group_name(arguments), first.numel() if isinstance(first, Tensor) else 0
+    return internals.group_name(arguments), first.numel() if isinstance(first, Tensor) else 0
 
 
 class Registered(functools.partial[Any]):
@@ -151,9 +137,10 @@ class Interceptor:
         watch, part = self._watch, functools.partial
         zeroed = _notifying(lambda *_, **__: watch.before_zero_grad())
         read = _notifying(watch.checkpoint_read, is_after=True)
+        functional = f"{internals.FUNCTIONAL} {internals.NEWER}"
         named = (
             (COLLECTIVES, self._collective, dist),
-            (f"{FUNCTIONAL} {NEWER}", self._collective, functional_collectives),
+            (functional, self._collective, internals.functional_collectives),
             (" ".join(KNOWN), watch.losses.call, nn.functional),
             ("clip_grad_norm_ clip_grad_value_", self._clip, nn.utils),
             ("is_initialized get_rank get_world_size", self._query_rank, dist),
@@ -177,7 +164,7 @@ class Interceptor:
             ("compile", self._compile, nn.Module),
             ("unscale_", _notifying(watch.before_unscale), torch.amp.GradScaler),
             ("checkpoint", self._checkpoint, torch.utils.checkpoint),
-            ("torch_utils_checkpoint", self._checkpoint, checkpoint_wrapper),
+            ("torch_utils_checkpoint", self._checkpoint, internals.checkpoint_wrapper),
             ("zero_grad", zeroed, Optimizer),
             ("zero_grad", zeroed, nn.Module),
             ("step", self._step_scheduler, lr_scheduler.LRScheduler),
@@ -222,13 +209,13 @@ class Interceptor:
 
     def _backward(self, original: _Function, /, tensors: Any, *args: Any, **kwargs: Any) -> None:
         watch = self._watch
-        groups = (reducing_group(root.wrapper) for root in watch.roots.values())
+        groups = (internals.reducing_group(root.wrapper) for root in watch.roots.values())
         watch.collectives.announce("backward", next(filter(None, groups), ""))
         if not watch.is_recording and not watch.in_backward:
             original(tensors, *args, **kwargs)
             return
         starts = [tensors] if isinstance(tensors, Tensor | GradientEdge) else list(tensors)
-        watch.backward_begins(list(map(edge_of, starts)))
+        watch.backward_begins(list(map(internals.edge_of, starts)))
         watch.in_backward += 1
         try:
             original(tensors, *args, **kwargs)
@@ -320,7 +307,9 @@ class Interceptor:
         if self._watch.is_replaying:
             return _replay_collective(name, args, kwargs)
         caller = _caller()
-        if caller.f_code.co_filename.startswith(OWN):  # which is announced already (`cpu`)
+        if caller.f_code.co_filename.startswith(
+            internals.OWN
+        ):  # which is announced already (`cpu`)
             return original(*args, **kwargs)
         self._watch.collectives.begins(caller, name, args, kwargs)
         value = original(*args, **kwargs)
@@ -360,7 +349,7 @@ class ScriptCollectives:
             return
         at, tensors = f"{place()} ({name})", tensors_of((args, kwargs))
         is_transfer = "send" in name or "recv" in name
-        is_own = "autograd" in name or in_function(caller)  # it has a gradient of its own
+        is_own = "autograd" in name or internals.in_function(caller)  # it has a gradient of its own
         has_graph = any(tensor.requires_grad and tensor.numel() > 1 for tensor in tensors)
         if not (watch.depth or is_own or has_graph or is_transfer):
             return
@@ -376,7 +365,7 @@ class ScriptCollectives:
             says += "is a part of the loss (`--one` compares the whole)"
         self.reasons.append(says)
 
-    def find_lost(self, start: Sequence[Edge], outputs: Collection[int]) -> None:
+    def find_lost(self, start: Sequence[internals.Edge], outputs: Collection[int]) -> None:
         """Record the calls whose gathered values, without a graph, the loss multiplies by."""
         gathered, lost = self.gathered.items(), self._watch.recording.lost
         lost += [at for at, own in gathered if at not in lost and multiplies(start, outputs, own)]

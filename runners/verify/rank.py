@@ -103,13 +103,13 @@ class WatchedRank:
         if self.arguments.one:
             self.board.post("batches", self.batches)
             self.board.post("inputs", rerun.inputs_of(self.recording))
-        if self.recording.error:
-            self.board.post("failed", self.recording.error)
+        if self.recording.failure:
+            self.board.post("failed", self.recording.failure)
         self.board.post("seen", self.recording)
         recordings = self.board.gather("seen") | {self.rank: self.recording}
-        errors = [recording.error for recording in recordings.values() if recording.error]
-        if errors:
-            first = min(errors, key=lambda error: error.seconds)
+        failures = [own.failure for own in recordings.values() if own.failure]
+        if failures:
+            first = min(failures, key=lambda failure: failure.seconds)
             cpu.check(first, is_mapped=self.arguments.cpu)
         is_broken = any(recording.broken for recording in recordings.values())
         if self.against and not is_broken:

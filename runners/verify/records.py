@@ -304,10 +304,10 @@ class RootRecord:
 NoGradPasses = dict[tuple[int, str], list[Tensor]]
 
 
-class ScriptError(NamedTuple):
+class ScriptFailure(NamedTuple):
     """How the script failed on a rank."""
 
-    message: str
+    error: str
     place: str  # the script's line
     seconds: float  # when, by the clock that all processes of a host share
     text: str = ""  # of the line, after the two lines before it
@@ -318,7 +318,7 @@ class RankRecording:
     """Everything that one rank recorded of the script."""
 
     roots: dict[str, RootRecord] = field(default_factory=dict)  # by key
-    error: ScriptError | None = None  # None where the script ended well, or was stopped by us
+    failure: ScriptFailure | None = None  # None where the script ended well, or was stopped by us
     is_stopped: bool = False  # by us
     waits: str = ""  # where, for ranks that were stopped
     refused: list[str] = field(default_factory=list)  # names of what is not supported

@@ -25,19 +25,13 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from runners.core.system import processes
+from runners.verify import records
 from runners.verify.board import environment, free_port
 from runners.verify.fit import Expected, are_apart, compare_with_sum, fit_gradients, scales_of
 from runners.verify.inputs import ROUNDINGS, ModuleCase, are_equal_again, has_own_gradients
 from runners.verify.internals import LoaderIterator, fetcher, pytree
 from runners.verify.losses import factors
-from runners.verify.records import (
-    DistributedModule,
-    Modules,
-    RankRecording,
-    Recordings,
-    mapped,
-    tensors_of,
-)
+from runners.verify.records import DistributedModule, Modules, Recordings, tensors_of
 from runners.verify.report import Verdict, in_words
 from runners.verify.roots import Root
 from runners.verify.watch import Watch, run_script
@@ -114,7 +108,7 @@ def record_batches(is_recording: Callable[[], bool]) -> Batches:
         value = following()
         if source:
             source.collate_fn = collate
-        batches[key] = Batch(mapped(value, lambda tensor: tensor.detach().clone()), samples)
+        batches[key] = Batch(records.mapped(value, lambda tensor: tensor.detach().clone()), samples)
         return value
 
     _replace_next_batch(record)
@@ -137,7 +131,7 @@ def _replace_next_batch(do: Callable[[Key, Any, Callable[[], Any]], Any]) -> Non
     LoaderIterator.__next__ = call
 
 
-def inputs_of(recording: RankRecording) -> dict[str, ForwardInputs]:
+def inputs_of(recording: records.RankRecording) -> dict[str, ForwardInputs]:
     """The inputs of this rank's forward passes, by module."""
     inputs = {}
     for key, record in recording.roots.items():
@@ -146,7 +140,7 @@ def inputs_of(recording: RankRecording) -> dict[str, ForwardInputs]:
         is_loss = not any(gradient.local.dim() for gradient in gradients)
         has_parts = any(part.spec for f in forwards for part in tensors_of(f.arguments))
         passes = [[f.arguments for f in update.forwards] for update in record.updates]
-        plain = [mapped(own, lambda part: part.local) for own in passes]
+        plain = [records.mapped(own, lambda part: part.local) for own in passes]
         inputs[key] = ForwardInputs(plain, is_loss, has_parts)
     return inputs
 
@@ -288,7 +282,7 @@ def run_as_one(file: Path, script: str, arguments: Sequence[str]) -> NoReturn:
         key: [{n: part.local for n, part in u.used.items() if part} for u in record.updates]
         for key, record in recording.roots.items()
     }
-    failure = recording.broken or (recording.error.message if recording.error else "")
+    failure = recording.broken or (recording.failure.error if recording.failure else "")
     torch.save((Rerun(gradients, inputs_of(recording)), failure), file.with_suffix(".done"))
     os._exit(0)
 

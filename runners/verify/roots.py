@@ -24,15 +24,9 @@ from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 from torch.distributed.tensor import DTensor, Placement
 from torch.optim import Optimizer
 
+from runners.verify import records
 from runners.verify.internals import LACKING, fsdp_groups, policy, pytree, unreduced, variables
-from runners.verify.records import (
-    Forward,
-    LocalPart,
-    RootRecord,
-    UpdateRecord,
-    local_part,
-    local_tensor,
-)
+from runners.verify.records import UpdateRecord, local_part, local_tensor
 
 _MOST_SAMPLES = 4096
 _LEAST_BYTES = 16  # of a sample that does not come twice by chance
@@ -48,7 +42,7 @@ class Root:
         self.module, self.modules = inner, list(inner.modules())
         groups = fsdp_groups(inner)
         data_ranks = groups[0].mesh_info.mesh.mesh.flatten().tolist() if groups else None
-        self.record = RootRecord(key, data_ranks, stage, *_eps(inner), _unsupported(module))
+        self.record = records.RootRecord(key, data_ranks, stage, *_eps(inner), _unsupported(module))
         hooks = (hook for child in self.modules for hook in child._forward_pre_hooks.values())
         self.record.takes_parts = any(map(_names_sequence, hooks))
         self.parameters: dict[str, Any] = {}  # by name; under FSDP a DTensor
@@ -74,7 +68,7 @@ class Root:
         )
         return self.update
 
-    def gradients(self) -> dict[str, LocalPart | None]:
+    def gradients(self) -> dict[str, records.LocalPart | None]:
         """Copies of all gradients."""
         return {
             name: None if parameter.grad is None else local_part(parameter.grad)
@@ -100,7 +94,7 @@ class Root:
         return all(bool(gradient.isfinite().all()) for gradient in self._local_gradients())
 
     @property
-    def backpropagated(self) -> list[Forward]:
+    def backpropagated(self) -> list[records.Forward]:
         """The forward passes of this update whose backward pass has ended."""
         return [forward for forward in self.update.forwards if forward.backward is not None]
 

@@ -31,33 +31,11 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from runners.system.errors import first_line
-from runners.verify import records, roots
+from runners.verify import internals, records, roots
 from runners.verify.intercept import Interceptor, ScriptCollectives
-from runners.verify.internals import (
-    LACKING,
-    Edge,
-    Stage,
-    calling_stage,
-    is_script,
-    leaves_before,
-    place,
-    place_of,
-    reached,
-    redirected,
-)
+from runners.verify.internals import LACKING, calling_stage, place, reached, redirected
 from runners.verify.losses import LossWatch
-from runners.verify.records import (
-    Clip,
-    Forward,
-    LocalPart,
-    RankRecording,
-    ScriptError,
-    UpdateRecord,
-    local_part,
-    local_tensor,
-    mapped,
-    tensors_of,
-)
+from runners.verify.records import Forward, UpdateRecord, local_part, tensors_of
 from runners.verify.roots import Root
 
 _GUARDED = (
@@ -84,7 +62,7 @@ class Watch:
     forward: Forward  # the newest
 
     def __init__(self, steps: int, asks_to_stop: Callable[[int, bool], bool]) -> None:
-        self.recording = RankRecording()
+        self.recording = records.RankRecording()
         self.steps, self._asks_to_stop = steps, asks_to_stop
         self.roots: dict[int, Root] = {}  # by id of the module
         self._paths: dict[int, tuple[Root, str]] = {}
@@ -209,19 +187,14 @@ class Watch:
         self._begin_update(root)
         tensors = tensors_of((args, kwargs))
         self.forward = Forward(
-            path,
-            mapped((args, kwargs), local_part),
-            method or redirected(root.module),
-            random=roots.random_states(),
+            path, records.mapped((args, kwargs), local_part), method or redirected(root.module),
+            random=roots.random_states(), place=place(), chunk=calling and calling[1],
             autocast=(torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")),
             training=[child.training for child in root.modules],
             digests=list(map(roots.digest, tensors)),
             shapes=[tuple(tensor.shape) for tensor in tensors],
-            samples=roots.sample_digests(tensors),
-            place=place(),
-            chunk=calling and calling[1],
-            is_shared=self.is_shared,
-        )
+            samples=roots.sample_digests(tensors), is_shared=self.is_shared,
+        )  # fmt: skip
         return root, self.forward
 
     def _keep_later(self, root: Root) -> None:
@@ -237,7 +210,9 @@ class Watch:
                         now.settings[name] = type(optimizer).__name__, settings
             root.record.later = [*later[:1], now]
 
-    def _root_of(self, module: nn.Module, calling: Stage | None) -> tuple[Root | None, str]:
+    def _root_of(
+        self, module: nn.Module, calling: internals.Stage | None
+    ) -> tuple[Root | None, str]:
         """The root of a module, and its path in it; None for a module that does not train."""
         inner = module.module if isinstance(module, DistributedDataParallel) else module
         if id(inner) not in self._paths:
@@ -309,11 +284,13 @@ class Watch:
             return  # torch.autograd.grad leaves .grad as it is; what is inside is replayed
         forward.backward = self._number
         own, before = local_part(gradient), forward.gradients.get(index)
-        forward.gradients[index] = LocalPart(before.local + own.local, own.spec) if before else own
+        forward.gradients[index] = (
+            records.LocalPart(before.local + own.local, own.spec) if before else own
+        )
 
     # Backward
 
-    def backward_begins(self, start: list[Edge]) -> None:
+    def backward_begins(self, start: list[internals.Edge]) -> None:
         """Find the forward passes and losses in the graph of a backward pass, before it runs."""
         if not self.in_backward:
             self._backwards += 1
@@ -335,7 +312,7 @@ class Watch:
             return
         self._other_terms = [f"{name} ({place()})" for name in others]
         self.collectives.find_lost(start, outputs)
-        self._outside = {id(leaf) for leaf in leaves_before(start, outputs)}
+        self._outside = {id(leaf) for leaf in internals.leaves_before(start, outputs)}
         for root in {id(root): root for root, _ in hit if not root.stepped}.values():
             self._before_gradients(root, [f for own, f in hit if own is root and f.backward])
         self._number = next((f.backward for _, f in hit if f.backward), self._backwards)
@@ -395,12 +372,12 @@ class Watch:
         for root, update in self._pending():
             update.before_clipping = update.before_clipping or root.gradients()
 
-    def gradients_clipped(self, clip: Clip, gradients: list[Tensor], total: Any) -> None:
+    def gradients_clipped(self, clip: records.Clip, gradients: list[Tensor], total: Any) -> None:
         """Record a clipping by a norm of `total`."""
         ids = set(map(id, gradients))
         placements = total.placements if isinstance(total, DTensor) else ()
         if total is not None and all(placement.is_replicate() for placement in placements):
-            clip.total = float(local_tensor(total))
+            clip.total = float(records.local_tensor(total))
         clip.backward = self._backwards
         for root in self.roots.values():
             if names := root.names_of(ids):
@@ -508,7 +485,7 @@ class Watch:
 
     # The end
 
-    def end(self) -> RankRecording:
+    def end(self) -> records.RankRecording:
         """Finish the recording, with gradients of a last backward pass that no update followed."""
         self._finish()
         self.is_replaying = True
@@ -530,12 +507,8 @@ class Watch:
                 update.forwards = [f for f in update.forwards if f.backward is not None]
             if record.updates or id(root.module) not in inner:
                 self.recording.roots[record.key] = record
-        pipelines = "torch.distributed.pipelining"
-        known = {
-            "deepspeed": "DeepSpeed",
-            "megatron.core": "Megatron",
-            pipelines: LACKING[pipelines],
-        }
+        known = {"deepspeed": "DeepSpeed", "megatron.core": "Megatron"}
+        known["torch.distributed.pipelining"] = LACKING["torch.distributed.pipelining"]
         self.recording.refused += [n for path, n in known.items() if n and path in sys.modules]
 
 
@@ -560,7 +533,7 @@ def _record_settings(
 def run_script(
     script: str, arguments: Sequence[str], watch: Watch,
     is_reported: Callable[[], bool] = lambda: False,
-) -> RankRecording:  # fmt: skip
+) -> records.RankRecording:  # fmt: skip
     """Run a script to its end, or until `Enough`; an error is printed, unless one is reported."""
     sys.argv = [script, *arguments]
     sys.path[0] = str(Path(script).resolve().parent)
@@ -570,7 +543,7 @@ def run_script(
     except Enough:
         watch.recording.is_stopped = True
     except BaseException as error:  # noqa: BLE001 whatever ends the script is reported
-        watch.recording.error = _script_error(error)
+        watch.recording.failure = _script_failure(error)
         if not isinstance(error, SystemExit) and not is_reported():
             traceback.print_exc()
     # This process ends without Python's own end, since threads of gloo may wait for ranks that are
@@ -582,18 +555,20 @@ def run_script(
     return watch.end()
 
 
-def _script_error(error: BaseException) -> ScriptError | None:
+def _script_failure(error: BaseException) -> records.ScriptFailure | None:
     """How an exception ends a script; None for an exit with code 0."""
     message, at, text = f"{type(error).__name__}: {first_line(error)}", "", ""
     if isinstance(error, SystemExit):
         if not error.code:
             return None
         message = f"it left with exit code {error.code}"
-    frames = [pair for pair in traceback.walk_tb(error.__traceback__) if is_script(pair[0])]
+    frames = [
+        pair for pair in traceback.walk_tb(error.__traceback__) if internals.is_script(pair[0])
+    ]
     for frame, line in frames[-1:]:
-        at = place_of(frame, line)
+        at = internals.place_of(frame, line)
         text = "".join(linecache.getlines(frame.f_code.co_filename)[max(line - 3, 0) : line])
-    return ScriptError(message, at, time.monotonic(), text)
+    return records.ScriptFailure(message, at, time.monotonic(), text)
 
 
 def flush() -> None:

@@ -1,5 +1,7 @@
 """What is concluded from records that no rank had to make."""
 
+import re
+
 import pytest
 import torch
 from torch.nn import functional
@@ -17,7 +19,7 @@ from runners.verify.records import (
     Loss,
     RankRecording,
     RootRecord,
-    ScriptError,
+    ScriptFailure,
     UpdateRecord,
 )
 from runners.verify.report import Finding, Verdict, in_words, lines
@@ -34,7 +36,7 @@ def test_a_private_name_that_a_release_lacks_is_said():
         assert says.endswith(f"whose {file} has no {name},")
 
 
-def _layout(*updates):
+def _module(*updates):
     """Of a module that each rank trains on its own batch, with one update each."""
     records = {
         rank: RootRecord("Net", [0, 1], None, EPS, EPS, updates=[one])
@@ -53,36 +55,32 @@ def test_a_gradient_that_is_absent_or_zero_is_no_sum_of_batches(held):
     assert not fit.agreed
 
 
-def _one_process(inputs_of_one, gradient):
-    """The verdict where ranks hold 2.0, from the inputs 0 and 1."""
-    held = {
-        rank: {
-            "Net": rerun.ForwardInputs([[((torch.full((1, 2), float(rank)),), {})]], False, False)
-        }
-        for rank in range(2)
-    }
-    own = {"w": LocalPart(torch.tensor([2.0]))}
-    layout = _layout(*(UpdateRecord(0, {}, {}, [Forward("", ())], at_step=own) for _ in range(2)))
-    one = rerun.ForwardInputs([[((inputs_of_one,), {})]], False, False)
-    verdict = Verdict()
-    made = rerun.Rerun({"Net": [{"w": torch.tensor([gradient])}]}, {"Net": one})
-    return rerun.compare(verdict, [layout], made, held), verdict
-
-
 TOGETHER = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
 
 
-def test_one_process_accuses_only_if_its_model_had_the_inputs_of_the_ranks():
-    agrees, verdict = _one_process(TOGETHER, 2.0)
-    assert (agrees, verdict.findings, verdict.not_compared) == (True, [], [])
-    padded = torch.cat([TOGETHER, torch.full((2, 1), 7.0)], 1)
-    assert _one_process(padded, 3.0)[1].findings
-    agrees, verdict = _one_process(TOGETHER, 3.0)
-    assert (agrees, [one.cause for one in verdict.findings]) == (False, ["one process differs"])
-    for other in (TOGETHER + 0.1, TOGETHER[:1]):
-        agrees, verdict = _one_process(other, 3.0)
-        assert (agrees, verdict.findings) == (False, [])
-        assert "its inputs are not those of all ranks together" in verdict.not_compared[0]
+@pytest.mark.parametrize(
+    ("inputs_of_one", "gradient", "cause", "why"),
+    [
+        (TOGETHER, 2.0, None, ""),
+        (TOGETHER, 3.0, "one process differs", ""),
+        (torch.cat([TOGETHER, torch.full((2, 1), 7.0)], 1), 3.0, "one process differs", ""),
+        (TOGETHER + 0.1, 3.0, None, "its inputs are not those of all ranks together"),
+        (TOGETHER[:1], 3.0, None, "its inputs are not those of all ranks together"),
+    ],
+)
+def test_one_process_accuses_only_if_its_model_had_the_inputs_of_the_ranks(
+    inputs_of_one, gradient, cause, why
+):
+    def given(tensor):
+        return {"Net": rerun.ForwardInputs([[((tensor,), {})]], False, False)}
+
+    own = {"w": LocalPart(torch.tensor([2.0]))}
+    module = _module(*(UpdateRecord(0, {}, {}, [Forward("", ())], at_step=own) for _ in range(2)))
+    result = rerun.Rerun({"Net": [{"w": torch.tensor([gradient])}]}, given(inputs_of_one))
+    ranks, verdict = {rank: given(torch.full((1, 2), 1.0 * rank)) for rank in range(2)}, Verdict()
+    assert rerun.compare(verdict, [module], result, ranks) == (not cause and not why)
+    assert [finding.cause for finding in verdict.findings] == [cause] * bool(cause)
+    assert [why in gap for gap in verdict.not_compared] == [True] * bool(why)
 
 
 def _weights(reduction, divisors, is_masked=True, class_weights=None, counts=(8, 8)):
@@ -235,7 +233,7 @@ def test_a_target_that_differs_on_ranks_is_wrong_if_one_is_a_copy_or_all_begin_e
         "encoder.weight": LocalPart(torch.ones(2, 2)),
         "head.weight": LocalPart(torch.ones(1, 2)),
     }
-    layout = _layout(*(UpdateRecord(0, parameters, {}) for _ in range(2)))
+    module = _module(*(UpdateRecord(0, parameters, {}) for _ in range(2)))
     seen = {
         rank: RankRecording(no_grad={"Net target": {
             (step, "a.py:7"): [torch.full((2, 2), one)] for step, one in enumerate(held)
@@ -243,7 +241,7 @@ def test_a_target_that_differs_on_ranks_is_wrong_if_one_is_a_copy_or_all_begin_e
         for rank, held in enumerate(targets)
     }  # fmt: skip
     verdict = Verdict()
-    inputs.compare_no_grad_modules(verdict, [layout], seen)
+    inputs.compare_no_grad_modules(verdict, [module], seen)
     assert [one.cause for one in verdict.findings] == ([cause] if cause else [])
     assert bool(verdict.not_compared) == (cause is None and targets[0][0] != targets[1][0])
     assert cause != "replicas start apart" or "copies of Net: encoder" in verdict.findings[0].says
@@ -260,8 +258,8 @@ def test_a_target_that_differs_on_ranks_is_wrong_if_one_is_a_copy_or_all_begin_e
     ],
 )
 def test_a_step_that_one_rank_skips_is_no_accumulation(ranks, is_skipped):
-    layout = _layout(UpdateRecord(0, {}, {}), UpdateRecord(0, {}, {}))
-    for record, steps in zip(layout.records.values(), ranks, strict=True):
+    module = _module(UpdateRecord(0, {}, {}), UpdateRecord(0, {}, {}))
+    for record, steps in zip(module.records.values(), ranks, strict=True):
         record.backwards = steps[-1]
         record.updates = [
             UpdateRecord(number, {"w": LocalPart(torch.tensor([number]))}, {}, backwards=step)
@@ -272,15 +270,15 @@ def test_a_step_that_one_rank_skips_is_no_accumulation(ranks, is_skipped):
             kept = own[-1:] if is_skipped else own
             update.forwards = [Forward("", (), backward=one) for one in kept]
     verdict = Verdict()
-    assert find_skipped_step(ModuleCase(layout, [layout], verdict)) is is_skipped
+    assert find_skipped_step(ModuleCase(module, [module], verdict)) is is_skipped
     assert [one.cause for one in verdict.findings] == ["skipped step"] * is_skipped
 
 
 def test_the_setting_that_differs_between_ranks_is_named():
     settings = ({"lr": 0.1, "weight_decay": one, "foreach": bool(one)} for one in (0.0, 0.01))
-    layout = _layout(*(UpdateRecord(0, {}, {}, settings={"w": ("SGD", one)}) for one in settings))
+    module = _module(*(UpdateRecord(0, {}, {}, settings={"w": ("SGD", one)}) for one in settings))
     verdict = Verdict()
-    OptimizerReplay(ModuleCase(layout, [layout], verdict)).compare_settings(0)
+    OptimizerReplay(ModuleCase(module, [module], verdict)).compare_settings(0)
     (finding,) = verdict.findings
     assert finding.cause == "settings differ"
     assert finding.says == "weight_decay of SGD is 0.0 on rank 0 and 0.01 on 1"
@@ -306,9 +304,9 @@ def boards(tmp_path, monkeypatch):
 
 def test_of_several_ranks_that_failed_the_first_one_is_named_whose_error_is_no_consequence(boards):
     boards[0].post(
-        "failed", ScriptError("RuntimeError: Connection closed by peer", "train.py:4", 1.0)
+        "failed", ScriptFailure("RuntimeError: Connection closed by peer", "train.py:4", 1.0)
     )
-    boards[1].post("failed", ScriptError("ValueError: no such file", "train.py:7", 2.0))
+    boards[1].post("failed", ScriptFailure("ValueError: no such file", "train.py:7", 2.0))
     finding = failed(boards[0])
     assert (finding.cause, finding.rank, finding.place) == ("script failed", 1, "train.py:7")
 
@@ -316,7 +314,7 @@ def test_of_several_ranks_that_failed_the_first_one_is_named_whose_error_is_no_c
 def test_of_a_rank_that_others_did_not_wait_for_the_line_is_named(boards):
     boards[1].write_call("barrier", "0", 0, "train.py:9")
     error = "RuntimeError: [/x.cc:7] Timed out waiting 9ms"
-    boards[1].post("failed", ScriptError(error, "train.py:9", 1.0))
+    boards[1].post("failed", ScriptFailure(error, "train.py:9", 1.0))
     boards[0].post("meanwhile", ("train.py:5", False))
     finding = failed(boards[0])
     assert (finding.cause, finding.place, finding.rank) == ("timed out", "train.py:5", 0)
@@ -328,57 +326,43 @@ def test_of_a_rank_that_others_did_not_wait_for_the_line_is_named(boards):
 
 
 @pytest.mark.parametrize(
-    ("kind", "size", "group", "cause"),
+    ("own", "other", "cause", "says"),  # calls as kind:size@group
     [
-        ("all_gather", 8, "0", "collectives differ"),
-        ("all_reduce", 4, "0", "collectives differ"),
-        ("all_reduce", 8, "0", "killed"),
-        ("all_gather", 8, "1", "killed"),  # in another group, of which nothing follows
+        ("broadcast:4 all_reduce:8", "broadcast:4 all_gather:8 backward@", "collectives differ",
+         "all_gather of 8 elements (train.py:2)"),
+        ("broadcast:4 all_reduce:8", "broadcast:4 all_reduce:4 backward@", "collectives differ",
+         "all_reduce of 4 elements (train.py:2)"),
+        ("broadcast:4 all_reduce:8", "broadcast:4 all_reduce:8 backward@", "killed",
+         "backward (train.py:3)"),
+        # in another group, of which nothing follows
+        ("broadcast:4 all_reduce:8", "broadcast:4 all_gather:8@1 backward@", "killed",
+         "backward (train.py:3)"),
+        ("backward all_reduce", "backward backward", "collectives differ", "backward (train.py:2)"),
+        ("backward all_reduce", "backward", "killed", "backward (train.py:1)"),  # it comes later
+        ("backward", "backward backward", "killed", "backward (train.py:2)"),  # in no collective
+        ("backward backward", "backward ends", "collectives differ", "and its script has ended"),
+        ("backward backward", "backward backward ends", "killed", "and its script has ended"),
+        ("backward backward", "backward fails", "killed", "backward (train.py:1)"),
+        ("backward send@", "backward ends", "killed", "and its script has ended"),
     ],
-)
-def test_calls_of_one_number_in_one_group_that_are_not_alike_are_the_cause_of_an_end(
-    boards, kind, size, group, cause
-):
-    for one in boards:
-        one.write_call("broadcast", "0", 4, "train.py:1")
-    boards[0].write_call("all_reduce", "0", 8, "train.py:2")
-    boards[1].write_call(kind, group, size, "train.py:3")
-    boards[1].write_call("backward", "", 0, "train.py:4")
-    (finding,) = ended(boards[0], {0: "SIGABRT"}).findings
-    assert (finding.cause, finding.place, finding.rank) == (cause, "train.py:2", 0)
-    is_unlike = cause == "collectives differ"
-    last = f"{kind} of {size} elements (train.py:3)" if is_unlike else "backward (train.py:4)"
-    assert finding.says.splitlines() == [
-        "rank 0 called all_reduce of 8 elements (train.py:2), and was ended by SIGABRT",
-        f"rank 1 called {last}",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("own", "other", "cause"),
-    [
-        ("backward all_reduce", "backward backward", "collectives differ"),
-        ("backward all_reduce", "backward", "killed"),  # the other comes later
-        ("backward", "backward backward", "killed"),  # outside of any collective
-        ("backward backward", "backward ends", "collectives differ"),
-        ("backward backward", "backward backward ends", "killed"),
-        ("backward backward", "backward fails", "killed"),  # as the connection is closed
-        ("backward send", "backward ends", "killed"),
-    ],
-)
+)  # fmt: skip
 def test_a_rank_ends_in_a_collective_that_others_do_not_call_or_from_outside(
-    boards, own, other, cause
+    boards, own, other, cause, says
 ):
-    for board, kinds in zip(boards, (own, other), strict=True):
-        for kind in kinds.replace(" ends", "").replace(" fails", "").split():
-            board.write_call(kind, "0" * (kind != "send"), 0, "train.py:7")
-    if other.endswith("fails"):
-        boards[1].post("failed", ScriptError("RuntimeError: Connection reset by peer", "", 1.0))
+    for board, calls in zip(boards, (own, other), strict=True):
+        for line, call in enumerate(re.sub(" ends| fails", "", calls).split(), 1):
+            kind, size, group = re.fullmatch(r"(\w+)(?::(\d+))?(@\d*)?", call).groups()
+            board.write_call(kind, (group or "@0")[1:], int(size or 0), f"train.py:{line}")
+    if other.endswith("fails"):  # as the connection is closed
+        boards[1].post("failed", ScriptFailure("RuntimeError: Connection reset by peer", "", 1.0))
     if other.endswith("s"):
         boards[1].post("seen", None)
-    (finding,) = ended(boards[0], {0: ""}).findings
-    assert finding.cause == cause
-    assert ("its script has ended" in finding.says) == other.endswith("ends")
+    (finding,) = ended(boards[0], {0: "SIGABRT"}).findings
+    place = f"train.py:{len(own.split())}"
+    assert (finding.cause, finding.place, finding.rank) == (cause, place, 0)
+    first, second = finding.says.splitlines()
+    assert first.endswith(f"({place}), and was ended by SIGABRT")
+    assert says in second
 
 
 def test_a_rank_that_is_killed_while_it_replays_is_no_fault_of_the_script(boards):
