@@ -115,7 +115,10 @@ def test_a_program_is_judged_and_what_cannot_be_compared_never_agrees(
     ranks = 4 if program == "mesh.py" and "fsdp" in ways else 2
     report, ended, output = verified(program, ranks, *ways.split(), options=(*STOP, *options))
     findings = report.get("findings", [])
-    assert (ended, [one["cause"] for one in findings][:1]) == (code, [cause] * bool(cause)), output
+    assert (ended, [finding["cause"] for finding in findings][:1]) == (
+        code,
+        [cause] * bool(cause),
+    ), output
     assert not findings or findings[0]["place"].startswith(program)
     assert says in output
 
@@ -146,16 +149,16 @@ def test_what_each_rank_called_is_reported_where_gloo_ends_one():
     assert len({one[2] for one in calls}) == len({one[3] for one in calls}) == 2
 
 
-def _plainly(*words, ranks=2):
-    """What rank 0 prints of a program that nobody watches."""
-    common = {**os.environ, "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
+def _plainly(*words):
+    """What rank 0 prints of a program on two ranks that nobody watches."""
+    common = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
               "MASTER_PORT": "29517", "OMP_NUM_THREADS": "1"}  # fmt: skip
-    started = [
+    ranks = [
         subprocess.Popen([sys.executable, PROGRAMS / "language.py", *words], text=True,
                          stdout=subprocess.PIPE, env={**common, "RANK": str(rank)})
-        for rank in range(ranks)
+        for rank in range(2)
     ]  # fmt: skip
-    outputs = [one.communicate()[0] for one in started]
+    outputs = [process.communicate()[0] for process in ranks]
     return outputs[0]
 
 
@@ -175,39 +178,34 @@ def test_the_trace_of_a_wrong_program_names_the_tensor_that_is_wrong_first_as_th
     _, code, output = verified(SHOWN, 2, options=("--seconds", "0"), content=tmp_path)
     assert code == 1
     (path,) = (tmp_path / "tries").iterdir()
-    kept, *_ = (one for one in output.splitlines() if path.name in one)
+    kept, *_ = (line for line in output.splitlines() if path.name in line)
     assert output.index(kept) < output.index('"schema"')
     own, book = read(path), read(SHOWN.with_suffix(".json"))
     assert own.first is not None
     assert own.first.name == "1.norm.weight"  # the first normalization, which the program sums
-    assert [one.name for one in own.tensors if one.state == "differs"] == [
+    assert [tensor.name for tensor in own.tensors if tensor.state == "differs"] == [
         f"{block}.norm.{name}" for block in (1, 2) for name in ("weight", "bias")
     ]
-    for one in own.tensors:  # a gradient that is doubled is off by its own norm
-        assert one.gradient.error == pytest.approx(float(one.state == "differs"), abs=1e-4)
+    for tensor in own.tensors:  # a gradient that is doubled is off by its own norm
+        assert tensor.gradient.error == pytest.approx(float(tensor.state == "differs"), abs=1e-4)
     assert own.report.compared["updates"] == 1  # the first has a finding, which ends the comparison
     assert own.command == f"verify --ranks 2 --seconds=0.0 --patience=6.0 {SHOWN}"
     assert (own.printed, own.report, own.code) == (book.printed, book.report, book.code)
-    assert [one.state for one in own.tensors] == [one.state for one in book.tensors]
-
-
-def _command(*words, launcher=()):
-    done = subprocess.run(
-        [sys.executable, "-m", *launcher, *words], cwd=ROOT, capture_output=True, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PROOFBOOK_TRACES": "/no project/traces"},
-    )  # fmt: skip
-    return done.returncode, done.stdout, done.stderr
+    assert [t.state for t in own.tensors] == [t.state for t in book.tensors]
 
 
 def test_under_torchrun_the_last_line_has_the_word():
     launcher = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m")
-    program = str(PROGRAMS / "language.py")
-    code, output, _ = _command("runners.verify", program, "wrong_sum", launcher=launcher)
-    assert code == 1
-    assert output.splitlines()[-1].startswith("verify: differs")
-    first = next(one for one in output.splitlines() if one.startswith("language.py:"))
+    done = subprocess.run(
+        [sys.executable, "-m", *launcher, "runners.verify", PROGRAMS / "language.py", "wrong_sum"],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PROOFBOOK_TRACES": "/no project/traces"},
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1].startswith("verify: differs")
+    first = next(line for line in done.stdout.splitlines() if line.startswith("language.py:"))
     assert first.endswith(": off by 2 = ranks (too large by the number of ranks)")
-    assert "weight of each token" in output
+    assert "weight of each token" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -244,7 +242,7 @@ def test_every_cause_names_a_section_of_its_page():
         own = {node["title"]} if isinstance(node, dict) and "title" in node else set()
         return own.union(*map(titles, inner))
 
-    for one in causes().values():
-        lesson = (ROOT / f"content/topics/{one.page}.yml").read_text(encoding="utf-8")
-        assert one.section in titles(yaml.safe_load(lesson)), one
-        assert "`" not in one.title  # a heading and a label print it as it is
+    for cause in causes().values():
+        lesson = (ROOT / f"content/topics/{cause.page}.yml").read_text(encoding="utf-8")
+        assert cause.section in titles(yaml.safe_load(lesson)), cause
+        assert "`" not in cause.title  # a heading and a label print it as it is
