@@ -22,7 +22,7 @@ def _main() -> int:
     try:
         return command.main(parser.parse_args())
     except FixableError as error:
-        return report.say_wrong(error)
+        return report.say_wrong_call(error)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Knows a module that ranks divide by hand, from the unsharded module that `--against` names.
+"""Divides a module by hand: places the parts of ranks in the unsharded module of `--against`.
 
-In: `module:function`, and what all ranks recorded. Out: the same records, in which each part has
+In: `module:function`, and the records of all ranks. Out: the same records, in which each part has
 its place (`Spec`), as if a mesh divided the module; and replays of the unsharded module. Shapes say
 how parameters are split; inputs and values say which ranks hold one module together, or none do.
 """
@@ -22,22 +22,24 @@ from runners.judging.rounding import are_apart
 from runners.system.errors import FixableError, first_line
 from runners.verify.intercept import INSIDE
 from runners.verify.records import (
+    DistributedModule,
     Forward,
-    Layout,
-    Part,
+    LocalPart,
+    Recordings,
     RootRecord,
-    Seen,
     Spec,
-    Update,
-    layouts,
+    Updates,
+    distributed_modules,
     mapped,
 )
-from runners.verify.replay import Replayed, replay_pass, replayed, unsharded
+from runners.verify.replay import Replay, replay_pass, replay_passes, unsharded
 from runners.verify.roots import digest
 
 _STATED = re.compile(r"([^=\s]+)=(\d+)(?:/([1-9]\d*))?")
 _FUSED = re.compile(r"qkv|query_key_value|in_proj|c_attn|kv_|_kv|gate_up|w13|fused", re.IGNORECASE)
-_HELD = ("parameters", "after", "after_backward", "at_sum", "before_clipping", "at_step", "carried")
+_DIVIDED = (  # attributes of `UpdateRecord`
+    "parameters", "after", "after_backward", "at_sum", "before_clipping", "at_step", "carried",
+)  # fmt: skip
 _Split = tuple[int, int]  # an axis, and the number of blocks of which each is split along it
 _Tensors = Mapping[str, Tensor]
 
@@ -50,93 +52,95 @@ class Against:
     """The unsharded module.
 
     Args:
-        given: `module:function`; the module lies beside the script, or can be imported.
-        stated: `NAME=DIM` or `NAME=DIM/BLOCKS`; names may have `*`.
+        name: `module:function`; the module lies beside the script, or can be imported.
+        splits: `NAME=DIM` or `NAME=DIM/BLOCKS`; names may have `*`.
         script: the one that is watched.
 
     Attributes:
         modules: the unsharded module, by the name of the script's in reports.
-        says: how it is split, in one line.
+        summary: how it is split, in one line.
 
     Raises:
         FixableError: there is no such module, or a split cannot be understood.
     """
 
-    def __init__(self, given: str, stated: Iterable[str], script: Path) -> None:
-        self._given, self._stated = given, dict[str, _Split]()
-        for one in stated:
-            match = _STATED.fullmatch(one)
+    def __init__(self, name: str, splits: Iterable[str], script: Path) -> None:
+        self._name, self._stated = name, dict[str, _Split]()
+        for split in splits:
+            match = _STATED.fullmatch(split)
             if match is None:
-                raise FixableError(f"--split must be NAME=DIM or NAME=DIM/BLOCKS, not {one}")
+                raise FixableError(f"--split must be NAME=DIM or NAME=DIM/BLOCKS, not {split}")
             self._stated[match[1]] = (int(match[2]), int(match[3] or 1))
         self._inputs = self._stated.pop("inputs", None)
-        match = re.fullmatch(r"(?!__main__)(\w+)[\w.]*:\w+", given)
+        match = re.fullmatch(r"(?!__main__)(\w+)[\w.]*:\w+", name)
         if match is None:
-            raise FixableError(f"--against must be module:function, not {given}")
+            raise FixableError(f"--against must be module:function, not {name}")
         beside = PathFinder.find_spec(match[1], [str(script.resolve().parent)])
         if not (beside or importlib.util.find_spec(match[1])):
-            raise FixableError(f"--against {given}: no module {match[1]} beside {script.name}")
-        self.modules, self.says = dict[str, nn.Module](), ""
+            raise FixableError(f"--against {name}: no module {match[1]} beside {script.name}")
+        self.modules, self.summary = dict[str, nn.Module](), ""
         self._splits: dict[str, _Split] = {}
         self._groups: list[list[int]] = []
 
-    def divide(self, seen: Mapping[int, Seen]) -> None:
+    def place_parts(self, recordings: Recordings) -> None:
         """Give the recorded parts of the module their places.
 
         Raises:
             FixableError: the function fails, or its module has other names or shapes.
         """
-        if not (found := [one for one in layouts(seen) if one.num_updates]):
+        modules = [module for module in distributed_modules(recordings) if module.num_updates]
+        if not modules:
             return
         whole = self._load()
         names = {name for name, _ in whole.named_parameters()}
-        layout = max(found, key=lambda one: len(names & one.first.updates[0].parameters.keys()))
-        first = {rank: one.updates[0] for rank, one in layout.records.items()}
-        self._check_names(layout.key, names, first)
+        module = max(modules, key=lambda m: len(names & m.first.updates[0].parameters.keys()))
+        first = {rank: record.updates[0] for rank, record in module.records.items()}
+        self._check_names(module.key, names, first)
         try:
-            self._groups = _groups(first, self._read(whole, first), is_stated=bool(self._inputs))
+            count = self._read_splits(whole, first)
+            self._groups = _groups(first, count, is_stated=bool(self._inputs))
             for group in self._groups:
                 for rank in group:
-                    self._place(layout.records[rank], whole, group)
-                self._share([layout.records[rank] for rank in group])
-            self.modules = {layout.key: whole}
-            self.says = f"split of {layout.key}: {self._said(len(names))}"
+                    self._place(module.records[rank], whole, group)
+                self._share([module.records[rank] for rank in group])
+            self.modules = {module.key: whole}
+            self.summary = f"split of {module.key}: {self._in_words(len(names))}"
         except UnreadError as why:
-            for update in (update for one in layout.records.values() for update in one.updates):
+            for update in module.updates:
                 update.by_hand = [f"it is divided among ranks by hand; {why}"]
 
     def _load(self) -> nn.Module:
-        name, _, function = self._given.partition(":")
+        name, _, function = self._name.partition(":")
         try:
-            found = getattr(importlib.import_module(name), function)()
-            says = f"it returns {type(found).__name__}, which is no nn.Module"
+            module = getattr(importlib.import_module(name), function)()
+            says = f"it returns {type(module).__name__}, which is no nn.Module"
         except (Exception, SystemExit) as error:  # noqa: BLE001 whatever it raises is told
-            found, says = None, f"{type(error).__name__}: {first_line(error)}"
-        if not isinstance(found, nn.Module):
-            raise FixableError(f"--against {self._given}: {says}")
-        return found
+            module, says = None, f"{type(error).__name__}: {first_line(error)}"
+        if not isinstance(module, nn.Module):
+            raise FixableError(f"--against {self._name}: {says}")
+        return module
 
-    def _check_names(self, key: str, names: set[str], first: Mapping[int, Update]) -> None:
+    def _check_names(self, key: str, names: set[str], first: Updates) -> None:
         for pattern in self._stated:
             if not fnmatch.filter(names, pattern):
                 raise FixableError(f"--split {pattern}: the unsharded module has no such parameter")
         for rank, update in first.items():
             for name in sorted(names ^ update.parameters.keys()):
                 says = f"{key} has no {name}" if name in names else f"only {key} has {name}"
-                raise FixableError(f"--against {self._given}: {says} (on rank {rank})")
+                raise FixableError(f"--against {self._name}: {says} (on rank {rank})")
 
-    def _read(self, whole: nn.Module, first: Mapping[int, Update]) -> int:
-        """How each parameter is split that is; among how many ranks."""
+    def _read_splits(self, whole: nn.Module, first: Updates) -> int:
+        """Read from shapes how each parameter is split; returns among how many ranks."""
         counts, ranks = dict[int, str](), len(first)
-        for name, shape in ((name, one.shape) for name, one in whole.named_parameters()):
-            parts = [one.parameters[name] for one in first.values()]
+        for name, parameter in whole.named_parameters():
+            shape, parts = parameter.shape, [update.parameters[name] for update in first.values()]
             local, apart = parts[0].local.shape, _apart(shape, parts[0].local.shape)
-            stated = [one for like, one in self._stated.items() if fnmatch.fnmatch(name, like)]
+            stated = [s for like, s in self._stated.items() if fnmatch.fnmatch(name, like)]
             own = stated[-1:] or [(axis, 1) for axis in apart]
             is_even = apart == [axis for axis, _ in own][:1] and all(
                 local[a] % n == 0 < local[a] and local[a] * ranks % shape[a] == 0 for a, n in own
             )
-            if not is_even or any(one.spec or one.local.shape != local for one in parts):
+            if not is_even or any(part.spec or part.local.shape != local for part in parts):
                 says = f"{name} is {tuple(local)} on rank {min(first)} and {tuple(shape)} unsharded"
                 raise FixableError(f"{says}: no even split among ranks explains that")
             for axis, blocks in own:
@@ -149,73 +153,80 @@ class Against:
         return min(counts, default=1)
 
     def _place(self, record: RootRecord, whole: nn.Module, group: Sequence[int]) -> None:
-        """Give parts their places, and leave out what the unsharded module knows."""
+        """Give the parts of a rank their places, and drop reasons that the division explains."""
         record.data_ranks, mesh, specs = None, torch.tensor(group), {}
-        for name, one in whole.named_parameters():
+        for name, parameter in whole.named_parameters():
             split = self._splits.get(name)
             placement = ("blocks", *split) if split else ("replicate",)
-            specs[name] = Spec(tuple(one.shape), mesh, (placement,))
+            specs[name] = Spec(tuple(parameter.shape), mesh, (placement,))
         for update in (*record.updates, *record.later):
-            for held in _HELD:
-                parts = getattr(update, held).items()
-                setattr(update, held, {n: p and Part(p.local, specs[n]) for n, p in parts})
-            own = update.buffers
-            update.buffers = {
-                n: own[n] if n in own and own[n].local.shape == one.shape else Part(one.detach())
-                for n, one in whole.named_buffers()
-            }
-            update.by_hand = [one for one in update.by_hand if not one.endswith(INSIDE)]
+            for attribute in _DIVIDED:
+                parts = getattr(update, attribute).items()
+                placed = {name: part and LocalPart(part.local, specs[name]) for name, part in parts}
+                setattr(update, attribute, placed)
+            own, update.buffers = update.buffers, {}
+            for name, buffer in whole.named_buffers():
+                is_whole = name in own and own[name].local.shape == buffer.shape
+                update.buffers[name] = own[name] if is_whole else LocalPart(buffer.detach())
+            update.by_hand = [why for why in update.by_hand if not why.endswith(INSIDE)]
 
     def _share(self, records: Sequence[RootRecord]) -> None:
-        """Ranks that have parts of a batch have its inputs, and its losses, together."""
-        for updates in zip(*(one.updates for one in records), strict=False):
-            passes = list(zip(*(one.forwards for one in updates), strict=False))
+        """Give ranks that have parts of a batch its inputs, and its losses, together."""
+        for updates in zip(*(record.updates for record in records), strict=False):
+            passes = list(zip(*(update.forwards for update in updates), strict=False))
             for forwards in passes if self._inputs else ():
-                for one in forwards:
-                    one.digests = forwards[0].digests
-            if any(map(_unequal, passes)):
-                losses = [one for update in updates for one in update.losses]
+                for forward in forwards:
+                    forward.digests = forwards[0].digests
+            if any(map(_unequal_outputs, passes)):
+                losses = [loss for update in updates for loss in update.losses]
                 for update in updates:
                     update.losses = losses
 
-    def _said(self, number: int) -> str:
+    def _in_words(self, number: int) -> str:
         named = {re.sub(r"\d+", "*", name): split for name, split in self._splits.items()}
         listed = [f"{name} {axis}" + f"/{n}" * (n > 1) for name, (axis, n) in named.items()]
         listed += [f"inputs {self._inputs[0]}"] if self._inputs else []
-        ranks = " and ".join("-".join(map(str, one)) for one in self._groups)
+        ranks = " and ".join("-".join(map(str, group)) for group in self._groups)
         whole = number - len(self._splits)
         return f"{', '.join(listed) or 'nothing'} over ranks {ranks}; {whole} whole"
 
-    def replayed(
-        self, layout: Layout, number: int, rank: int, parameters: _Tensors, buffers: _Tensors
-    ) -> Replayed:
-        """Replay what a rank recorded, with whole inputs and outputs, in the unsharded module."""
-        whole, passes = self.modules[layout.key], []
-        group = next(one for one in self._groups if rank in one)
+    def replay(
+        self, module: DistributedModule, number: int, rank: int, parameters: _Tensors,
+        buffers: _Tensors,
+    ) -> Replay:  # fmt: skip
+        """Replay the passes of a rank, with whole inputs and outputs, in the unsharded module."""
+        whole, passes = self.modules[module.key], []
+        num_modules = len(list(whole.modules()))
+        group = next(group for group in self._groups if rank in group)
         try:
-            for peers in zip(*(layout.update(r, number).forwards for r in group), strict=False):
+            for peers in zip(*(module.update(r, number).forwards for r in group), strict=False):
                 own = dataclasses.replace(peers[group.index(rank)])
-                if len(own.training) != len(list(whole.modules())):
-                    own.training = own.training[:1] * len(list(whole.modules()))
+                if len(own.training) != num_modules:
+                    own.training = own.training[:1] * num_modules
                 if self._inputs:
-                    columns = zip(*(one.tensors for one in peers), strict=True)
-                    given = [_joined(column, self._inputs[0]) for column in columns]
-                    own.arguments = mapped(own.arguments, lambda _, g=given: g.pop(0))  # type: ignore[misc]
-                if _unequal(peers):
+                    columns = zip(*(forward.tensors for forward in peers), strict=True)
+                    joined = [_joined(column, self._inputs[0]) for column in columns]
+                    own.arguments = mapped(own.arguments, lambda _, g=joined: g.pop(0))  # type: ignore[misc]
+                if _unequal_outputs(peers):
                     clone = unsharded(whole, parameters, buffers, is_exact=False)
                     _join_outputs(own, peers, replay_pass(clone, own, {}, is_exact=False))
                 passes.append(own)
         except Exception as error:  # noqa: BLE001 whatever it is, the module is not compared
-            return Replayed(failed=f"its replay failed: {first_line(error)}")
-        return replayed(whole, parameters, buffers, passes, layout.update(rank, number).frozen)
+            return Replay(failed=f"its replay failed: {first_line(error)}")
+        frozen = module.update(rank, number).frozen
+        return replay_passes(whole, parameters, buffers, passes, frozen)
 
 
-def _groups(first: Mapping[int, Update], count: int, *, is_stated: bool) -> list[list[int]]:
-    """Ranks that hold one module together, in the order of its `count` parts."""
-    digests = {r: str([f.digests for f in one.forwards]) for r, one in first.items()}
+def _groups(first: Updates, count: int, *, is_stated: bool) -> list[list[int]]:
+    """Ranks that hold one module together, in the order of its `count` parts.
+
+    Raises:
+        UnreadError: inputs and values do not say which ranks these are.
+    """
+    digests = {r: str([f.digests for f in update.forwards]) for r, update in first.items()}
     held = {r: str([digest(p.local) for p in u.parameters.values()]) for r, u in first.items()}
     inputs, values = (  # ranks that have the same
-        [[r for r in keys if keys[r] == one] for one in dict.fromkeys(keys.values())]
+        [[r for r in keys if keys[r] == key] for key in dict.fromkeys(keys.values())]
         for keys in (digests, held)
     )
     if count == 1 and not is_stated:
@@ -223,47 +234,45 @@ def _groups(first: Mapping[int, Update], count: int, *, is_stated: bool) -> list
     count = len(first) if count == 1 else count
     is_known = len(values) == count and len({*map(len, values)}) == 1  # who holds which part
     place = {r: index if is_known else r for index, same in enumerate(values) for r in same}
-    columns = [[*one] for one in zip(*values, strict=True)] if is_known else []
-    for found in (inputs, columns, [list(first)]):
-        if found and all(len({place[r] for r in one}) == count == len(one) for one in found):
-            if is_stated or all(any({*one} <= {*same} for same in inputs) for one in found):
-                return [sorted(one, key=place.__getitem__) for one in found]
-            says = (
-                f"ranks {found[0]} hold it together, but have different inputs: other batches, or"
-            )
-            raise UnreadError(f"{says} parts of one (then state --split inputs=DIM)")
+    columns = [[*column] for column in zip(*values, strict=True)] if is_known else []
+    for groups in (inputs, columns, [list(first)]):
+        if not groups or any({len({place[r] for r in g}), len(g)} != {count} for g in groups):
+            continue
+        if is_stated or all(any({*group} <= {*same} for same in inputs) for group in groups):
+            return [sorted(group, key=place.__getitem__) for group in groups]
+        says = f"ranks {groups[0]} hold it together, but have different inputs: other batches, or"
+        raise UnreadError(f"{says} parts of one (then state --split inputs=DIM)")
     raise UnreadError(f"inputs and values do not say which {count} of the ranks hold it together")
 
 
 def _apart(whole: Sequence[int], local: Sequence[int]) -> list[int]:
-    """The axes in which shapes differ."""
+    """The axes in which shapes differ; -1 where their numbers of axes do."""
     if len(whole) != len(local):
         return [-1]
     return [axis for axis, (a, b) in enumerate(zip(whole, local, strict=True)) if a != b]
 
 
-def _unequal(forwards: Sequence[Forward]) -> dict[int, list[Tensor]]:
-    """The outputs that ranks do not have alike, by their number."""
-    columns = [
-        [p.local for p in parts] for parts in zip(*(f.outputs for f in forwards), strict=False)
-    ]
-    return {i: one for i, one in enumerate(columns) if any(are_apart(one[0], each) for each in one)}
+def _unequal_outputs(forwards: Sequence[Forward]) -> dict[int, list[Tensor]]:
+    """The outputs that differ between ranks, by their number."""
+    columns = enumerate(zip(*(forward.outputs for forward in forwards), strict=False))
+    tensors = {i: [part.local for part in parts] for i, parts in columns}
+    return {i: own for i, own in tensors.items() if any(are_apart(own[0], other) for other in own)}
 
 
-def _joined(parts: Sequence[Part], axis: int) -> Part:
-    """What ranks have parts of; what is equal on all of them is whole already."""
-    is_whole = not any(are_apart(parts[0].local, one.local) for one in parts)
-    return parts[0] if is_whole else Part(torch.cat([one.local for one in parts], axis))
+def _joined(parts: Sequence[LocalPart], axis: int) -> LocalPart:
+    """The whole of which ranks have parts; a tensor that is equal on all ranks is whole already."""
+    is_whole = not any(are_apart(parts[0].local, part.local) for part in parts)
+    return parts[0] if is_whole else LocalPart(torch.cat([part.local for part in parts], axis))
 
 
 def _join_outputs(own: Forward, peers: Sequence[Forward], whole: Sequence[Tensor]) -> None:
     """Put outputs and their gradients together, if the shapes say along which axis."""
     own.outputs, own.gradients = list(own.outputs), dict(own.gradients)
-    for index, parts in _unequal(peers).items():
+    for index, parts in _unequal_outputs(peers).items():
         axes = _apart(whole[index].shape, parts[0].shape)
         if len(axes) > 1 or axes == [-1]:
             raise UnreadError(f"along which axis output {index} is split cannot be read")
         for axis in axes:  # of equal shapes, the comparison says that values differ
-            own.outputs[index] = Part(torch.cat(parts, axis))
-            if gradients := [one.gradients[index].local for one in peers if index in one.gradients]:
-                own.gradients[index] = Part(torch.cat(gradients, axis))
+            own.outputs[index] = LocalPart(torch.cat(parts, axis))
+            if gradients := [f.gradients[index].local for f in peers if index in f.gradients]:
+                own.gradients[index] = LocalPart(torch.cat(gradients, axis))

@@ -1,4 +1,4 @@
-"""Files by which the ranks of one launch tell each other what they recorded, and where they wait.
+"""The board of a launch: files by which its ranks exchange records, and say where they wait.
 
 In: objects that torch can save. Out: the same objects on the other ranks, on one host. No process
 group takes part, so a script that hangs, fails or destroys its groups loses nothing. Each rank
@@ -38,8 +38,8 @@ PREFIX = "proofbook-verify"
 _SLOTS, _SLOT_BYTES = 16, 512  # of the newest calls
 
 
-class Call(NamedTuple):
-    """Of a collective, or of a function that calls some."""
+class AnnouncedCall(NamedTuple):
+    """A call of a collective, or of a function that calls some, written before it begins."""
 
     order: int  # of this rank's calls
     group: str  # the name of the process group; empty where the call has no partner on each rank
@@ -52,22 +52,8 @@ class Call(NamedTuple):
         return f"{self.kind}{f' of {self.size} elements' * bool(self.size)} ({self.place})"
 
 
-class Failure(NamedTuple):
-    """How the script ended on a rank."""
-
-    error: str
-    place: str  # the script's line
-    seconds: float  # when, by the clock that all processes of a host share
-
-
 class Board:
-    """The folder of this launch, which all its ranks find: named by the process that started them.
-
-    Args:
-        rank: of this process; None for the one that starts the ranks.
-        world_size: the number of ranks.
-        port: of the launch.
-    """
+    """The folder of a launch, named by the process that starts the ranks (`rank` None there)."""
 
     def __init__(self, rank: int | None, world_size: int, port: int | str) -> None:
         self.rank, self.ranks = rank or 0, range(world_size)
@@ -82,26 +68,26 @@ class Board:
             self.post("process", (os.getpid(), processes.start_ticks(os.getpid())))
             self._calls = os.open(self.folder / f"calls.{rank}", os.O_CREAT | os.O_WRONLY)
 
-    def post(self, name: str, what: Any) -> None:
+    def post(self, name: str, value: Any) -> None:
         """Write a file, which appears whole."""
         path = self._path(name, self.rank)
-        torch.save(what, path.with_suffix(".part"))
+        torch.save(value, path.with_suffix(".part"))
         path.with_suffix(".part").rename(path)
 
     def read(self, name: str, rank: int) -> Any:
-        """What a rank has posted; None where it has not."""
+        """An object that a rank has posted; None where it has not."""
         with suppress(FileNotFoundError):  # also where the last rank removes the folder meanwhile
             return torch.load(self._path(name, rank), weights_only=False, mmap=False)
         return None
 
     def has(self, name: str, rank: int) -> bool:
-        """Whether a rank has posted this."""
+        """Whether a rank has posted under a name."""
         return self._path(name, rank).exists()
 
     def first(self, name: str) -> Any:
-        """What the first of the ranks that have posted this has; None where none has."""
-        found = (self.read(name, rank) for rank in self.ranks)
-        return next((one for one in found if one is not None), None)
+        """The object posted by the lowest rank that has; None where none has."""
+        posted = (self.read(name, rank) for rank in self.ranks)
+        return next((value for value in posted if value is not None), None)
 
     def gather(self, name: str) -> dict[int, Any]:
         """Wait until all ranks have posted; the `Lookout` ends this where one is gone."""
@@ -109,22 +95,24 @@ class Board:
             time.sleep(GATHER_SECONDS)
         return {rank: self.read(name, rank) for rank in self.ranks}
 
-    def begins(self, kind: str, group: str, size: int, place: str) -> None:
-        """Write that a collective is about to be called, since nothing may come after it."""
+    def write_call(self, kind: str, group: str, size: int, place: str) -> None:
+        """Write a collective before its call, which may never return."""
         order = self._numbers.total()
         self._numbers[group] += 1
-        text = json.dumps(Call(order, group, self._numbers[group], kind, size, place)).encode()
+        call = AnnouncedCall(order, group, self._numbers[group], kind, size, place)
+        text = json.dumps(call).encode()
         os.pwrite(self._calls, text.ljust(_SLOT_BYTES), order % _SLOTS * _SLOT_BYTES)
 
-    def calls(self, rank: int) -> list[Call]:
+    def calls(self, rank: int) -> list[AnnouncedCall]:
         """The newest calls of a rank, in order."""
-        found = []
+        calls = []
         with suppress(FileNotFoundError):
             held = (self.folder / f"calls.{rank}").read_bytes()
             for at in range(0, len(held), _SLOT_BYTES):
                 with suppress(ValueError, TypeError):  # an empty slot
-                    found.append(Call(*json.loads(held[at : at + _SLOT_BYTES].strip(b"\0"))))
-        return sorted(found)
+                    slot = held[at : at + _SLOT_BYTES].strip(b"\0")
+                    calls.append(AnnouncedCall(*json.loads(slot)))
+        return sorted(calls)
 
     def lives(self, rank: int) -> bool:
         """Whether the process of a rank runs; one that has not begun yet does."""
@@ -134,10 +122,10 @@ class Board:
     @property
     def gone(self) -> list[int]:
         """The ranks whose processes ended without a word."""
-        return [one for one in self.ranks if not self.lives(one) and not self.has("gone", one)]
+        return [rank for rank in self.ranks if not self.lives(rank) and not self.has("gone", rank)]
 
     def remove(self) -> None:
-        """Remove the folder, when no other rank needs it."""
+        """Remove the folder."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _path(self, name: str, rank: int) -> Path:
@@ -145,12 +133,12 @@ class Board:
 
 
 def environment(rank: int, world_size: int, port: int) -> dict[str, str]:
-    """What torchrun tells a rank where all ranks run on one host."""
+    """Torchrun's variables for a rank where all ranks run on one host."""
     numbers = {
         "RANK": rank, "LOCAL_RANK": rank, "ROLE_RANK": rank, "GROUP_RANK": 0,
         "WORLD_SIZE": world_size, "LOCAL_WORLD_SIZE": world_size, "MASTER_PORT": port,
     }  # fmt: skip
-    return {"MASTER_ADDR": "127.0.0.1"} | {name: str(one) for name, one in numbers.items()}
+    return {"MASTER_ADDR": "127.0.0.1"} | {name: str(value) for name, value in numbers.items()}
 
 
 def free_port() -> int:
@@ -258,9 +246,9 @@ class Lookout(threading.Thread):
         return place(frame), any(part in file for file in files for part in _WAITS)
 
 
-# What is reported where a script cannot go on: of each rank a line, and what is the cause
+# The report on a script that cannot go on: a cause, and a line for each rank
 
-# What errors of torch say, and the cause.
+# Messages of torch, and their causes.
 _ERRORS = (
     ("Expected to have finished reduction", "unused parameters"),
     ("mark a variable ready only once", "ready twice"),
@@ -272,34 +260,36 @@ _CONSEQUENCES = ("Connection closed by peer", "Connection reset by peer", "Broke
 
 
 def failed(board: Board) -> Finding | None:
-    """The error that came first and is no consequence of another rank's end; None without one."""
-    found = {rank: one for rank in board.ranks if (one := board.read("failed", rank))}
-    own = {r: one for r, one in found.items() if not any(e in one.error for e in _CONSEQUENCES)}
-    if not found:
+    """The finding of the first error that is no consequence of another; None without an error."""
+    failures = {rank: own for rank in board.ranks if (own := board.read("failed", rank))}
+    if not failures:
         return None
-    rank, first = min((own or found).items(), key=lambda one: one[1].seconds)
+    own = {
+        rank: failure for rank, failure in failures.items()
+        if not any(text in failure.error for text in _CONSEQUENCES)
+    }  # fmt: skip
+    rank, first = min((own or failures).items(), key=lambda pair: pair[1].seconds)
     cause = next((key for text, key in _ERRORS if text in first.error), "script failed")
     lines, place = [re.sub(r"\[/\S+\] ", "", first.error)], first.place
-    others = [one for one in board.ranks if one != rank]
+    others = [other for other in board.ranks if other != rank]
     if cause == "timed out":  # it waited for one that is elsewhere
-        lines += [f"rank {rank} waited in {one}, and gave up" for one in board.calls(rank)[-1:]]
-        known = ((one, board.read("meanwhile", one)) for one in others)
-        where = [(*at, one) for one, at in known if at and at[0]]
-        lines += [f"rank {one} was at {at} then" for at, _, one in where]
-        late = [(at, one) for at, is_in_collective, one in where if not is_in_collective]
-        place, rank = next(iter(late), (place, rank))
+        lines += [f"rank {rank} waited in {call}, and gave up" for call in board.calls(rank)[-1:]]
+        known = {other: at for other in others if (at := board.read("meanwhile", other)) and at[0]}
+        lines += [f"rank {other} was at {at} then" for other, (at, _) in known.items()]
+        late = ((at, r) for r, (at, is_in_collective) in known.items() if not is_in_collective)
+        place, rank = next(late, (place, rank))
     elif not own:
-        lines += [_line(board, one) for one in others if one not in found]
+        lines += [_line(board, other) for other in others if other not in failures]
     return Finding(cause, "\n".join(lines), place, rank=rank)
 
 
 def hangs(board: Board) -> Verdict:
-    """What to report where all ranks wait."""
-    table = [_line(board, one) for one in board.ranks]
+    """The verdict on a script of which all ranks wait."""
+    table = [_line(board, rank) for rank in board.ranks]
     if finding := failed(board):
-        finding.says = "\n".join([finding.says, *(one for one in table if " waits: " in one)])
+        finding.says = "\n".join([finding.says, *(line for line in table if " waits: " in line)])
     else:
-        waits = (board.read("waits", one) or ("", False) for one in board.ranks)
+        waits = (board.read("waits", rank) or ("", False) for rank in board.ranks)
         place = next((at for at, is_in_collective in waits if is_in_collective), "")
         finding = Finding("hang", "\n".join(table), place)
     return _never_ended(finding)
@@ -310,21 +300,16 @@ def _never_ended(finding: Finding) -> Verdict:
 
 
 def ended(board: Board, how: Mapping[int, str]) -> Verdict:
-    """What to report where processes of ranks are gone.
-
-    Args:
-        board: of the launch.
-        how: each of them ended, by rank; empty where that is not known.
-    """
-    how = {rank: one for rank, one in how.items() if not board.has("told", rank)}
+    """The verdict on a script of which ranks are gone: `how` each ended, or empty if not known."""
+    how = {rank: signal_name for rank, signal_name in how.items() if not board.has("told", rank)}
     if not how:
         return Verdict(not_compared=["updates: the launch was ended by SIGTERM"])
     first = min(how)
-    if any(board.has("seen", one) for one in how):
+    if any(board.has("seen", rank) for rank in how):
         says = f"anything: rank {first} was killed while it replayed (out of memory?)"
         return Verdict(not_compared=[says])
     calls = {rank: board.calls(rank) for rank in board.ranks}
-    over = [one for one in board.ranks if board.has("seen", one) and not board.has("failed", one)]
+    over = [r for r in board.ranks if board.has("seen", r) and not board.has("failed", r)]
     unlike = _unlike(calls)
     lines = []
     for rank, newest in calls.items():
@@ -332,47 +317,50 @@ def ended(board: Board, how: Mapping[int, str]) -> Verdict:
         end = ", and its script has ended" if rank in over else end
         call = unlike.get(rank) or (newest[-1] if newest else "no collective")
         lines.append(f"rank {rank} called {call}{end}")
-    last = [one for rank in how for one in calls[rank][-1:]]
-    is_alone = any(_lacks(calls[rank], one) for one in last for rank in over)
+    last = [call for rank in how for call in calls[rank][-1:]]
+    is_alone = any(_lacks(calls[rank], call) for call in last for rank in over)
     cause = "collectives differ" if unlike or is_alone else "killed"
-    place = next((one.place for one in last), "")
+    place = last[0].place if last else ""
     return _never_ended(Finding(cause, "\n".join(lines), place, rank=first))
 
 
-def _unlike(calls: Mapping[int, Sequence[Call]]) -> dict[int, Call]:
+def _unlike(calls: Mapping[int, Sequence[AnnouncedCall]]) -> dict[int, AnnouncedCall]:
     """By rank, the first calls with one number in their group that are not of one collective."""
-    numbered = defaultdict[tuple[int, str], dict[int, Call]](dict)
+    numbered = defaultdict[tuple[int, str], dict[int, AnnouncedCall]](dict)
     for rank, newest in calls.items():
-        for one in (one for one in newest if one.group):
-            numbered[one.number, one.group][rank] = one
-    found = (numbered[key] for key in sorted(numbered))
-    return next((one for one in found if len({(c.kind, c.size) for c in one.values()}) > 1), {})
+        for call in newest:
+            if call.group:
+                numbered[call.number, call.group][rank] = call
+    for _, peers in sorted(numbered.items()):
+        if len({(call.kind, call.size) for call in peers.values()}) > 1:
+            return peers
+    return {}
 
 
-def _lacks(newest: Sequence[Call], call: Call) -> bool:
+def _lacks(newest: Sequence[AnnouncedCall], call: AnnouncedCall) -> bool:
     """Whether a rank has made the calls before one in its group, but not this one."""
-    numbers = [one.number for one in newest if one.group == call.group]
+    numbers = [own.number for own in newest if own.group == call.group]
     return bool(call.group and numbers) and max(numbers) < call.number
 
 
 def _line(board: Board, rank: int) -> str:
-    """Where a rank is, or why it never came."""
+    """A line of the report: where a rank is, or why it never came."""
     if (failure := board.read("failed", rank)) is not None:
         at = f" at {failure.place}" if failure.place else ""
         return f"rank {rank} never came: {failure.error}{at}"
     if board.has("seen", rank):
         return f"rank {rank} never came: its script has ended"
     at, is_in_collective = board.read("waits", rank) or ("?", False)
-    newest = [f" in {one.kind}" for one in board.calls(rank)[-1:] if is_in_collective]
+    newest = [f" in {call.kind}" for call in board.calls(rank)[-1:] if is_in_collective]
     return f"rank {rank} {'waits' if is_in_collective else 'is elsewhere'}: {at}{''.join(newest)}"
 
 
 def _ignore(*_: Any) -> None:
-    """A `Lookout` reads which signals came."""
+    """Do nothing: a `Lookout` reads which signals came."""
 
 
 def _forget() -> None:
-    """A child of this process, such as a worker of a loader, ends by a signal as usual."""
+    """Let a child of this process, such as a worker of a loader, end by a signal as usual."""
     signal.set_wakeup_fd(-1)
     if signal.getsignal(signal.SIGTERM) is _ignore:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -23,14 +23,14 @@ from runners.system.errors import FixableError
 from runners.verify import cpu, report, rerun
 from runners.verify.against import Against
 from runners.verify.board import Board, ended, environment, free_port, sweep
-from runners.verify.rank import POLL_SECONDS, Rank
+from runners.verify.rank import POLL_SECONDS, WatchedRank
 
 MOST_RANKS = 64
 KILLED_SECONDS = 20.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What the command takes."""
+    """Declare options and arguments of the command."""
     add = parser.add_argument
     add("--ranks", type=int, default=0, help="start so many ranks (not under torchrun)")
     add("--steps", type=int, default=3, help="updates that are watched (3)")
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Start ranks, or be one."""
+    """Start ranks, or run as one of them; returns the exit code."""
     script = Path(arguments.script)
     if not script.is_file():
         raise FixableError(f"there is no script {script}")
@@ -65,60 +65,62 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.cpu:
         cpu.install()
     if arguments.as_one:
-        rerun.be(Path(arguments.as_one), arguments.script, arguments.arguments)
+        rerun.run_as_one(Path(arguments.as_one), arguments.script, arguments.arguments)
     words = [*_options(arguments), arguments.script, *arguments.arguments]
     if "RANK" in os.environ and not arguments.ranks:
-        Rank(arguments, words, against).run()
+        WatchedRank(arguments, words, against).run()
     if not 2 <= arguments.ranks <= MOST_RANKS:
         raise FixableError(
             f"--ranks must be from 2 to {MOST_RANKS}, and stands before the script; without it, "
             "start this under torchrun"
         )
-    return _launched(arguments, words)
+    return _launch(arguments, words)
 
 
 def _options(arguments: argparse.Namespace) -> list[str]:
-    """The options that each rank is given, but for those at their defaults."""
+    """The options that each rank is given, without those at their defaults."""
     parser = argparse.ArgumentParser()
     add_arguments(parser)
-    given = {name: getattr(arguments, name) for name in ("steps", "seconds", "patience", "against")}
-    options = [f"--{name}={one}" for name, one in given.items() if one != parser.get_default(name)]
-    options += [f"--split={one}" for one in arguments.split]
+    names = ("steps", "seconds", "patience", "against")
+    values = {name: getattr(arguments, name) for name in names}
+    options = [f"--{name}={v}" for name, v in values.items() if v != parser.get_default(name)]
+    options += [f"--split={split}" for split in arguments.split]
     return [*options, *["--one"] * arguments.one, *["--cpu"] * arguments.cpu]
 
 
-def _launched(arguments: argparse.Namespace, words: Sequence[str]) -> int:
-    """Start the ranks on this host; the exit code of the one that reported."""
+def _launch(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """Start the ranks on this host; returns the exit code of the one that reported."""
     world_size, port = arguments.ranks, free_port()
-    common, started = {"OMP_NUM_THREADS": "1", **os.environ}, []
+    common = {"OMP_NUM_THREADS": "1", **os.environ}
     root = str(Path(__file__).parents[2])
     common["PYTHONPATH"] = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))
     command = [sys.executable, "-m", "runners.verify", *["--json"] * arguments.json, *words]
+    ranks: list[subprocess.Popen[bytes]] = []
     try:
         for rank in range(world_size):
             own = common | environment(rank, world_size, port)
-            started.append(subprocess.Popen(command, env=own))
-        codes = _followed(started)
-        code = next((one for one in codes.values() if one >= 0), None)
+            ranks.append(subprocess.Popen(command, env=own))
+        codes = _wait(ranks)
+        code = next((own for own in codes.values() if own >= 0), None)
         if code is None:  # no rank was left to report
             board, script = Board(None, world_size, port), Path(arguments.script)
-            how = {rank: signal.Signals(-one).name for rank, one in codes.items()}
+            how = {rank: signal.Signals(-own).name for rank, own in codes.items()}
             document = sys.stdout if arguments.json else None
-            code = report.said(ended(board, how), script, words, world_size, (), document)
+            code = report.publish(ended(board, how), script, words, world_size, (), document)
     finally:
-        for one in started:
-            one.kill()
-        for one in started:
-            one.wait()
+        for process in ranks:
+            process.kill()
+        for process in ranks:
+            process.wait()
         sweep()
     return code if code in (*report.CODES.values(), FixableError.exit_code) else 1
 
 
-def _followed(started: Sequence[subprocess.Popen[bytes]]) -> dict[int, int]:
-    """How ranks ended by themselves; where one was killed, the others have a moment to report."""
+def _wait(ranks: Sequence[subprocess.Popen[bytes]]) -> dict[int, int]:
+    """The exit codes of ranks; where one was killed, the others have a moment to report."""
     end = math.inf
-    while any(one.poll() is None for one in started) and time.monotonic() < end:
+    while any(own.poll() is None for own in ranks) and time.monotonic() < end:
         time.sleep(POLL_SECONDS)
-        if any((one.poll() or 0) < 0 for one in started):
+        if any((own.poll() or 0) < 0 for own in ranks):
             end = min(end, time.monotonic() + KILLED_SECONDS)
-    return {rank: one.returncode for rank, one in enumerate(started) if one.returncode is not None}
+    return {rank: own.returncode for rank, own in enumerate(ranks) if own.returncode is not None}

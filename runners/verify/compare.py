@@ -1,6 +1,6 @@
-"""Compares what the script's ranks held with the replay of one process.
+"""Compares the script's update with the replay of one process.
 
-In: what all ranks recorded (`Layout`), and the sums of all replays. Out: a `Verdict`. For each
+In: what all ranks recorded (`DistributedModule`), and their replays. Out: a `Verdict`. For each
 module and update, in this order: inputs, parameters of replicas, outputs, gradients after the
 reduction, weights of the loss, clipping, and the optimizer's update. A comparison that could not be
 made is said, and never counts as agreeing.
@@ -14,106 +14,119 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from torch import Tensor
 
 from runners.judging.rounding import NORM, allowance, are_apart, distance, ratio
 from runners.verify import inputs
-from runners.verify.fit import Expected, Fit, added, fitted, scales_of
-from runners.verify.inputs import Case, ties
-from runners.verify.losses import TOLERANCE, Weights, judged_weights
-from runners.verify.records import STEPS_INSIDE, Layout, Seen, Update
-from runners.verify.replay import Replayed
+from runners.verify.fit import (
+    Expected,
+    Fit,
+    added,
+    fit_gradients,
+    scales_of,
+)
+from runners.verify.inputs import ModuleCase, find_ties
+from runners.verify.losses import TOLERANCE, Weights, judge_weights
+from runners.verify.records import (
+    STEPS_INSIDE,
+    DistributedModule,
+    Modules,
+    Recordings,
+    UpdateRecord,
+)
+from runners.verify.replay import Replay
 from runners.verify.report import Error, Finding, Term, Verdict, in_words
 from runners.verify.update import (
-    Steps,
+    OptimizerReplay,
     compare_clipped,
-    compare_moments,
-    find_left_behind,
-    find_skipped,
-    find_still,
-    is_clip,
+    find_early_clips,
+    find_skipped_step,
+    find_state_left_behind,
+    find_unmoved,
+    is_clipped_by_hand,
 )
 
 _OWN = "own gradient"
 UNCLIPPED = "clipping: none seen (a limit that was never reached hides a norm of one shard)"
-Replays = Mapping[int, Mapping[str, Sequence[Replayed]]]  # by rank and module, one for each update
+Replays = Mapping[int, Mapping[str, Sequence[Replay]]]  # by rank and module, one for each update
 
 
-def judged(layouts: Sequence[Layout], seen: Mapping[int, Seen], replays: Replays) -> Verdict:
-    """Compare everything that was recorded.
-
-    Args:
-        layouts: of each module.
-        seen: by rank.
-        replays: of the ranks that lead a group.
-    """
+def compare_modules(modules: Modules, recordings: Recordings, replays: Replays) -> Verdict:
+    """Compare all modules of a script with the replays of the ranks that lead a group."""
     verdict = Verdict(compared={"parameters": 0, "parameters_compared": 0, "updates": 0})
-    says = [f"{name} is not supported" for one in seen.values() for name in one.refused]
-    says += [
-        f"what follows the updates: {one.waits}, and other ranks were stopped earlier"
-        for one in seen.values() if one.waits
-    ]  # fmt: skip
-    for one in says:
-        verdict.skip(one)
-    for where in sorted({one.eager for one in seen.values() if one.eager})[:1]:
-        verdict.notes.append(f"{where}: torch.compile does nothing here; the script ran eagerly")
-    if broken := next((one.broken for one in seen.values() if one.broken), ""):
+    _report_recordings(verdict, recordings)
+    if broken := _first(own.broken for own in recordings.values()):
         verdict.skip(f"anything: an error of the tool's own ({broken})")
         return verdict
-    inputs.compare_quiet(verdict, layouts, seen)
+    inputs.compare_no_grad_modules(verdict, modules, recordings)
     cut = "outputs of all ranks enter the loss without a gradient, its own among them"
-    for rank, where in ((rank, where) for rank, one in seen.items() for where in one.lost):
+    for rank, where in ((rank, where) for rank, own in recordings.items() for where in own.lost):
         verdict.find(Finding("gather cuts", cut, where.split()[0], rank=rank))
-    unpreserved = next((one.unpreserved for one in seen.values() if one.unpreserved), "")
-    tied = list(ties(layouts))
-    for layout in layouts:
-        _Judge(Case(layout, layouts, verdict, unpreserved, tied), replays).judge()
+    unpreserved = _first(own.unpreserved for own in recordings.values())
+    ties = list(find_ties(modules))
+    for module in modules:
+        case = ModuleCase(module, modules, verdict, unpreserved, ties)
+        _ModuleComparison(case, replays).compare()
     if verdict.compared["updates"] and not verdict.has_clipped and not verdict.findings:
         verdict.notes.append(UNCLIPPED)
-    if not layouts:
+    if not modules:
         verdict.skip("gradients: no module with trained parameters ran a forward and backward pass")
     return verdict
 
 
-class _Judge:
-    """Judges one module."""
+def _report_recordings(verdict: Verdict, recordings: Recordings) -> None:
+    """Add gaps and notes on scripts that were stopped, compiled, or are not supported."""
+    by_rank = recordings.values()
+    for name in (name for own in by_rank for name in own.refused):
+        verdict.skip(f"{name} is not supported")
+    for waits in filter(None, (own.waits for own in by_rank)):
+        verdict.skip(f"what follows the updates: {waits}, and other ranks were stopped earlier")
+    for where in sorted({own.eager for own in by_rank if own.eager})[:1]:
+        verdict.notes.append(f"{where}: torch.compile does nothing here; the script ran eagerly")
 
-    def __init__(self, case: Case, replays: Replays) -> None:
-        self._case, self._layout, self._replays = case, case.layout, replays
-        self._steps = Steps(case)
+
+def _first(reasons: Iterable[str]) -> str:
+    return next(filter(None, reasons), "")
+
+
+class _ModuleComparison:
+    """Compares the updates of one module."""
+
+    def __init__(self, case: ModuleCase, replays: Replays) -> None:
+        self._case, self._module, self._replays = case, case.module, replays
+        self._optimizers = OptimizerReplay(case)
         self._has_own = False  # ranks use gradients of their own, and the script makes up for it
-        self._weighed: list[Weights] = []  # of each update whose weights could be judged
+        self._weights: list[Weights] = []  # of each update whose weights could be judged
         # Whether an update has several microbatches, or the module runs several times.
-        updates = [update for one in case.layout.records.values() for update in one.updates]
-        self._has_parts = any(len(one.forwards) > 1 for one in updates)
+        self._has_parts = any(len(update.forwards) > 1 for update in case.module.updates)
 
-    def judge(self) -> None:
-        """Compare all updates; the first that differs is reported."""
+    def compare(self) -> None:
+        """Compare all updates, until one differs."""
         if why := self._why_not():
             self._case.skip(why)
-            for number in range(self._layout.num_updates):  # what `--one` leaves open
-                if self._layout.first.refused == STEPS_INSIDE:
+            for number in range(self._module.num_updates):  # what `--one` leaves open
+                if self._module.first.refused == STEPS_INSIDE:
                     inputs.compare_replicas(self._case, number)
-                self._steps.compare(number, None)
-        elif not find_skipped(self._case):
-            self._judge()
-        if not self._weighed and self._has_parts and not self._case.verdict.findings:
+                self._optimizers.compare(number, None)
+        elif not find_skipped_step(self._case):
+            self._compare_updates()
+        if not self._weights and self._has_parts and not self._case.verdict.findings:
             self._skip_weights("not known, as the module is not compared")
 
-    def _judge(self) -> None:
-        case, layout, verdict = self._case, self._layout, self._case.verdict
-        find_left_behind(case)
-        find_still(case)
+    def _compare_updates(self) -> None:
+        case, module, verdict = self._case, self._module, self._case.verdict
+        find_state_left_behind(case)
+        find_unmoved(case)
         self._find_untied()
-        updates = layout.first.updates
+        updates = module.first.updates
         compared = frozen = set(updates[0].parameters)
-        for number in range(layout.num_updates):
+        for number in range(module.num_updates):
             frozen = frozen & set(updates[number].frozen)
-            compared = compared & (self._update(number) | set(updates[number].frozen))
+            compared = compared & (self._compare_update(number) | set(updates[number].frozen))
             verdict.compared["updates"] = max(verdict.compared["updates"], number + 1)
-            if any(one.step is not None for one in verdict.findings):
+            if any(finding.step is not None for finding in verdict.findings):
                 break
         compared = frozen if self._are_zero() else compared
         verdict.compared["parameters_compared"] += len(compared - frozen)
@@ -121,59 +134,61 @@ class _Judge:
             listed = ", ".join(sorted(frozen)[:4]) + " …" * (len(frozen) > 4)
             case.note(f"{len(frozen)} parameters are frozen: {listed}")
         if not verdict.findings and not self._has_own:
-            inputs.compare_replicas(case, layout.num_updates - 1, "after")
+            inputs.compare_replicas(case, module.num_updates - 1, "after")
         inputs.compare_samples(case)
         self._compare_buffers(is_judged=bool(compared - frozen))
-        if layout.has_later and not verdict.findings:
-            self._steps.compare_settings(layout.num_updates + 1)
-            inputs.compare_replicas(case, layout.num_updates + 1)
+        if module.has_later and not verdict.findings:
+            self._optimizers.compare_settings(module.num_updates + 1)
+            inputs.compare_replicas(case, module.num_updates + 1)
 
     def _are_zero(self) -> bool:
         """Whether all weights of the loss are zero, with which anything agrees."""
-        if not self._weighed or not all(one.is_zero for one in self._weighed):
+        if not self._weights or not all(weights.is_zero for weights in self._weights):
             return False
-        verdict, first = self._case.verdict, self._weighed[0]
+        verdict, first = self._case.verdict, self._weights[0]
         verdict.skip(f"weights of the loss: {first.why_not}", is_lasting=True)
         verdict.weights = verdict.weights or first.line
         return True
 
     def _why_not(self) -> str:
-        """Why nothing can be compared; empty where something can."""
-        records = self._layout.records.values()
-        updates = self._layout.first.updates
+        """Why the module cannot be compared; empty where it can."""
+        records = self._module.records.values()
+        updates = self._module.first.updates
         self._case.verdict.compared["parameters"] += len(updates[0].parameters) if updates else 0
-        if refused := next((one.refused for one in records if one.refused), ""):
+        if refused := _first(record.refused for record in records):
             return f"{refused} is not supported" if "which" not in refused else refused
-        if not self._layout.num_updates:
+        if not self._module.num_updates:
             return "no backward pass through it ended"
-        for line in (one for r in records for u in r.updates for one in u.by_hand):
-            return line
-        shapes = [[p.shape for p in r.updates[0].parameters.values()] for r in records]
-        if any(one != shapes[0] for one in shapes):
+        for reason in (reason for update in self._module.updates for reason in update.by_hand):
+            return reason
+        first, *others = (
+            [part.shape for part in record.updates[0].parameters.values()] for record in records
+        )
+        if any(shapes != first for shapes in others):
             return "its parameters have other shapes on other ranks (divided by hand?)"
         return ""
 
     def _find_untied(self) -> None:
         for tie in self._case.ties:
-            (layout, other), (a, b) = tie.layouts, tie.names
-            if layout is self._layout and not tie.is_kept:
+            (module, other), (a, b) = tie.modules, tie.names
+            if module is self._module and not tie.is_kept:
                 says = f"starts equal to {other.key}: {b}, and is updated otherwise"
-                place = layout.first.updates[0].step_place
-                self._case.find("tied weights apart", says, place, [a], layout.view, None)
+                place = module.first.updates[0].step_place
+                self._case.find("tied weights apart", says, place, [a], module.first_rank, None)
 
     def _compare_buffers(self, *, is_judged: bool) -> None:
-        """Ranks may keep statistics of their own, as batch norm does; other buffers are equal."""
-        records = self._layout.records.values()
+        """Compare buffers of ranks, without statistics of their own as batch norm keeps them."""
+        records = self._module.records.values()
         apart: dict[int, list[str]] = {}
-        for number in (0, self._layout.num_updates - 1):
-            first, *others = (one.updates[number].buffers for one in records)
+        for number in (0, self._module.num_updates - 1):
+            first, *others = (record.updates[number].buffers for record in records)
             apart[number] = [
-                name for name, one in first.items() if not ("running_" in name or one.spec)
-                and any(are_apart(one.local, own[name].local) for own in others if name in own)
+                name for name, part in first.items() if not ("running_" in name or part.spec)
+                and any(are_apart(part.local, own[name].local) for own in others if name in own)
             ]  # fmt: skip
-        if any(one.buffers_from is not None for one in records):
+        if any(record.buffers_from is not None for record in records):
             apart[0] = []  # one rank sends them before each pass
-        update = self._layout.first.updates[0]
+        update = self._module.first.updates[0]
         start = [n for n in apart[0] if update.buffers[n].local.is_floating_point()]
         if start and is_judged:
             says, place = "a buffer differs before the first forward pass", update.forwards[0].place
@@ -184,91 +199,94 @@ class _Judge:
 
     # One update
 
-    def _update(self, number: int) -> set[str]:
-        """Compare an update; the parameters that agree."""
+    def _compare_update(self, number: int) -> set[str]:
+        """Compare an update; returns the parameters that agree."""
         if not inputs.compare_batches(self._case, number):
             return set()
-        agreed = self._replay(number)
+        agreed = self._compare_with_replays(number)
         inputs.compare_replicas(self._case, number, "used")
         return agreed
 
-    def _replay(self, number: int) -> set[str]:
-        case, layout = self._case, self._layout
-        runs = {rank: self._replays[rank][layout.key][number] for rank in layout.leaders}
-        failed = next((one.failed for one in runs.values() if one.failed), "")
-        errors = [error for one in runs.values() for error, _ in one.errors]
+    def _compare_with_replays(self, number: int) -> set[str]:
+        case, module = self._case, self._module
+        replays = {rank: self._replays[rank][module.key][number] for rank in module.leaders}
+        failed = _first(replay.failed for replay in replays.values())
+        errors = [error for replay in replays.values() for error, _ in replay.errors]
         case.is_replayed = not failed and all(map(math.isfinite, errors))
         inputs.compare_replicas(case, number)
         if failed:
             case.skip(failed)
-        if failed or not inputs.compare_outputs(case, number, runs):
+        if failed or not inputs.compare_outputs(case, number, replays):
             return set()
-        outside = layout.update(layout.leaders[0], number).outside
+        outside = module.update(module.leaders[0], number).outside
         if outside:
             case.skip(f"{outside[0]}: the loss uses it outside of any module's forward pass")
-        expected = self._expected(number, runs)
+        expected = self._expected(number, replays)
         names = [name for name in expected.exact if name not in outside]
-        if not all(bool(one.isfinite().all()) for one in expected.exact.values()):
+        if not all(bool(gradient.isfinite().all()) for gradient in expected.exact.values()):
             case.skip("gradients: those of one process are not finite either")
             return set()
-        return self._gradients(number, names, expected) - set(outside) if names else set()
+        return self._compare_gradients(number, names, expected) - set(outside) if names else set()
 
-    def _expected(self, number: int, runs: Mapping[int, Replayed]) -> Expected:
-        case, key = self._case, self._layout.key
-        terms = {(rank, at): one for rank, run in runs.items() for at, one in run.exact.items()}
-        owns = [one for run in runs.values() for one in run.own.values()]
-        # The gradient of a tied weight is that of all its places.
-        partners = (each for tie in case.ties if tie.is_kept for each in tie.partners(key))
-        for name, layout, other in partners:
-            for rank in layout.leaders:
-                run = self._replays[rank][layout.key][number]
-                owns += [{name: one[other]} for one in run.own.values() if other in one]
-                for at, one in run.exact.items():
-                    if other in one:
-                        terms[rank, at] = added([terms.get((rank, at), {}), {name: one[other]}])
+    def _expected(self, number: int, replays: Mapping[int, Replay]) -> Expected:
+        """The gradients of all batches; that of a tied weight is the sum over all its places."""
+        case, key = self._case, self._module.key
+        terms = {(r, at): sums for r, own in replays.items() for at, sums in own.exact.items()}
+        owns = [sums for replay in replays.values() for sums in replay.own.values()]
+        partners = (pair for tie in case.ties if tie.is_kept for pair in tie.partners(key))
+        for name, module, other in partners:
+            for rank in module.leaders:
+                replay = self._replays[rank][module.key][number]
+                owns += [{name: sums[other]} for sums in replay.own.values() if other in sums]
+                for at, sums in replay.exact.items():
+                    if other in sums:
+                        terms[rank, at] = added([terms.get((rank, at), {}), {name: sums[other]}])
         exact, own, eps = added(terms.values()), added(owns), case.sum_eps
         tolerance = {
             name: allowance(NORM, distance(exact[name], own.get(name, exact[name])), eps, scale)
             for name, scale in scales_of(exact).items()
         }
-        forwards = self._layout.update(min(runs), number).forwards
-        parts = len({one.backward for one in forwards if one.chunk is None}) or len(forwards)
-        return Expected(terms, exact, tolerance, len(runs), parts)
+        forwards = self._module.update(min(replays), number).forwards
+        parts = len({f.backward for f in forwards if f.chunk is None}) or len(forwards)
+        return Expected(terms, exact, tolerance, len(replays), parts)
 
-    def _gradients(self, number: int, names: Sequence[str], expected: Expected) -> set[str]:
+    def _compare_gradients(self, number: int, names: Sequence[str], expected: Expected) -> set[str]:
         case = self._case
-        compare_moments(case, number)
+        find_early_clips(case, number)
         reduced = self._fit(number, "before_clipping", names, expected)
-        weights = self._weights(number, reduced)
-        for moment in ("at_sum", "after_backward"):
+        weights = self._judged_weights(number, reduced)
+        for attribute in ("at_sum", "after_backward"):
             if reduced.is_good and weights.agree:
                 break
-            earlier = self._fit(number, moment, names, expected)
-            again = self._weights(number, earlier)
-            if earlier.is_good and again.agree and is_clip(case, number, moment):
+            earlier = self._fit(number, attribute, names, expected)
+            again = self._judged_weights(number, earlier)
+            if earlier.is_good and again.agree and is_clipped_by_hand(case, number, attribute):
                 reduced, weights = earlier, again
         if not weights.is_zero:
             case.verdict.weights = case.verdict.weights or weights.line
-        case.verdict.keep(self._layout.key, number, "gradient", reduced.errors)
+        case.verdict.keep_largest(self._module.key, number, "gradient", reduced.errors)
         if not reduced.is_good:
-            has_own = inputs.has_own_gradients(self._layout, number)
-            if has_own and inputs.are_equal_again(self._layout):
+            has_own = inputs.has_own_gradients(self._module, number)
+            if has_own and inputs.are_equal_again(self._module):
                 self._has_own = True
-                return self._reached(number, names, expected)
-            explain(case, number, reduced, expected)
+                return self._compare_own_reduction(number, names, expected)
+            find_gradient_causes(case, number, reduced, expected)
             return set(reduced.agreed)
-        self._judge_weights(number, weights)
-        self._find_others(number)
+        self._report_weights(number, weights)
+        self._find_leftovers(number)
         compare_clipped(case, number, expected)
-        self._steps.compare_settings(number)
-        self._steps.compare(number, expected)
+        self._optimizers.compare_settings(number)
+        self._optimizers.compare(number, expected)
         return set(reduced.agreed)
 
-    def _reached(self, number: int, names: Sequence[str], expected: Expected) -> set[str]:
-        """Ranks keep their own gradients: is the update that of the mean gradient all the same?"""
-        share, update = 1 / expected.num_batches, self._layout.update(self._layout.view, number)
-        mean = {name: share * one for name, one in expected.exact.items()}
-        if not self._steps.reached(number, mean) >= set(names):
+    def _compare_own_reduction(
+        self, number: int, names: Sequence[str], expected: Expected
+    ) -> set[str]:
+        """Compare the step with that of the mean gradient, where ranks keep their own gradients."""
+        share = 1 / expected.num_batches
+        update = self._module.update(self._module.first_rank, number)
+        mean = {name: share * gradient for name, gradient in expected.exact.items()}
+        if not self._optimizers.reached(number, mean) >= set(names):
             place = update.step_place or update.backward_place
             self._case.skip(
                 f"gradients: each rank's are those of its own batch, and its parameters are equal "
@@ -278,56 +296,57 @@ class _Judge:
             )
             return set()
         fit = Fit(dict.fromkeys(expected.terms, share))
-        self._judge_weights(number, self._weights(number, fit))
-        self._find_others(number)
+        self._report_weights(number, self._judged_weights(number, fit))
+        self._find_leftovers(number)
         return set(names)
 
-    def _fit(self, number: int, gradients: str, names: Sequence[str], expected: Expected) -> Fit:
-        """How the gradients of an update relate to the batches, without what was there before."""
-        view, layout = self._layout.view, self._layout
-        carried = layout.whole(number, view, "carried")
-        held = {rank: layout.whole(number, rank, gradients) for rank in layout.views()}
+    def _fit(self, number: int, attribute: str, names: Sequence[str], expected: Expected) -> Fit:
+        """Fit the gradients of an update, without those that were there before."""
+        rank, module = self._module.first_rank, self._module
+        carried = module.present(number, rank, "carried")
+        held = {r: module.whole(number, r, attribute) for r in module.replicas()}
         for own in held.values():
             for name, before in carried.items():
-                if before is not None and (one := own.get(name)) is not None:
-                    own[name] = one.double() - before.double()
-        fit = fitted(held, names, expected)
-        outside = layout.update(layout.leaders[0], number).outside
+                if (gradient := own.get(name)) is not None:
+                    own[name] = gradient.double() - before.double()
+        fit = fit_gradients(held, names, expected)
+        outside = module.update(module.leaders[0], number).outside
         extra = [
-            name for name, one in held[view].items()
+            name for name, gradient in held[rank].items()
             if name not in expected.exact and name not in outside
-            and one is not None and bool(one.any())
+            and gradient is not None and bool(gradient.any())
         ]  # fmt: skip
         if extra:
-            fit.wrong.setdefault(view, []).extend(extra)
+            fit.wrong.setdefault(rank, []).extend(extra)
             fit.errors |= dict.fromkeys(extra, Error(1.0, 0.0))
         return fit
 
     # The loss
 
-    def _weights(self, number: int, fit: Fit) -> Weights:
-        stages = [one for one in self._case.layouts if one.first.stage is not None]
-        is_stage = self._layout.first.stage is not None
-        last = max(stages, key=lambda one: one.first.stage or 0) if is_stage else self._layout
+    def _judged_weights(self, number: int, fit: Fit) -> Weights:
+        """The weights of the loss, which the last stage of a pipeline computes."""
+        last, is_stage = self._module, self._module.first.stage is not None
+        if is_stage:
+            stages = (m for m in self._case.modules if m.first.stage is not None)
+            last = max(stages, key=lambda module: module.first.stage or 0)
         updates = {r: last.update(r, number) for r in last.leaders if number < last.num_updates}
         for r, own in updates.items():
             # Where the gradient at logits is that of a cross-entropy, there is no other term.
             if losses := self._replays[r][last.key][number].losses:
-                own_or_solved = own.losses or losses
-                updates[r] = dataclasses.replace(own, losses=own_or_solved, other_terms=[])
+                updates[r] = dataclasses.replace(own, losses=own.losses or losses, other_terms=[])
         factors: dict[Term, float] | None = None
         if fit.is_good and fit.factors:
-            scale = max((one.scale for one in updates.values()), default=1.0)
-            factors = {term: one / scale for term, one in fit.factors.items()}
-            if last is not self._layout:
+            scale = max((own.scale for own in updates.values()), default=1.0)
+            factors = {term: factor / scale for term, factor in fit.factors.items()}
+            if last is not self._module:
                 factors = dict.fromkeys([(r, None) for r in updates], fit.common / scale)
         tolerance = max(TOLERANCE, NORM * self._case.sum_eps)
-        return judged_weights(updates, factors, tolerance)
+        return judge_weights(updates, factors, tolerance)
 
-    def _judge_weights(self, number: int, weights: Weights) -> None:
-        verdict, updates = self._case.verdict, self._layout.first.updates
-        self._find_short(number, weights)
-        self._weighed.append(weights)
+    def _report_weights(self, number: int, weights: Weights) -> None:
+        verdict, updates = self._case.verdict, self._module.first.updates
+        self._find_short_update(number, weights)
+        self._weights.append(weights)
         if weights.is_zero or (self._are_dropped(updates) and not weights.finding):
             return
         if weights.finding:
@@ -340,19 +359,19 @@ class _Judge:
             self._case.note(weights.note)
 
     def _skip_weights(self, why: str) -> None:
-        """The weights are open; one process repeats the script's own accumulation."""
+        """Leave the weights open, once; one process repeats the script's own accumulation."""
         verdict, has_parts = self._case.verdict, self._has_parts
         by_one = "the sum over ranks, but not microbatches with each other" if has_parts else "it"
-        if not any("weights of" in one for one in verdict.not_compared):
+        if not any("weights of" in gap for gap in verdict.not_compared):
             says = f"weights of the loss: {why} (`--one` compares {by_one})"
             verdict.skip(says, is_lasting=has_parts)
 
-    def _find_short(self, number: int, weights: Weights) -> None:
-        """An update of fewer microbatches than one before, divided by as many as that one."""
-        update = self._layout.update(self._layout.leaders[0], number)
+    def _find_short_update(self, number: int, weights: Weights) -> None:
+        """Find an update of fewer microbatches than one before, divided by as many as that one."""
+        update = self._module.update(self._module.leaders[0], number)
         parts = len(update.forwards)
-        for index, before in enumerate(self._weighed):
-            usual = len(self._layout.update(self._layout.leaders[0], index).forwards)
+        for index, before in enumerate(self._weights):
+            usual = len(self._module.update(self._module.leaders[0], index).forwards)
             is_off = not weights.agree and before.agree and parts < usual
             if is_off and abs(weights.total * usual / parts - 1) <= TOLERANCE:
                 says = f"{parts} of {usual} microbatches, and each weighs as one of {usual}"
@@ -362,44 +381,46 @@ class _Judge:
                 weights.why_not = ""
                 return
 
-    # What was left of other backward passes, and schedulers
+    # Gradients of other backward passes, and schedulers
 
-    def _find_others(self, number: int) -> None:
-        layout, case = self._layout, self._case
-        updates = [(rank, one.updates) for rank, one in layout.records.items() if number]
-        for rank, update in ((rank, own[number]) for rank, own in updates):
-            if names := [n for n, one in update.carried.items() if one and bool(one.local.any())]:
+    def _find_leftovers(self, number: int) -> None:
+        """Find gradients of the update before, gradients that are lost, and schedulers."""
+        module, case = self._module, self._case
+        updates = {r: own.updates[number] for r, own in module.records.items() if number}
+        for rank, update in updates.items():
+            carried = update.carried.items()
+            if names := [name for name, part in carried if part and bool(part.local.any())]:
                 says = "holds the gradient of the update before"
                 case.find("not zeroed", says, update.backward_place, names, rank, number)
-        for rank, own in updates:
-            if self._are_dropped(own) and rank in layout.leaders:
-                update, cause = own[number], "zeroed between microbatches"
+        for rank, update in updates.items():
+            if self._are_dropped(module.records[rank].updates) and rank in module.leaders:
                 share = f"{update.dropped} of {update.dropped + 1}"
                 says = f"the gradients of {share} backward passes are lost"
+                cause = "zeroed between microbatches"
                 case.find(cause, says, update.backward_place, [], rank, number)
-        records = layout.records.values()
-        steps = min((u.schedulers for r in records for u in r.updates[1:]), default=0)
+        records = module.records.values()
+        steps = min((u.scheduler_steps for own in records for u in own.updates[1:]), default=0)
         if number == 0 and steps > 1:
-            place, says = layout.first.updates[0].step_place, f"a scheduler steps {steps} times"
+            place, says = module.first.updates[0].step_place, f"a scheduler steps {steps} times"
             case.find("scheduler", f"{says} for each update", place, [], None, number)
 
     @staticmethod
-    def _are_dropped(updates: Sequence[Update]) -> bool:
-        """Whether gradients of backward passes are reset before the optimizer sees them."""
-        return len(updates) > 1 and all(one.dropped and one.has_step for one in updates)
+    def _are_dropped(updates: Sequence[UpdateRecord]) -> bool:
+        """Whether gradients of backward passes are reset before the optimizer uses them."""
+        return len(updates) > 1 and all(update.dropped and update.has_step for update in updates)
 
 
 # The usual cause of gradients that are no sum over all batches
 
 
-def explain(case: Case, number: int, fit: Fit, expected: Expected) -> None:
-    """Find what the gradients of an update are, since they are not the mean over all batches."""
-    layout, rank = case.layout, min(fit.wrong or fit.apart)
-    update = layout.update(rank, number)
+def find_gradient_causes(case: ModuleCase, number: int, fit: Fit, expected: Expected) -> None:
+    """Find the causes of gradients of an update that are not the mean over all batches."""
+    module, rank = case.module, min(fit.wrong or fit.apart)
+    update = module.update(rank, number)
     if not fit.wrong:
-        cause, says = _shares(layout, fit.apart)
+        cause, says = _cause_of_shares(module, fit.apart)
         names, place = list(expected.exact), update.backward_place
-        has_own = cause == _OWN and inputs.has_own_gradients(layout, number)
+        has_own = cause == _OWN and inputs.has_own_gradients(module, number)
         if cause == _OWN and update.clips and not has_own:
             cause, says = "clipped before the reduction", "each rank clips its own gradient"
             names, place = [], update.clips[0].place
@@ -408,30 +429,32 @@ def explain(case: Case, number: int, fit: Fit, expected: Expected) -> None:
             return
         case.find(cause, says, place, names, rank, number)
         return
-    held = layout.whole(number, rank, "before_clipping")
-    found = {n: _cause(case, n, held.get(n), rank, number, fit, expected) for n in fit.wrong[rank]}
+    held = module.whole(number, rank, "before_clipping")
+    wrong = {n: _cause(case, n, held.get(n), rank, number, fit, expected) for n in fit.wrong[rank]}
     causes: dict[str, list[str]] = {}
-    left_out = _left_out(layout, rank, [n for n, (cause, *_) in found.items() if cause == _OWN])
-    for name, (cause, *_) in found.items():
-        causes.setdefault(left_out if left_out and cause == _OWN else cause, []).append(name)
-    for cause, names in sorted(causes.items(), key=lambda one: -len(one[1])):
-        what = "gradient differs from that of one process"
+    unreduced = _cause_unreduced(module, rank, [n for n, (c, *_) in wrong.items() if c == _OWN])
+    for name, (cause, *_) in wrong.items():
+        causes.setdefault(unreduced if unreduced and cause == _OWN else cause, []).append(name)
+    for cause, names in sorted(causes.items(), key=lambda pair: -len(pair[1])):
+        error = "gradient differs from that of one process"
         if cause == "no gradient" and len(causes) == 1:
-            what = "no gradient reaches the optimizer"
-        says = f"{what} ({len(names)} of {len(expected.exact)} parameters)"
-        _, off, others = found[names[0]]
+            error = "no gradient reaches the optimizer"
+        says = f"{error} ({len(names)} of {len(expected.exact)} parameters)"
+        _, off, others = wrong[names[0]]
         place = case.unpreserved if cause == "recomputation" else update.backward_place
         case.find(cause, says, place, names, rank, number, off, [o for o in others if o != cause])
 
 
-def _shares(layout: Layout, apart: Mapping[int, Mapping[Term, float]]) -> tuple[str, str]:
-    """The cause, and what ranks hold that do not hold the same sum, from their factors."""
+def _cause_of_shares(
+    module: DistributedModule, apart: Mapping[int, Mapping[Term, float]]
+) -> tuple[str, str]:
+    """The cause of ranks that hold different sums, and its description, from their factors."""
     rank, factors = min(apart.items())
-    largest = max(abs(one) for one in factors.values())
-    present = [term for term, one in factors.items() if abs(one) >= 1e-3 * largest]
+    largest = max(map(abs, factors.values()))
+    present = [term for term, factor in factors.items() if abs(factor) >= 1e-3 * largest]
     ranks = {r for r, _ in present}
     absent = sorted({r for r, _ in factors} - ranks)
-    if ranks == {_leader(layout, rank)}:
+    if ranks == {_leader(module, rank)}:
         return _OWN, "the gradient on each rank is that of its own batch"
     if len(apart) == 1 and absent:
         listed = ", ".join(map(str, absent))
@@ -440,24 +463,25 @@ def _shares(layout: Layout, apart: Mapping[int, Mapping[Term, float]]) -> tuple[
     return "not all reduced", f"{missing} have no share in it"
 
 
-def _left_out(layout: Layout, rank: int, names: Sequence[str]) -> str:
-    """Why nothing reduces these parameters, where what wraps the others does not know them."""
-    record, parts = layout.records[rank], layout.update(rank, 0).parameters
-    if not names or {*names} <= {*record.unwrapped}:
+def _cause_unreduced(module: DistributedModule, rank: int, names: Sequence[str]) -> str:
+    """The cause of parameters that no wrapper reduces; empty where none is known."""
+    record, parts = module.records[rank], module.update(rank, 0).parameters
+    if not names or {*names} <= {*record.frozen_in_ddp}:
         return "unfrozen after wrapping" if names else ""
     is_plain = all(parts[name].spec is None for name in names if name in parts)
-    is_divided = record.data_ranks is not None and any(one.spec for one in parts.values())
+    is_divided = record.data_ranks is not None and any(part.spec for part in parts.values())
     return "outside fully_shard" if is_plain and is_divided else ""
 
 
-def _leader(layout: Layout, rank: int) -> int:
+def _leader(module: DistributedModule, rank: int) -> int:
     """The first rank that has the same batch."""
-    return next(group[0] for group in layout.groups if rank in group)
+    return next(group[0] for group in module.groups if rank in group)
 
 
 def _cause(
-    case: Case, name: str, held: Tensor | None, rank: int, number: int, fit: Fit, expected: Expected
-) -> tuple[str, str, list[str]]:
+    case: ModuleCase, name: str, held: Tensor | None, rank: int, number: int, fit: Fit,
+    expected: Expected,
+) -> tuple[str, str, list[str]]:  # fmt: skip
     """The cause of one gradient, by how much it is off, and other causes of that factor."""
     if name not in expected.exact:
         return "gradient from elsewhere", "", []
@@ -466,46 +490,46 @@ def _cause(
     held, tolerance = held.double(), 4 * expected.tolerance[name]
     should = expected.exact[name] * (fit.common or 1 / expected.num_batches)
     off = f"{distance(held, should) / max(should.norm().item(), 1e-300):.1%} of its norm"
-    causes = ["part of the sum" if case.layout.is_tensor_parallel else "gradient differs"]
+    causes = ["part of the sum" if case.module.is_tensor_parallel else "gradient differs"]
     others = list[str]()
     if case.unpreserved:
         causes = ["recomputation"]
     if _is_multiple(held, should, tolerance):
-        off, causes = _of_factor(case.layout, name, ratio(held, should), expected)
-        others = [one for one in causes if one == "times microbatches"]
+        off, causes = _causes_of_factor(case.module, name, ratio(held, should), expected)
+        others = [cause for cause in causes if cause == "times microbatches"]
     before = None
     if number:
-        before = case.layout.whole(number - 1, rank, "before_clipping").get(name)
-    for cause, own in (("not zeroed", held - should), ("previous gradient", held)):
-        if before is not None and distance(own, before) <= tolerance:
+        before = case.module.whole(number - 1, rank, "before_clipping").get(name)
+    for cause, rest in (("not zeroed", held - should), ("previous gradient", held)):
+        if before is not None and distance(rest, before) <= tolerance:
             causes.insert(0, cause)
-    causes[:0] = _of_batch(case.layout, name, held, rank, expected)
+    causes[:0] = _causes_of_one_batch(case.module, name, held, rank, expected)
     return causes[0], off, others
 
 
-def _of_batch(
-    layout: Layout, name: str, held: Tensor, rank: int, expected: Expected
+def _causes_of_one_batch(
+    module: DistributedModule, name: str, held: Tensor, rank: int, expected: Expected
 ) -> Iterator[str]:
-    """Whose batch alone a gradient is of, up to a factor."""
-    for leader in layout.leaders if expected.num_batches > 1 else ():
+    """The causes of a gradient that is, up to a factor, the gradient of one batch."""
+    for leader in module.leaders if expected.num_batches > 1 else ():
         own = added(g for (r, _), g in expected.terms.items() if r == leader).get(name)
         if own is not None and _is_multiple(held, own, 4 * expected.tolerance[name]):
-            yield _OWN if leader == _leader(layout, rank) else "another rank's gradient"
+            yield _OWN if leader == _leader(module, rank) else "another rank's gradient"
 
 
-def _of_factor(
-    layout: Layout, name: str, factor: float, expected: Expected
+def _causes_of_factor(
+    module: DistributedModule, name: str, factor: float, expected: Expected
 ) -> tuple[str, list[str]]:
     """A factor in words, and its usual causes."""
-    ranks, lower = {expected.num_batches, *map(len, layout.groups)} - {1}, name.lower()
+    ranks, lower = {expected.num_batches, *map(len, module.groups)} - {1}, name.lower()
     kind = "norm " if "norm" in lower or "ln_" in lower else "expert " if "expert" in lower else ""
-    known = [(f"{kind}times ranks", float(one)) for one in ranks]
-    known += [(f"{kind}divided by ranks", 1 / one) for one in ranks]
-    known += [("times microbatches", one) for one in {expected.num_parts} - {1}]
-    causes = [cause for cause, one in known if abs(factor / one - 1) < 0.01]
+    known = [(f"{kind}times ranks", float(n)) for n in ranks]
+    known += [(f"{kind}divided by ranks", 1 / n) for n in ranks]
+    known += [("times microbatches", n) for n in {expected.num_parts} - {1}]
+    causes = [cause for cause, size in known if abs(factor / size - 1) < 0.01]
     return in_words(factor, ranks, expected.num_parts), causes or ["other factor"]
 
 
-def _is_multiple(held: Tensor, one: Tensor, tolerance: float) -> bool:
-    factor = ratio(held, one)
-    return factor != 0 and distance(held, factor * one) <= tolerance * max(1.0, abs(factor))
+def _is_multiple(held: Tensor, should: Tensor, tolerance: float) -> bool:
+    factor = ratio(held, should)
+    return factor != 0 and distance(held, factor * should) <= tolerance * max(1.0, abs(factor))

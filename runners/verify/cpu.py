@@ -3,8 +3,8 @@
 In: a script that names `cuda` and `nccl`. Out: the same calls on CPU tensors and over gloo. A mode
 of torch replaces devices in calls of tensors and factories; a few functions that read a device or
 a backend themselves are called with another one; streams and events do nothing.
-`torch.cuda.is_available()` stays False. What still asks for a GPU ends the script, and `check`
-says in one line what that was.
+`torch.cuda.is_available()` stays False. A call that still asks for a GPU ends the script, and
+`check` names it in one line.
 """
 
 from __future__ import annotations
@@ -29,38 +29,38 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._device import DeviceContext
 
 from runners.system.errors import FixableError
-from runners.verify.intercept import _replace
-from runners.verify.records import Seen
+from runners.verify.intercept import replace
+from runners.verify.records import ScriptFailure
 
 _ASKS = re.compile(r"cuda|nccl|nvidia|\bgpus?\b|accelerator device", re.IGNORECASE)
 _Function = Callable[..., Any]
 
 
-def check(seen: Seen, *, is_mapped: bool) -> None:
-    """Say that a call was wrong where a script ended because it asks for a GPU.
+def check(failure: ScriptFailure, *, is_mapped: bool) -> None:
+    """Check that a script did not fail because it asks for a GPU.
 
     Raises:
-        FixableError: that it does.
+        FixableError: it did.
     """
-    if _ASKS.search(seen.ended) or "is_available" in seen.ended_line:
-        line = seen.ended_line.strip().rpartition("\n")[2].strip()
-        asks = f"{seen.ended_at}: {line}: it needs a GPU ({seen.ended})"
+    if _ASKS.search(failure.error) or "is_available" in failure.text:
+        line = failure.text.strip().rpartition("\n")[2].strip()
+        asks = f"{failure.place}: {line}: it needs a GPU ({failure.error})"
         raise FixableError(
             f"--cpu cannot map {asks}" if is_mapped else f"{asks}; try --cpu (CPUs and gloo)"
         )
 
 
-def _device(one: Any) -> Any:
-    """A device as it is mapped; what is none stays."""
-    is_number = isinstance(one, int) and not isinstance(one, bool)
-    is_cuda = isinstance(one, str | torch.device) and str(one).startswith("cuda")
-    return "cpu" if is_number or is_cuda else one
+def _device(value: Any) -> Any:
+    """The CPU for a CUDA device; any other value as it is."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    is_cuda = isinstance(value, str | torch.device) and str(value).startswith("cuda")
+    return "cpu" if is_number or is_cuda else value
 
 
 def _moved(tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """A tensor that leaves the GPU or pinned memory is a copy, which later writes do not reach."""
-    is_host = any(isinstance(one, str) and one == "cpu" for one in (*args, *kwargs.values()))
-    named = {name: _device(one) for name, one in kwargs.items()}
+    """`Tensor.to` on the CPU; a tensor that leaves the GPU or pinned memory is copied."""
+    is_host = any(isinstance(arg, str) and arg == "cpu" for arg in (*args, *kwargs.values()))
+    named = {name: _device(arg) for name, arg in kwargs.items()}
     moved: Tensor = tensor.to(*map(_device, args), **named)
     is_copied = moved is tensor and (is_host or hasattr(tensor, "pinned_by_verify"))
     return moved.clone() if is_copied else moved
@@ -90,10 +90,10 @@ class _OnCpu(TorchFunctionMode):
             return _METHODS[func](*args, **(kwargs or {}))
         if not kwargs:
             return func(*args)
-        given = {name: one for name, one in kwargs.items() if name != "pin_memory"}
-        if "device" in given:
-            given["device"] = _device(given["device"])
-        value = func(*args, **given)
+        own = {name: arg for name, arg in kwargs.items() if name != "pin_memory"}
+        if "device" in own:
+            own["device"] = _device(own["device"])
+        value = func(*args, **own)
         return _pinned(value) if kwargs.get("pin_memory") else value
 
 
@@ -123,7 +123,7 @@ _STREAMS = "Stream Event current_stream default_stream stream device"
 
 
 def _functions() -> dict[str, Any]:
-    """What stands in the place of functions of `torch.cuda`."""
+    """Replacements of functions of `torch.cuda`, by name."""
     page = os.sysconf("SC_PAGE_SIZE")
     free, total = page * os.sysconf("SC_AVPHYS_PAGES"), page * os.sysconf("SC_PHYS_PAGES")
     values: dict[str, Any] = {
@@ -136,7 +136,7 @@ def _functions() -> dict[str, Any]:
         ),
         **dict.fromkeys(_NOTHING.split()), **dict.fromkeys(_ZERO.split(), 0),
     }  # fmt: skip
-    functions = {name: lambda *_, one=one, **__: one for name, one in values.items()}
+    functions = {name: lambda *_, value=value, **__: value for name, value in values.items()}
     return functions | {
         **dict.fromkeys(_STREAMS.split(), _Stream),
         "get_rng_state": lambda *_: torch.get_rng_state(),  # of the generator that draws here
@@ -146,10 +146,10 @@ def _functions() -> dict[str, Any]:
     }
 
 
-# What other functions are given in place of an argument with this name.
+# By the name of an argument of other functions, the value in its place.
 _ARGUMENTS: dict[str, _Function] = {
     "backend": lambda _: "gloo", "device": _device, "device_type": _device,
-    "map_location": lambda one: one if callable(one) else "cpu",
+    "map_location": lambda value: value if callable(value) else "cpu",
     **dict.fromkeys(("device_id", "pg_options", "device_ids", "output_device"), lambda _: None),
 }  # fmt: skip
 
@@ -162,36 +162,36 @@ def _mapped(original: _Function, /, *args: Any, **kwargs: Any) -> Any:
     return original(*bound.args, **bound.kwargs)
 
 
-class _Kind(type):
-    """Of a class that makes generators on the CPU, and that knows those of torch."""
+class _GeneratorType(type):
+    """The type of a class that makes generators on the CPU, and whose instances are torch's."""
 
     def __call__(cls, device: Any = "cpu") -> Any:
         return _GENERATOR(_device(device))
 
-    def __instancecheck__(cls, one: Any) -> bool:
-        return isinstance(one, _GENERATOR)
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, _GENERATOR)
 
 
 _GENERATOR = torch.Generator
 
 
 def install() -> None:
-    """Map from now on, in all of this process."""
+    """Map calls for GPUs to CPUs from now on, in all of this process."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     torch.set_autocast_dtype("cpu", torch.get_autocast_dtype("cuda"))
-    torch.Generator = _Kind("Generator", (), {})  # type: ignore[assignment, misc]
-    for name, one in _functions().items():
-        setattr(torch.cuda, name, one)
+    torch.Generator = _GeneratorType("Generator", (), {})  # type: ignore[assignment, misc]
+    for name, function in _functions().items():
+        setattr(torch.cuda, name, function)
     for name in ("range_push", "range_pop", "mark"):
         setattr(torch.cuda.nvtx, name, lambda *_: 0)
-    _replace("sdpa_kernel", lambda *_, **__: nullcontext(), nn.attention)
+    replace("sdpa_kernel", lambda *_, **__: nullcontext(), nn.attention)
     for name in ("init_process_group", "new_group", "barrier"):
-        _replace(name, _mapped, dist, dist.distributed_c10d)
+        replace(name, _mapped, dist, dist.distributed_c10d)
     for kind in (
         DistributedDataParallel, FullyShardedDataParallel, DeviceMesh, DeviceContext,
         torch.autocast, torch.amp.GradScaler,
     ):  # fmt: skip
-        _replace("__init__", _mapped, kind)
-    _replace("load", _mapped, torch)
-    _replace("to", lambda to, own, *args, **kw: to(own, *map(_device, args), **kw), nn.Module)
+        replace("__init__", _mapped, kind)
+    replace("load", _mapped, torch)
+    replace("to", lambda to, own, *args, **kw: to(own, *map(_device, args), **kw), nn.Module)
     _OnCpu().__enter__()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""How the script's gradients relate to those of the batches: one sum over all of them, or not?
+"""Fit the script's gradients as one sum over the gradients of all batches.
 
 In: gradients that ranks hold, and the gradient of each batch, replayed. Out: a `Fit`: the factor
 of each batch, and the parameters that no such sum explains.
@@ -21,7 +21,7 @@ Held = Mapping[str, Tensor | None]  # gradients by parameter
 
 @dataclass
 class Expected:
-    """Of one update: the gradients of all batches, their sum, and how exact it is."""
+    """The gradients of all batches of an update, their sum, and its tolerance."""
 
     terms: Mapping[Term, Mapping[str, Tensor]] = field(default_factory=dict)
     exact: Mapping[str, Tensor] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Expected:
 
 @dataclass
 class Fit:
-    """How gradients of the script relate to those of the batches."""
+    """The factors of the batches in the script's gradients, and the parameters that differ."""
 
     factors: dict[Term, float] | None  # in the gradients of most parameters; None: nothing fits
     wrong: dict[int, list[str]] = field(default_factory=dict)  # parameters that differ, by rank
@@ -48,30 +48,29 @@ class Fit:
 
     @property
     def common(self) -> float:
-        """The largest factor, which is that of all batches where they have one."""
+        """The largest factor, which all batches have where the gradients are one sum."""
         return max((self.factors or {}).values(), key=abs, default=0.0)
 
 
 def added(gradients: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Sums of gradients, by name."""
-    found: dict[str, Tensor] = {}
-    for one in gradients:
-        for name, gradient in one.items():
-            found[name] = found[name] + gradient if name in found else gradient
-    return found
+    """The sum of gradients, by name."""
+    sums: dict[str, Tensor] = {}
+    for name, gradient in (pair for terms in gradients for pair in terms.items()):
+        sums[name] = sums[name] + gradient if name in sums else gradient
+    return sums
 
 
 def scales_of(gradients: Mapping[str, Tensor]) -> dict[str, float]:
     """By parameter, the largest norm of a gradient in its module."""
     scales: dict[str, float] = {}
-    for name, one in gradients.items():
+    for name, gradient in gradients.items():
         module = name.rpartition(".")[0]
-        scales[module] = max(scales.get(module, 0.0), one.double().norm().item())
+        scales[module] = max(scales.get(module, 0.0), gradient.double().norm().item())
     return {name: scales[name.rpartition(".")[0]] for name in gradients}
 
 
 def error_of(held: Tensor | None, should: Tensor, tolerance: float) -> Error:
-    """The error of a tensor, over its norm or what rounding allows, whichever is larger."""
+    """The error of a tensor, over its norm or the allowed error, whichever is larger."""
     size = should.norm().item()
     allowed = tolerance + 1e-6 * size
     error = size if held is None else distance(held, should)
@@ -79,41 +78,35 @@ def error_of(held: Tensor | None, should: Tensor, tolerance: float) -> Error:
     return Error(error / scale if math.isfinite(error / scale) else math.inf, allowed / scale)
 
 
-def fitted(held: Mapping[int, Held], names: Sequence[str], expected: Expected) -> Fit:
-    """Find the factor of the batches, or one of each, that explains the gradients.
-
-    Args:
-        held: gradients, by rank.
-        names: parameters that are compared.
-        expected: gradients of the batches.
-    """
+def fit_gradients(held: Mapping[int, Held], names: Sequence[str], expected: Expected) -> Fit:
+    """Find the factor of the batches, or one of each batch, that explains the gradients by rank."""
     factor = _common_factor(held[min(held)], names, expected)
     factors = None if factor is None else dict.fromkeys(expected.terms, factor)
-    fit = compared(held, names, dict.fromkeys(held, factors), expected)
+    fit = compare_with_sum(held, names, dict.fromkeys(held, factors), expected)
     if fit.is_good:
         return fit
-    own = {rank: _factors_of(one, names, expected) for rank, one in held.items()}
-    again = compared(held, names, own, expected)
+    own = {rank: _factors_of(gradients, names, expected) for rank, gradients in held.items()}
+    again = compare_with_sum(held, names, own, expected)
     return fit if again.wrong else again
 
 
 def _common_factor(held: Held, names: Sequence[str], expected: Expected) -> float | None:
     """The factor with which most parameters agree; one element agrees with any factor."""
+    exact, tolerance = expected.exact, expected.tolerance
     known = {
-        n: one for n in names
-        if (one := held.get(n)) is not None and expected.exact[n].norm() > expected.tolerance[n]
+        name: gradient for name in names
+        if (gradient := held.get(name)) is not None and exact[name].norm() > tolerance[name]
     }  # fmt: skip
-    known = {n: one for n, one in known.items() if one.numel() > 1} or known
+    known = {name: own for name, own in known.items() if own.numel() > 1} or known
     best, most = None, 0
-    own = [ratio(one, expected.exact[n]) for n, one in known.items()]
-    for factor in (1 / expected.num_batches, 1.0, *own):
-        errors = (
-            error_of(one, factor * expected.exact[n], abs(factor) * expected.tolerance[n])
-            for n, one in known.items()
+    ratios = [ratio(own, exact[name]) for name, own in known.items()]
+    for factor in (1 / expected.num_batches, 1.0, *ratios):
+        num_agreed = sum(
+            error_of(own, factor * exact[name], abs(factor) * tolerance[name]).agrees
+            for name, own in known.items()
         )
-        agree = sum(one.agrees for one in errors)
-        if factor and agree > most:
-            best, most = factor, agree
+        if factor and num_agreed > most:
+            best, most = factor, num_agreed
     return best
 
 
@@ -121,19 +114,19 @@ def _factors_of(held: Held, names: Sequence[str], expected: Expected) -> dict[Te
     """The factor of each batch with which their sum is nearest to all gradients."""
 
     def flat(gradients: Held) -> Tensor:
-        zero = (torch.zeros_like(expected.exact[n]) for n in names)
-        every = zip(map(gradients.get, names), zero, strict=True)
-        return torch.cat([(b if a is None else a.double()).flatten() for a, b in every])
+        zeros = (torch.zeros_like(expected.exact[name]) for name in names)
+        pairs = zip(map(gradients.get, names), zeros, strict=True)
+        return torch.cat([(zero if own is None else own.double()).flatten() for own, zero in pairs])
 
     should, terms = flat(held), list(expected.terms)
     if not bool(should.any()) or not bool(should.isfinite().all()):  # zero is no sum of batches
         return dict.fromkeys(terms, 1 / expected.num_batches)
-    matrix = torch.stack([flat(one) for one in expected.terms.values()])
+    matrix = torch.stack([flat(gradients) for gradients in expected.terms.values()])
     solved = torch.linalg.lstsq(matrix @ matrix.T, (matrix @ should)[:, None], driver="gelsd")
     return dict(zip(terms, solved.solution.flatten().tolist(), strict=True))
 
 
-def compared(
+def compare_with_sum(
     held: Mapping[int, Held], names: Sequence[str],
     factors: Mapping[int, dict[Term, float] | None], expected: Expected,
 ) -> Fit:  # fmt: skip
@@ -141,19 +134,19 @@ def compared(
     fit = Fit(factors[min(held)])
     for rank, gradients in held.items():
         own = factors[rank]
-        for n, error in _errors(gradients, names, own, expected).items():
+        for name, error in _errors(gradients, names, own, expected).items():
             if own is None or not error.agrees:
-                fit.wrong.setdefault(rank, []).append(n)
-            fit.errors[n] = max(fit.errors.get(n, error), error)
-    wrong = {name for some in fit.wrong.values() for name in some}
+                fit.wrong.setdefault(rank, []).append(name)
+            fit.errors[name] = max(fit.errors.get(name, error), error)
+    wrong = {name for own_wrong in fit.wrong.values() for name in own_wrong}
     fit.agreed = [name for name in names if name not in wrong]
-    known = {rank: one for rank, one in factors.items() if one is not None}
+    known = {rank: own for rank, own in factors.items() if own is not None}
     if not fit.wrong and _differ(known):
         fit.apart = known
         for rank, own in known.items():  # each differs from one sum over all batches
             even = dict.fromkeys(own, sum(own.values()) / len(own))
-            for n, error in _errors(held[rank], names, even, expected).items():
-                fit.errors[n] = max(fit.errors[n], error)
+            for name, error in _errors(held[rank], names, even, expected).items():
+                fit.errors[name] = max(fit.errors[name], error)
     return fit
 
 
@@ -162,22 +155,23 @@ def _errors(
 ) -> dict[str, Error]:
     """The error of each gradient against a sum over batches, or their mean without factors."""
     own = factors or dict.fromkeys(expected.terms, 1 / expected.num_batches)
-    size = max(abs(one) for one in own.values())
-    found = {}
-    for n in names:
-        should = torch.zeros_like(expected.exact[n])
+    size = max(map(abs, own.values()))
+    errors = {}
+    for name in names:
+        should = torch.zeros_like(expected.exact[name])
         for term, factor in own.items():
-            if n in expected.terms[term]:
-                should += factor * expected.terms[term][n]
-        found[n] = error_of(held.get(n), should, size * expected.tolerance[n])
-    return found
+            if name in expected.terms[term]:
+                should += factor * expected.terms[term][name]
+        errors[name] = error_of(held.get(name), should, size * expected.tolerance[name])
+    return errors
 
 
-def _differ(known: Mapping[int, Mapping[Term, float]]) -> bool:
+def _differ(factors: Mapping[int, Mapping[Term, float]]) -> bool:
     """Whether ranks hold different sums, or sums in which a batch has no share."""
-    first = known[min(known)]
-    largest = max(abs(one) for one in first.values())
-    has_none = any(abs(one) < 1e-3 * largest for one in first.values())
+    first = factors[min(factors)]
+    largest = max(map(abs, first.values()))
+    has_none = any(abs(factor) < 1e-3 * largest for factor in first.values())
     return has_none or any(
-        abs(one[t] - a) > 1e-2 * largest for one in known.values() for t, a in first.items()
-    )
+        abs(own[term] - factor) > 1e-2 * largest
+        for own in factors.values() for term, factor in first.items()
+    )  # fmt: skip

@@ -1,8 +1,9 @@
-"""What the tool reads of torch's inside: private names, frames of functions, nodes of the graph.
+"""Reads private names of torch, frames of functions, and nodes of the autograd graph.
 
-In: modules and frames of a running script, or the edges that a backward pass starts from. Out: what
-FSDP keeps, a line of the script as reports name it, the stage that calls, and nodes of the graph,
-each once. `LACKING` says which of the private names a release of torch does not have.
+In: modules and frames of a running script, or the edges that a backward pass starts from. Out: the
+parameters that FSDP keeps, a line of the script as reports name it, the pipeline stage that calls,
+and nodes of the graph, each once. `LACKING` says which of the private names a release of torch does
+not have.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ NEWER = (  # since torch 2.13
     "all_gather_single all_gather_single_autograd reduce_scatter_single "
     "reduce_scatter_single_autograd"
 )
-# Names that torch does not document: what is read through them, torch's file, and they.
+# Names that torch does not document: a feature of this tool, torch's file, and its names there.
 _NAMES = f"""
 fully_shard distributed/fsdp/_fully_shard/_fully_shard.py _get_fsdp_state
 fully_shard distributed/fsdp/_fully_shard/_fsdp_state.py _fsdp_param_groups _mp_policy
@@ -72,7 +73,7 @@ def _lacking(file: str, names: Sequence[str]) -> str:
     return next((f"{says}{name}," for name in absent), "")
 
 
-# What of that cannot be read in this release, and why; empty where it can.
+# By feature, why this release of torch does not have it; empty where it does.
 LACKING: dict[str, str] = {}
 for _what, _file, *_names in map(str.split, _NAMES.strip().splitlines()):
     _why = _lacking(_file, _names)
@@ -81,49 +82,50 @@ LoaderIterator: Any = getattr(dataloader, "_BaseDataLoaderIter", None)
 
 
 def fsdp_groups(module: nn.Module) -> list[Any]:
-    """Groups of parameters that FSDP shards together."""
-    units = [one for one in module.modules() if isinstance(one, FSDPModule)]
+    """The groups of parameters that FSDP shards together."""
+    units = [child for child in module.modules() if isinstance(child, FSDPModule)]
     if LACKING["fully_shard"]:
         return []
-    return [group for one in units for group in one._get_fsdp_state()._fsdp_param_groups]
+    return [group for unit in units for group in unit._get_fsdp_state()._fsdp_param_groups]
 
 
 def gathered_by_fsdp(module: nn.Module) -> set[int]:
-    """The ids of parameters that FSDP shards and gathers, as it was not told to ignore them."""
-    held = [one for group in fsdp_groups(module) for one in group.fsdp_params]
+    """The ids of parameters that FSDP shards and gathers, without those that it ignores."""
     return {
-        id(one)
-        for each in held
-        for one in (each.sharded_param, getattr(each, "_unsharded_param", None))
+        id(parameter)
+        for group in fsdp_groups(module)
+        for held in group.fsdp_params
+        for parameter in (held.sharded_param, getattr(held, "_unsharded_param", None))
     }
 
 
 def policy(unit: FSDPModule) -> Any:
-    """The mixed precision of a unit of FSDP."""
+    """The mixed-precision policy of a unit of FSDP."""
     return unit._get_fsdp_state()._mp_policy
 
 
 def unreduced(module: nn.Module) -> list[Tensor]:
-    """Whole gradients that FSDP keeps until it reduces them."""
-    groups = fsdp_groups(module)
-    held = [one for group in groups for one in group.fsdp_params]
-    found = [one.unsharded_accumulated_grad for one in held]
-    found += [getattr(getattr(one, "_unsharded_param", None), "grad", None) for one in held]
-    found += [one._partial_reduce_output for one in groups]  # of HSDP, before its all-reduce
-    return [one for one in found if one is not None]
+    """The whole gradients that FSDP keeps until it reduces them."""
+    gradients = []
+    for group in fsdp_groups(module):
+        for held in group.fsdp_params:
+            gradients.append(held.unsharded_accumulated_grad)
+            gradients.append(getattr(getattr(held, "_unsharded_param", None), "grad", None))
+        gradients.append(group._partial_reduce_output)  # of HSDP, before its all-reduce
+    return [gradient for gradient in gradients if gradient is not None]
 
 
 Stage = tuple[Any, int | None]  # of a pipeline, and the number of the microbatch that it computes
 
 
 def place(frame: FrameType | None = None) -> str:
-    """The innermost line that is neither torch's, nor ours, nor an installed package's."""
+    """The innermost line of the script, as reports name it; empty without one."""
     frames = traceback.walk_stack(frame or sys._getframe(1))
-    return next((place_of(one, line) for one, line in frames if is_script(one)), "")
+    return next((place_of(caller, line) for caller, line in frames if is_script(caller)), "")
 
 
 def place_of(frame: FrameType, line: int) -> str:
-    """A line of a frame, as reports name it."""
+    """A line of a frame, as `train.py:7`."""
     return f"{Path(frame.f_code.co_filename).name}:{line}"
 
 
@@ -135,7 +137,7 @@ def is_script(frame: FrameType) -> bool:
 
 
 def calling_stage() -> Stage | None:
-    """The stage of a pipeline that calls."""
+    """The pipeline stage that called, and its microbatch; None outside of a pipeline."""
     for frame, _ in itertools.islice(traceback.walk_stack(sys._getframe(1)), 16):
         if frame.f_code.co_filename.endswith("distributed/pipelining/stage.py"):
             own = frame.f_locals.get("self")
@@ -147,19 +149,19 @@ def calling_stage() -> Stage | None:
 
 
 def in_function(frame: FrameType) -> bool:
-    """Whether an autograd function of the script's own is running."""
+    """Whether the frame runs in an autograd function of the script's own."""
     frames = itertools.islice(traceback.walk_stack(frame), 8)
-    firsts = (next(iter(one.f_locals.values()), None) for one, _ in frames)
-    return any(isinstance(one, FunctionCtx) for one in firsts)
+    first_locals = (next(iter(caller.f_locals.values()), None) for caller, _ in frames)
+    return any(isinstance(value, FunctionCtx) for value in first_locals)
 
 
 def fetcher(iterator: Any) -> Any:
-    """What reads and collates the samples of a loader's iterator; None where workers do."""
+    """The fetcher that reads and collates samples for a loader's iterator; None with workers."""
     return getattr(iterator, "_dataset_fetcher", None)
 
 
 def redirected(module: nn.Module) -> str:
-    """The method that Lightning calls where its wrapper calls `forward`."""
+    """The method that Lightning has put in the place of `forward`; empty without one."""
     forward = module.__dict__.get("forward")
     if not isinstance(forward, FunctionType):
         return ""
@@ -168,18 +170,18 @@ def redirected(module: nn.Module) -> str:
 
 def variables() -> dict[str, nn.Module]:
     """The modules that variables of the script hold, those of the outermost function first."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for frame, _ in traceback.walk_stack(sys._getframe(1)):
-        found = {**frame.f_locals, **found} if is_script(frame) else found
-    return {name: one for name, one in found.items() if isinstance(one, nn.Module)}
+        values = {**frame.f_locals, **values} if is_script(frame) else values
+    return {name: value for name, value in values.items() if isinstance(value, nn.Module)}
 
 
 def group_name(given: Sequence[Any]) -> str:
-    """The name by which its ranks know the process group that a collective is given."""
-    for one in given:
-        is_axis = isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], DeviceMesh)
-        if is_axis or isinstance(one, dist.ProcessGroup | DeviceMesh):
-            return str(functional_collectives._resolve_group_name(one))
+    """The name of the process group among the arguments of a collective, or of the default one."""
+    for value in given:
+        is_axis = isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], DeviceMesh)
+        if is_axis or isinstance(value, dist.ProcessGroup | DeviceMesh):
+            return str(functional_collectives._resolve_group_name(value))
     return str(getattr(dist.group.WORLD, "group_name", ""))
 
 
@@ -196,23 +198,23 @@ def reducing_group(module: nn.Module) -> str:
 Edge = tuple[Any, int]  # a node, and the number of its output
 
 
-def edge_of(one: Tensor | GradientEdge) -> Edge:
-    """Where a backward pass of a tensor starts; torch 2.15 also gives edges."""
-    return (one.grad_fn if isinstance(one, Tensor) else one.node), one.output_nr
+def edge_of(root: Tensor | GradientEdge) -> Edge:
+    """The edge from which a backward pass starts; torch 2.15 also gives edges."""
+    return (root.grad_fn if isinstance(root, Tensor) else root.node), root.output_nr
 
 
 def walked(start: Sequence[Edge], is_end: Callable[[Any], bool]) -> Iterator[tuple[Any, bool]]:
-    """Nodes, and whether a product lies before each; nothing behind the ends."""
-    seen: set[Any] = set()
+    """Walk the graph up to the ends: each node once, and whether a product lies before it."""
+    visited: set[Any] = set()
     queue = [(edge, False) for edge in start]
     while queue:
         edge, is_product = queue.pop()
         node = edge[0]
         is_sink = node is not None and node.name() == "_DDPSinkBackward"
         key = edge if is_sink else id(node)
-        if node is None or key in seen:
+        if node is None or key in visited:
             continue
-        seen.add(key)
+        visited.add(key)
         yield node, is_product
         if not is_end(node):
             is_product = is_product or node.name() == "MulBackward0"
@@ -221,14 +223,14 @@ def walked(start: Sequence[Edge], is_end: Callable[[Any], bool]) -> Iterator[tup
 
 
 def _of_output(sink: Any, number: int) -> Sequence[Edge]:
-    """The edge of one output, of a node that DDP has for all of them."""
+    """The edge to one output of the node that DDP puts behind all outputs."""
     needed = sink.needs_input_grad[1:]  # the first is DDP itself, and the rest are the outputs
-    own = [one for one in sink.next_functions if one[0] is not None]
-    return [own[sum(needed[:number])]] if needed[number] else []
+    edges = [edge for edge in sink.next_functions if edge[0] is not None]
+    return [edges[sum(needed[:number])]] if needed[number] else []
 
 
 def reached(start: Sequence[Edge], ends: Collection[int] = ()) -> Iterator[Any]:
-    """The nodes that a backward pass reaches; nothing behind those with the ids of `ends`."""
+    """The nodes that a backward pass reaches, up to those with the ids of `ends`."""
     return (node for node, _ in walked(start, lambda node: id(node) in ends))
 
 
@@ -241,30 +243,32 @@ _SCALAR = {
 
 
 def terms(start: Sequence[Edge], known: Collection[int]) -> list[str]:
-    """The terms of a loss that train something, but for nodes with the ids of `known`.
+    """The terms of a loss that train something, without nodes that have the ids of `known`.
 
-    A term that is not a sum over samples names what combines them, as in "sum of mean".
+    A term that is not a sum over samples names the operation that combines them: "sum of mean".
     """
     first = walked(start, lambda node: id(node) in known or node.name() not in _SCALAR)
     others = [n for n, _ in first if id(n) not in known and n.name() not in _SCALAR]
-    trained = [one for one in others if leaves_before([(one, 0)], known)]
     curve = curved(start, known)
-    inner = (combining(one.next_functions, known) or curve for one in trained)
-    return [_name(one) + f" of {by}" * bool(by) for one, by in zip(trained, inner, strict=True)]
+    names = []
+    for node in others:
+        if leaves_before([(node, 0)], known):
+            inner = combining(node.next_functions, known) or curve
+            names.append(_name(node) + f" of {inner}" * bool(inner))
+    return names
 
 
 def _name(node: Any) -> str:
     return re.sub(r"Backward\d*$", "", node.name()).lower()
 
 
-_PRODUCT_NODES = {
-    f"{one}Backward0"
-    for one in ("Mm", "Bmm", "Addmm", "Baddbmm", "Mv", "Dot", "Cdist", "Convolution")
-}
-_VIEWS = {
-    f"{one}Backward0"
-    for one in ("T", "Transpose", "Permute", "View", "Expand", "Unsqueeze", "ToCopy", "Clone")
-}
+def _nodes(names: str) -> set[str]:
+    return {f"{name}Backward0" for name in names.split()}
+
+
+_PRODUCTS = _nodes("Mm Bmm Addmm Baddbmm Mv Dot Cdist Convolution")
+_VIEWS = _nodes("T Transpose Permute View Expand Unsqueeze ToCopy Clone")
+_CURVES = _nodes("Sqrt Rsqrt Pow Exp Log Log1P")
 _REDUCTION = re.compile(
     "(Sum|Mean|Prod|Std|Var|Norm|LinalgVectorNorm|Logsumexp|Softmax|LogSoftmax|Max|Min|Amax|Amin"
     "|Median|Cumsum|Cumprod|Sort)Backward"
@@ -272,44 +276,43 @@ _REDUCTION = re.compile(
 
 
 def combining(start: Sequence[Edge], ends: Collection[int], *, is_outside: bool = False) -> str:
-    """What combines samples with each other, or with other values, before the first layer.
+    """The operation that combines samples with each other, or with other values; empty without one.
 
-    It is a product of two activations, or a reduction over all elements or over the first axis.
-
-    Args:
-        start: of the walk, as the inputs of a loss.
-        ends: ids of nodes at which it ends, too, as the outputs of modules.
-        is_outside: whether modules have ended, so that a product with any other tensor counts.
+    It is a product of two activations, or a reduction over all elements or over the first axis, on
+    the way to the first layer, or to nodes with the ids of `ends`. If modules have ended
+    (`is_outside`), a product with any other tensor counts.
     """
 
     def is_end(node: Any) -> bool:
         return id(node) in ends or _is_layer(node)
 
-    found = (node for node, _ in walked(start, is_end) if not is_end(node))
-    return next((_name(node) for node in found if _combines(node, is_outside)), "")
-
-
-_CURVES = {f"{one}Backward0" for one in ("Sqrt", "Rsqrt", "Pow", "Exp", "Log", "Log1P")}
+    nodes = (node for node, _ in walked(start, is_end) if not is_end(node))
+    return next((_name(node) for node in nodes if _combines(node, is_outside)), "")
 
 
 def curved(start: Sequence[Edge], known: Collection[int]) -> str:
-    """A function of a whole loss that is not linear, as a root or a ratio of two sums."""
-    for node in (one for one in reached(start, known) if id(one) not in known):
-        is_product = node.name() in ("MulBackward0", "DivBackward0")
-        is_product = is_product and sum(one is not None for one, _ in node.next_functions) > 1
+    """A nonlinear function of a whole loss, as a root or a ratio of two sums; empty without one."""
+    for node in reached(start, known):
+        if id(node) in known:
+            continue
+        is_product = node.name() in ("MulBackward0", "DivBackward0") and _num_inputs(node) > 1
         if (is_product or node.name() in _CURVES) and not node._input_metadata[0].shape:
             return _name(node)
     return ""
 
 
+def _num_inputs(node: Any) -> int:
+    return sum(source is not None for source, _ in node.next_functions)
+
+
 def _is_layer(node: Any) -> bool:
-    """Whether it multiplies by a parameter, which may be frozen."""
-    if node.name() not in _PRODUCT_NODES:
+    """Whether a node multiplies by a parameter, which may be frozen."""
+    if node.name() not in _PRODUCTS:
         return False
-    saved = [getattr(node, f"_saved_{one}", None) for one in ("self", "mat1", "mat2", "weight")]
-    bases = [one._base if one is not None and one._is_view() else one for one in saved]
-    is_frozen = any(isinstance(one, nn.Parameter) for one in bases)
-    return is_frozen or any(_is_parameter(one) for one, _ in node.next_functions)
+    saved = [getattr(node, f"_saved_{name}", None) for name in ("self", "mat1", "mat2", "weight")]
+    bases = [value._base if value is not None and value._is_view() else value for value in saved]
+    is_frozen = any(isinstance(base, nn.Parameter) for base in bases)
+    return is_frozen or any(_is_parameter(source) for source, _ in node.next_functions)
 
 
 def _is_parameter(node: Any) -> bool:
@@ -320,9 +323,9 @@ def _is_parameter(node: Any) -> bool:
 
 def _combines(node: Any, is_outside: bool) -> bool:
     name, edges = node.name(), node.next_functions
-    if name in _PRODUCT_NODES:
-        is_each = name == "BmmBackward0" and node._input_metadata[0].shape[0] > 1  # for itself
-        return not is_each and (is_outside or sum(one is not None for one, _ in edges) > 1)
+    if name in _PRODUCTS:
+        is_batched = name == "BmmBackward0" and node._input_metadata[0].shape[0] > 1
+        return not is_batched and (is_outside or _num_inputs(node) > 1)
     if not _REDUCTION.match(name):
         return False
     (source, number), axes = edges[0], getattr(node, "_saved_dim", None)
@@ -331,7 +334,7 @@ def _combines(node: Any, is_outside: bool) -> bool:
 
 
 def leaves_before(start: Sequence[Edge], outputs: Collection[int]) -> list[Tensor]:
-    """The leaves that a backward pass reaches past all of these nodes."""
+    """The leaves that a backward pass reaches around nodes with the ids of `outputs`."""
     return [node.variable for node in reached(start, outputs) if hasattr(node, "variable")]
 
 
@@ -340,13 +343,14 @@ def multiplies(start: Sequence[Edge], outputs: Collection[int], parts: Sequence[
 
     They may be in any order and shape, and get no gradient.
     """
-    if not parts or any(one.requires_grad for one in parts):
+    if not parts or any(part.requires_grad for part in parts):
         return False
-    values = torch.cat([one.flatten() for one in parts]).sort().values
-    products = (n for n in reached(start, outputs) if n.name() in ("MmBackward0", "BmmBackward0"))
-    for one in products:
-        (left, _), (right, _) = one.next_functions
-        saved = (left is None and one._saved_self, right is None and one._saved_mat2)
+    values = torch.cat([part.flatten() for part in parts]).sort().values
+    for node in reached(start, outputs):
+        if node.name() not in ("MmBackward0", "BmmBackward0"):
+            continue
+        (left, _), (right, _) = node.next_functions
+        saved = (left is None and node._saved_self, right is None and node._saved_mat2)
         factors = (factor.detach().flatten() for factor in saved if isinstance(factor, Tensor))
         if any(torch.equal(factor.sort().values, values) for factor in factors):
             return True

@@ -1,4 +1,4 @@
-"""The loss as a sum over tokens or samples: with which weight does each enter the update?
+"""Weights of the loss: the weight with which each token or sample enters the update.
 
 In: calls of torch's loss functions, and the graph that a backward pass starts from. Out: a `Loss`
 for each call, with the weight of each element, read from the gradient that arrives at the value of
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from runners.verify.internals import Edge, combining, curved, place, reached, terms, walked
-from runners.verify.records import Loss, Update, part, tensors_of
+from runners.verify.records import Loss, Updates, local_tensor, tensors_of
 from runners.verify.report import Finding, Term, in_words
 
 KNOWN = (
@@ -31,25 +31,20 @@ _SOLVED = 1e-2  # relative: gradients may be in bf16
 
 
 class LossWatch:
-    """Keeps the calls of loss functions until a backward pass reaches them.
+    """Records the calls of loss functions until a backward pass reaches them."""
 
-    Args:
-        is_on: whether calls are kept.
-        is_running: whether a backward pass is.
-    """
-
-    def __init__(self, is_on: Callable[[], bool], is_running: Callable[[], bool]) -> None:
-        self._is_on, self._is_running = is_on, is_running
+    def __init__(self, is_recording: Callable[[], bool], is_backward: Callable[[], bool]) -> None:
+        self._is_recording, self._is_backward = is_recording, is_backward
         # By the id of a node, which stays alive: it, its loss, and where the inputs come from.
         self._nodes: dict[int, tuple[Any, Loss, list[Edge]]] = {}
         self._reached: dict[int, Loss] = {}  # by id
         self._is_inside = False
 
-    def called(
+    def call(
         self, name: str, original: Callable[..., Tensor], /, *args: Any, **kwargs: Any
     ) -> Tensor:
-        """Stands in the place of a loss function of torch."""
-        if self._is_inside or not self._is_on():
+        """Call a loss function of torch, and record the call."""
+        if self._is_inside or not self._is_recording():
             return original(*args, **kwargs)
         self._is_inside = True
         try:
@@ -59,15 +54,15 @@ class LossWatch:
         if value.grad_fn is not None:
             bound = inspect.signature(original).bind(*args, **kwargs)
             bound.apply_defaults()
-            self._expect(name, value, bound.arguments)
+            self._record(name, value, bound.arguments)
         return value
 
-    def _expect(self, name: str, value: Tensor, given: dict[str, Any]) -> None:
-        valid, sizes = _counted(name, given)
+    def _record(self, name: str, value: Tensor, arguments: dict[str, Any]) -> None:
+        valid, sizes = _counted(name, arguments)
         normalizer = float(valid.sum() if sizes is None else sizes.sum())
-        reduction = given.get("reduction", "mean")
+        reduction = arguments.get("reduction", "mean")
         if reduction == "batchmean":
-            normalizer = float(given["input"].shape[0])
+            normalizer = float(arguments["input"].shape[0])
         loss = Loss(name, place(), int(valid.sum()), sizes=sizes)
 
         def weigh(weight: Tensor) -> Tensor:
@@ -76,72 +71,64 @@ class LossWatch:
                 return weight[valid.flatten()] if len(weight) == valid.numel() else weight
             return weight if reduction == "sum" else weight / max(normalizer, 1e-300)
 
-        value.register_hook(lambda gradient: self._reach(loss, gradient, weigh))
-        edges = [(one.grad_fn, one.output_nr) for one in tensors_of(given) if one.grad_fn]
+        value.register_hook(lambda gradient: self._weigh(loss, gradient, weigh))
+        edges = [(t.grad_fn, t.output_nr) for t in tensors_of(arguments) if t.grad_fn]
         self._nodes[id(value.grad_fn)] = value.grad_fn, loss, edges
 
-    def _reach(
+    def _weigh(
         self, loss: Loss, gradient: Tensor | None, weigh: Callable[[Tensor], Tensor]
     ) -> None:
-        """A gradient arrives at a loss; torch.autograd.grad, which leaves .grad, does not count."""
-        if gradient is None or not self._is_running():
+        """Add the gradient that arrives at a loss; one of torch.autograd.grad does not count."""
+        if gradient is None or not self._is_backward():
             return
-        weight = weigh(part(gradient, copy=False).local.double())
+        weight = weigh(local_tensor(gradient).double())
         loss.weights = weight.clone() if loss.weights is None else loss.weights + weight
         self._reached[id(loss)] = loss
 
-    def follow(self, start: Sequence[Edge], outputs: Collection[int]) -> list[str]:
-        """Walk the graph of a backward pass before it runs; terms that no known loss computes.
-
-        Args:
-            start: of the backward pass.
-            outputs: ids of the nodes that made the outputs of modules.
-        """
+    def unknown_terms(self, start: Sequence[Edge], outputs: Collection[int]) -> list[str]:
+        """Mark the losses of a backward pass, before it runs; returns terms of no known loss."""
         outside = set(map(id, reached(start, outputs))) - {*outputs}
         curve = curved(start, self._nodes)
         curve += " of the loss" * bool(curve)
         for node, is_product in walked(start, lambda node: id(node) in self._nodes):
             if id(node) in self._nodes:
                 _, loss, edges = self._nodes[id(node)]
-                loss.half = is_product
+                loss.is_scaled = is_product
                 loss.combining = curve or combining(edges, outputs, is_outside=id(node) in outside)
         return terms(start, self._nodes)
 
-    def ended(self, number: int) -> list[Loss]:
-        """The losses of the backward pass that has ended, which gets a number."""
-        found, self._reached = [*self._reached.values()], {}
-        for loss in found:
+    def end_backward(self, number: int) -> list[Loss]:
+        """The losses of the backward pass with this number, which has ended."""
+        losses, self._reached = [*self._reached.values()], {}
+        for loss in losses:
             loss.backward = number
-        return found
+        return losses
 
     def forget(self) -> None:
         """An update begins: forget the losses of the one before."""
         self._nodes = {k: v for k, v in self._nodes.items() if v[1].backward is None}
 
 
-def _counted(name: str, given: dict[str, Any]) -> tuple[Tensor, Tensor | None]:
-    """Which elements count, and the class weights of those."""
-    target, source = given["target"], given["input"]
-    local = part(target, copy=False).local.detach()
+def _counted(name: str, arguments: dict[str, Any]) -> tuple[Tensor, Tensor | None]:
+    """A mask of the elements that count, and the class weights of those."""
+    target, source = arguments["target"], arguments["input"]
+    local = local_tensor(target).detach()
     if name not in ("cross_entropy", "nll_loss") or target.dtype.is_floating_point:
         if name == "cross_entropy":  # probabilities of classes
             local = local[..., 0] if local.dim() < 3 else local[:, 0]
-        shape = torch.broadcast_shapes(local.shape, part(source, copy=False).local.shape)
+        shape = torch.broadcast_shapes(local.shape, local_tensor(source).shape)
         return torch.ones(shape if name != "cross_entropy" else local.shape, dtype=torch.bool), None
-    valid = local != given["ignore_index"]
-    weight = given.get("weight")
-    return valid, None if weight is None else part(weight, copy=False).local[local[valid]].double()
+    valid = local != arguments["ignore_index"]
+    weight = arguments.get("weight")
+    return valid, None if weight is None else local_tensor(weight)[local[valid]].double()
 
 
-def solved(logits: Tensor, gradient: Tensor) -> tuple[Tensor, int] | None:
-    """The weights of tokens in a cross-entropy of which only the gradient at its logits is known.
+def token_weights(logits: Tensor, gradient: Tensor) -> tuple[Tensor, int] | None:
+    """Solve for the weights of tokens in a cross-entropy, given the gradient at its logits.
 
     That gradient is w (softmax(logits) - onehot(target)) for each token, so its only negative
-    element tells the target, and w follows. A token that is left out has none.
-
-    Args:
-        logits: classes along the last axis.
-        gradient: of the same shape.
+    element tells the target, and w follows. A token that is left out has none. Classes lie along
+    the last axis.
 
     Returns:
         The weights of tokens that are not yet predicted with certainty (one, where they are equal
@@ -177,14 +164,14 @@ TOLERANCE = 2e-3
 
 @dataclass
 class Weights:
-    """What the weights of an update are."""
+    """The judged weights of the loss in one update."""
 
-    line: str = ""  # prints them
-    finding: Finding | None = None  # what is wrong with them
+    line: str = ""  # of the report
+    finding: Finding | None = None
     why_not: str = ""  # why they could not be judged
-    is_zero: bool = False  # whether that is because all are zero
+    is_zero: bool = False  # all are, so they could not be judged
     total: float = 0.0  # their sum
-    note: str = ""  # what is usual, and yet a reader wants to know
+    note: str = ""  # of a usual deviation
 
     @property
     def agree(self) -> bool:
@@ -192,35 +179,37 @@ class Weights:
         return self.finding is None and not self.why_not
 
 
-def judged_weights(
-    updates: Mapping[int, Update], factors: Mapping[Term, float] | None, tolerance: float
+def judge_weights(
+    updates: Updates, factors: Mapping[Term, float] | None, tolerance: float
 ) -> Weights:
-    """Judge the losses of one update.
+    """Judge the weights of the loss in one update.
 
     Args:
         updates: of each rank that has other samples than the rest.
         factors: of the reduction, over that of a gradient scaler; None where they are not known.
         tolerance: relative.
     """
-    forwards = [(rank, one) for rank, update in updates.items() for one in update.forwards]
-    firsts = ([sizes for sizes in one.shapes if sizes] for _, one in forwards)
-    samples = sum(sizes[0][0] for sizes in firsts if sizes)
+    forwards = [(rank, forward) for rank, own in updates.items() for forward in own.forwards]
+    shapes = (next(filter(None, forward.shapes), None) for _, forward in forwards)
+    samples = sum(shape[0] for shape in shapes if shape)
     places: dict[tuple[str, str], list[_Group]] = {}
-    for rank, loss in ((rank, loss) for rank, one in updates.items() for loss in one.losses):
+    for rank, loss in ((rank, loss) for rank, own in updates.items() for loss in own.losses):
         if loss.weights is not None:
             group = _group(rank, loss, factors or {})
             places.setdefault((loss.place, loss.kind), []).append(group)
-    passes = Counter((rank, one.backward) for rank, one in forwards)
+    passes = Counter((rank, forward.backward) for rank, forward in forwards)
     calls = [term for groups in places.values() for term in _terms(groups, passes)]
-    others = ", ".join(sorted({name for one in updates.values() for name in one.other_terms}))
+    others = ", ".join(sorted({name for own in updates.values() for name in own.other_terms}))
     if not calls:
         says = f"{others} is no loss function that is known" if others else "no loss is known"
         return Weights(why_not=says)
-    dropped = max(one.dropped for one in updates.values())
+    dropped = max(own.dropped for own in updates.values())
     dropped = -1 if others or len(calls) > 1 else dropped
-    judges = [_Calls(term, samples, is_known=factors is not None) for term in calls]
-    found = [one.judged(dropped, tolerance) for one in judges]
-    first = min(found, key=lambda one: (not one.finding, one.is_zero, not one.why_not))
+    judged = [
+        _Calls(term, samples, is_known=factors is not None).judge(dropped, tolerance)
+        for term in calls
+    ]
+    first = min(judged, key=lambda own: (not own.finding, own.is_zero, not own.why_not))
     if others and not first.finding:
         first.is_zero = False
         first.why_not += "; " * bool(first.why_not)
@@ -241,12 +230,12 @@ class _Group:
 
     @property
     def total(self) -> float:
-        """What these elements weigh together."""
+        """The sum of the weights of all elements."""
         return self.weight * self.size
 
 
 def _group(rank: int, loss: Loss, factors: Mapping[Term, float]) -> _Group:
-    """Their weights, times the factor of the backward pass or rank."""
+    """The elements of a loss, weighted with the factor of the backward pass or rank."""
     if loss.weights is None or not loss.count:  # all labels are padding
         return _Group(rank, loss)
     weights = loss.weights.double().flatten()
@@ -258,9 +247,9 @@ def _group(rank: int, loss: Loss, factors: Mapping[Term, float]) -> _Group:
 
 
 def _terms(groups: list[_Group], passes: Mapping[Term, int]) -> list[list[_Group]]:
-    """Apart, what a line computes more than once from a forward pass, and weighs unequally.
+    """Divide the calls of one line into terms of the loss, as of two heads.
 
-    Those are terms of a loss, as of two heads, and no microbatches.
+    The line calls more than once for each forward pass, with unequal weights: no microbatches.
     """
     calls: dict[Term, list[_Group]] = {}
     for g in groups:
@@ -269,17 +258,11 @@ def _terms(groups: list[_Group], passes: Mapping[Term, int]) -> list[list[_Group
     number = int(min(numbers)) if len(numbers) == 1 else 1
     if number < 2 or all(_spread([g.weight for g in own]) <= TOLERANCE for own in calls.values()):
         return [groups]
-    return [[g for own in calls.values() for g in own[one::number]] for one in range(number)]
+    return [[g for own in calls.values() for g in own[first::number]] for first in range(number)]
 
 
 class _Calls:
-    """All calls of one line, on all ranks.
-
-    Args:
-        groups: of its elements.
-        samples: of the update, on all ranks.
-        is_known: whether the factor of the reduction is in their weights.
-    """
+    """All calls of one line, on all ranks, in an update of so many samples."""
 
     def __init__(self, groups: list[_Group], samples: int, *, is_known: bool) -> None:
         used = [g for g in groups if g.count and (g.weight or g.loss.weights.numel() == 1)]  # type: ignore[union-attr]
@@ -304,45 +287,40 @@ class _Calls:
         by_class = " over its class weight" * any(g.loss.sizes is not None for g in self._groups)
         return f"weight of each {self._kind}{by_class}: {', '.join(listed[:MOST_SHOWN])}{more}"
 
-    def judged(self, dropped: int, tolerance: float) -> Weights:
-        """Judge them.
-
-        Args:
-            dropped: backward passes whose gradients are lost; -1 if the loss has other terms.
-            tolerance: relative.
-        """
-        weights, total = [g.weight for g in self._groups], self._total
+    def judge(self, dropped: int, tolerance: float) -> Weights:
+        """Judge their weights; `dropped` backward passes, or -1 if the loss has other terms."""
+        values, total = [g.weight for g in self._groups], self._total
         samples, count = self._samples, self._count
         # A mean over elements, of each by its class, or over samples; a sum.
         size = sum(g.size for g in self._groups)
         usual = (1 / max(count, 1), 1 / (size or 1.0), 1 / max(samples, 1), 1)
-        found = Weights(self._line(), why_not=self._why_not(), total=total)
-        if found.why_not:
-            found.is_zero = not any(weights)
-        elif _spread(weights) > tolerance:
-            found.finding = self._unequal(tolerance)
-        elif any(_is(weights[0], one, tolerance) for one in usual):
+        weights = Weights(self._line(), why_not=self._why_not(), total=total)
+        if weights.why_not:
+            weights.is_zero = not any(values)
+        elif _spread(values) > tolerance:
+            weights.finding = self._unequal(tolerance)
+        elif any(_is(values[0], weight, tolerance) for weight in usual):
             pass
         elif (
             self._kind == "token"
             and count > 2 * samples
             and _is(total * (1 + samples / count), 1, tolerance)
         ):
-            found.note = (
+            weights.note = (
                 "the loss is divided by the number of tokens and samples: the first label of each "
                 "sample is counted, and never predicted (as transformers do for some models)"
             )
         elif dropped >= 0 and (finding := self._off(dropped, tolerance)):
-            found.finding = finding
+            weights.finding = finding
         else:
-            found.why_not = (
+            weights.why_not = (
                 f"the weights of {self._place} sum to {total:.4g}: a factor of the script's "
                 "own, or another term of the loss"
             )
-        return found
+        return weights
 
     def _why_not(self) -> str:
-        """Why they cannot be judged; empty where they can."""
+        """Why the weights cannot be judged; empty where they can."""
         if by := next((g.loss.combining for g in self._groups if g.loss.combining), ""):
             return f"{self._place} is not a sum over samples: {by} combines them, or other values"
         if not all(g.is_uniform for g in self._groups):
@@ -355,12 +333,13 @@ class _Calls:
         return "" if self._is_known else unknown
 
     def _off(self, dropped: int, tolerance: float) -> Finding | None:
-        """A sum that is off by ranks or microbatches; half a loss is so by convention."""
+        """The finding of a sum that is off by ranks or microbatches; a half may be a convention."""
         ranks = len({g.rank for g in self._all})
         parts = {len(groups) // ranks for groups in (self._all, self._groups)}
-        known = [one for number in sorted(parts) for one in factors(ranks, number, dropped)]
-        causes = list(dict.fromkeys(c for c, one in known if _is(self._total, one, tolerance)))
-        is_half = _is(self._total, 0.5, 2 * tolerance) and all(g.loss.half for g in self._groups)
+        known = [pair for number in sorted(parts) for pair in factors(ranks, number, dropped)]
+        causes = list(dict.fromkeys(c for c, size in known if _is(self._total, size, tolerance)))
+        is_half = _is(self._total, 0.5, 2 * tolerance)
+        is_half = is_half and all(g.loss.is_scaled for g in self._groups)
         if not causes or is_half:
             return None
         says = f"each {self._kind} weighs {self._total:.4g} times what it weighs in one process"
@@ -382,25 +361,19 @@ class _Calls:
 
 
 def _is(number: float, should: float, tolerance: float) -> bool:
-    """Whether a number is another, up to its sign."""
+    """Whether two numbers are equal within the tolerance, up to the sign."""
     return abs(abs(number) / should - 1) <= tolerance
 
 
 def _spread(numbers: Sequence[float]) -> float:
-    """How far numbers are apart, over the largest."""
+    """The range of numbers, over the largest."""
     return (max(numbers) - min(numbers)) / max(*map(abs, numbers), 1e-300)
 
 
 def factors(ranks: int, parts: int, dropped: int = 0) -> Iterator[tuple[str, float]]:
-    """Causes, the likeliest first, and by how much the whole is then too large.
-
-    Args:
-        ranks: that have batches of their own.
-        parts: microbatches of each.
-        dropped: microbatches whose gradients are lost.
-    """
+    """Causes, the likeliest first, each with the factor by which gradients are then too large."""
     both = ranks * parts if min(ranks, parts) > 1 else 1
-    found = (
+    causes = (
         ("zeroed between microbatches", parts / (parts + dropped)),
         ("accumulation not divided", parts),
         ("sum over ranks", ranks),
@@ -409,4 +382,4 @@ def factors(ranks: int, parts: int, dropped: int = 0) -> Iterator[tuple[str, flo
         ("divided by microbatches twice", 1 / parts),
         ("divided by ranks twice", 1 / both),
     )
-    return ((cause, factor) for cause, factor in found if factor != 1)
+    return ((cause, factor) for cause, factor in causes if factor != 1)

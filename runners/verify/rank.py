@@ -1,4 +1,4 @@
-"""One rank: it runs the watched script, then replays it; rank 0 compares, and reports.
+"""One rank: it runs the watched script, then replays its module; rank 0 compares, and reports.
 
 In: the arguments of the command, and the environment that a launcher gives a rank. Out: the exit
 code of this process, and on rank 0 the report.
@@ -12,7 +12,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import RLock
@@ -23,9 +23,9 @@ from runners.system.errors import FixableError, first_line
 from runners.system.patience import say
 from runners.verify import compare, cpu, report, rerun
 from runners.verify.against import Against
-from runners.verify.board import Board, Failure, Lookout, failed, sweep
-from runners.verify.records import Layout, Seen, layouts
-from runners.verify.replay import Replayed, replayed
+from runners.verify.board import Board, Lookout, failed, sweep
+from runners.verify.records import DistributedModule, Modules, Recordings, distributed_modules
+from runners.verify.replay import Replay, replay_passes
 from runners.verify.report import Verdict
 from runners.verify.watch import Watch, flush, run_script
 
@@ -35,13 +35,8 @@ POLL_SECONDS = 0.02
 SAME_SECONDS = 5.0
 
 
-class Rank:
-    """One rank of a launch.
-
-    Args:
-        arguments: of the command.
-        words: the command's options, the script and its arguments, as a reader would type them.
-        against: the unsharded module, where the command names one.
+class WatchedRank:
+    """One rank of a launch; `words` are options, script and its arguments as a reader types them.
 
     Raises:
         FixableError: other ranks run on other hosts.
@@ -63,36 +58,37 @@ class Rank:
         if arguments.json:  # what the script prints must not stand in it
             self.document = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
             os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-        self._says = RLock()
+        self._publishes = RLock()
         self.script = Path(arguments.script).resolve()  # it may change the folder
-        self.layouts: Sequence[Layout] = ()  # once all ranks have recorded
+        self.modules: Modules = ()  # once all ranks have recorded
         self.watch = Watch(arguments.steps, self._asks_to_stop)
         self.watch.is_shared = against is not None
-        self.watch.sends.on_call = self.board.begins
-        self.batches = rerun.keep_batches(lambda: self.watch.is_on) if arguments.one else {}
+        self.watch.collectives.on_call = self.board.write_call
+        self.recording = self.watch.recording
+        self.batches: rerun.Batches = {}
+        if arguments.one:
+            self.batches = rerun.record_batches(lambda: self.watch.is_recording)
 
     def run(self) -> NoReturn:
         """Run the script, and end this process with the exit code."""
         patience = self.arguments.patience
-        lookout = Lookout(self.board, patience, self._ends, self._stops, self._leave)
+        lookout = Lookout(self.board, patience, self._end, self._stop_waiting, self._leave)
         lookout.start()
         try:
-            self.seen = run_script(
-                self.arguments.script, self.arguments.arguments, self.watch, self._has_code
-            )
-            code = self._judged()
+            run_script(self.arguments.script, self.arguments.arguments, self.watch, self._has_code)
+            code = self._compare()
         except FixableError as error:
             time.sleep(SAME_SECONDS * (self.rank > 0))  # rank 0 says the same, and ends this one
-            code = report.say_wrong(error)
+            code = report.say_wrong_call(error)
         except BaseException as error:  # noqa: BLE001 a fault of ours must not look like agreement
             traceback.print_exc()
             verdict = Verdict()
             verdict.skip(f"anything: an error of the tool's own ({first_line(error)})")
-            code = self._said(verdict)
+            code = self._publish(verdict)
         self._leave(code)
 
     def _asks_to_stop(self, count: int, is_finished: bool) -> bool:
-        """Whether the script has shown enough: rank 0 decides, a step ahead of all."""
+        """Whether the script is to stop: rank 0 decides, a step ahead of all."""
         last = self.board.read("stop", 0) if is_finished else None
         if self.rank == 0 and is_finished and last is None:
             self.finished_at = self.finished_at or time.monotonic()
@@ -102,45 +98,48 @@ class Rank:
 
     # The replay, and the comparison
 
-    def _judged(self) -> int:
+    def _compare(self) -> int:
+        """Exchange recordings and replays; on rank 0, compare and report. Returns the exit code."""
         if self.arguments.one:
             self.board.post("batches", self.batches)
-            self.board.post("inputs", rerun.inputs_of(self.seen))
-        if (own := self.seen).ended:
-            self.board.post("failed", Failure(own.ended, own.ended_at, own.ended_seconds))
-        self.board.post("seen", own)
-        everything = self.board.gather("seen") | {self.rank: own}
-        failures = [one for one in everything.values() if one.ended]
-        for one in sorted(failures, key=lambda one: one.ended_seconds)[:1]:
-            cpu.check(one, is_mapped=self.arguments.cpu)
-        is_broken = any(one.broken for one in everything.values())
+            self.board.post("inputs", rerun.inputs_of(self.recording))
+        if self.recording.failure:
+            self.board.post("failed", self.recording.failure)
+        self.board.post("seen", self.recording)
+        recordings = self.board.gather("seen") | {self.rank: self.recording}
+        failures = [own.failure for own in recordings.values() if own.failure]
+        if failures:
+            first = min(failures, key=lambda failure: failure.seconds)
+            cpu.check(first, is_mapped=self.arguments.cpu)
+        is_broken = any(recording.broken for recording in recordings.values())
         if self.against and not is_broken:
-            self.against.divide(everything)
-        found = [] if is_broken else layouts(everything)
-        self._check_memory(found)
-        self.board.post("replayed", self._replays(found))
+            self.against.place_parts(recordings)
+        modules = [] if is_broken else distributed_modules(recordings)
+        self._check_memory(modules)
+        self.board.post("replayed", self._replays(modules))
         if self.rank == 0:
-            return self._compared(found, everything)
+            self.modules = modules
+            return self._publish(self._verdict(recordings))
         while (code := self.board.first("code")) is None:
             time.sleep(POLL_SECONDS)
         return int(code)
 
-    def _compared(self, found: Sequence[Layout], everything: Mapping[int, Seen]) -> int:
-        self.layouts = found
-        verdict = compare.judged(found, everything, self.board.gather("replayed"))
+    def _verdict(self, recordings: Recordings) -> Verdict:
+        replays = self.board.gather("replayed")
+        verdict = compare.compare_modules(self.modules, recordings, replays)
         if finding := failed(self.board):
             verdict.findings.insert(0, finding)
-        if self.against and self.against.says:
-            verdict.notes.insert(0, self.against.says)
-        if self.arguments.one and found and not verdict.findings:
-            self._run_as_one(verdict, everything)
-        return self._said(verdict)
+        if self.against and self.against.summary:
+            verdict.notes.insert(0, self.against.summary)
+        if self.arguments.one and self.modules and not verdict.findings:
+            self._compare_as_one(verdict, recordings)
+        return verdict
 
-    def _check_memory(self, found: Sequence[Layout]) -> None:
-        """Say what the replay needs, and refuse where the host has not got it."""
-        updates = (update for one in found for update in one.first.updates[:1])
-        parts = (one for update in updates for one in update.parameters.values())
-        elements = sum(math.prod(one.shape) for one in parts)
+    def _check_memory(self, modules: Modules) -> None:
+        """Print the memory that the replay needs; raises FixableError if the host has less."""
+        updates = (update for module in modules for update in module.first.updates[:1])
+        parts = (part for update in updates for part in update.parameters.values())
+        elements = sum(math.prod(part.shape) for part in parts)
         needed = elements * BYTES_PER_ELEMENT * self.world_size
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         if self.rank == 0 and needed > free // 100:
@@ -151,66 +150,68 @@ class Rank:
                 "shorten the model (fewer layers)"
             )
 
-    def _replays(self, found: Sequence[Layout]) -> dict[str, list[Replayed]]:
+    def _replays(self, modules: Modules) -> dict[str, list[Replay]]:
+        """The replays of this rank, of each module whose group it leads and of each update."""
         return {
-            layout.key: [self._replayed(layout, number) for number in range(layout.num_updates)]
-            for layout in found
-            if self.rank in layout.leaders
-            and not any(one.refused for one in layout.records.values())
+            module.key: [self._replay(module, number) for number in range(module.num_updates)]
+            for module in modules
+            if self.rank in module.leaders
+            and not any(record.refused for record in module.records.values())
         }
 
-    def _replayed(self, layout: Layout, number: int) -> Replayed:
-        record = self.seen.roots[layout.key]
+    def _replay(self, module: DistributedModule, number: int) -> Replay:
+        record = self.recording.roots[module.key]
         source = self.rank if record.buffers_from is None else record.buffers_from
-        parameters: Any = layout.whole(number, self.rank, "parameters")
-        buffers: Any = layout.whole(number, source, "buffers")
-        if self.against and layout.key in self.against.modules:
-            return self.against.replayed(layout, number, self.rank, parameters, buffers)
-        own = record.updates[number]
-        whole = layout.passes(number, self.rank)
-        return replayed(self.watch.modules[layout.key], parameters, buffers, whole, own.frozen)
+        parameters: Any = module.whole(number, self.rank, "parameters")
+        buffers: Any = module.whole(number, source, "buffers")
+        if self.against and module.key in self.against.modules:
+            return self.against.replay(module, number, self.rank, parameters, buffers)
+        passes, frozen = module.whole_passes(number, self.rank), record.updates[number].frozen
+        return replay_passes(self.watch.modules[module.key], parameters, buffers, passes, frozen)
 
-    def _run_as_one(self, verdict: Verdict, everything: Mapping[int, Seen]) -> None:
-        """Run the script as one process, and compare; what agrees there needs no other proof."""
+    def _compare_as_one(self, verdict: Verdict, recordings: Recordings) -> None:
+        """Run the script as one process, and compare; agreement there closes most gaps."""
         batches, inputs = self.board.gather("batches"), self.board.gather("inputs")
-        arguments = self.arguments
+        arguments, modules = self.arguments, self.modules
         words = [*["--cpu"] * arguments.cpu, arguments.script, *arguments.arguments]
         try:
-            order = rerun.order(self.layouts, self.watch.modules, batches, inputs, everything)
-            found = rerun.run(order, self.board.folder, words)
+            own = rerun.rerun_inputs(modules, self.watch.modules, batches, inputs, recordings)
+            result = rerun.rerun(own, self.board.folder, words)
         except rerun.NotRerunError as why:
             verdict.skip(f"as one process: {why}")
             return
-        cuts = [cut for one in everything.values() for cut in one.cuts]
-        if rerun.compare(verdict, self.layouts, found, inputs):
-            verdict.proven("run again as one process, the script makes the same gradients")
+        cuts = [cut for recording in recordings.values() for cut in recording.cuts]
+        if rerun.compare(verdict, modules, result, inputs):
+            verdict.close_gaps("run again as one process, the script makes the same gradients")
             for cut in cuts:
                 verdict.skip(
                     f"{cut} passes no gradient on to what it sends, here as in one process"
                 )
         gathers = [cut for cut in cuts if "gather" in cut]
-        for one in (one for one in verdict.findings if one.cause == rerun.DIFFERS and gathers):
-            one.cause, one.says = "gather cuts", f"{gathers[0]} passes no gradient on; {one.says}"
+        for finding in verdict.findings if gathers else ():
+            if finding.cause == rerun.DIFFERS:
+                finding.cause = "gather cuts"
+                finding.says = f"{gathers[0]} passes no gradient on; {finding.says}"
 
     # The end
 
-    def _said(self, verdict: Verdict) -> int:
-        """Print the report, and keep it; the exit code."""
-        self._says.acquire()  # for good: the `Lookout` may have something to say, too
-        return report.said(
-            verdict, self.script, self.words, self.world_size, self.layouts, self.document
+    def _publish(self, verdict: Verdict) -> int:
+        """Print the report, and keep it; returns the exit code."""
+        self._publishes.acquire()  # for good: the `Lookout` may have something to say, too
+        return report.publish(
+            verdict, self.script, self.words, self.world_size, self.modules, self.document
         )
 
-    def _stops(self, waits: str) -> None:
-        """This rank waits for ranks that were stopped by us: judge what it has recorded."""
-        self.seen = self.watch.end()
-        self.seen.waits = waits
-        self._leave(self._judged())
+    def _stop_waiting(self, waits: str) -> None:
+        """Compare the recorded updates, since this rank waits for ranks that were stopped by us."""
+        self.watch.end()
+        self.recording.waits = waits
+        self._leave(self._compare())
 
-    def _ends(self, verdict: Verdict) -> None:
-        """Report a script that cannot go on, from the thread that noticed; this ends all ranks."""
+    def _end(self, verdict: Verdict) -> None:
+        """Report a script that cannot go on, from the `Lookout`'s thread; this ends all ranks."""
         flush()
-        self._leave(self._said(verdict))
+        self._leave(self._publish(verdict))
 
     def _has_code(self) -> bool:
         """Whether a report has been printed."""

@@ -1,9 +1,9 @@
-"""What a rank records of a script, and how tensors that ranks hold in parts are put together.
+"""Records of one rank, and whole tensors assembled from the parts that ranks hold.
 
 In: tensors of a module, DTensors among them. Out: dataclasses that other ranks can load. A part of
 a DTensor keeps its place (`Spec`), so that `assembled` builds the whole tensor from files alone. A
-`Layout` says which ranks hold a module, and which of them share a batch, as meshes and wrappers
-have it: groups of ranks that train on the same samples, the first of which replays them.
+`DistributedModule` has the records of all ranks of a module, and the groups of ranks that train on
+the same samples, as meshes and wrappers define them: the first rank of a group replays these.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import copy
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ from runners.verify.internals import pytree
 
 
 class Spec(NamedTuple):
-    """Where the parts of a DTensor lie: its whole shape, its mesh, and a placement for each axis.
+    """The placement of a DTensor: its whole shape, its mesh, and a placement for each mesh axis.
 
     A placement is `("shard", dim)`, `("strided", dim)` (FSDP over tensor parallelism: this axis
     cuts what the axes to its right have cut), `("blocks", dim, number)` (each of so many blocks is
@@ -39,99 +39,102 @@ class Spec(NamedTuple):
 
     @property
     def ranks(self) -> list[int]:
-        """The global ranks that hold parts."""
+        """The global ranks of the mesh, which hold the parts."""
         return list(self.mesh.flatten().tolist())
 
 
-class Part(NamedTuple):
-    """What one rank holds of a tensor; without a spec it is the whole."""
+class LocalPart(NamedTuple):
+    """The part of a tensor that one rank holds; without a spec it is the whole tensor."""
 
     local: Tensor
     spec: Spec | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the whole tensor."""
+        """The shape of the whole tensor."""
         return tuple(self.spec.shape if self.spec else self.local.shape)
 
 
-def part(tensor: Tensor, *, copy: bool = True) -> Part:
-    """This rank's part of a tensor, copied, off the graph."""
+def local_part(tensor: Tensor, *, copy: bool = True) -> LocalPart:
+    """This rank's part of a tensor, off the graph, copied unless `copy` is False."""
     with torch.no_grad():
         local, spec = tensor, None
         if isinstance(tensor, DTensor):  # whose own operations take long
             placements = tuple(map(_placement, tensor.placements))
             spec = Spec(tuple(tensor.shape), _mesh(tensor.device_mesh), placements)
             local = tensor.to_local()
-        return Part(local.clone() if copy else local.detach(), spec)
+        return LocalPart(local.clone() if copy else local.detach(), spec)
+
+
+def local_tensor(tensor: Tensor) -> Tensor:
+    """The elements of a tensor that this rank holds, off the graph, not copied."""
+    return local_part(tensor, copy=False).local
 
 
 @functools.cache  # torch makes it anew in each call
-def _mesh(one: DeviceMesh) -> Tensor:
-    return one.mesh.clone()
+def _mesh(mesh: DeviceMesh) -> Tensor:
+    return mesh.mesh.clone()
 
 
-def _placement(one: Any) -> tuple[Any, ...]:
-    if one.is_partial():
-        return ("partial", str(getattr(one, "reduce_op", "sum")))
-    if one.is_replicate():
+def _placement(placement: Any) -> tuple[Any, ...]:
+    if placement.is_partial():
+        return ("partial", str(getattr(placement, "reduce_op", "sum")))
+    if placement.is_replicate():
         return ("replicate",)
-    return ("strided" if "Strided" in type(one).__name__ else "shard", one.dim)
+    return ("strided" if "Strided" in type(placement).__name__ else "shard", placement.dim)
 
 
-def assembled(parts: Mapping[int, Part], rank: int) -> Tensor:
+def assembled(parts: Mapping[int, LocalPart], rank: int) -> Tensor:
     """The whole tensor as the mesh of this rank holds it.
 
     Raises:
         KeyError: a rank of the mesh has recorded no part.
     """
-    own = parts[rank]
-    if own.spec is None:
-        return own.local
-    spec, whole = own.spec, own.local.new_zeros(own.spec.shape)
-    cut = [i for i, one in enumerate(spec.placements) if one[0] not in ("partial", "replicate")]
-    cut.sort(key=lambda axis: spec.placements[axis][0] == "strided")
-    for at in itertools.product(*map(range, spec.mesh.shape)):
-        local, view = parts[int(spec.mesh[at])].local, whole
-        is_copy = any(
-            i and one[0] == "replicate" for i, one in zip(at, spec.placements, strict=True)
-        )
+    spec = parts[rank].spec
+    if spec is None:
+        return parts[rank].local
+    whole, kinds = parts[rank].local.new_zeros(spec.shape), [kind for kind, *_ in spec.placements]
+    cut = [axis for axis, kind in enumerate(kinds) if kind not in ("partial", "replicate")]
+    cut.sort(key=lambda axis: kinds[axis] == "strided")
+    for coordinates in itertools.product(*map(range, spec.mesh.shape)):
+        local, view = parts[int(spec.mesh[coordinates])].local, whole
+        is_copy = any(i and kind == "replicate" for i, kind in zip(coordinates, kinds, strict=True))
         if is_copy or not local.numel():
             continue
         for axis in cut:
             kind, dim, *blocks = spec.placements[axis]
             if kind == "blocks":
                 view, dim = view.unflatten(dim, (*blocks, -1)), dim + 1
-            view = view.chunk(spec.mesh.shape[axis], dim)[at[axis]]
+            view = view.chunk(spec.mesh.shape[axis], dim)[coordinates[axis]]
         view.add_(local.view(view.shape))
-    for size, one in zip(spec.mesh.shape, spec.placements, strict=True):
-        if one == ("partial", "avg"):
+    for size, placement in zip(spec.mesh.shape, spec.placements, strict=True):
+        if placement == ("partial", "avg"):
             whole /= size
     return whole
 
 
 def tensors_of(tree: Any) -> list[Any]:
     """The tensors, or parts, of nested tuples, lists, dicts and model outputs, in order."""
-    found: list[Any] = []
-    mapped(tree, found.append)
-    return found
+    tensors: list[Any] = []
+    mapped(tree, tensors.append)
+    return tensors
 
 
 def mapped(tree: Any, do: Callable[[Any], Any]) -> Any:
     """The same tree with its tensors and parts replaced."""
 
-    def leaf(one: Any) -> Any:
-        if isinstance(one, Tensor | Part):
-            return do(one)
-        if not is_dataclass(one) or isinstance(one, type):
-            return one
-        new = copy.copy(one)
-        for name in (each.name for each in fields(one)):
-            with suppress(AttributeError):  # of a frozen one
-                object.__setattr__(new, name, mapped(getattr(one, name), do))
+    def leaf(value: Any) -> Any:
+        if isinstance(value, Tensor | LocalPart):
+            return do(value)
+        if not is_dataclass(value) or isinstance(value, type):
+            return value
+        new = copy.copy(value)
+        for name in (attribute.name for attribute in fields(value)):
+            with suppress(AttributeError):  # of a frozen dataclass
+                object.__setattr__(new, name, mapped(getattr(value, name), do))
         return new
 
-    return pytree.tree_map(leaf, tree, is_leaf=lambda one: isinstance(one, Part))
+    return pytree.tree_map(leaf, tree, is_leaf=lambda value: isinstance(value, LocalPart))
 
 
 @dataclass
@@ -141,8 +144,8 @@ class Forward:
     path: str  # of the module that was called, inside its root
     arguments: Any  # positional and keyword arguments, tensors copied
     method: str = ""  # that is called in the place of `forward`; empty where that one is
-    outputs: list[Part] = field(default_factory=list)  # its tensors, in order
-    gradients: dict[int, Part] = field(default_factory=dict)  # that arrived, by number of output
+    outputs: list[LocalPart] = field(default_factory=list)  # its tensors, in order
+    gradients: dict[int, LocalPart] = field(default_factory=dict)  # by number of output
     random: tuple[Any, ...] = ()  # states of the generators before it
     autocast: tuple[bool, torch.dtype] = (False, torch.float32)
     training: list[bool] = field(default_factory=list)  # of each module, whether in that mode
@@ -158,55 +161,63 @@ class Forward:
     numbers: list[Tensor] = field(default_factory=list)  # that its collectives added up over ranks
 
     def __getstate__(self) -> dict[str, Any]:
-        """Peers need what they hold parts of, and the rest stays here."""
-        shared, is_all = dict(self.__dict__), self.is_shared
-        shared["arguments"] = [one if one.spec or is_all else None for one in self.tensors]
-        shared["outputs"] = [one if one.spec or is_all else None for one in self.outputs]
-        shared["gradients"] = {i: one for i, one in self.gradients.items() if one.spec or is_all}
-        shared["random"], shared["nodes"] = (), {}
-        return shared
+        """What other ranks load: tensors of which ranks hold parts, or all where these are shared.
+
+        Graph nodes and states of generators stay on this rank.
+        """
+
+        def is_sent(part: LocalPart) -> bool:
+            return bool(part.spec or self.is_shared)
+
+        return self.__dict__ | {
+            "arguments": [part if is_sent(part) else None for part in self.tensors],
+            "outputs": [part if is_sent(part) else None for part in self.outputs],
+            "gradients": {i: part for i, part in self.gradients.items() if is_sent(part)},
+            "random": (),
+            "nodes": {},
+        }
 
     @property
     def ids(self) -> set[int]:
-        """The ids of its nodes."""
+        """The ids of its graph nodes."""
         return set(map(id, self.nodes.values()))
 
     @property
-    def tensors(self) -> list[Part]:
-        """Of the arguments, in order; those of a peer come without the rest."""
+    def tensors(self) -> list[LocalPart]:
+        """The tensors of the arguments, in order; another rank has only those that it was sent."""
         return self.arguments if isinstance(self.arguments, list) else tensors_of(self.arguments)
 
 
 @dataclass
 class Loss:
-    """A loss over tokens or samples, and the weight with which each entered the backward pass."""
+    """A call of a loss function, and the weight of each element in the backward pass."""
 
     kind: str  # the function's name
     place: str  # the script's line
     count: int  # of the elements that count
     weights: Tensor | None = None  # of the elements; one number where all have the same
     backward: int | None = None  # the number of the backward pass
-    half: bool = False  # multiplied by a number, which may be one half by convention
-    combining: str = ""  # what combines samples before it, which is then no sum over them
+    is_scaled: bool = False  # multiplied by a number, which may be one half by convention
+    combining: str = ""  # the operation that combines samples before it: no sum over samples
     sizes: Tensor | None = None  # class weights of the elements; None where all are one
 
     @property
     def counted(self) -> Tensor:
-        """Which of the elements that count have a weight; a mask leaves others out."""
+        """A mask of the counted elements with a weight; the script may mask others out."""
         if self.weights is None or self.weights.numel() != self.count or not self.weights.any():
             return torch.ones(self.count, dtype=torch.bool)
         return self.weights.flatten() != 0
 
     @property
     def size(self) -> float:
-        """The number of elements that have a weight; with class weights, the sum of those."""
+        """The number of elements that have a weight, or the sum of their class weights."""
         counted = self.counted
         return float(counted.sum() if self.sizes is None else self.sizes[counted].sum())
 
 
 @dataclass
 class Clip:
-    """A call that clips gradients."""
+    """A call of a torch function that clips gradients."""
 
     kind: str  # the function's name
     limit: float
@@ -217,18 +228,18 @@ class Clip:
     backward: int = 0  # the number of the backward pass before it
 
 
-Gradients = dict[str, Part | None]  # by parameter
+Gradients = dict[str, LocalPart | None]  # by parameter
 STEPS_INSIDE = "an optimizer that steps inside the backward pass"
 STATE = "the state"  # among settings, the names of what an optimizer holds before its first step
 
 
 @dataclass
-class Update:
-    """What led to one update of a root, on one rank."""
+class UpdateRecord:
+    """What one rank records of one update of a module, from the forward passes to the step."""
 
     number: int
-    parameters: dict[str, Part]  # before the first forward pass
-    buffers: dict[str, Part]  # the same
+    parameters: dict[str, LocalPart]  # before the first forward pass
+    buffers: dict[str, LocalPart]  # the same
     forwards: list[Forward] = field(default_factory=list)  # whose gradients the update has
     after_backward: Gradients = field(default_factory=dict)  # when the last one had ended
     at_sum: Gradients = field(default_factory=dict)  # that the script had changed since, when it
@@ -237,10 +248,10 @@ class Update:
     at_step: Gradients = field(default_factory=dict)  # that the optimizer used
     carried: Gradients = field(default_factory=dict)  # from before the first backward pass
     scale: float = 1.0  # of a gradient scaler
-    after: dict[str, Part] = field(default_factory=dict)  # parameters after the step
+    after: dict[str, LocalPart] = field(default_factory=dict)  # parameters after the step
     # Of each parameter's optimizer: its class, and the settings of its group.
     settings: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
-    state: dict[str, Part] = field(default_factory=dict)  # before the first, by parameter and key
+    state: dict[str, LocalPart] = field(default_factory=dict)  # at first, by parameter and key
     losses: list[Loss] = field(default_factory=list)
     clips: list[Clip] = field(default_factory=list)
     # Numbers that the script sums over ranks after backward, and where.
@@ -249,7 +260,7 @@ class Update:
     outside: list[str] = field(default_factory=list)  # that the loss reaches past all modules
     other_terms: list[str] = field(default_factory=list)  # of the loss, by no known function
     by_hand: list[str] = field(default_factory=list)  # why the module of one process is not known
-    schedulers: int = 0  # their steps since the update before
+    scheduler_steps: int = 0  # since the update before
     backwards: int = 0  # backward passes of this rank up to the step
     dropped: int = 0  # backward passes whose gradients were reset before any update
     has_step: bool = False
@@ -258,7 +269,7 @@ class Update:
 
     @property
     def used(self) -> Gradients:
-        """Gradients that the optimizer used; where no optimizer stepped, those that were left."""
+        """The gradients that the optimizer used, or the last ones if no optimizer stepped."""
         return self.at_step or self.before_clipping
 
 
@@ -276,79 +287,88 @@ class RootRecord:
     takes_parts: bool = False  # of sequences, as a plan says
     backwards: int = 0  # of this rank while it was watched
     left_behind: str = ""  # the line that read an optimizer's state, which its optimizer lacked
-    updates: list[Update] = field(default_factory=list)
-    later: list[Update] = field(default_factory=list)  # next and newest, with parameters only
+    updates: list[UpdateRecord] = field(default_factory=list)
+    later: list[UpdateRecord] = field(default_factory=list)  # next and newest, with parameters only
     buffers_from: int | None = None  # the rank that sends its buffers before each pass
-    unwrapped: list[str] = field(default_factory=list)  # parameters that DDP found frozen
+    frozen_in_ddp: list[str] = field(default_factory=list)  # when DDP wrapped the module
 
     @property
     def specs(self) -> list[Spec]:
-        """Where its parameters lie, of those that ranks hold in parts."""
-        held = (one for update in self.updates[:1] for one in update.parameters.values())
-        return [one.spec for one in held if one.spec]
+        """The specs of its sharded parameters."""
+        parts = (part for update in self.updates[:1] for part in update.parameters.values())
+        return [part.spec for part in parts if part.spec]
 
 
 # The parameters of a module that ran without gradients, by the number of optimizers' steps before
 # the pass and the script's line.
-Quiet = dict[tuple[int, str], list[Tensor]]
+NoGradPasses = dict[tuple[int, str], list[Tensor]]
+
+
+class ScriptFailure(NamedTuple):
+    """How the script failed on a rank."""
+
+    error: str
+    place: str  # the script's line
+    seconds: float  # when, by the clock that all processes of a host share
+    text: str = ""  # of the line, after the two lines before it
 
 
 @dataclass
-class Seen:
-    """What one rank recorded."""
+class RankRecording:
+    """Everything that one rank recorded of the script."""
 
     roots: dict[str, RootRecord] = field(default_factory=dict)  # by key
-    ended: str = ""  # how the script failed; empty where it ended well, or was stopped by us
-    ended_at: str = ""  # the script's line of that
+    failure: ScriptFailure | None = None  # None where the script ended well, or was stopped by us
     is_stopped: bool = False  # by us
     waits: str = ""  # where, for ranks that were stopped
-    ended_line: str = ""  # its text, after that of the two lines before
-    ended_seconds: float = 0.0  # when, by the clock that all processes of a host share
     refused: list[str] = field(default_factory=list)  # names of what is not supported
     eager: str = ""  # the line of the first `torch.compile`, which did nothing
     unpreserved: str = ""  # the line of a checkpoint that does not preserve the generators
     lost: list[str] = field(default_factory=list)  # those of `cuts` that the loss multiplies by
     cuts: list[str] = field(default_factory=list)  # calls that pass no gradient back
-    quiet: dict[str, Quiet] = field(default_factory=dict)  # by name of the module
-    broken: str = ""  # an error of the tool's own, which ended the watching
+    no_grad: dict[str, NoGradPasses] = field(default_factory=dict)  # by name of the module
+    broken: str = ""  # an error of the tool's own, which ended the recording
 
 
+Recordings = Mapping[int, RankRecording]  # by rank
 Tensors = Mapping[str, Tensor | None]  # by name
 
 
 @dataclass
-class Layout:
-    """The ranks of one module.
+class DistributedModule:
+    """A module that trains, with the records of all ranks that hold it.
 
-    Attributes:
-        key: of the module.
-        records: of the ranks that hold it.
-        groups: ranks that share their batches; there are as many groups as there are batches.
+    Ranks of a group share their batches; there are as many groups as there are batches.
     """
 
-    key: str
-    records: dict[int, RootRecord]
+    key: str  # its name in reports
+    records: dict[int, RootRecord]  # by rank
     groups: list[list[int]]
 
     @property
     def first(self) -> RootRecord:
         """The record of the first rank."""
-        return self.records[self.view]
+        return self.records[self.first_rank]
 
     @property
-    def view(self) -> int:
-        """The first rank."""
+    def first_rank(self) -> int:
+        """The lowest of its ranks."""
         return min(self.records)
 
     @property
     def leaders(self) -> list[int]:
-        """One rank of each group."""
+        """The first rank of each group."""
         return [group[0] for group in self.groups]
 
     @property
     def num_updates(self) -> int:
-        """The updates that all ranks have."""
-        return min(len(one.updates) for one in self.records.values())
+        """The number of updates that all ranks have recorded."""
+        return min(len(record.updates) for record in self.records.values())
+
+    @property
+    def updates(self) -> list[UpdateRecord]:
+        """All updates of all ranks."""
+        return [update for record in self.records.values() for update in record.updates]
 
     @property
     def is_tensor_parallel(self) -> bool:
@@ -359,75 +379,78 @@ class Layout:
     def has_later(self) -> bool:
         """Whether all ranks have recorded the same steps after the last of these updates."""
         records = self.records.values()
-        later = {tuple(u.number for u in one.later) for one in records}
-        return len(later) == len({len(one.updates) for one in records}) == 1 and later != {()}
+        later = {tuple(update.number for update in record.later) for record in records}
+        return len(later) == len({len(record.updates) for record in records}) == 1 and later != {()}
 
-    def update(self, rank: int, number: int) -> Update:
-        """An update of one rank; after the last one, the first and the newest seen later."""
+    def update(self, rank: int, number: int) -> UpdateRecord:
+        """An update of one rank; after the last one, the first and the newest recorded later."""
         record = self.records[rank]
-        held = [*record.updates, *record.later]
-        return held[min(number, len(held) - 1)]
+        updates = [*record.updates, *record.later]
+        return updates[min(number, len(updates) - 1)]
 
-    def whole(self, number: int, rank: int, held: str) -> dict[str, Tensor | None]:
-        """Whole tensors by name, as a rank sees them; None where a part is missing.
-
-        Args:
-            number: of the update.
-            rank: whose view.
-            held: the field of `Update` that has their parts.
-        """
-        chosen = {r: getattr(self.update(r, number), held) for r in self.records}
-        found: dict[str, Tensor | None] = {}
-        for name, own in chosen[rank].items():
-            parts = {r: one[name] for r, one in chosen.items() if one.get(name) is not None}
+    def whole(self, number: int, rank: int, attribute: str) -> dict[str, Tensor | None]:
+        """Whole tensors of an attribute of `UpdateRecord`; None where a part is missing."""
+        held = {r: getattr(self.update(r, number), attribute) for r in self.records}
+        whole: dict[str, Tensor | None] = {}
+        for name, own in held[rank].items():
+            parts = {r: peer[name] for r, peer in held.items() if peer.get(name) is not None}
             ranks = own.spec.ranks if own and own.spec else [rank]
-            found[name] = assembled(parts, rank) if all(r in parts for r in ranks) else None
-        return found
+            whole[name] = assembled(parts, rank) if all(r in parts for r in ranks) else None
+        return whole
 
-    def views(self) -> list[int]:
+    def present(self, number: int, rank: int, attribute: str) -> dict[str, Tensor]:
+        """The tensors of `whole` of which no part is missing."""
+        whole = self.whole(number, rank, attribute)
+        return {name: tensor for name, tensor in whole.items() if tensor is not None}
+
+    def replicas(self) -> list[int]:
         """One rank of each set of ranks that together hold the whole module."""
-        found: dict[frozenset[int], int] = {}
+        first: dict[frozenset[int], int] = {}
         for rank, record in self.records.items():
-            peers = (peer for one in record.specs for peer in one.ranks)
-            found.setdefault(frozenset((rank, *peers)), rank)
-        return list(found.values())
+            peers = (peer for spec in record.specs for peer in spec.ranks)
+            first.setdefault(frozenset((rank, *peers)), rank)
+        return list(first.values())
 
-    def passes(self, number: int, rank: int) -> list[Forward]:
-        """The forward passes of a rank, with what its peers hold parts of put together."""
-        peers = {r: self.update(r, number).forwards for r in self.records}
+    def whole_passes(self, number: int, rank: int) -> list[Forward]:
+        """The forward passes of a rank, with tensors assembled from the parts of its peers."""
+        passes = {r: self.update(r, number).forwards for r in self.records}
         return [
-            _joined({r: one[index] for r, one in peers.items() if len(one) > index}, rank)
-            for index in range(len(peers[rank]))
+            _assembled_pass({r: own[i] for r, own in passes.items() if len(own) > i}, rank)
+            for i in range(len(passes[rank]))
         ]
 
 
-def _joined(peers: Mapping[int, Forward], rank: int) -> Forward:
-    def join(choose: Callable[[Forward], Mapping[int, Part]]) -> dict[int, Part]:
-        held = {r: choose(one) for r, one in peers.items()}
-        every = ((i, {r: one[i] for r, one in held.items() if one.get(i)}) for i in held[rank])
-        return {i: Part(assembled(parts, rank)) for i, parts in every}
+Modules = Sequence[DistributedModule]
+Updates = Mapping[int, UpdateRecord]  # by rank
 
-    given = iter(join(lambda one: dict(enumerate(one.tensors))).values())
+
+def _assembled_pass(peers: Mapping[int, Forward], rank: int) -> Forward:
+    def assemble(choose: Callable[[Forward], Mapping[int, LocalPart]]) -> dict[int, LocalPart]:
+        held = {r: choose(forward) for r, forward in peers.items()}
+        columns = {i: {r: own[i] for r, own in held.items() if own.get(i)} for i in held[rank]}
+        return {i: LocalPart(assembled(parts, rank)) for i, parts in columns.items()}
+
+    arguments = iter(assemble(lambda forward: dict(enumerate(forward.tensors))).values())
     return dataclasses.replace(
         peers[rank],
-        arguments=mapped(peers[rank].arguments, lambda _: next(given)),
-        outputs=list(join(lambda one: dict(enumerate(one.outputs))).values()),
-        gradients=join(lambda one: one.gradients),
+        arguments=mapped(peers[rank].arguments, lambda _: next(arguments)),
+        outputs=list(assemble(lambda forward: dict(enumerate(forward.outputs))).values()),
+        gradients=assemble(lambda forward: forward.gradients),
     )
 
 
-def layouts(seen: Mapping[int, Seen]) -> list[Layout]:
-    """The layout of each module that some rank trains."""
-    found: dict[str, Layout] = {}
-    for rank, one in sorted(seen.items()):
-        for key, record in one.roots.items():
-            found.setdefault(key, Layout(key, {}, [])).records[rank] = record
-    for layout in found.values():
+def distributed_modules(recordings: Recordings) -> list[DistributedModule]:
+    """The modules that ranks train, each with its ranks and the groups that share batches."""
+    modules: dict[str, DistributedModule] = {}
+    for rank, recording in sorted(recordings.items()):
+        for key, record in recording.roots.items():
+            modules.setdefault(key, DistributedModule(key, {}, [])).records[rank] = record
+    for module in modules.values():
         groups: dict[tuple[int, ...], list[int]] = {}
-        for rank, record in layout.records.items():  # by its place among those with other samples
-            place = next((tuple(one.ranks) for one in record.specs), (rank,))
+        for rank, record in module.records.items():  # by its place among those with other samples
+            place = next((tuple(spec.ranks) for spec in record.specs), (rank,))
             if record.data_ranks is not None and rank in record.data_ranks:
                 place = (-1, record.data_ranks.index(rank))
             groups.setdefault(place, []).append(rank)
-        layout.groups = list(groups.values())
-    return list(found.values())
+        module.groups = list(groups.values())
+    return list(modules.values())

@@ -1,8 +1,8 @@
 """Replays recorded forward passes in an unsharded clone, as one process computes them.
 
-In: a root, its whole parameters, and the forward passes that this rank recorded. Out: `Replayed`:
-the sums of the gradients over these passes, in float64 and in the script's own precision, and how
-far each output is from the recorded one. Nothing communicates in the clone: wrappers and hooks of
+In: a root, its whole parameters, and the forward passes that this rank recorded. Out: a `Replay`:
+the sums of the gradients over these passes, in float64 and in the script's own precision, and the
+error of each recorded output. Nothing communicates in the clone: wrappers and hooks of
 torch.distributed are left out, `checkpoint` is the identity, and a collective raises.
 """
 
@@ -26,41 +26,30 @@ from runners.system.errors import first_line
 from runners.verify import intercept
 from runners.verify.intercept import CommunicationError, Registered
 from runners.verify.internals import gathered_by_fsdp, policy, pytree
-from runners.verify.losses import solved
-from runners.verify.records import Forward, Loss, Part, mapped, tensors_of
+from runners.verify.losses import token_weights
+from runners.verify.records import Forward, LocalPart, Loss, mapped, tensors_of
 
 _HOOKS = tuple(name for name in nn.Module().__dict__ if "hooks" in name)
 
 
 def unsharded(
-    module: nn.Module,
-    parameters: Mapping[str, Tensor],
-    buffers: Mapping[str, Tensor],
-    *,
+    module: nn.Module, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor], *,
     is_exact: bool,
-) -> nn.Module:
-    """A clone of a module with whole parameters, and without wrappers and their hooks.
+) -> nn.Module:  # fmt: skip
+    """A clone of a module with whole parameters and buffers, without wrappers and their hooks.
 
-    Args:
-        module: of any layout.
-        parameters: whole, by name.
-        buffers: the same.
-        is_exact: in float64; else as each unit of FSDP computes.
+    It computes in float64 if `is_exact`; else as each unit of FSDP does.
     """
     cloning = _Cloning(is_exact)
-    for name, one in module.named_parameters():
-        cloning.known[id(one)] = nn.Parameter(cloning.tensor(parameters[name]), one.requires_grad)
+    for name, own in module.named_parameters():
+        cloning.known[id(own)] = nn.Parameter(cloning.tensor(parameters[name]), own.requires_grad)
     for name, buffer in module.named_buffers():
         cloning.known[id(buffer)] = cloning.tensor(buffers[name])
     return cloning.clone(module)
 
 
 class _Cloning:
-    """Clones modules, and whatever of their attributes refers to them.
-
-    Attributes:
-        known: clones, by the id of the original.
-    """
+    """Clones modules, and attributes that refer to modules; `known` has clones by id."""
 
     def __init__(self, is_exact: bool) -> None:
         self._is_exact = is_exact
@@ -73,32 +62,34 @@ class _Cloning:
         return tensor.detach().clone().to(torch.float64 if is_cast else tensor.dtype)
 
     def clone(self, module: nn.Module) -> nn.Module:
-        """The clone of a module; of a wrapper, that of what it wraps."""
+        """The clone of a module, without a DDP wrapper."""
         if isinstance(module, DistributedDataParallel):
             return self.clone(module.module)
-        bases = [one for one in type(module).__mro__ if issubclass(one, nn.Module)]
-        kind: Any = next(one for one in bases if not issubclass(one, FSDPModule))  # it derives one
+        kind: Any = next(  # of which `fully_shard` derives a class
+            base for base in type(module).__mro__
+            if issubclass(base, nn.Module) and not issubclass(base, FSDPModule)
+        )  # fmt: skip
         new: nn.Module = kind.__new__(kind)
         self.known[id(module)] = new
         for name, value in vars(module).items():
             if name in _HOOKS and isinstance(value, dict):
-                kept = ((key, one) for key, one in value.items() if _is_kept(one))
+                kept = ((key, hook) for key, hook in value.items() if _is_kept(hook))
                 new.__dict__[name] = type(value)(kept)
             elif not isinstance(value, Registered):
                 new.__dict__[name] = pytree.tree_map(self._copied, value)
         if hasattr(module, "automatic_optimization"):  # Lightning, whose trainer has ended
             new.__dict__ |= dict.fromkeys(("log", "log_dict"), lambda *_, **__: None)
         if not self._is_exact and isinstance(module, FSDPModule):
-            gathered, said = gathered_by_fsdp(module), policy(module)
+            gathered, mixed = gathered_by_fsdp(module), policy(module)
             own = {self.known[i] for i in gathered if i in self.known} - self._cast
             self._cast |= own
-            for one in own:
-                one.data = one.data.to(said.param_dtype or one.dtype)
-            _cast_as_unit(new, said)
+            for parameter in own:
+                parameter.data = parameter.data.to(mixed.param_dtype or parameter.dtype)
+            _cast_as_unit(new, mixed)
         return new
 
     def _copied(self, value: Any) -> Any:
-        """What an attribute refers to; the same for each call."""
+        """The copy of an attribute's value; the same in each call."""
         if id(value) in self.known:
             return self.known[id(value)]
         if isinstance(value, nn.Module):
@@ -108,7 +99,7 @@ class _Cloning:
         return self._callable(value) if callable(value) else value
 
     def _callable(self, value: Any) -> Any:
-        """A function that stands in the place of a method may hold the original in its closure."""
+        """The copy of a callable, with the modules that it is bound to or encloses."""
         if isinstance(value, types.MethodType) and isinstance(value.__self__, nn.Module):
             return types.MethodType(self._copied(value.__func__), self._copied(value.__self__))
         if isinstance(value, functools.partial):
@@ -117,9 +108,9 @@ class _Cloning:
         cells = value.__closure__ or () if isinstance(value, types.FunctionType) else ()
         self.known[id(value)] = value  # it may refer to itself
         with suppress(ValueError):  # a cell may be empty
-            held = [one.cell_contents for one in cells]
-            copies = [pytree.tree_map(self._copied, one) for one in held]
-            if any(one is not copy for one, copy in zip(held, copies, strict=True)):
+            contents = [cell.cell_contents for cell in cells]
+            copies = [pytree.tree_map(self._copied, content) for content in contents]
+            if any(a is not b for a, b in zip(contents, copies, strict=True)):
                 new = types.FunctionType(
                     value.__code__, value.__globals__, value.__name__, value.__defaults__,
                     tuple(map(types.CellType, copies)),
@@ -130,12 +121,12 @@ class _Cloning:
 
 
 def _is_kept(hook: Any) -> bool:
-    """Whether a hook belongs to the module itself, as that of weight normalization does."""
+    """Whether a hook is a part of the module, as that of weight normalization."""
     return str(getattr(hook, "__module__", "")).startswith("torch.nn.utils")
 
 
 def _keep_gradient_hooks(new: Tensor, old: Tensor) -> None:
-    """Hooks of the script's own on a gradient; not those that communicate, and so reduce."""
+    """Copy the script's own hooks on a gradient, without those that communicate."""
 
     def hooked(hook: Any, gradient: Tensor) -> Tensor | None:
         copy = gradient.clone()
@@ -149,18 +140,18 @@ def _keep_gradient_hooks(new: Tensor, old: Tensor) -> None:
             new.register_hook(functools.partial(hooked, hook))
 
 
-def _cast_as_unit(module: nn.Module, said: Any) -> None:
+def _cast_as_unit(module: nn.Module, mixed: Any) -> None:
     """Cast inputs and outputs as a unit of FSDP does."""
 
     def to(dtype: torch.dtype | None, tree: Any) -> Any:
-        return mapped(tree, lambda one: one.to(dtype) if one.is_floating_point() else one)
+        return mapped(tree, lambda t: t.to(dtype) if t.is_floating_point() else t)
 
-    if said.param_dtype is not None and said.cast_forward_inputs:
+    if mixed.param_dtype is not None and mixed.cast_forward_inputs:
         module.register_forward_pre_hook(
-            lambda _, *given: to(said.param_dtype, given), with_kwargs=True
+            lambda _, *inputs: to(mixed.param_dtype, inputs), with_kwargs=True
         )
-    if said.output_dtype is not None:
-        module.register_forward_hook(lambda _, __, value: to(said.output_dtype, value))
+    if mixed.output_dtype is not None:
+        module.register_forward_hook(lambda _, __, value: to(mixed.output_dtype, value))
 
 
 _MOST_ELEMENTS = 20_000_000  # of gradients that are kept apart for each backward pass
@@ -168,107 +159,101 @@ Sums = dict[int | None, dict[str, Tensor]]  # by backward pass (None: summed up)
 
 
 @dataclass
-class Replayed:
-    """What a replay computed."""
+class Replay:
+    """The gradients and errors of replayed forward passes."""
 
     exact: Sums = field(default_factory=dict)  # gradients in float64
     own: Sums = field(default_factory=dict)  # their sums in the script's precision, under None
     errors: list[tuple[float, float]] = field(default_factory=list)  # of each pass: the relative
-    # error of its outputs, and what rounding explains
+    # error of its outputs, and the rounding
     failed: str = ""  # why there is nothing to compare
     losses: list[Loss] = field(default_factory=list)  # cross-entropies of the outputs, of which
     # only their gradients are known
 
 
-def replayed(
-    module: nn.Module,
-    parameters: Mapping[str, Tensor],
-    buffers: Mapping[str, Tensor],
-    whole: Sequence[Forward],
-    frozen: Collection[str] = (),
-) -> Replayed:
-    """Replay forward passes.
+def replay_passes(
+    module: nn.Module, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor],
+    passes: Sequence[Forward], frozen: Collection[str] = (),
+) -> Replay:  # fmt: skip
+    """Replay forward passes, in the script's precision and in float64, in a clone of the root.
 
-    Args:
-        module: the root, from which the clone is made.
-        parameters: whole tensors by name.
-        buffers: the same.
-        whole: what was recorded, with inputs, outputs and gradients put together.
-        frozen: parameters that did not require a gradient.
+    Parameters, buffers, and tensors of the passes are whole.
     """
-    found = Replayed(losses=_solved(whole))
-    elements = sum(one.numel() for one in parameters.values()) * len({f.backward for f in whole})
+    replay = Replay(losses=_solved_losses(passes))
+    elements = sum(own.numel() for own in parameters.values()) * len({f.backward for f in passes})
 
     def run(sums: Sums, *, is_exact: bool) -> list[list[Tensor]]:
         """The outputs of each pass."""
         clone = unsharded(module, parameters, buffers, is_exact=is_exact)
-        for name, one in clone.named_parameters():
-            one.requires_grad_(name not in frozen)
-            _keep_gradient_hooks(one, module.get_parameter(name))
-        keys = [f.backward if is_exact and elements <= _MOST_ELEMENTS else None for f in whole]
+        for name, parameter in clone.named_parameters():
+            parameter.requires_grad_(name not in frozen)
+            _keep_gradient_hooks(parameter, module.get_parameter(name))
+        keys = [f.backward if is_exact and elements <= _MOST_ELEMENTS else None for f in passes]
         return [
             replay_pass(clone, forward, sums.setdefault(key, {}), is_exact=is_exact)
-            for forward, key in zip(whole, keys, strict=True)
+            for forward, key in zip(passes, keys, strict=True)
         ]
 
     try:
-        own = run(found.own, is_exact=False)
+        own = run(replay.own, is_exact=False)
     except Exception as error:  # noqa: BLE001 whatever the module raises, it is not compared
-        found.failed = f"its replay failed: {type(error).__name__}: {first_line(error)}"
-        return found
+        replay.failed = f"its replay failed: {type(error).__name__}: {first_line(error)}"
+        return replay
     try:
-        exact = run(found.exact, is_exact=True)
+        exact = run(replay.exact, is_exact=True)
     except Exception:  # noqa: BLE001 it does not compute in float64
-        exact, found.exact = own, found.own
-    for index, forward in enumerate(whole):
-        recorded = [one.local for one in forward.outputs]
+        exact, replay.exact = own, replay.own
+    for index, forward in enumerate(passes):
+        recorded = [output.local for output in forward.outputs]
         off, rounding = _distance(exact[index], recorded), _distance(exact[index], own[index])
         own_off = _distance(own[index], recorded)
         if off > 1e-3 > own_off and rounding > 0.5 * off:  # float64 draws other numbers
-            off, rounding, found.exact = own_off, 0.0, found.own
-        found.errors.append((off, rounding))
-    return found
+            off, rounding, replay.exact = own_off, 0.0, replay.own
+        replay.errors.append((off, rounding))
+    return replay
 
 
-def _solved(whole: Sequence[Forward]) -> list[Loss]:
+def _solved_losses(passes: Sequence[Forward]) -> list[Loss]:
     """The cross-entropies of all outputs; none where an output has a gradient of another loss."""
-    found = []
-    for forward in whole:
+    losses = []
+    for forward in passes:
         for index, gradient in forward.gradients.items():
-            one = solved(forward.outputs[index].local, gradient.local)
-            if one is not None:
-                found.append(Loss("cross_entropy", forward.place, one[1], one[0], forward.backward))
+            solved = token_weights(forward.outputs[index].local, gradient.local)
+            if solved is not None:
+                weights, count = solved
+                place, backward = forward.place, forward.backward
+                losses.append(Loss("cross_entropy", place, count, weights, backward))
             elif bool(gradient.local.any()):
                 return []
-    return found
+    return losses
 
 
-def _distance(a: Sequence[Tensor], b: Sequence[Tensor]) -> float:
+def _distance(exact: Sequence[Tensor], others: Sequence[Tensor]) -> float:
     """The largest relative error of floating tensors; infinite where shapes differ."""
     worst = 0.0
-    for one, other in zip(a, b, strict=True):
-        if one.shape != other.shape:
+    for should, other in zip(exact, others, strict=True):
+        if should.shape != other.shape:
             return float("inf")
-        if one.is_floating_point() and one.numel():
-            difference = (one.double() - other.double()).norm().item()
-            worst = max(worst, difference / max(one.double().norm().item(), 1e-30))
+        if should.is_floating_point() and should.numel():
+            difference = (should.double() - other.double()).norm().item()
+            worst = max(worst, difference / max(should.double().norm().item(), 1e-30))
     return worst
 
 
 def replay_pass(
     clone: nn.Module, forward: Forward, sums: dict[str, Tensor], *, is_exact: bool
 ) -> list[Tensor]:
-    """Run one pass forward and backward; add its gradients to the sums."""
+    """Run one pass forward and backward, and add its gradients to the sums; returns the outputs."""
     for module, is_training in zip(clone.modules(), forward.training, strict=False):
         module.training = is_training
-    _restore(*forward.random)
-    intercept.answers = iter(forward.numbers)
+    _restore_generators(*forward.random)
+    intercept.recorded_sums = iter(forward.numbers)
 
-    def given(one: Tensor | Part) -> Tensor:
-        tensor = one.local if isinstance(one, Part) else one
+    def argument(recorded: Tensor | LocalPart) -> Tensor:
+        tensor = recorded.local if isinstance(recorded, LocalPart) else recorded
         return tensor.double() if is_exact and tensor.is_floating_point() else tensor.clone()
 
-    args, kwargs = mapped(forward.arguments, given)
+    args, kwargs = mapped(forward.arguments, argument)
     is_cast, dtype = forward.autocast
     cast = torch.autocast("cpu", dtype) if is_cast and not is_exact else nullcontext()
     default = torch.get_default_dtype()
@@ -279,7 +264,7 @@ def replay_pass(
             called = clone.get_submodule(forward.path)
             called = getattr(called, forward.method) if forward.method else called
             outputs = tensors_of(called(*args, **kwargs))
-        if [one.shape for one in outputs] == [one.local.shape for one in forward.outputs]:
+        if [own.shape for own in outputs] == [own.local.shape for own in forward.outputs]:
             pairs = [
                 (outputs[index], gradient.local.to(outputs[index].dtype))
                 for index, gradient in forward.gradients.items()
@@ -290,14 +275,14 @@ def replay_pass(
             torch.autograd.backward([a for a, _ in pairs], [b for _, b in pairs])
     finally:
         torch.set_default_dtype(default)
-    for name, one in clone.named_parameters():
-        if one.grad is not None:
-            sums[name] = one.grad.double() + sums.get(name, 0.0)
-            one.grad = None
-    return [one.detach() for one in outputs]
+    for name, parameter in clone.named_parameters():
+        if parameter.grad is not None:
+            sums[name] = parameter.grad.double() + sums.get(name, 0.0)
+            parameter.grad = None
+    return [output.detach() for output in outputs]
 
 
-def _restore(own: Tensor, of_python: Any, *of_numpy: Any) -> None:
+def _restore_generators(own: Tensor, of_python: Any, *of_numpy: Any) -> None:
     torch.set_rng_state(own)
     random.setstate(of_python)
     for state in of_numpy:

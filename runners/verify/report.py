@@ -1,8 +1,8 @@
-"""What the tool says of a script, prints and keeps: findings first, then what was not compared.
+"""The verdict on a script, printed and kept: findings first, then the gaps of the comparison.
 
 A `Verdict` collects findings and gaps, and `--json` prints it. `lines` is the same as text, on at
 most a screen: its first line is the first finding, and its last line is the verdict. `causes.yml`
-has the usual cause of each finding, and the section that explains it. `said` writes a `Watched`
+has the usual cause of each finding, and the section that explains it. `publish` writes a `Watched`
 into `content/tries`, which git ignores and `make serve` shows; a report that a page shows lies in
 `content/verified`. No torch.
 """
@@ -33,21 +33,21 @@ from runners.system.patience import say
 from runners.traces.files import TraceError, read_record, remedy, write
 
 if TYPE_CHECKING:
-    from runners.verify.records import Layout  # which imports torch
+    from runners.verify.records import Modules  # which imports torch
 
 Size = Annotated[float, Field(ge=0)]
 Term = tuple[int, int | None]  # a rank, and one of its backward passes (None: all of them)
 
 
 class Error(NamedTuple):
-    """How far a tensor is from that of one process, and what rounding allows; over its norm."""
+    """The error of a tensor against that of one process, and the allowed one, over its norm."""
 
     error: float
     allowed: float
 
     @property
     def agrees(self) -> bool:
-        """Whether it is no more than rounding; a tensor that is not finite does not agree."""
+        """Whether the error is no more than rounding; one that is not finite does not agree."""
         return self.error <= self.allowed
 
 
@@ -60,13 +60,13 @@ class Off(Record):
 
     @property
     def agrees(self) -> bool:
-        """Whether it is no more than rounding."""
+        """Whether the error is no more than rounding."""
         return self.error is not None and self.error <= self.allowed
 
 
 @dataclass
 class Finding:
-    """Something that one process would do otherwise."""
+    """A difference between the script and one process, with its cause and place."""
 
     __pydantic_config__ = ConfigDict(strict=False)  # JSON has no dataclass
     cause: str  # a key of the table of causes
@@ -80,18 +80,12 @@ class Finding:
 
 
 def in_words(factor: float, ranks: Collection[int], parts: int = 1) -> str:
-    """A factor, and what it is.
-
-    Args:
-        factor: by which something is too large.
-        ranks: numbers of ranks that may explain it.
-        parts: the number of microbatches.
-    """
+    """A factor, and the numbers of ranks or microbatches that explain it, as in `2 = ranks`."""
     known = [("ranks", n) for n in ranks] + [("microbatches", parts)]
     known += [("(ranks × microbatches)", n * parts) for n in ranks if parts > 1]
-    named = [name for name, n in known if n > 1 and abs(abs(factor) / n - 1) < 0.01]
-    named += [f"1 / {name}" for name, n in known if n > 1 and abs(abs(factor) * n - 1) < 0.01]
-    return " = ".join([f"{factor:.4g}", *dict.fromkeys(named)])
+    names = [name for name, n in known if n > 1 and abs(abs(factor) / n - 1) < 0.01]
+    names += [f"1 / {name}" for name, n in known if n > 1 and abs(abs(factor) * n - 1) < 0.01]
+    return " = ".join([f"{factor:.4g}", *dict.fromkeys(names)])
 
 
 Word = Literal["agrees", "differs", "not compared"]
@@ -99,7 +93,7 @@ CODES: dict[Word, int] = {"agrees": 0, "differs": 1, "not compared": 3}  # exit 
 
 
 class Verdict(Record):
-    """All that is said, as `--json` prints it and a trace keeps it."""
+    """Findings, gaps and notes of a run, as `--json` prints them and a trace keeps them."""
 
     model_config = ConfigDict(frozen=False)
     script: str = ""
@@ -108,9 +102,9 @@ class Verdict(Record):
     findings: list[Finding] = []  # most certain first
     weights: str = ""  # the line of the weights
     compared: dict[str, int] = {}  # numbers of parameters and updates
-    not_compared: list[str] = []  # what was not, and why
+    not_compared: list[str] = []  # gaps, each with the reason
     notes: list[str] = []
-    # What of `not_compared` a run as one process leaves open.
+    # The gaps that a run as one process leaves open.
     lasting: set[str] = Field(default=set(), exclude=True)
     # Of a tensor's gradient and of its step, which the optimizer added: module, name, which one.
     largest: dict[tuple[str, str, str], Off] = Field(default={}, exclude=True)
@@ -118,42 +112,39 @@ class Verdict(Record):
     has_clipped: bool = Field(default=False, exclude=True)
 
     @property
-    def word(self) -> Word:
-        """What the findings, and what was not compared, come to."""
+    def outcome(self) -> Word:
+        """The verdict that findings and gaps imply."""
         return "differs" if self.findings else "not compared" if self.not_compared else "agrees"
 
     def find(self, finding: Finding) -> None:
         """Add a finding, once for each cause."""
-        if all(one.cause != finding.cause for one in self.findings):
+        if all(known.cause != finding.cause for known in self.findings):
             self.findings.append(finding)
 
     def skip(self, what: str, *, is_lasting: bool = False) -> None:
-        """Say what was not compared, once.
-
-        Args:
-            what: and why.
-            is_lasting: whether a run as one process leaves it open.
-        """
+        """Add a gap with its reason, once; a lasting one stays open in a run as one process."""
         if what not in self.not_compared:
             self.not_compared.append(what)
         if is_lasting:
             self.lasting.add(what)
 
-    def keep(self, module: str, number: int, held: str, errors: Mapping[str, Error]) -> None:
+    def keep_largest(
+        self, module: str, number: int, kind: str, errors: Mapping[str, Error]
+    ) -> None:
         """Keep errors of an update, where they are the largest by what rounding allows."""
         for name, (error, allowed) in errors.items():
             most = allowed if math.isfinite(allowed) else 0.0
             new = Off(error=finite_or_none(error), allowed=most, update=number + 1)
-            old = self.largest.get((module, name, held))
+            old = self.largest.get((module, name, kind))
             if old is None or _share(new) > _share(old):
-                self.largest[module, name, held] = new
+                self.largest[module, name, kind] = new
 
-    def proven(self, how: str) -> None:
-        """What was not compared in parts has been compared as a whole, but for what lasts."""
-        others = [one for one in self.not_compared if one not in self.lasting]
-        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-        self.notes.append("; this answers: ".join([how, *(one + more for one in others[:1])]))
-        self.not_compared = [one for one in self.not_compared if one in self.lasting]
+    def close_gaps(self, how: str) -> None:
+        """Replace all gaps but the lasting ones by a note, since the whole was compared."""
+        closed = [gap for gap in self.not_compared if gap not in self.lasting]
+        more = f" and {len(closed) - 1} more" if len(closed) > 1 else ""
+        self.notes.append("; this answers: ".join([how, *(gap + more for gap in closed[:1])]))
+        self.not_compared = [gap for gap in self.not_compared if gap in self.lasting]
 
 
 def _share(off: Off) -> float:
@@ -164,7 +155,7 @@ _FILE = Path(__file__).with_name("causes.yml")
 
 
 class Cause(NamedTuple):
-    """A row of the table."""
+    """A row of `causes.yml`."""
 
     title: str
     usually: str
@@ -174,7 +165,7 @@ class Cause(NamedTuple):
 
 
 @cache
-def table() -> dict[str, Cause]:
+def causes() -> dict[str, Cause]:
     """All causes by their key."""
     rows = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
     return {
@@ -190,15 +181,15 @@ MOST_REASONS = 6
 
 
 def lines(report: Verdict) -> Iterator[str]:
-    """The report of a run."""
-    found, numbers = report.findings, report.compared
-    for finding in found[:MOST_FINDINGS]:
-        yield from _finding(finding, report.world_size)
-    if len(found) > MOST_FINDINGS:
-        yield f"  … and {len(found) - MOST_FINDINGS} more findings; --json lists all"
+    """The report as text, line by line."""
+    findings, numbers = report.findings, report.compared
+    for finding in findings[:MOST_FINDINGS]:
+        yield from _finding_lines(finding, report.world_size)
+    if len(findings) > MOST_FINDINGS:
+        yield f"  … and {len(findings) - MOST_FINDINGS} more findings; --json lists all"
     if report.weights:
         yield f"  {report.weights}"
-    if numbers.get("parameters_compared") and not found:
+    if numbers.get("parameters_compared") and not findings:
         yield (
             f"  agree: {numbers['parameters_compared']} of {numbers['parameters']} parameters, "
             f"in {numbers['updates']} update{'s' * (numbers['updates'] != 1)} "
@@ -210,12 +201,12 @@ def lines(report: Verdict) -> Iterator[str]:
         yield from _wrapped(f"not compared: {reason}")
     if len(report.not_compared) > MOST_REASONS:
         yield f"  … and {len(report.not_compared) - MOST_REASONS} more; --json lists all"
-    yield f"verify: {report.word}{_head(report)}"
+    yield f"verify: {report.outcome}{_head(report)}"
 
 
 def _head(report: Verdict) -> str:
     if report.findings:
-        return f" ({_lower(table()[report.findings[0].cause].title)})"
+        return f" ({_lower(causes()[report.findings[0].cause].title)})"
     if report.not_compared:
         is_some = report.compared.get("parameters_compared")
         return " completely; what was compared agrees" if is_some else ""
@@ -226,22 +217,22 @@ def _lower(title: str) -> str:
     return title[0].lower() + title[1:]
 
 
-def _finding(one: Finding, world_size: int) -> Iterator[str]:
-    row = table()[one.cause]
-    said = ": ".join(filter(None, [one.place, one.parameter, one.off and f"off by {one.off}"]))
-    yield f"{said} ({_lower(row.title)})" if said else row.title
-    numbered = (("rank", one.rank), ("step", one.step))
+def _finding_lines(finding: Finding, world_size: int) -> Iterator[str]:
+    cause, off = causes()[finding.cause], finding.off and f"off by {finding.off}"
+    head = ": ".join(filter(None, [finding.place, finding.parameter, off]))
+    yield f"{head} ({_lower(cause.title)})" if head else cause.title
+    numbered = (("rank", finding.rank), ("step", finding.step))
     at = ", ".join(f"{name} {number}" for name, number in numbered if number is not None)
-    first, *rest = one.says.splitlines()
+    first, *rest = finding.says.splitlines()
     for line in (f"{at}: {first}" if at and not rest else first, *rest):
         yield from _wrapped(line, 4)
-    yield from _wrapped(row.usually, 4)
-    for other in map(table().__getitem__, one.others):
+    yield from _wrapped(cause.usually, 4)
+    for other in map(causes().__getitem__, finding.others):
         yield from _wrapped(f"Or it is {_lower(other.title)}. {other.usually}", 4)
-    if one.others:
+    if finding.others:
         apart = 3 if world_size == 2 else 2
         yield f"    On {apart} ranks these factors differ: a run there tells the causes apart."
-    yield f"    The book: {row.page}, “{row.section}”"
+    yield f"    The book: {cause.page}, “{cause.section}”"
 
 
 def _wrapped(text: str, indent: int = 2) -> list[str]:
@@ -252,17 +243,17 @@ def _wrapped(text: str, indent: int = 2) -> list[str]:
 
 
 def as_json(report: Verdict) -> str:
-    """The report for programs, with the text of each cause."""
-    held = {"schema": SCHEMA, **report.model_dump()}
-    for one in held["findings"]:
-        row = table()[one["cause"]]
-        one |= {"title": row.title, "usually": row.usually}
-        one["lesson"] = {"page": row.page, "section": row.section}
-    return json.dumps(held, indent=2, sort_keys=True, ensure_ascii=False)
+    """The report as JSON, with the text of each cause."""
+    document = {"schema": SCHEMA, **report.model_dump()}
+    for finding in document["findings"]:
+        cause = causes()[finding["cause"]]
+        finding |= {"title": cause.title, "usually": cause.usually}
+        finding["lesson"] = {"page": cause.page, "section": cause.section}
+    return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)
 
 
-def say_wrong(error: FixableError) -> int:
-    """Say that the call was wrong; the exit code."""
+def say_wrong_call(error: FixableError) -> int:
+    """Print the error of a wrong call; returns the exit code."""
     say(f"runners.verify: {error}")
     sys.stdout.write("verify: wrong call\n")
     sys.stdout.flush()
@@ -285,16 +276,16 @@ class Parameter(Record):
 
     @property
     def state(self) -> str:
-        """How its gradient and its update compare with those of one process."""
+        """The comparison of its gradient and its step: agrees, differs, not compared or frozen."""
         if self.is_frozen:
             return "frozen"
-        if any(one and not one.agrees for one in (self.gradient, self.step)):
+        if any(off and not off.agrees for off in (self.gradient, self.step)):
             return "differs"
         return "agrees" if self.gradient else "not compared"
 
 
 class Watched(Guarded):
-    """A script that was watched."""
+    """The kept trace of a watched script."""
 
     schema_version: Literal[2]
     recorded_at: Moment
@@ -311,7 +302,7 @@ class Watched(Guarded):
     @property
     def first(self) -> Parameter | None:
         """The first tensor that differs, in the order of the model."""
-        return next((one for one in self.tensors if one.state == "differs"), None)
+        return next((tensor for tensor in self.tensors if tensor.state == "differs"), None)
 
 
 def read(path: Path) -> Watched:
@@ -329,40 +320,41 @@ def read(path: Path) -> Watched:
     return watched
 
 
-def _violations(one: Watched) -> Iterator[tuple[str, str]]:
-    """How a record contradicts itself."""
-    report = one.report
-    if unknown := [found.cause for found in report.findings if found.cause not in table()]:
+def _violations(watched: Watched) -> Iterator[tuple[str, str]]:
+    """Fields in which a record contradicts itself, each with the contradiction."""
+    report, gaps = watched.report, watched.report.not_compared
+    unknown = [finding.cause for finding in report.findings if finding.cause not in causes()]
+    if unknown:
         yield "report.findings", f"no cause {unknown[0]!r}"
-    if report.verdict != report.word:
-        found, gaps = len(report.findings), report.not_compared
-        yield "report.verdict", f"{report.verdict!r}, with {found} findings; not compared: {gaps}"
-    if report.verdict == "agrees" and one.first:
-        yield "tensors", f"{one.first.name} differs, and the report agrees"
-    if one.tensors and len(one.tensors) != report.compared.get("parameters"):
-        yield "tensors", f"{len(one.tensors)}, and the report has {report.compared}"
+    if report.verdict != report.outcome:
+        both = f"{len(report.findings)} findings; not compared: {gaps}"
+        yield "report.verdict", f"{report.verdict!r}, with {both}"
+    if report.verdict == "agrees" and watched.first:
+        yield "tensors", f"{watched.first.name} differs, and the report agrees"
+    if watched.tensors and len(watched.tensors) != report.compared.get("parameters"):
+        yield "tensors", f"{len(watched.tensors)}, and the report has {report.compared}"
 
 
-def said(
+def publish(
     verdict: Verdict, script: Path, words: Sequence[str], world_size: int,
-    layouts: Sequence[Layout] = (), document: TextIO | None = None,
+    modules: Modules = (), document: TextIO | None = None,
 ) -> int:  # fmt: skip
-    """Keep the report of a run, and print it; the exit code.
+    """Keep the report of a run, and print it; returns the exit code.
 
     Args:
         verdict: of the run.
         script: its path.
         words: options, the script, and its arguments, as typed.
         world_size: the number of ranks.
-        layouts: what the ranks recorded; empty where the script did not come so far.
+        modules: empty where the script did not come so far.
         document: where it is printed as JSON; None prints text.
     """
-    verdict.notes += _seen_before(layouts, script)
-    verdict.script, verdict.world_size, verdict.verdict = script.name, world_size, verdict.word
+    verdict.notes += _repeated_samples(modules, script)
+    verdict.script, verdict.world_size, verdict.verdict = script.name, world_size, verdict.outcome
     text = [*lines(verdict)]
     try:
-        kept = _kept(verdict, layouts, script, words, "\n".join(text))
-    except Exception as error:  # noqa: BLE001 what is kept changes nothing of what is said
+        kept = _keep(verdict, modules, script, words, "\n".join(text))
+    except Exception as error:  # noqa: BLE001 a trace that cannot be kept changes no verdict
         kept = f"verify: this run is not kept ({first_line(error)})"
     if kept and document:
         say(kept)
@@ -370,14 +362,15 @@ def said(
     output = document or sys.stdout
     output.write(f"{as_json(verdict)}\n" if document else "\n".join([*text, ""]))
     output.flush()
-    return CODES[verdict.word]
+    return CODES[verdict.outcome]
 
 
-def _kept(
-    verdict: Verdict, layouts: Sequence[Layout], script: Path, words: Sequence[str], printed: str
-) -> str:
-    """Write the trace of a run over that of the same command; a line that says where."""
-    folder, is_resumed = _folder(), _is_resumed(layouts)
+def _keep(
+    verdict: Verdict, modules: Modules, script: Path, words: Sequence[str],
+    printed: str,
+) -> str:  # fmt: skip
+    """Write the trace of a run over that of the same command; returns a line with its path."""
+    folder, is_resumed = _folder(), _is_resumed(modules)
     if not folder.parent.is_dir():
         return ""
     command = shlex.join(["verify", "--ranks", str(verdict.world_size), *words])
@@ -386,21 +379,21 @@ def _kept(
     watched = Watched(
         schema_version=2, recorded_at=now(), machine=machine.name(),
         circumstances=machine.circumstances(), command=command, code=_code(script),
-        printed=printed, report=verdict, tensors=list(_tensors(verdict, layouts)),
-        samples=[] if is_resumed else sorted(_samples(layouts)),
+        printed=printed, report=verdict, tensors=list(_tensors(verdict, modules)),
+        samples=[] if is_resumed else sorted(_samples(modules)),
     )  # fmt: skip
-    write(folder / f"{name}{SUFFIX}", watched)
-    at = machine.from_home(folder / f"{name}{SUFFIX}")
-    return f"verify: kept in {at}; `make serve` shows it on verify/{name}.html"
+    path = folder / f"{name}{SUFFIX}"
+    write(path, watched)
+    return f"verify: kept in {machine.from_home(path)}; `make serve` shows it on verify/{name}.html"
 
 
-def _seen_before(layouts: Sequence[Layout], script: Path) -> list[str]:
-    """What to say where a run that goes on from a saved state uses samples of the first updates.
+def _repeated_samples(modules: Modules, script: Path) -> list[str]:
+    """A note where a resumed run uses samples of the first updates.
 
     Those are known from a kept run of the same script that began anew.
     """
-    own = _samples(layouts)
-    for path in sorted(_folder().glob(f"*{SUFFIX}")) if own and _is_resumed(layouts) else ():
+    own = _samples(modules)
+    for path in sorted(_folder().glob(f"*{SUFFIX}")) if own and _is_resumed(modules) else ():
         with suppress(TraceError):
             earlier = read(path)
             again = own & {*earlier.samples}
@@ -414,7 +407,7 @@ def _seen_before(layouts: Sequence[Layout], script: Path) -> list[str]:
 
 
 def _folder() -> Path:
-    """Where runs are kept; outside a project, its parent does not exist."""
+    """The folder of kept runs; outside a project, its parent does not exist."""
     return machine.TRACES.parent / "tries"
 
 
@@ -422,23 +415,26 @@ def _code(script: Path) -> str:
     return digest_of(script.read_text(encoding="utf-8", errors="replace"))
 
 
-def _samples(layouts: Sequence[Layout]) -> set[str]:
-    updates = (u for layout in layouts for one in layout.records.values() for u in one.updates)
-    return {one for u in updates for forward in u.forwards for one in forward.samples}
+def _samples(modules: Modules) -> set[str]:
+    forwards = (forward for m in modules for update in m.updates for forward in update.forwards)
+    return {sample for forward in forwards for sample in forward.samples}
 
 
-def _is_resumed(layouts: Sequence[Layout]) -> bool:
-    records = [record for layout in layouts for record in layout.records.values()]
-    return any(one.left_behind or any(u.state for u in one.updates) for one in records)
+def _is_resumed(modules: Modules) -> bool:
+    return any(
+        any(record.left_behind for record in module.records.values())
+        or any(update.state for update in module.updates)
+        for module in modules
+    )
 
 
-def _tensors(verdict: Verdict, layouts: Sequence[Layout]) -> Iterator[Parameter]:
-    for layout in layouts:
-        updates = layout.first.updates
+def _tensors(verdict: Verdict, modules: Modules) -> Iterator[Parameter]:
+    for module in modules:
+        updates = module.first.updates
         for name, part in updates[0].parameters.items() if updates else ():
             yield Parameter(
-                module=layout.key, name=name, shape=list(part.shape),
-                gradient=verdict.largest.get((layout.key, name, "gradient")),
-                step=verdict.largest.get((layout.key, name, "step")),
-                is_frozen=all(name in one.frozen for one in updates),
+                module=module.key, name=name, shape=list(part.shape),
+                gradient=verdict.largest.get((module.key, name, "gradient")),
+                step=verdict.largest.get((module.key, name, "step")),
+                is_frozen=all(name in update.frozen for update in updates),
             )  # fmt: skip

@@ -1,10 +1,10 @@
-"""Runs a watched script again as one process, which is given the batches of all ranks.
+"""Runs a watched script again as one process, with the batches of all ranks.
 
-In: what each rank's `DataLoader`s yielded, or the inputs of its forward passes where the loss is
-one of their outputs; without either, the script reads its own batches. Out: the gradients that the
-optimizer was given, in each update from the parameters of the watched run. It sees through any
-loss, and through a forward pass that communicates; the script must run with WORLD_SIZE=1, and draw
-nothing.
+In: the batches that each rank's `DataLoader`s yielded, or the inputs of its forward passes where
+the loss is one of their outputs; without either, the script reads its own batches. Out: the
+gradients that the optimizer was given, in each update from the parameters of the watched run. This
+compares any loss, and a forward pass that communicates; the script must run with WORLD_SIZE=1, and
+draw nothing.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from torch.distributed.tensor import DTensor
 
 from runners.core.system import processes
 from runners.judging.rounding import NORM, are_apart
+from runners.verify import records
 from runners.verify.board import environment, free_port
-from runners.verify.fit import Expected, compared, fitted, scales_of
-from runners.verify.inputs import Case, are_equal_again, has_own_gradients
+from runners.verify.fit import Expected, compare_with_sum, fit_gradients, scales_of
+from runners.verify.inputs import ModuleCase, are_equal_again, has_own_gradients
 from runners.verify.internals import LoaderIterator, fetcher, pytree
 from runners.verify.losses import factors
-from runners.verify.records import Layout, Seen, mapped, tensors_of
+from runners.verify.records import DistributedModule, Modules, Recordings, tensors_of
 from runners.verify.report import Verdict, in_words
 from runners.verify.roots import Root
 from runners.verify.watch import Watch, run_script
@@ -41,20 +42,19 @@ DIFFERS = "one process differs"  # a cause that says no more
 _MOST_BATCHES = 512
 _LEAST_TOLERANCE = 1e-3  # relative: one process adds in another order
 Key = tuple[int, int]  # of a batch: iterator and position
-Gradients = Mapping[str, Sequence[Mapping[str, Tensor]]]  # by module, update and parameter
 
 
 class Batch(NamedTuple):
-    """What a loader yields."""
+    """A batch of a loader."""
 
     value: Any
-    samples: list[Any]  # that the script's collator was given; empty where that is not known
+    samples: list[Any]  # that the script's collator was given; empty where they are not known
 
 
 Batches = dict[Key, Batch]
 
 
-class Inputs(NamedTuple):
+class ForwardInputs(NamedTuple):
     """The arguments of a module's forward passes on one rank."""
 
     passes: list[list[Any]]  # of each update
@@ -62,7 +62,14 @@ class Inputs(NamedTuple):
     has_parts: bool  # whether other ranks hold the rest of them
 
 
-Made = tuple[Gradients, Mapping[str, Inputs]]  # by one process, and from which inputs
+Inputs = Mapping[str, ForwardInputs]  # by module
+
+
+class Rerun(NamedTuple):
+    """The gradients that one process computed, and its inputs."""
+
+    gradients: Mapping[str, Sequence[Mapping[str, Tensor]]]  # by module, update and parameter
+    inputs: Inputs
 
 
 class NotRerunError(Exception):
@@ -70,8 +77,8 @@ class NotRerunError(Exception):
 
 
 @dataclass
-class Order:
-    """What the process is given."""
+class RerunInputs:
+    """The data that one process computes from."""
 
     batches: Batches  # of all ranks
     inputs: dict[str, list[Any]]  # of forward passes, by module, where there are no batches
@@ -79,136 +86,122 @@ class Order:
     steps: int  # the number of updates
 
 
-# What ranks keep
+# Recorded on each rank
 
 
-def keep_batches(is_on: Callable[[], bool]) -> Batches:
-    """What `DataLoader`s will have yielded while `is_on`."""
-    kept: Batches = {}
+def record_batches(is_recording: Callable[[], bool]) -> Batches:
+    """Record the batches of `DataLoader`s from now on, while `is_recording`."""
+    batches: Batches = {}
 
-    def keep(key: Key, iterator: Any, following: Callable[[], Any]) -> Any:
-        if not is_on() or len(kept) >= _MOST_BATCHES:
+    def record(key: Key, iterator: Any, following: Callable[[], Any]) -> Any:
+        if not is_recording() or len(batches) >= _MOST_BATCHES:
             return following()
         samples: list[Any] = []
         source = fetcher(iterator)
         collate = source and source.collate_fn
 
-        def collated(given: Any) -> Any:
-            samples.extend(copy.deepcopy(given) if isinstance(given, list) else [])
-            return collate(given)  # which may change the samples
+        def recording_collate(listed: Any) -> Any:
+            samples.extend(copy.deepcopy(listed) if isinstance(listed, list) else [])
+            return collate(listed)  # which may change the samples
 
         if source:
-            source.collate_fn = collated
+            source.collate_fn = recording_collate
         value = following()
         if source:
             source.collate_fn = collate
-        kept[key] = Batch(mapped(value, lambda tensor: tensor.detach().clone()), samples)
+        batches[key] = Batch(records.mapped(value, lambda tensor: tensor.detach().clone()), samples)
         return value
 
-    _stand_behind_loaders(keep)
-    return kept
+    _replace_next_batch(record)
+    return batches
 
 
-def _stand_behind_loaders(do: Callable[[Key, Any, Callable[[], Any]], Any]) -> None:
-    """Yield what `do` returns, given the key, the iterator, and the original."""
+def _replace_next_batch(do: Callable[[Key, Any, Callable[[], Any]], Any]) -> None:
+    """Route every batch of a `DataLoader` through `do(key, iterator, original)`."""
     if LoaderIterator is None:
         return
     original = LoaderIterator.__next__
     numbers: dict[int, tuple[Any, int]] = {}  # of each iterator, which stays alive
     positions = Counter[int]()
 
-    def call(one: Any) -> Any:
-        number = numbers.setdefault(id(one), (one, len(numbers)))[1]
+    def call(iterator: Any) -> Any:
+        number = numbers.setdefault(id(iterator), (iterator, len(numbers)))[1]
         positions[number] += 1
-        return do((number, positions[number]), one, lambda: original(one))
+        return do((number, positions[number]), iterator, lambda: original(iterator))
 
     LoaderIterator.__next__ = call
 
 
-def inputs_of(seen: Seen) -> dict[str, Inputs]:
+def inputs_of(recording: records.RankRecording) -> dict[str, ForwardInputs]:
     """The inputs of this rank's forward passes, by module."""
-    found = {}
-    for key, record in seen.roots.items():
-        forwards = [one for update in record.updates for one in update.forwards]
-        is_loss = all(not g.local.dim() for one in forwards for g in one.gradients.values())
-        has_parts = any(one.spec for f in forwards for one in tensors_of(f.arguments))
-        plain = [
-            mapped([f.arguments for f in u.forwards], lambda p: p.local) for u in record.updates
-        ]
-        found[key] = Inputs(plain, is_loss, has_parts)
-    return found
+    inputs = {}
+    for key, record in recording.roots.items():
+        forwards = [forward for update in record.updates for forward in update.forwards]
+        gradients = (gradient for forward in forwards for gradient in forward.gradients.values())
+        is_loss = not any(gradient.local.dim() for gradient in gradients)
+        has_parts = any(part.spec for f in forwards for part in tensors_of(f.arguments))
+        passes = [[f.arguments for f in update.forwards] for update in record.updates]
+        plain = [records.mapped(own, lambda part: part.local) for own in passes]
+        inputs[key] = ForwardInputs(plain, is_loss, has_parts)
+    return inputs
 
 
-# What one process is given
+# Passed to one process
 
 
-def order(
-    layouts: Sequence[Layout], modules: Mapping[str, nn.Module], posted: Mapping[int, Batches],
-    inputs: Mapping[int, Mapping[str, Inputs]], seen: Mapping[int, Seen],
-) -> Order:  # fmt: skip
-    """What one process is given.
-
-    Args:
-        layouts: of all modules.
-        modules: of this rank.
-        posted: batches of the loaders, by rank.
-        inputs: of the forward passes, by rank and module.
-        seen: by rank.
+def rerun_inputs(
+    modules: Modules, own: Mapping[str, nn.Module],
+    batches: Mapping[int, Batches], inputs: Mapping[int, Inputs], recordings: Recordings,
+) -> RerunInputs:  # fmt: skip
+    """Join the data of all ranks for one process; `own` are the modules of this rank.
 
     Raises:
-        NotRerunError: it would rightly make other numbers, or what it needs is not known.
+        NotRerunError: it would rightly make other numbers, or a part of the data is not known.
     """
-    if any(one.refused or one.broken for one in seen.values()):
-        raise NotRerunError("the script was not watched to its end")
-    for layout in layouts:
-        if why := _hindrance(layout, modules.get(layout.key)):
+    for recording in recordings.values():
+        if recording.refused or recording.broken:
+            raise NotRerunError("the script was not watched to its end")
+    for module in modules:
+        if why := _hindrance(module, own.get(module.key)):
             raise NotRerunError(why)
-    ranks = layouts[0].leaders
-    given = {
-        key: _together([posted[r][key] for r in ranks if key in posted[r]])
-        for key in posted[ranks[0]]
+    ranks = modules[0].leaders
+    joined = {
+        key: _joined_batch([batches[r][key] for r in ranks if key in batches[r]])
+        for key in batches[ranks[0]]
     }
     passes: dict[str, list[Any]] = {}
-    for layout in layouts if not given else ():
-        held = [inputs[r][layout.key] for r in layout.leaders]
-        if all(one.is_loss and not one.has_parts for one in held):  # else it reads its own batches
-            columns = ([each for some in one.passes for each in some] for one in held)
-            passes[layout.key] = [_joined(one) for one in zip(*columns, strict=False)]
+    for module in modules if not joined else ():
+        held = [inputs[r][module.key] for r in module.leaders]
+        if all(i.is_loss and not i.has_parts for i in held):  # else it reads its own batches
+            columns = ([arguments for update in i.passes for arguments in update] for i in held)
+            passes[module.key] = [_joined(column) for column in zip(*columns, strict=False)]
     parameters = {
-        layout.key: [
-            _known(layout.whole(n, layout.view, "parameters")) for n in range(layout.num_updates)
-        ]
-        for layout in layouts
+        m.key: [m.present(n, m.first_rank, "parameters") for n in range(m.num_updates)]
+        for m in modules
     }
-    return Order(given, passes, parameters, max(one.num_updates for one in layouts))
+    return RerunInputs(joined, passes, parameters, max(m.num_updates for m in modules))
 
 
-def _known(tensors: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
-    return {name: one for name, one in tensors.items() if one is not None}
-
-
-def _hindrance(layout: Layout, module: nn.Module | None) -> str:
-    """Why one process would make other numbers, rightly."""
-    updates = [one for r in layout.records.values() for one in r.updates]
-    if module is None or not updates:
-        return f"{layout.key} has no update on rank 0"
-    if any(forward.draws for update in updates for forward in update.forwards):
-        return f"the forward pass of {layout.key}, or its loss, draws random numbers"
+def _hindrance(module: DistributedModule, own: nn.Module | None) -> str:
+    """Why one process would make other numbers, rightly; empty where it would not."""
+    if own is None or not module.updates:
+        return f"{module.key} has no update on rank 0"
+    if any(forward.draws for update in module.updates for forward in update.forwards):
+        return f"the forward pass of {module.key}, or its loss, draws random numbers"
     kinds = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
-    if any(one.training for one in module.modules() if isinstance(one, kinds)):
-        return f"{layout.key} normalizes over the samples of a rank"
+    if any(child.training for child in own.modules() if isinstance(child, kinds)):
+        return f"{module.key} normalizes over the samples of a rank"
     return ""
 
 
-def _together(batches: Sequence[Batch]) -> Batch:
+def _joined_batch(batches: Sequence[Batch]) -> Batch:
     """The batch of all ranks, or its samples, which the script's collator pads to one width."""
     try:
-        return Batch(_joined([one.value for one in batches]), [])
+        return Batch(_joined([batch.value for batch in batches]), [])
     except NotRerunError:
-        samples = [one for each in batches for one in each.samples]
-        if not all(one.samples for one in batches):
+        if not all(batch.samples for batch in batches):
             raise
-        return Batch(None, samples)
+        return Batch(None, [sample for batch in batches for sample in batch.samples])
 
 
 def _joined(trees: Sequence[Any]) -> Any:
@@ -217,13 +210,13 @@ def _joined(trees: Sequence[Any]) -> Any:
     Raises:
         NotRerunError: they are of different kinds or shapes.
     """
-    flat = [pytree.tree_flatten(one, functools.partial(_is_listed, one)) for one in trees]
+    flat = [pytree.tree_flatten(tree, functools.partial(_is_sample_list, tree)) for tree in trees]
     if any(spec != flat[0][1] for _, spec in flat):
         raise NotRerunError("batches of ranks are built differently")
     whole: list[Any] = []
     for first, *others in zip(*(leaves for leaves, _ in flat), strict=True):
         if isinstance(first, Tensor) and first.dim():
-            if any(one.shape[1:] != first.shape[1:] for one in others):
+            if any(other.shape[1:] != first.shape[1:] for other in others):
                 raise NotRerunError("batches of ranks have different widths")
             whole.append(torch.cat([first, *others]))
         else:
@@ -231,32 +224,27 @@ def _joined(trees: Sequence[Any]) -> Any:
     return pytree.tree_unflatten(whole, flat[0][1])
 
 
-def _is_listed(batch: Any, part: Any) -> bool:
-    """Whether a part of a batch lists something for each sample, and no columns of all samples."""
-    size = next((len(one) for one in tensors_of(batch) if one.dim()), 0)
+def _is_sample_list(batch: Any, part: Any) -> bool:
+    """Whether a part of a batch lists a value for each sample, and no columns of all samples."""
+    size = next((len(tensor) for tensor in tensors_of(batch) if tensor.dim()), 0)
     if part is batch or not isinstance(part, list | tuple) or len(part) != size:
         return False
-    columns = [one.shape[:1] == (size,) for one in tensors_of(part)]
-    is_column = any(isinstance(one, Tensor) and one.shape[:1] == (size,) for one in part)
+    columns = [tensor.shape[:1] == (size,) for tensor in tensors_of(part)]
+    is_column = any(isinstance(value, Tensor) and value.shape[:1] == (size,) for value in part)
     return not is_column and not (columns and all(columns))
 
 
 # The process
 
 
-def run(given: Order, folder: Path, words: Sequence[str]) -> Made:
-    """Run the script as one process.
-
-    Args:
-        given: to that process.
-        folder: for the files that are passed to it and back.
-        words: `--cpu` if the script needs it, the script, and its arguments.
+def rerun(inputs: RerunInputs, folder: Path, words: Sequence[str]) -> Rerun:
+    """Run the script as one process; `words` are its options, the script, and its arguments.
 
     Raises:
         NotRerunError: it fails, or does not end.
     """
-    file = folder / "order.pt"
-    torch.save(given, file)
+    file = folder / "inputs.pt"
+    torch.save(inputs, file)
     kept = {k: v for k, v in os.environ.items() if not k.startswith("TORCHELASTIC")}
     command = [sys.executable, "-m", "runners.verify", "--as-one", str(file), *words]
     try:
@@ -266,54 +254,54 @@ def run(given: Order, folder: Path, words: Sequence[str]) -> Made:
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise NotRerunError(f"it did not end in {SECONDS:.0f} s") from error
-    made: Made = {}, {}
-    ended = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    result = Rerun({}, {})
+    failure = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
     if (answer := file.with_suffix(".done")).exists():
-        made, ended = torch.load(answer, weights_only=False)
-    if ended:
-        raise NotRerunError(ended)
-    return made
+        result, failure = torch.load(answer, weights_only=False)
+    if failure:
+        raise NotRerunError(failure)
+    return result
 
 
-def be(file: Path, script: str, arguments: Sequence[str]) -> NoReturn:
-    """Be that process; `file` has the `Order`."""
+def run_as_one(file: Path, script: str, arguments: Sequence[str]) -> NoReturn:
+    """Run the script in this process, with the `RerunInputs` of a file."""
     processes.end_with(os.getppid())
-    given: Order = torch.load(file, weights_only=False)
-    watch = Watch(given.steps, lambda _, is_finished: is_finished)
-    watch.on_update = functools.partial(_begin_update, given, set())
+    inputs: RerunInputs = torch.load(file, weights_only=False)
+    watch = Watch(inputs.steps, lambda _, is_finished: is_finished)
+    watch.on_update = functools.partial(_begin_update, inputs, set())
 
-    def give(key: Key, iterator: Any, _: Callable[[], Any]) -> Any:
-        if key not in given.batches:
+    def replay_batch(key: Key, iterator: Any, _: Callable[[], Any]) -> Any:
+        if key not in inputs.batches:
             raise StopIteration
-        value, samples = given.batches[key]
+        value, samples = inputs.batches[key]
         return fetcher(iterator).collate_fn(samples) if samples else value
 
-    if given.batches:
-        _stand_behind_loaders(give)
-    seen = run_script(script, arguments, watch)
+    if inputs.batches:
+        _replace_next_batch(replay_batch)
+    recording = run_script(script, arguments, watch)
     gradients = {
-        key: [{name: one.local for name, one in u.used.items() if one} for u in record.updates]
-        for key, record in seen.roots.items()
+        key: [{n: part.local for n, part in u.used.items() if part} for u in record.updates]
+        for key, record in recording.roots.items()
     }
-    made = gradients, inputs_of(seen)
-    torch.save((made, seen.broken or seen.ended), file.with_suffix(".done"))
+    failure = recording.broken or (recording.failure.error if recording.failure else "")
+    torch.save((Rerun(gradients, inputs_of(recording)), failure), file.with_suffix(".done"))
     os._exit(0)
 
 
-def _begin_update(given: Order, hooked: set[str], root: Root) -> None:
-    """An update begins: from the parameters of the watched run."""
+def _begin_update(inputs: RerunInputs, hooked: set[str], root: Root) -> None:
+    """Begin an update from the parameters of the watched run, and its inputs without batches."""
     key, number = root.record.key, root.num_stepped
-    if number < len(given.parameters.get(key, [])):
+    if number < len(inputs.parameters.get(key, [])):
         with torch.no_grad():
-            for name, whole in given.parameters[key][number].items():
-                own = root.names[name]
+            for name, whole in inputs.parameters[key][number].items():
+                own = root.parameters[name]
                 own = own.to_local() if isinstance(own, DTensor) else own
                 own.copy_(whole)
-    if key in given.inputs and key not in hooked:
+    if key in inputs.inputs and key not in hooked:
         hooked.add(key)
-        inputs = iter(given.inputs[key])
+        passes = iter(inputs.inputs[key])
         root.module.register_forward_pre_hook(
-            lambda _, args, kwargs: next(inputs, (args, kwargs)), with_kwargs=True, prepend=True
+            lambda _, args, kwargs: next(passes, (args, kwargs)), with_kwargs=True, prepend=True
         )
 
 
@@ -321,105 +309,109 @@ def _begin_update(given: Order, hooked: set[str], root: Root) -> None:
 
 
 def compare(
-    verdict: Verdict, layouts: Sequence[Layout], made: Made,
-    inputs: Mapping[int, Mapping[str, Inputs]],
+    verdict: Verdict, modules: Modules, result: Rerun,
+    inputs: Mapping[int, Inputs],
 ) -> bool:  # fmt: skip
-    """Compare the gradients that optimizers were given; whether they agree in all modules."""
-    gradients, own = made
+    """Compare the gradients that optimizers were given; returns whether all modules agree."""
     count = 0
-    for layout in layouts:
-        case = Case(layout, layouts, verdict)
-        updates = gradients.get(layout.key, [])
-        if len(updates) < layout.num_updates:
+    for module in modules:
+        case = ModuleCase(module, modules, verdict)
+        updates = result.gradients.get(module.key, [])
+        if len(updates) < module.num_updates:
             case.skip("as one process, the script makes fewer updates with it")
             return False
-        held = [inputs[r][layout.key] for r in layout.leaders]
-        for number in range(layout.num_updates):
-            if not _agrees(case, number, updates[number], held, own[layout.key]):
+        own, ranks = result.inputs[module.key], [inputs[r][module.key] for r in module.leaders]
+        for number in range(module.num_updates):
+            if not _update_agrees(case, number, updates[number], ranks, own):
                 return False
-        if not any(bool(one.any()) for update in updates for one in update.values()):
+        if not any(bool(gradient.any()) for update in updates for gradient in update.values()):
             case.skip("gradients: those of one process are zero, too", is_lasting=True)
             return False
-        count += len(set[str]().union(*updates[: layout.num_updates]))
-    numbers = max(one.num_updates for one in layouts)
+        count += len(set[str]().union(*updates[: module.num_updates]))
+    numbers = max(module.num_updates for module in modules)
     verdict.compared |= {"parameters_compared": count, "updates": numbers}
     return True
 
 
-def _are_same(ranks: Sequence[Inputs], own: Inputs, number: int) -> bool:
+def _are_same(ranks: Sequence[ForwardInputs], own: ForwardInputs, number: int) -> bool:
     """Whether inputs of one process in an update hold the values that those of the ranks hold.
 
     They may be in any order, as samples are that ranks read alternately, or equal on all ranks, as
     positions are; rows may be longer by padding, which is one value.
     """
-    if any(each.has_parts for each in (own, *ranks)):
+    if any(inputs.has_parts for inputs in (own, *ranks)):
         return False
-    found, *others = (_columns(each.passes[number]) for each in (own, *ranks))
-    return all(len(one) == len(found) for one in others) and all(
-        all(one.shape == column.shape and not are_apart(column, one) for one in each)
-        or _hold_same(column, torch.cat(each))
-        for column, *each in zip(found, *others, strict=True)
+    columns, *others = (_columns(inputs.passes[number]) for inputs in (own, *ranks))
+    return all(len(other) == len(columns) for other in others) and all(
+        all(value.shape == column.shape and not are_apart(column, value) for value in values)
+        or _hold_same(column, torch.cat(values))
+        for column, *values in zip(columns, *others, strict=True)
     )
 
 
 def _columns(passes: Sequence[Any]) -> list[Tensor]:
     """The values of each tensor that a module is given, over several passes."""
     columns = zip(*map(tensors_of, passes), strict=False)
-    return [torch.cat([one.double().flatten() for one in column]) for column in columns]
+    return [torch.cat([tensor.double().flatten() for tensor in column]) for column in columns]
 
 
 def _hold_same(own: Tensor, ranks: Tensor) -> bool:
     if own.shape == ranks.shape:
         return not are_apart(own.sort().values, ranks.sort().values)
     values, at = torch.cat([own, ranks]).unique(return_inverse=True)
-    counts = [one.bincount(minlength=len(values)) for one in at.split([len(own), len(ranks)])]
-    return len(own) > len(ranks) and int((counts[0] != counts[1]).sum()) == 1
+    a, b = (part.bincount(minlength=len(values)) for part in at.split([len(own), len(ranks)]))
+    return len(own) > len(ranks) and int((a != b).sum()) == 1
 
 
-def _agrees(
-    case: Case, number: int, exact: Mapping[str, Tensor], ranks: Sequence[Inputs], own: Inputs
-) -> bool:
-    layout, view = case.layout, case.layout.view
-    held = _known(layout.whole(number, view, "used"))
-    if has_own_gradients(layout, number) and are_equal_again(layout):
+def _update_agrees(
+    case: ModuleCase, number: int, exact: Mapping[str, Tensor], ranks: Sequence[ForwardInputs],
+    own: ForwardInputs,
+) -> bool:  # fmt: skip
+    module, rank = case.module, case.module.first_rank
+    held = module.present(number, rank, "used")
+    if has_own_gradients(module, number) and are_equal_again(module):
         case.skip("gradients: each rank uses its own, and one process that of all batches")
         return False
-    if {n: one.shape for n, one in held.items()} != {n: one.shape for n, one in exact.items()}:
+    shapes, should = ({n: t.shape for n, t in some.items()} for some in (held, exact))
+    if shapes != should:
         case.skip("as one process, other parameters have a gradient, or have other shapes")
         return False
-    if not all(bool(one.isfinite().all()) for one in exact.values()):
+    if not all(bool(gradient.isfinite().all()) for gradient in exact.values()):
         case.skip("gradients: those of one process are not finite either")
         return False
-    eps = NORM * case.eps_of(view, number)
+    eps = NORM * case.eps_of(rank, number)
     tolerance = {
         name: max(eps * scale, _LEAST_TOLERANCE * exact[name].double().norm().item())
         for name, scale in scales_of(exact).items()
     }
-    expected = Expected({(view, None): exact}, exact, tolerance)
-    fit = compared({view: held}, list(exact), {view: {(view, None): 1.0}}, expected)
-    case.verdict.keep(layout.key, number, "gradient", fit.errors)
-    wrong = fit.wrong.get(view, [])
+    expected = Expected({(rank, None): exact}, exact, tolerance)
+    fit = compare_with_sum({rank: held}, list(exact), {rank: {(rank, None): 1.0}}, expected)
+    case.verdict.keep_largest(module.key, number, "gradient", fit.errors)
+    wrong = fit.wrong.get(rank, [])
     if wrong and not _are_same(ranks, own, number):
         case.skip(
             "as one process, its inputs are not those of all ranks together: the script draws "
             "random numbers, or computes them from the samples of one rank"
         )
     elif wrong:
-        near = fitted({view: held}, wrong, expected)
-        _find(case, number, wrong, near.common if near.is_good else 0.0, len(exact))
+        near = fit_gradients({rank: held}, wrong, expected)
+        _find_cause(case, number, wrong, near.common if near.is_good else 0.0, len(exact))
     return not wrong
 
 
-def _find(case: Case, number: int, wrong: Sequence[str], factor: float, total: int) -> None:
-    layout, update = case.layout, case.layout.update(case.layout.view, number)
-    ranks, parts = len(layout.groups), len({one.backward for one in update.forwards}) or 1
-    known = [cause for cause, one in factors(ranks, parts) if abs(factor / one - 1) < 1e-2]
+def _find_cause(
+    case: ModuleCase, number: int, wrong: Sequence[str], factor: float, total: int
+) -> None:
+    module, rank = case.module, case.module.first_rank
+    update, ranks = module.update(rank, number), len(module.groups)
+    parts = len({forward.backward for forward in update.forwards}) or 1
+    known = [cause for cause, size in factors(ranks, parts) if abs(factor / size - 1) < 1e-2]
     says = f"gradient differs from that of one process ({len(wrong)} of {total} parameters)"
-    terms = [*update.other_terms, *(f"{one.combining} ({one.place})" for one in update.losses)]
-    combined = next((one for one in terms if " of " in one), "")
-    if combined and not known and not update.by_hand:
-        case.skip(f"{says}: {combined} is not a sum over samples; each rank has its own")
+    combined = (f"{loss.combining} ({loss.place})" for loss in update.losses)
+    term = next((term for term in (*update.other_terms, *combined) if " of " in term), "")
+    if term and not known and not update.by_hand:
+        case.skip(f"{says}: {term} is not a sum over samples; each rank has its own")
         return
     cause, *others = known or [DIFFERS]
     off = in_words(factor, [ranks], parts) if factor else ""
-    case.find(cause, says, update.backward_place, wrong, layout.view, number, off, others)
+    case.find(cause, says, update.backward_place, wrong, rank, number, off, others)

@@ -1,7 +1,7 @@
-"""Modules that train on one rank, and what is copied of them.
+"""Roots, which are the outermost modules that train on one rank, and copies of their state.
 
 In: a module of the script. Out: a `Root`, with names for the tensors that an optimizer holds, and
-copies and digests of what it holds now.
+copies and digests of their present values.
 """
 
 from __future__ import annotations
@@ -24,22 +24,16 @@ from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 from torch.distributed.tensor import DTensor, Placement
 from torch.optim import Optimizer
 
+from runners.verify import records
 from runners.verify.internals import LACKING, fsdp_groups, policy, pytree, unreduced, variables
-from runners.verify.records import Forward, Part, RootRecord, Update, part
+from runners.verify.records import UpdateRecord, local_part, local_tensor
 
 _MOST_SAMPLES = 4096
 _LEAST_BYTES = 16  # of a sample that does not come twice by chance
 
 
 class Root:
-    """A module that trains, its names, and its present update.
-
-    Args:
-        module: with its wrapper, if it has one.
-        inner: without.
-        key: its name in reports.
-        stage: its number in a pipeline.
-    """
+    """A module that trains, its parameters, and its present update; `inner` has no wrapper."""
 
     def __init__(self, module: nn.Module, inner: nn.Module, key: str, stage: int | None) -> None:
         # A DDP that is dropped joins gloo's thread while it holds the GIL, for which that one may
@@ -48,112 +42,120 @@ class Root:
         self.module, self.modules = inner, list(inner.modules())
         groups = fsdp_groups(inner)
         data_ranks = groups[0].mesh_info.mesh.mesh.flatten().tolist() if groups else None
-        self.record = RootRecord(key, data_ranks, stage, *_eps(inner), _refused(module))
-        hooks = (hook for one in self.modules for hook in one._forward_pre_hooks.values())
+        self.record = records.RootRecord(key, data_ranks, stage, *_eps(inner), _unsupported(module))
+        hooks = (hook for child in self.modules for hook in child._forward_pre_hooks.values())
         self.record.takes_parts = any(map(_names_sequence, hooks))
-        self.names: dict[str, Any] = {}  # name → parameter; under FSDP a DTensor
-        self.update = Update(-1, {}, {})  # none has begun
+        self.parameters: dict[str, Any] = {}  # by name; under FSDP a DTensor
+        self.update = UpdateRecord(-1, {}, {})  # none has begun
         self.stepped = False
         self.refresh()
 
     def refresh(self) -> None:
         """Find the parameters that an optimizer has: under FSDP the shards."""
-        for name, one in self.module.named_parameters():
-            if isinstance(one, DTensor) or not isinstance(self.names.get(name), DTensor):
-                self.names[name] = one
+        for name, parameter in self.module.named_parameters():
+            is_shard = isinstance(parameter, DTensor)
+            if is_shard or not isinstance(self.parameters.get(name), DTensor):
+                self.parameters[name] = parameter
 
-    def begin_update(self) -> Update:
+    def begin_update(self) -> UpdateRecord:
         """Copy parameters and buffers before the first forward pass of an update."""
         self.stepped = False
-        self.update = Update(
+        self.update = UpdateRecord(
             self.num_stepped,
-            {name: part(one) for name, one in self.names.items()},
-            {name: part(one) for name, one in self.module.named_buffers()},
-            frozen=[name for name, one in self.names.items() if not one.requires_grad],
+            {name: local_part(parameter) for name, parameter in self.parameters.items()},
+            {name: local_part(buffer) for name, buffer in self.module.named_buffers()},
+            frozen=[name for name, own in self.parameters.items() if not own.requires_grad],
         )
         return self.update
 
-    def gradients(self) -> dict[str, Part | None]:
+    def gradients(self) -> dict[str, records.LocalPart | None]:
         """Copies of all gradients."""
-        return {name: None if one.grad is None else part(one.grad) for name, one in self.trained()}
+        return {
+            name: None if parameter.grad is None else local_part(parameter.grad)
+            for name, parameter in self.trainable()
+        }
 
-    def trained(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """The parameters that require a gradient."""
-        return ((name, one) for name, one in self.names.items() if one.requires_grad)
+    def trainable(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """The parameters that require a gradient, by name."""
+        return ((name, own) for name, own in self.parameters.items() if own.requires_grad)
+
+    def _local_gradients(self) -> list[Tensor]:
+        return [local_tensor(own.grad) for _, own in self.trainable() if own.grad is not None]
 
     @property
-    def is_reset(self) -> bool:
-        """Whether no gradient is left."""
-        found = [one.grad for _, one in self.trained() if one.grad is not None]
-        found += unreduced(self.module)
-        return not any(bool(part(one, copy=False).local.any()) for one in found)
+    def is_zeroed(self) -> bool:
+        """Whether all gradients are absent or zero."""
+        gradients = self._local_gradients() + list(map(local_tensor, unreduced(self.module)))
+        return not any(bool(gradient.any()) for gradient in gradients)
 
     @property
     def is_finite(self) -> bool:
         """Whether all gradients are finite."""
-        found = (one.grad for _, one in self.trained() if one.grad is not None)
-        return all(bool(part(one, copy=False).local.isfinite().all()) for one in found)
+        return all(bool(gradient.isfinite().all()) for gradient in self._local_gradients())
 
     @property
-    def done(self) -> list[Forward]:
-        """The passes of this update whose backward pass has ended."""
-        return [one for one in self.update.forwards if one.backward is not None]
+    def backpropagated(self) -> list[records.Forward]:
+        """The forward passes of this update whose backward pass has ended."""
+        return [forward for forward in self.update.forwards if forward.backward is not None]
 
     @property
     def num_stepped(self) -> int:
-        """The updates that an optimizer has made."""
-        return sum(one.has_step for one in self.record.updates)
+        """The number of updates that an optimizer has made."""
+        return sum(update.has_step for update in self.record.updates)
 
     @property
     def is_pending(self) -> bool:
         """Whether there are gradients that no optimizer has used yet."""
-        return bool(self.done) and not self.stepped
+        return bool(self.backpropagated) and not self.stepped
 
-    def sums(self, number: tuple[str, Tensor]) -> None:
-        """The script sums a number over ranks after its backward pass: by this norm it may clip."""
+    def record_sum(self, place: str, number: Tensor) -> None:
+        """Record a number that the script sums over ranks after backward, as a norm to clip by."""
         update = self.update
-        update.sums.append(number)
+        update.sums.append((place, number))
         if not update.at_sum and not update.before_clipping:
             now = self.gradients()
-            pairs = ((one, update.after_backward.get(name)) for name, one in now.items())
+            pairs = ((own, update.after_backward.get(name)) for name, own in now.items())
             is_same = all(a and b and torch.equal(a.local, b.local) for a, b in pairs if a or b)
             update.at_sum = {} if is_same else now
 
     @property
-    def exchanged(self) -> str:
-        """Why it is refused where FSDP has gathered its parameters for another module."""
-        held = ((one, self.names[name]) for name, one in self.module.named_parameters())
-        is_so = any(isinstance(one, DTensor) and not isinstance(own, DTensor) for one, own in held)
+    def gathered_elsewhere(self) -> str:
+        """The refusal of a root whose parameters FSDP gathers for another module; else empty."""
+        pairs = ((own, self.parameters[name]) for name, own in self.module.named_parameters())
+        is_so = any(isinstance(a, DTensor) and not isinstance(b, DTensor) for a, b in pairs)
         return "a call of a part whose parameters FSDP has gathered for the whole" if is_so else ""
 
-    def names_in(self, ids: Collection[int]) -> list[str]:
+    def names_of(self, ids: Collection[int]) -> list[str]:
         """The names of parameters with these ids."""
-        return [name for name, one in self.names.items() if id(one) in ids]
+        return [name for name, parameter in self.parameters.items() if id(parameter) in ids]
 
 
-def named(module: nn.Module, others: Collection[str]) -> str:
-    """The name of a module in reports: its class, and what tells it from others of that class."""
+def report_name(module: nn.Module, others: Collection[str]) -> str:
+    """The name of a module in reports: its class, and a variable or number if others have it."""
     own = type(module).__name__.removeprefix("FSDP") or type(module).__name__
-    same = sum(one.split(" ")[0] == own for one in others)
-    held = (n for n, one in variables().items() if getattr(one, "module", one) is module)
-    names = (f"{own} {one}" for one in (*held, same + 1))
-    return next(one for one in names if one not in others) if same else own
+    same = sum(other.split(" ")[0] == own for other in others)
+    held = (name for name, m in variables().items() if getattr(m, "module", m) is module)
+    names = (f"{own} {suffix}" for suffix in (*held, same + 1))
+    return next(name for name in names if name not in others) if same else own
 
 
 def _eps(module: nn.Module) -> tuple[float, float]:
-    """The step of the coarsest dtype in which a module computes, and that of its gradients."""
-    units = [one for one in module.modules() if isinstance(one, FSDPModule)]
-    policies = [policy(one) for one in units if not LACKING["fully_shard"]]
-    kept = {one.dtype for one in module.parameters() if one.is_floating_point()}
-    kept |= {dtype for one in policies if (dtype := one.reduce_dtype or one.param_dtype)}
-    used = kept | {one.param_dtype for one in policies if one.param_dtype}
+    """The eps of the coarsest dtype in which a module computes, and that of its gradients."""
+    units = [child for child in module.modules() if isinstance(child, FSDPModule)]
+    policies = [policy(unit) for unit in units if not LACKING["fully_shard"]]
+    kept = {p.dtype for p in module.parameters() if p.is_floating_point()}
+    kept |= {dtype for own in policies if (dtype := own.reduce_dtype or own.param_dtype)}
+    used = kept | {own.param_dtype for own in policies if own.param_dtype}
     default = torch.finfo(torch.float32).eps
-    sum_eps = max((torch.finfo(one).eps for one in kept), default=default)
-    return max((torch.finfo(one).eps for one in used), default=default), sum_eps
+    eps, sum_eps = (
+        max((torch.finfo(dtype).eps for dtype in dtypes), default=default)
+        for dtypes in (used, kept)
+    )
+    return eps, sum_eps
 
 
 def _names_sequence(value: Any, depth: int = 6) -> bool:
-    """Whether a hook of a plan is given the placement of a part of a sequence."""
+    """Whether a hook of a plan refers to the placement of a part of a sequence."""
     if isinstance(value, Placement):
         return value.is_shard() and value.dim >= 0  # type: ignore[attr-defined]
     inner: list[Any] = list(value) if isinstance(value, tuple | list) else []
@@ -161,7 +163,7 @@ def _names_sequence(value: Any, depth: int = 6) -> bool:
         inner = [value.func, *value.args]
     elif isinstance(value, FunctionType):
         inner = [cell.cell_contents for cell in value.__closure__ or ()]
-    return depth > 0 and any(_names_sequence(one, depth - 1) for one in inner)
+    return depth > 0 and any(_names_sequence(held, depth - 1) for held in inner)
 
 
 def random_states() -> tuple[Any, ...]:
@@ -172,28 +174,27 @@ def random_states() -> tuple[Any, ...]:
 
 
 def digest(tensor: Tensor) -> str:
-    """Of a tensor's bytes, its shape, and its dtype."""
-    local = part(tensor, copy=False).local.contiguous().cpu()
+    """The digest of this rank's part of a tensor: its bytes, shape and dtype."""
+    local = local_tensor(tensor).contiguous().cpu()
     head = f"{local.dtype} {tuple(local.shape)}".encode()
-    held = head + local.view(-1).view(torch.uint8).numpy().tobytes()
-    return hashlib.blake2b(held, digest_size=12).hexdigest()
+    content = head + local.view(-1).view(torch.uint8).numpy().tobytes()
+    return hashlib.blake2b(content, digest_size=12).hexdigest()
 
 
-def samples(tensors: Sequence[Tensor]) -> list[str]:
+def sample_digests(tensors: Sequence[Tensor]) -> list[str]:
     """Digests of the samples of a batch; none where they are too short or too many to tell apart.
 
-    Args:
-        tensors: inputs of a forward pass; those of one length along the first axis are the batch.
+    Tensors of one length along the first axis are the batch.
     """
-    held = [part(one, copy=False).local for one in tensors if one.dim()]
-    rows = [one.contiguous().cpu() for one in held if 0 < len(one) == len(held[0]) <= _MOST_SAMPLES]
-    flat = [one.view(len(one), -1).view(torch.uint8) for one in rows]
-    is_long = sum(one.shape[1] for one in flat) >= _LEAST_BYTES
-    found = [digest(one) for one in torch.cat(flat, 1)] if is_long else []
-    return found if len({*found}) == len(found) else []
+    local = [local_tensor(tensor) for tensor in tensors if tensor.dim()]
+    batch = [own for own in local if 0 < len(own) == len(local[0]) <= _MOST_SAMPLES]
+    rows = [own.contiguous().cpu().view(len(own), -1).view(torch.uint8) for own in batch]
+    is_long = sum(own.shape[1] for own in rows) >= _LEAST_BYTES
+    digests = [digest(sample) for sample in torch.cat(rows, 1)] if is_long else []
+    return digests if len({*digests}) == len(digests) else []
 
 
-def same(a: Any, b: Any) -> bool:
+def are_equal(a: Any, b: Any) -> bool:
     """Whether states of generators, or settings, are equal."""
     if isinstance(a, Tensor):
         return torch.equal(a, b)
@@ -202,52 +203,48 @@ def same(a: Any, b: Any) -> bool:
 
 def have_drawn(before: Sequence[Any]) -> bool:
     """Whether generators have other states than before."""
-    return any(not same(a, b) for a, b in zip(before, random_states(), strict=False))
+    return any(not are_equal(a, b) for a, b in zip(before, random_states(), strict=False))
 
 
-def ids_of(optimizer: Optimizer) -> set[int]:
+def parameter_ids(optimizer: Optimizer) -> set[int]:
     """The ids of an optimizer's parameters."""
-    return {id(one) for group in optimizer.param_groups for one in group["params"]}
+    return {id(own) for group in optimizer.param_groups for own in group["params"]}
 
 
-def state(optimizer: Optimizer, parameter: Tensor) -> dict[str, Tensor]:
-    """What an optimizer holds for one parameter."""
-    held = optimizer.state.get(parameter, {})
-    return {key: one for key, one in held.items() if isinstance(one, Tensor)}
+def optimizer_state(optimizer: Optimizer, parameter: Tensor) -> dict[str, Tensor]:
+    """The tensors of an optimizer's state for one parameter, by key."""
+    state = optimizer.state.get(parameter, {})
+    return {key: value for key, value in state.items() if isinstance(value, Tensor)}
 
 
 _STATE = re.compile(r"(?:^|\.)state\.(.+)\.[^.]+$")  # of a parameter, in an optimizer's state
 
 
-def moments(held: Any) -> Counter[tuple[int, ...]]:
-    """What a checkpoint holds of optimizers: by parameter, the shape of its largest tensor.
-
-    Args:
-        held: what `torch.load` returned, or the metadata of a distributed checkpoint.
-    """
-    stored = getattr(held, "state_dict_metadata", None)
-    pairs = [] if stored else pytree.tree_leaves_with_path(held)
-    named = {re.sub(r"[]['.]+", ".", pytree.keystr(path)).strip("."): one for path, one in pairs}
-    found: dict[str, tuple[int, ...]] = {}
-    for key, one in (stored or named).items():
-        shape = tuple(getattr(one, "size" if stored else "shape", ()))
+def moment_shapes(checkpoint: Any) -> Counter[tuple[int, ...]]:
+    """The shape of the largest state tensor of each parameter, in a checkpoint or its metadata."""
+    stored = getattr(checkpoint, "state_dict_metadata", None)
+    pairs = [] if stored else pytree.tree_leaves_with_path(checkpoint)
+    leaves = {re.sub(r"[]['.]+", ".", pytree.keystr(path)).strip("."): leaf for path, leaf in pairs}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for key, leaf in (stored or leaves).items():
+        shape = tuple(getattr(leaf, "size" if stored else "shape", ()))
         if name := _STATE.search(key):
-            found[name[1]] = max(found.get(name[1], ()), shape, key=math.prod)
-    return Counter(found.values())
+            shapes[name[1]] = max(shapes.get(name[1], ()), shape, key=math.prod)
+    return Counter(shapes.values())
 
 
-def _refused(module: nn.Module) -> str:
-    """What of a module is not supported; empty where all is."""
-    for one in module.modules():
-        if isinstance(one, FullyShardedDataParallel):
+def _unsupported(module: nn.Module) -> str:
+    """The part of a module that is not supported; empty where all of it is."""
+    for child in module.modules():
+        if isinstance(child, FullyShardedDataParallel):
             return "FSDP1 (FullyShardedDataParallel; use fully_shard)"
-        if isinstance(one, FSDPModule) and LACKING["fully_shard"]:
+        if isinstance(child, FSDPModule) and LACKING["fully_shard"]:
             return LACKING["fully_shard"]
-        if isinstance(one, nn.SyncBatchNorm):
+        if isinstance(child, nn.SyncBatchNorm):
             return "SyncBatchNorm, which mixes the samples of all ranks"
     return ""
 
 
-def plain(value: Any) -> Any:
+def copied_setting(value: Any) -> Any:
     """A setting of an optimizer, copied."""
     return value.detach().clone() if isinstance(value, Tensor) else value

@@ -9,7 +9,7 @@ from generator.content.reading import load
 from generator.figures.drawing import NARROW
 from generator.figures.drawings.strip import Bar, strip
 from generator.pages.views.watched import GROUPS
-from runners.verify.report import table
+from runners.verify.report import causes
 from tests.generator.conftest import CONTENT, fresh, render
 
 NAME = "norms_twice"
@@ -79,9 +79,9 @@ def test_the_report_of_the_book_stands_as_printed_and_each_cause_once_in_the_ord
     rows = re.findall(r'<tr id="cause-[^"]+"><th scope="row">(.*?)</th>', page)
     assert rows == [
         one.title.replace("'", "&#39;")
-        for group in GROUPS for one in table().values() if one.group == group
+        for group in GROUPS for one in causes().values() if one.group == group
     ]  # fmt: skip
-    assert len(rows) == len(table())
+    assert len(rows) == len(causes())
 
 
 @pytest.mark.parametrize(

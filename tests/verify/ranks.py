@@ -29,25 +29,25 @@ def verified(program, ranks, *words, options=(), content=Path("/no project")):
         port = free.getsockname()[1]
     path = program if isinstance(program, Path) else PROGRAMS / program
     reader, writer = context.Pipe(duplex=False)
-    order = (ranks, port, str(path), words, options, content, writer)
-    started = [context.Process(target=_be, args=(rank, *order)) for rank in range(ranks)]
-    for one in started:
-        one.start()
+    arguments = (ranks, port, str(path), words, options, content, writer)
+    started = [context.Process(target=_run_rank, args=(rank, *arguments)) for rank in range(ranks)]
+    for process in started:
+        process.start()
     writer.close()
-    for one in started:
-        one.join(120)
-        one.kill()
+    for process in started:
+        process.join(120)
+        process.kill()
     output = ""
     with contextlib.suppress(EOFError):
         while True:
             output += reader.recv()
     start = output.find("{\n")
     report = json.JSONDecoder().raw_decode(output[start:])[0] if start >= 0 else {}
-    code = next((one.exitcode for one in started if (one.exitcode or 0) >= 0), None)
+    code = next((own.exitcode for own in started if (own.exitcode or 0) >= 0), None)
     return report, code, output
 
 
-def _be(rank, ranks, port, path, words, options, content, writer):
+def _run_rank(rank, ranks, port, path, words, options, content, writer):
     """The body of a rank; its output goes through the pipe when it ends."""
     from runners.core.trace import machine
     from runners.verify import command
@@ -68,16 +68,16 @@ def _be(rank, ranks, port, path, words, options, content, writer):
 
     ends = threading.Lock()
 
-    def told(code):
+    def send_output_and_leave(code):
         ends.acquire()  # for good: a thread of the tool may end this process, too
-        said = file.read_text()
-        if rank == 0 or '"schema": ' in said:  # of the first rank that is left
-            writer.send(said)
+        output = file.read_text()
+        if rank == 0 or '"schema": ' in output:  # of the first rank that is left
+            writer.send(output)
         file.unlink()
         writer.close()
         leave(code)
 
-    os._exit = told
+    os._exit = send_output_and_leave
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
     given = ["--json", "--patience", "6", *options, path, *words]

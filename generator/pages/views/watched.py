@@ -14,7 +14,8 @@ from generator.printing.folio import breakable
 from generator.printing.sources import PYTHON
 from runners.core.trace.schema import Shape
 from runners.system.book import program
-from runners.verify.report import Off, Parameter, Verdict, Watched, table
+from runners.verify.report import Off, Parameter, Verdict, Watched
+from runners.verify.report import causes as known_causes
 
 MOST = 1e9  # times that a bar shows
 # How the table is divided, in its order: what a reader sees of gradients, updates and losses.
@@ -41,7 +42,7 @@ def causes(sections: Sections) -> list[View]:
     rows = [
         View(id=_anchor(key), title=one.title, usually=one.usually, group=one.group,
              section=one.section, href=_place(one.page, one.section, sections))
-        for key, one in table().items()
+        for key, one in known_causes().items()
     ]  # fmt: skip
     return [
         View(title=title, rows=[one for one in rows if one.group == group])
@@ -55,14 +56,14 @@ def findings(report: Verdict, sections: Sections) -> list[View]:
         View(
             title=row.title, says=one.says.splitlines(), usually=row.usually,
             section=row.section, href=_place(row.page, row.section, sections),
-            others=[table()[other] for other in one.others],
+            others=[known_causes()[other] for other in one.others],
             where=", ".join(filter(None, [
                 one.place, one.parameter, one.off and f"off by {one.off}",
                 "" if one.rank is None else f"rank {one.rank}",
                 "" if one.step is None else f"update {one.step}",
             ])),
         )
-        for one in report.findings for row in [table()[one.cause]]
+        for one in report.findings for row in [known_causes()[one.cause]]
     ]  # fmt: skip
 
 
