@@ -18,7 +18,7 @@ from runners.core.declared.experiment import Declaration
 from runners.core.declared.training_settings import ProgramSettings
 from runners.core.ranks.rank import Rank
 from runners.core.trace.schema import Status
-from runners.judging.ranks import JudgedRank, Seen
+from runners.judging.ranks import JudgedRank, RankResult
 from runners.labs import grading
 from runners.labs.benches import BENCHES
 from runners.system.book import ROOT
@@ -39,8 +39,8 @@ def graded(rank: Rank[ProgramSettings]) -> None:
     judged = JudgedRank(rank.rank, rank.world_size, [str(file)])
     with rank.phase("program"), judged.meter:
         returned = grading.attempt(judged, bench.__name__, file, case)
-    seen: list[Seen] = [Seen(0)] * rank.world_size
-    dist.all_gather_object(seen, judged.seen(dict(returned)))
+    seen: list[RankResult] = [RankResult(0)] * rank.world_size
+    dist.all_gather_object(seen, judged.result(dict(returned)))
     if rank.rank:
         return
     rows = grading.rows(bench, case, seen)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from runners.judging import comparison
 from runners.judging.comparison import Comparison, One, Share, whole
-from runners.judging.ranks import Program, Seen, run
+from runners.judging.ranks import Program, RankResult, run
 
 
 def assert_same_as_one_process(
@@ -73,7 +73,7 @@ def assert_calls(
     _assert(seen, [comparison.order(seen, operations)])
 
 
-def _assert(seen: Sequence[Seen], found: Iterable[Comparison]) -> None:
+def _assert(seen: Sequence[RankResult], found: Iterable[Comparison]) -> None:
     failed = [
         f"rank {one.rank} ({one.failure.kind}): {one.failure.message}"
         + (f", at {one.failure.line}: {one.failure.code}" if one.failure.line else "")

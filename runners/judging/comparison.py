@@ -18,7 +18,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from runners.judging.ranks import Call, Seen
+from runners.judging.ranks import MeteredCall, RankResult
 
 ROUNDINGS = 16
 MOST_CHANGES = 3  # that a message lists
@@ -70,7 +70,9 @@ def first_rows(name: str, tensor: Tensor, rank: int, world_size: int) -> Tensor:
     return tensor.chunk(world_size)[rank]
 
 
-def as_one_process(seen: Sequence[Seen], one: One, share: Share = whole) -> Iterator[Comparison]:
+def as_one_process(
+    seen: Sequence[RankResult], one: One, share: Share = whole
+) -> Iterator[Comparison]:
     """Each tensor that one process computes, beside what each rank returned under its name.
 
     Args:
@@ -90,7 +92,7 @@ def as_one_process(seen: Sequence[Seen], one: One, share: Share = whole) -> Iter
         yield _first(name, found)
 
 
-def _tensor(name: str, seen: Seen, should: Tensor, tolerance: float) -> Comparison:
+def _tensor(name: str, seen: RankResult, should: Tensor, tolerance: float) -> Comparison:
     if seen.failure is not None:
         return Comparison(
             name, "not compared", seen.rank, f"rank {seen.rank}: {seen.failure.message}"
@@ -130,9 +132,9 @@ def common_factor(held: Tensor, should: Tensor) -> float | None:
 
 def each(
     what: str,
-    seen: Sequence[Seen],
-    wrong: Callable[[Seen], str],
-    observed: Callable[[Seen], float | None] = lambda _: None,
+    seen: Sequence[RankResult],
+    wrong: Callable[[RankResult], str],
+    observed: Callable[[RankResult], float | None] = lambda _: None,
 ) -> Iterator[Comparison]:
     """A comparison on each rank, which was not made where the rank failed.
 
@@ -153,14 +155,14 @@ def each(
 
 
 def sent(
-    seen: Sequence[Seen], bytes_by_operation: Mapping[str, float], *, at_most: bool = False
+    seen: Sequence[RankResult], bytes_by_operation: Mapping[str, float], *, at_most: bool = False
 ) -> Iterator[Comparison]:
     """The payload of each operation on each rank, beside what is expected.
 
     Args:
         seen: the ranks.
-        bytes_by_operation: payload in bytes, as `Call.num_bytes` sums it up; operations that are
-            not named may not be called.
+        bytes_by_operation: payload in bytes, as `MeteredCall.num_bytes` sums it up; operations that
+            are not named may not be called.
         at_most: less is allowed, too.
     """
     called = {call.operation for one in seen for call in one.calls}
@@ -170,12 +172,12 @@ def sent(
 
 
 def _sent(
-    operation: str, seen: Sequence[Seen], allowed: float, at_most: bool
+    operation: str, seen: Sequence[RankResult], allowed: float, at_most: bool
 ) -> Iterator[Comparison]:
-    def passed(one: Seen) -> float:
+    def passed(one: RankResult) -> float:
         return sum(call.num_bytes for call in one.calls if call.operation == operation)
 
-    def wrong(one: Seen) -> str:
+    def wrong(one: RankResult) -> str:
         if passed(one) == allowed or (at_most and passed(one) < allowed):
             return ""
         limit = f"at most {as_bytes(allowed)}" if at_most else as_bytes(allowed)
@@ -184,12 +186,12 @@ def _sent(
     return each(operation, seen, wrong, passed)
 
 
-def sent_over_a_ring(calls: Iterable[Call], world_size: int) -> float:
+def sent_over_a_ring(calls: Iterable[MeteredCall], world_size: int) -> float:
     """Bytes that a rank sends for these calls where each runs over a ring of all ranks."""
     return sum(call.num_bytes * RING[call.operation](world_size) for call in calls)
 
 
-def peak(seen: Sequence[Seen], at_most: float, slack: float = 0) -> Comparison:
+def peak(seen: Sequence[RankResult], at_most: float, slack: float = 0) -> Comparison:
     """The largest peak of tensor bytes beside what is allowed.
 
     Args:
@@ -198,7 +200,7 @@ def peak(seen: Sequence[Seen], at_most: float, slack: float = 0) -> Comparison:
         slack: bytes of a buffer that gloo's threads may free late.
     """
 
-    def wrong(one: Seen) -> str:
+    def wrong(one: RankResult) -> str:
         held = one.memory.peak_bytes
         if held is not None and held <= at_most + slack:
             return ""
@@ -208,10 +210,10 @@ def peak(seen: Sequence[Seen], at_most: float, slack: float = 0) -> Comparison:
     return _first("peak", each("peak", seen, wrong, lambda one: one.memory.peak_bytes))
 
 
-def kept(seen: Sequence[Seen], at_most: float) -> Iterator[Comparison]:
+def kept(seen: Sequence[RankResult], at_most: float) -> Iterator[Comparison]:
     """The bytes of tensors that a rank made and still holds at the end, beside what is allowed."""
 
-    def wrong(one: Seen) -> str:
+    def wrong(one: RankResult) -> str:
         if one.kept_bytes <= at_most:
             return ""
         return f"still held {as_bytes(one.kept_bytes)} at the end, allowed {as_bytes(at_most)}"
@@ -219,15 +221,15 @@ def kept(seen: Sequence[Seen], at_most: float) -> Iterator[Comparison]:
     return each("kept", seen, wrong, lambda one: one.kept_bytes)
 
 
-def undisturbed(seen: Sequence[Seen], allowed: Sequence[str] = ()) -> Iterator[Comparison]:
+def undisturbed(seen: Sequence[RankResult], allowed: Sequence[str] = ()) -> Iterator[Comparison]:
     """Whether each rank left what it was lent as it was, and called no barrier and made no group.
 
     Args:
         seen: the ranks.
-        allowed: of `Seen.beside`.
+        allowed: of `RankResult.beside`.
     """
 
-    def wrong(one: Seen) -> str:
+    def wrong(one: RankResult) -> str:
         called = Counter(name for name in one.beside if name not in allowed)
         words = [f"{name} ({times} times)" for name, times in called.items()]
         found = [*one.changed[:MOST_CHANGES], *words]
@@ -236,10 +238,10 @@ def undisturbed(seen: Sequence[Seen], allowed: Sequence[str] = ()) -> Iterator[C
     return each("lent", seen, wrong)
 
 
-def messages(seen: Sequence[Seen], addressee: Callable[[int], int]) -> Iterator[Comparison]:
+def messages(seen: Sequence[RankResult], addressee: Callable[[int], int]) -> Iterator[Comparison]:
     """Whether each rank sends to no other rank than the one that `addressee` names for it."""
 
-    def wrong(one: Seen) -> str:
+    def wrong(one: RankResult) -> str:
         to = {call.destination for call in one.calls if call.operation == "send"}
         other = sorted(rank for rank in to if rank is not None and rank != addressee(one.rank))
         if not other:
@@ -249,10 +251,10 @@ def messages(seen: Sequence[Seen], addressee: Callable[[int], int]) -> Iterator[
     return each("messages", seen, wrong)
 
 
-def order(seen: Sequence[Seen], operations: Sequence[str]) -> Comparison:
+def order(seen: Sequence[RankResult], operations: Sequence[str]) -> Comparison:
     """The operations that each rank called, in their order, beside those expected."""
 
-    def wrong(one: Seen) -> str:
+    def wrong(one: RankResult) -> str:
         called = [call.operation for call in one.calls]
         if called == list(operations):
             return ""

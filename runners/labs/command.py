@@ -24,7 +24,7 @@ from runners.system.errors import FixableError
 from runners.system.patience import say
 
 if TYPE_CHECKING:  # torch is loaded once there is something to grade
-    from runners.judging.ranks import Failure, Seen
+    from runners.judging.ranks import ProgramFailure, RankResult
     from runners.labs.grading import Grade, Row
 
 FIRST_SEED = 0  # of the page's table
@@ -146,7 +146,7 @@ def printed_bytes(number: float) -> str:
     return exact if number < KIB else f"{exact} ({number / KIB:,.1f} KiB)"
 
 
-def _failures(seen: Sequence[Seen]) -> Iterator[str]:
+def _failures(seen: Sequence[RankResult]) -> Iterator[str]:
     """The lines of the reader's own at which ranks ended; the cause before what peers met."""
     failed = [(one.rank, one.failure) for one in seen if one.failure]
     causes = [one for one in failed if one[1].kind != "peer failed"]
@@ -165,9 +165,9 @@ def _failures(seen: Sequence[Seen]) -> Iterator[str]:
         yield f"  {_ranks([one.rank for one in seen if not one.failure])}: has returned"
 
 
-def _alike(failed: Sequence[tuple[int, Failure]]) -> Iterator[tuple[str, Failure]]:
+def _alike(failed: Sequence[tuple[int, ProgramFailure]]) -> Iterator[tuple[str, ProgramFailure]]:
     """Failures that differ in numbers alone, such as addresses, with all their ranks."""
-    found: dict[tuple[str | None, str], list[tuple[int, Failure]]] = {}
+    found: dict[tuple[str | None, str], list[tuple[int, ProgramFailure]]] = {}
     for rank, one in failed:
         found.setdefault((one.line, NUMBERS.sub("#", one.message)), []).append((rank, one))
     for those in found.values():

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from runners.judging import comparison
 from runners.judging.comparison import Comparison, Tensors, as_bytes, sent_over_a_ring
-from runners.judging.ranks import JudgedRank, Seen, run
+from runners.judging.ranks import JudgedRank, RankResult, run
 from runners.labs.shelf import LENT
 
 LATE_SECONDS = (0.3, *[0.05] * 7)  # before the first calls of each kind; no rank hangs so soon
@@ -62,7 +62,7 @@ class Requirement:
     """
 
     id: str
-    check: Callable[[Sequence[Seen]], Iterable[Comparison]]
+    check: Callable[[Sequence[RankResult]], Iterable[Comparison]]
     allowed: float | None = None
 
 
@@ -83,7 +83,7 @@ class Bench(Protocol):
     def requirements(self, case: Case) -> Sequence[Requirement]:
         """The laws, in the order in which a reader meets them.
 
-        A bench may also name as `ALLOWED` what of `Seen.beside` its programs may do.
+        A bench may also name as `ALLOWED` what of `RankResult.beside` its programs may do.
         """
 
 
@@ -121,7 +121,7 @@ class Grade:
     """
 
     rows: Sequence[Row]
-    seen: Sequence[Seen]
+    seen: Sequence[RankResult]
     case: Case
 
     @property
@@ -203,7 +203,7 @@ def calls(operations: Sequence[str]) -> Requirement:
     return Requirement("order", lambda seen: [comparison.order(seen, operations)])
 
 
-def rows(bench: Bench, case: Case, seen: Sequence[Seen]) -> list[Row]:
+def rows(bench: Bench, case: Case, seen: Sequence[RankResult]) -> list[Row]:
     """How each requirement came out in a case."""
     allowed: Sequence[str] = getattr(bench, "ALLOWED", ())
     everywhere = Requirement(LENT, lambda seen: comparison.undisturbed(seen, allowed))
@@ -252,7 +252,7 @@ def loaded(file: Path) -> ModuleType:
 def calls_exactly(operation: str, payloads: Sequence[int]) -> Requirement:
     """The calls of an operation on each rank have these payloads, in bytes, in this order."""
 
-    def wrong(one: Seen) -> str:
+    def wrong(one: RankResult) -> str:
         called = [call.num_bytes for call in one.calls if call.operation == operation]
         if called == list(payloads):
             return ""
@@ -269,7 +269,7 @@ def calls_exactly(operation: str, payloads: Sequence[int]) -> Requirement:
 def counts(requirement: str, name: str, number: int, *, at_most: bool = False) -> Requirement:
     """This number, which the bench counts and returns as a tensor under a name."""
 
-    def wrong(one: Seen) -> str:
+    def wrong(one: RankResult) -> str:
         found = int(one.returned[name])
         if found == number or (at_most and found < number):
             return ""
@@ -281,11 +281,11 @@ def counts(requirement: str, name: str, number: int, *, at_most: bool = False) -
 def sends_in_all(num_bytes: float) -> Requirement:
     """At most these bytes from a rank, whatever the operations, each of them over a ring."""
 
-    def compared(seen: Sequence[Seen]) -> Iterable[Comparison]:
-        def sent(one: Seen) -> float:
+    def compared(seen: Sequence[RankResult]) -> Iterable[Comparison]:
+        def sent(one: RankResult) -> float:
             return sent_over_a_ring(one.calls, len(seen))
 
-        def wrong(one: Seen) -> str:
+        def wrong(one: RankResult) -> str:
             if sent(one) <= num_bytes:
                 return ""
             payloads: dict[str, list[int]] = {}

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import torch
 
 from runners.core.system import processes
+from runners.core.system.processes import IdleTime
 from runners.verify.internals import place
 from runners.verify.report import Finding, Verdict
 
@@ -38,8 +39,8 @@ PREFIX = "proofbook-verify"
 _SLOTS, _SLOT_BYTES = 16, 512  # of the newest calls
 
 
-class Call(NamedTuple):
-    """Of a collective, or of a function that calls some."""
+class AnnouncedCall(NamedTuple):
+    """A call of a collective, or of a function that calls some, written before it begins."""
 
     order: int  # of this rank's calls
     group: str  # the name of the process group; empty where the call has no partner on each rank
@@ -52,7 +53,7 @@ class Call(NamedTuple):
         return f"{self.kind}{f' of {self.size} elements' * bool(self.size)} ({self.place})"
 
 
-class Failure(NamedTuple):
+class ScriptFailure(NamedTuple):
     """How the script ended on a rank."""
 
     error: str
@@ -113,17 +114,21 @@ class Board:
         """Write that a collective is about to be called, since nothing may come after it."""
         order = self._numbers.total()
         self._numbers[group] += 1
-        text = json.dumps(Call(order, group, self._numbers[group], kind, size, place)).encode()
+        text = json.dumps(
+            AnnouncedCall(order, group, self._numbers[group], kind, size, place)
+        ).encode()
         os.pwrite(self._calls, text.ljust(_SLOT_BYTES), order % _SLOTS * _SLOT_BYTES)
 
-    def calls(self, rank: int) -> list[Call]:
+    def calls(self, rank: int) -> list[AnnouncedCall]:
         """The newest calls of a rank, in order."""
         found = []
         with suppress(FileNotFoundError):
             held = (self.folder / f"calls.{rank}").read_bytes()
             for at in range(0, len(held), _SLOT_BYTES):
                 with suppress(ValueError, TypeError):  # an empty slot
-                    found.append(Call(*json.loads(held[at : at + _SLOT_BYTES].strip(b"\0"))))
+                    found.append(
+                        AnnouncedCall(*json.loads(held[at : at + _SLOT_BYTES].strip(b"\0")))
+                    )
         return sorted(found)
 
     def lives(self, rank: int) -> bool:
@@ -172,7 +177,6 @@ def sweep() -> None:
 
 
 POLL_SECONDS = 0.25
-IDLE_SECONDS, IDLE_SHARE = 0.02, 0.05  # of a processor; threads that wait wake up now and then
 _WAITS = ("torch/distributed", "torch/nn/parallel", "torch/autograd/graph.py", "torch/_ops.py")
 
 
@@ -181,7 +185,7 @@ class Lookout(threading.Thread):
 
     Args:
         board: for the posts.
-        patience: seconds without processor time on any rank after which a script hangs.
+        patience: seconds of idle time on all ranks after which a script hangs.
         says: called once, with what is to be reported.
         stops: called where this rank waits for ranks that were stopped by us, with where it waits.
         leaves: ends this process with an exit code.
@@ -195,8 +199,6 @@ class Lookout(threading.Thread):
         self._board, self._patience, self._says, self._leaves = board, patience, says, leaves
         self._stops = stops
         self._main = threading.main_thread().ident or 0
-        self._quiet_since = time.monotonic()
-        self._used = 0.0  # seconds of a processor
         self._is_waiting = False
         # torchrun ends the ranks that are left with SIGTERM, and they have something to say first.
         # The main thread may wait in a collective, where no handler of Python runs.
@@ -208,6 +210,7 @@ class Lookout(threading.Thread):
 
     def run(self) -> None:
         """Look until this process ends."""
+        self._idle_time = IdleTime(os.getpid(), observer=threading.get_native_id())
         while True:
             told = select.select([self._signals], [], [], POLL_SECONDS)[0]
             is_told = told and signal.SIGTERM in os.read(self._signals, _SLOT_BYTES)
@@ -239,13 +242,10 @@ class Lookout(threading.Thread):
         return all(waits) and any(is_in_collective for _, is_in_collective in waits)
 
     def _look(self) -> None:
-        now, used = time.monotonic(), time.process_time() + _queued_seconds()
-        if used - self._used > max(IDLE_SECONDS, IDLE_SHARE * (now - self._quiet_since)):
-            self._quiet_since, self._used = now, used
-        is_quiet = now - self._quiet_since > self._patience
-        if is_quiet != self._is_waiting:
-            self._is_waiting = is_quiet
-            self._board.post("waits", self._where() if is_quiet else None)
+        is_idle = self._idle_time.exceeds(self._patience)
+        if is_idle != self._is_waiting:
+            self._is_waiting = is_idle
+            self._board.post("waits", self._where() if is_idle else None)
         has_failed = any(self._board.has("failed", one) for one in self._board.ranks)
         if has_failed and not self._board.has("meanwhile", self._board.rank):
             self._board.post("meanwhile", self._where())
@@ -339,9 +339,9 @@ def ended(board: Board, how: Mapping[int, str]) -> Verdict:
     return _never_ended(Finding(cause, "\n".join(lines), place, rank=first))
 
 
-def _unlike(calls: Mapping[int, Sequence[Call]]) -> dict[int, Call]:
+def _unlike(calls: Mapping[int, Sequence[AnnouncedCall]]) -> dict[int, AnnouncedCall]:
     """By rank, the first calls with one number in their group that are not of one collective."""
-    numbered = defaultdict[tuple[int, str], dict[int, Call]](dict)
+    numbered = defaultdict[tuple[int, str], dict[int, AnnouncedCall]](dict)
     for rank, newest in calls.items():
         for one in (one for one in newest if one.group):
             numbered[one.number, one.group][rank] = one
@@ -349,7 +349,7 @@ def _unlike(calls: Mapping[int, Sequence[Call]]) -> dict[int, Call]:
     return next((one for one in found if len({(c.kind, c.size) for c in one.values()}) > 1), {})
 
 
-def _lacks(newest: Sequence[Call], call: Call) -> bool:
+def _lacks(newest: Sequence[AnnouncedCall], call: AnnouncedCall) -> bool:
     """Whether a rank has made the calls before one in its group, but not this one."""
     numbers = [one.number for one in newest if one.group == call.group]
     return bool(call.group and numbers) and max(numbers) < call.number
@@ -376,10 +376,3 @@ def _forget() -> None:
     signal.set_wakeup_fd(-1)
     if signal.getsignal(signal.SIGTERM) is _ignore:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _queued_seconds() -> float:
-    """How long the main thread has waited for a processor, which on a busy machine is no hang."""
-    with suppress(OSError, IndexError):
-        return int(Path("/proc/self/schedstat").read_text(encoding="ascii").split()[1]) * 1e-9
-    return 0.0

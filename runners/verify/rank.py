@@ -23,7 +23,7 @@ from runners.system.errors import FixableError, first_line
 from runners.system.patience import say
 from runners.verify import compare, cpu, report, rerun
 from runners.verify.against import Against
-from runners.verify.board import Board, Failure, Lookout, failed, sweep
+from runners.verify.board import Board, Lookout, ScriptFailure, failed, sweep
 from runners.verify.records import Layout, Seen, layouts
 from runners.verify.replay import Replayed, replayed
 from runners.verify.report import Verdict
@@ -107,7 +107,7 @@ class Rank:
             self.board.post("batches", self.batches)
             self.board.post("inputs", rerun.inputs_of(self.seen))
         if (own := self.seen).ended:
-            self.board.post("failed", Failure(own.ended, own.ended_at, own.ended_seconds))
+            self.board.post("failed", ScriptFailure(own.ended, own.ended_at, own.ended_seconds))
         self.board.post("seen", own)
         everything = self.board.gather("seen") | {self.rank: own}
         failures = [one for one in everything.values() if one.ended]

@@ -11,6 +11,7 @@ import pytest
 
 from runners.commands import run as running
 from runners.core.declared.experiment import find
+from runners.core.measuring import measure
 from runners.core.measuring.launch import Launcher, Place
 from runners.core.system import links
 from runners.system.errors import LaunchError
@@ -177,8 +178,6 @@ def test_a_surprise_is_written_said_in_one_line_and_ends_with_one(folder):
 
 
 def test_ranks_that_share_an_accelerator_skip_what_gloo_cannot_move():
-    from runners.measuring import measure
-
     declarations = find("large_model").runs
     reason = measure.cannot_run(declarations["wide_fsdp"], Place("cuda", "gloo"))
     assert "share an accelerator" in reason

@@ -55,7 +55,7 @@ def traces(environment):
     """The folder that a run here writes: it holds what a plain run measures, of all experiments."""
     # A clone that never measured has no id yet, and a run would take one: its folder is another.
     program = (
-        "from runners.measuring import measure; from runners.traces import machine; "
+        "from runners.core.measuring import measure; from runners.core.trace import machine; "
         "machine.keep_id(); print(measure.folder())"
     )
     words = [sys.executable, "-c", program]

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from runners.verify import inputs, internals, rerun
-from runners.verify.board import Board, Failure, ended, failed
+from runners.verify.board import Board, ScriptFailure, ended, failed
 from runners.verify.fit import Expected, fitted
 from runners.verify.inputs import Case
 from runners.verify.internals import multiplies
@@ -297,8 +297,10 @@ def boards(tmp_path, monkeypatch):
 
 
 def test_of_several_ranks_that_failed_the_first_one_is_named_whose_error_is_no_consequence(boards):
-    boards[0].post("failed", Failure("RuntimeError: Connection closed by peer", "train.py:4", 1.0))
-    boards[1].post("failed", Failure("ValueError: no such file", "train.py:7", 2.0))
+    boards[0].post(
+        "failed", ScriptFailure("RuntimeError: Connection closed by peer", "train.py:4", 1.0)
+    )
+    boards[1].post("failed", ScriptFailure("ValueError: no such file", "train.py:7", 2.0))
     finding = failed(boards[0])
     assert (finding.cause, finding.rank, finding.place) == ("script failed", 1, "train.py:7")
 
@@ -306,7 +308,7 @@ def test_of_several_ranks_that_failed_the_first_one_is_named_whose_error_is_no_c
 def test_of_a_rank_that_others_did_not_wait_for_the_line_is_named(boards):
     boards[1].begins("barrier", "0", 0, "train.py:9")
     error = "RuntimeError: [/x.cc:7] Timed out waiting 9ms"
-    boards[1].post("failed", Failure(error, "train.py:9", 1.0))
+    boards[1].post("failed", ScriptFailure(error, "train.py:9", 1.0))
     boards[0].post("meanwhile", ("train.py:5", False))
     finding = failed(boards[0])
     assert (finding.cause, finding.place, finding.rank) == ("timed out", "train.py:5", 0)
@@ -363,7 +365,7 @@ def test_a_rank_ends_in_a_collective_that_others_do_not_call_or_from_outside(
         for kind in kinds.replace(" ends", "").replace(" fails", "").split():
             board.begins(kind, "0" * (kind != "send"), 0, "train.py:7")
     if other.endswith("fails"):
-        boards[1].post("failed", Failure("RuntimeError: Connection reset by peer", "", 1.0))
+        boards[1].post("failed", ScriptFailure("RuntimeError: Connection reset by peer", "", 1.0))
     if other.endswith("s"):
         boards[1].post("seen", None)
     (finding,) = ended(boards[0], {0: ""}).findings

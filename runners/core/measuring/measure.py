@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from runners.core.declared.experiment import Declaration, Experiment, PassName, find
-from runners.core.measuring.endings import NotMeasuredError, UnfinishedError, lack
+from runners.core.measuring.endings import NotMeasuredError, UnfinishedError, missing_resource
 from runners.core.measuring.gather import gather, skipped
 from runners.core.measuring.instruction_sets import with_spread
 from runners.core.measuring.launch import Launcher, PassResult, Place
@@ -205,7 +205,7 @@ def measure(
         write(where / "machine.json", described)
         write(where / f"{name}.json", trace)
     except OSError as error:
-        lacking = lack(str(error), where)
+        lacking = missing_resource(str(error), where)
         if lacking is None:
             raise
         progress.said(f"not measured: {lacking}")
@@ -248,7 +248,11 @@ def _runs(
                 runs[name] = with_spread(run, *again) if has_spread else run
         except (NotMeasuredError, OSError) as error:
             is_known = isinstance(error, NotMeasuredError)
-            cause = str(error) if is_known else lack(str(error), Path(tempfile.gettempdir()))
+            cause = (
+                str(error)
+                if is_known
+                else missing_resource(str(error), Path(tempfile.gettempdir()))
+            )
             if cause is None:
                 raise
             causes[f"{experiment.name}.{name}"] = cause
