@@ -45,12 +45,14 @@ class RunRequest:
         force: measure also what is fresh.
         full: measure the heavier runs and experiments too.
         as_reference: write the committed folder.
+        short: with the sizes of a try, for tests; a later run without it measures them again.
     """
 
     names: tuple[str, ...] = ()
     force: bool = False
     full: bool = False
     as_reference: bool = False
+    short: bool = False
 
     @property
     def experiments(self) -> list[str]:
@@ -66,7 +68,7 @@ class RunRequest:
             found.append(
                 _pending_of(name, runs_named(runs)[name], where)
                 if runs and name not in self.names
-                else pending(name, where, full=full, force=self.force)
+                else pending(name, where, full=full, force=self.force, short=self.short)
             )
         return [one for one in found if one is not None]
 
@@ -166,12 +168,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--full", action="store_true", help="measure the heavier runs and experiments too")
     add("--dry", action="store_true", help="say what would run, how long, how much memory")
     add("--as-reference", action="store_true", help="write the committed reference folder")
+    add("--short", action="store_true", help="with the sizes of a try, for tests of this project")
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Measure, or say what would be measured; 1 where a run surprised or was not measured."""
     as_reference = arguments.as_reference or plain.is_reference()
-    request = RunRequest(tuple(arguments.names), arguments.force, arguments.full, as_reference)
+    request = RunRequest(
+        tuple(arguments.names), arguments.force, arguments.full, as_reference, arguments.short
+    )
     if arguments.dry:
         where = measure.folder(as_reference=request.as_reference)
         print("\n".join(estimates(request.pending(where), where, request.as_reference)))
@@ -223,6 +228,8 @@ def _refuse_mixed(where: Path, request: RunRequest) -> None:
     Raises:
         FixableError: this would mix it.
     """
+    if request.short:
+        raise FixableError("a reference is measured in full sizes; leave out --short")
     for name in VARIABLES:
         if name in os.environ:
             raise FixableError(f"{name} is set, and a reference is measured without it; unset it")
@@ -260,6 +267,7 @@ def _measure(
         progress.said(f"{len(waiting)} experiments, which last took {seconds / 60:.1f} min")
     readings.begin()  # before processes of ours load torch
     with Launcher(accelerator.kind()) as launcher:
+        launcher.is_short = request.short
         declarations = (one.experiment.runs[run] for one in waiting for run in one.measured)
         launcher.prepare(
             sorted({name for declaration in declarations for name in declaration.passes})

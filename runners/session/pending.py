@@ -31,8 +31,8 @@ class Pending:
 
     Attributes:
         experiment: as loaded.
-        reason: missing, stale, of another torch, unreadable or edited, unfinished, forced, or
-            that its full runs are missing.
+        reason: missing, stale, shortened, of another torch, unreadable or edited, unfinished,
+            forced, or that its full runs are missing.
         measured: the runs that will be, in their order.
         left_out: the runs that will be skipped, with why.
         kept: what was measured already by this code and this torch, each with its circumstances.
@@ -51,6 +51,7 @@ def pending(
     *,
     full: bool = False,
     force: bool = False,
+    short: bool = False,
     loaded: Experiment | None = None,
     refused: Mapping[str, str] | None = None,
 ) -> Pending | None:
@@ -61,14 +62,15 @@ def pending(
         where: this machine's folder.
         full: measure full runs too, and experiments that are full as a whole.
         force: measure also what is fresh.
+        short: traces of shortened runs are fresh, too.
         loaded: the experiment, by a caller who has loaded it.
         refused: runs that several nodes do not measure, with why; what they measured before stays.
 
     Raises:
         FixableError: there is none of that name.
     """
-    trace, outdated = existing(where / f"{name}.json")
-    part, problem = existing(part_of(name, where))
+    trace, outdated = existing(where / f"{name}.json", short=short)
+    part, problem = existing(part_of(name, where), short=short)
     part = None if problem or force else part
     source = part or (None if outdated or force else trace)
     reason = "unfinished" if part else outdated
@@ -90,8 +92,8 @@ def pending(
     return Pending(experiment, reason or "its full runs are missing", missing, left_out, kept)
 
 
-def existing(path: Path) -> tuple[Trace | None, str | None]:
-    """A trace or a part of one, and why it must be measured again; None where nothing is wrong.
+def existing(path: Path, *, short: bool = False) -> tuple[Trace | None, str | None]:
+    """A trace or a part of one, and why it must be measured again; None where it is fresh.
 
     Another Python measures the same, and so does another build of the same release of torch, such
     as one for CUDA on a machine without a device.
@@ -106,6 +108,8 @@ def existing(path: Path) -> tuple[Trace | None, str | None]:
     now = NO_TORCH if used == NO_TORCH else installed("torch")
     if trace.code.digest != source_digest(trace.experiment):
         return trace, "stale"
+    if trace.shortened and not short:
+        return trace, "shortened"
     if used.partition("+")[0] != now.partition("+")[0]:
         return trace, f"measured with torch {used}; {now} is installed"
     return trace, None

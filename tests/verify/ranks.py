@@ -49,7 +49,7 @@ def verified(program, ranks, *words, options=(), content=Path("/no project")):
 
 def _be(rank, ranks, port, path, words, options, content, writer):
     """The body of a rank; its output goes through the pipe when it ends."""
-    from runners.traces import machine
+    from runners.core.trace import machine
     from runners.verify import command
 
     machine.TRACES = content / "traces"

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import builtins
 import importlib
-import os
 import runpy
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,7 +41,6 @@ from runners.core.trace.schema import Nature, Setting, Status
 from runners.system.book import ROOT, experiment_files
 from runners.system.errors import FixableError, first_line, nearest, unknown
 
-SHORTENED = "PROOFBOOK_SHORTENED"
 # What a file of strategies imports, and nothing that declares runs may use.
 _ROOMS = ("ranks", "meters", "training", "judging", "labs")
 NEEDS_TORCH = ("torch", *(f"runners.{room}" for room in _ROOMS))
@@ -144,6 +142,7 @@ class Experiment:
     path: Path
     tried_with: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
     on_cuda: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
+    is_short: bool = False  # its runs have the sizes of a try
 
     @property
     def is_full(self) -> bool:
@@ -200,10 +199,8 @@ def command_for(name: str) -> str | None:
     return f"python -m runners run {name}" if name in names() else None
 
 
-def on_device(experiment: Experiment, device: str) -> Experiment:
-    """An experiment as it runs on a kind of device: on an accelerator its models grow.
-
-    Where `PROOFBOOK_SHORTENED` is set, as at the gate, runs have the sizes of a try instead.
+def on_device(experiment: Experiment, device: str, *, is_short: bool = False) -> Experiment:
+    """An experiment with the sizes of its runs on a kind of device, or with those of a try.
 
     Raises:
         ValueError: the settings of `ON_CUDA` or `TRIED_WITH` cannot be.
@@ -211,7 +208,7 @@ def on_device(experiment: Experiment, device: str) -> Experiment:
     runs = {}
     for name, declaration in experiment.runs.items():
         changes: Mapping[str, Setting] = {}
-        if SHORTENED in os.environ:
+        if is_short:
             changes = experiment.shortened(name)
         elif device == "cuda" and not declaration.only_on_cpu:
             changes = {**experiment.on_cuda.get("*", {}), **experiment.on_cuda.get(name, {})}
@@ -220,7 +217,7 @@ def on_device(experiment: Experiment, device: str) -> Experiment:
             if changes
             else declaration
         )
-    return replace(experiment, runs=runs)
+    return replace(experiment, runs=runs, is_short=is_short)
 
 
 def find(name: str) -> Experiment:

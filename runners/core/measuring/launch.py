@@ -77,6 +77,7 @@ class Launcher:
         self.quiet_seconds = quiet_seconds
         self.most_bytes: int | None = None  # that the ranks of a pass may take together
         self.instructions: Mapping[str, str] = {}  # variables that leave ranks fewer of them
+        self.is_short = False  # runs have the sizes of a try
         self._servers: dict[str, ForkServer] = {}
         self._scratch = Scratch()
 
@@ -114,7 +115,7 @@ class Launcher:
 
     def fitted(self, experiment: Experiment) -> Experiment:
         """An experiment with the sizes of its runs on this launcher's kind of device."""
-        return on_device(experiment, self.device)
+        return on_device(experiment, self.device, is_short=self.is_short)
 
     def place_of(self, declaration: Declaration) -> Place:
         """Device and backend of a run's ranks: NCCL where each has a GPU of its own, else gloo."""

@@ -308,6 +308,7 @@ def trace_of(
         code=code,
         circumstances=under,
         quiet=quiet,
+        shortened=experiment.is_short,
         runs={
             name: run.model_copy(update=alike) if run.circumstances == under else run
             for name, run in runs.items()

@@ -312,6 +312,7 @@ class Trace(Guarded):
     code: Code
     circumstances: Circumstances  # under which its runs were measured
     quiet: Quiet | None = None  # what else the machine did meanwhile; null: not recorded
+    shortened: bool = False  # its runs have the sizes of a try: only `run --short` keeps it
     runs: Annotated[dict[str, Run], Field(min_length=1)]
 
     @property
