@@ -264,7 +264,7 @@ def _measure(
     progress = _Named() if any("." in name for name in request.names) else Progress()
     if len(waiting) > 1:
         seconds = sum(_seconds(_known(one, where), request.as_reference) for one in waiting)
-        progress.said(f"{len(waiting)} experiments, which last took {seconds / 60:.1f} min")
+        progress.line(f"{len(waiting)} experiments, which last took {seconds / 60:.1f} min")
     readings.begin()  # before processes of ours load torch
     with Launcher(accelerator.kind()) as launcher:
         launcher.is_short = request.short

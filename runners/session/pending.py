@@ -1,4 +1,4 @@
-"""What of an experiment is still to be measured on this machine, and what stays as it was measured.
+"""Which runs of an experiment are still to be measured on this machine, and which are kept.
 
 In: an experiment's name and the machine's folder. Out: a `Pending`, which says why, which runs will
 be measured, and which are kept: a fresh trace that lacks only its full runs keeps the others, and
@@ -21,7 +21,7 @@ from runners.traces.plain import NO_TORCH
 
 
 def part_of(name: str, where: Path) -> Path:
-    """Where the runs of an interrupted experiment are kept."""
+    """The file in which the runs of an interrupted experiment are kept."""
     return where / f".{name}.part"
 
 
@@ -55,7 +55,7 @@ def pending(
     loaded: Experiment | None = None,
     refused: Mapping[str, str] | None = None,
 ) -> Pending | None:
-    """What must be measured of an experiment; None where nothing must.
+    """The runs of an experiment that must be measured; None where none must.
 
     Args:
         name: of the experiment.
@@ -79,12 +79,13 @@ def pending(
     if reason is None and not full:
         return None
     experiment = loaded or find(name)
-    known = {run for one in (trace, part) if one for run in one.runs.keys() - one.left_out}
+    traces = [kept for kept in (trace, part) if kept]
+    known = {run for kept in traces for run in kept.runs.keys() - kept.left_out}
     heavy = {run for run, declaration in experiment.runs.items() if declaration.full and not full}
     left_out = {**dict.fromkeys(heavy - known, NEEDS_FULL.format(name)), **(refused or {})}
     done = measured_in(source)
     if refused is not None:  # another start may have left out what this one measures
-        done = {run: one for run, one in done.items() if one.status != "skipped"}
+        done = {name: run for name, run in done.items() if run.status != "skipped"}
     kept = {run: done[run] for run in experiment.runs if run in done}
     missing = tuple(run for run in experiment.runs if run not in {*kept, *left_out})
     if not (missing or kept) or (reason is None and not missing):
@@ -124,7 +125,7 @@ def _other_programs(trace: Trace) -> str | None:
 
 
 def measured_in(source: Trace | None) -> dict[str, Run]:
-    """What a trace has measured, each run with its circumstances as far as they are known."""
+    """The measured runs of a trace, each with its circumstances as far as they are known."""
     outdated = outdated_programs(source) if source else []
     return {
         name: run.model_copy(update={"circumstances": run.circumstances or source.circumstances})

@@ -22,13 +22,13 @@ Reading = tuple[float | None, float]  # the load of others, 0 to 1, and seconds 
 
 
 def reading() -> Reading:
-    """Read the machine. The load comes last, when what ran before has really ended."""
+    """The load of other processes and the canary; the load last, when earlier runs have ended."""
     best, share = round(canary(), 9), load()
     return None if share is None else round(share, 4), best
 
 
 class Readings:
-    """A reading before and after each experiment; one's last is the next one's first."""
+    """A reading between every two experiments: the last of one is the first of the next."""
 
     def __init__(self, take: Callable[[], Reading] = reading) -> None:
         """Read this machine, or what `take` gives."""
@@ -63,7 +63,7 @@ def load(seconds: float = LOAD_SECONDS, stat: Path = STAT) -> float | None:
 
 def _ticks(stat: Path) -> tuple[int, int]:
     """The kernel's count of time over all cores: the whole, and how long they were idle."""
-    ticks = [int(one) for one in stat.read_text().split()[1:9]]
+    ticks = [int(field) for field in stat.read_text().split()[1:9]]
     return sum(ticks), ticks[3] + ticks[4]  # idle, and waiting for a disk
 
 
