@@ -156,16 +156,10 @@ class Experiment:
         return {**vars(holds), **getattr(holds, "STRATEGIES", {})}
 
     def shortened(self, run: str) -> dict[str, Setting]:
-        """The settings with which a run takes seconds; of those for all runs, the ones it has."""
+        """The settings of a run that `TRIED_WITH` changes, so that it takes seconds."""
         known = self.runs[run].settings.declared()
         common = {n: v for n, v in self.tried_with.get("*", {}).items() if n in known}
         return {**common, **self.tried_with.get(run, {})}
-
-    def settings_of(self, strategy: str, names: Iterable[str]) -> type[RunSettings]:
-        """The class of a strategy's settings; of several, the one that has these names."""
-        kinds = [type(p.settings) for p in self.runs.values() if p.strategy == strategy]
-        exact = [kind for kind in kinds if set(kind.model_fields) == set(names)]
-        return next(iter([*exact, *kinds]), FreeSettings)
 
 
 def names() -> list[str]:
@@ -174,7 +168,7 @@ def names() -> list[str]:
 
 
 def check_names(wanted: Sequence[str]) -> list[str]:
-    """The experiments named, each once, or all.
+    """The names of experiments, each once; of all where none is given.
 
     Raises:
         FixableError: there is none of that name.
@@ -183,7 +177,7 @@ def check_names(wanted: Sequence[str]) -> list[str]:
 
 
 def check_name(name: str) -> Path:
-    """The file of an experiment, which is not loaded.
+    """The path of an experiment's file, which is not loaded.
 
     Raises:
         FixableError: there is none of that name.
@@ -205,18 +199,15 @@ def on_device(experiment: Experiment, device: str, *, is_short: bool = False) ->
     Raises:
         ValueError: the settings of `ON_CUDA` or `TRIED_WITH` cannot be.
     """
-    runs = {}
+    runs = dict(experiment.runs)
     for name, declaration in experiment.runs.items():
         changes: Mapping[str, Setting] = {}
         if is_short:
             changes = experiment.shortened(name)
         elif device == "cuda" and not declaration.only_on_cpu:
             changes = {**experiment.on_cuda.get("*", {}), **experiment.on_cuda.get(name, {})}
-        runs[name] = (
-            replace(declaration, settings=declaration.settings.changed(changes))
-            if changes
-            else declaration
-        )
+        if changes:
+            runs[name] = replace(declaration, settings=declaration.settings.changed(changes))
     return replace(experiment, runs=runs, is_short=is_short)
 
 
@@ -237,8 +228,11 @@ def find(name: str) -> Experiment:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 an author has left it unfinished
         raise _broken(error, path) from None
-    for lacking in (one for one in ("QUESTION", "RUNS") if not getattr(module, one, None)):
-        raise FixableError(f"{path}: declares no {lacking}; see runners/experiments/_template.py")
+    for lacking in ("QUESTION", "RUNS"):
+        if not getattr(module, lacking, None):
+            raise FixableError(
+                f"{path}: declares no {lacking}; see runners/experiments/_template.py"
+            )
     _check_strategies(module, path)
     return Experiment(
         name,
@@ -251,7 +245,7 @@ def find(name: str) -> Experiment:
 
 
 def runs_named(wanted: Iterable[str]) -> dict[str, list[str]]:
-    """Experiments, and of each the runs named as `EXPERIMENT.RUN`, each once; all where none is.
+    """By experiment, the runs named as `EXPERIMENT.RUN`, or all of one named without a run.
 
     Raises:
         FixableError: there is no such experiment, or no such run of it.
@@ -263,24 +257,17 @@ def runs_named(wanted: Iterable[str]) -> dict[str, list[str]]:
         if run and run not in runs:
             raise unknown(f"run of {name}", run, runs)
         known = named.setdefault(name, [])
-        known += [one for one in ([run] if run else runs) if one not in known]
+        known += [wanted_run for wanted_run in ([run] if run else runs) if wanted_run not in known]
     return named
 
 
 def _broken(error: BaseException, path: Path) -> FixableError:
     """The error of an experiment's file that cannot be executed, at its line."""
-    place = [
-        f"{path}",
-        *(
-            f"{path}:{at.lineno}"
-            for at in extract_tb(error.__traceback__)
-            if at.filename == str(path)
-        ),
-    ][-1]
-    said = first_line(error)
+    frames = [at for at in extract_tb(error.__traceback__) if at.filename == str(path)]
+    place, message = f"{path}:{frames[-1].lineno}" if frames else f"{path}", first_line(error)
     if isinstance(error, SyntaxError):
-        place, said = f"{error.filename}:{error.lineno}", error.msg
-    return FixableError(f"{place}: {type(error).__name__}: {said}; correct this file")
+        place, message = f"{error.filename}:{error.lineno}", error.msg
+    return FixableError(f"{place}: {type(error).__name__}: {message}; correct this file")
 
 
 def _check_strategies(module: Module, path: Path) -> None:
@@ -288,9 +275,8 @@ def _check_strategies(module: Module, path: Path) -> None:
     known = {**vars(module), **getattr(module, "STRATEGIES", {})}
     for run, declaration in module.RUNS.items():
         if declaration.strategy not in known:
-            near = nearest(
-                declaration.strategy, (name for name, one in known.items() if callable(one))
-            )
+            functions = (name for name, value in known.items() if callable(value))
+            near = nearest(declaration.strategy, functions)
             raise SettingsError(f"{path}: run {run!r}: no function {declaration.strategy!r}{near}")
 
 
@@ -309,7 +295,7 @@ def _whole_module(path: Path) -> Module:
 
 
 class _NotLoaded:
-    """Stands for what a file imports with torch: a value, a decorator, a base of a class."""
+    """A stand-in for a name imported with torch: a value, a decorator, a base of a class."""
 
     def __getattr__(self, name: str) -> Self:
         return self
@@ -328,6 +314,6 @@ def _import_without_torch(
     wanted: Sequence[str] = (),
     level: int = 0,
 ) -> object:
-    within = [name, *(f"{name}.{one}" for one in wanted or ())]
-    needs = name.startswith(NEEDS_TORCH) and not any(one in NEEDS_NO_TORCH for one in within)
+    modules = {name, *(f"{name}.{attribute}" for attribute in wanted or ())}
+    needs = name.startswith(NEEDS_TORCH) and not modules & {*NEEDS_NO_TORCH}
     return _NotLoaded() if needs else __import__(name, namespace, local, wanted, level)

@@ -149,7 +149,7 @@ class Launcher:
         server.wait_until_ready()  # the first pass would else contain the loading of torch
         start = time.monotonic()
         attempt = self._scratch.folder()
-        requests = self._requests(experiment, declaration, pass_name, attempt)
+        requests = self._requests(experiment, run, pass_name, attempt)
         links = linked(declaration.world_size, declaration.link_bits_per_second)
         with links if declaration.own_network else nullcontext() as namespaces:
             for request in requests:
@@ -175,12 +175,14 @@ class Launcher:
         return is_full(self._scratch.path)
 
     def _requests(
-        self, experiment: Experiment, declaration: Declaration, pass_name: PassName, attempt: Path
+        self, experiment: Experiment, run: str, pass_name: PassName, attempt: Path
     ) -> list[dict[str, Any]]:
         """The request to each rank: its run and pass, its device and its files."""
+        declaration = experiment.runs[run]
         return [
             {
                 "experiment": experiment.name,
+                "run": run,
                 "declaration": {**vars(declaration), "settings": declaration.settings.declared()},
                 "most_bytes": self.most_bytes,
                 "pass": pass_name,

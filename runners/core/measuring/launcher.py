@@ -43,10 +43,10 @@ class NodeLauncher(Launcher):
         return super().is_crowded(replace(declaration, world_size=num_local))
 
     def _requests(
-        self, experiment: Experiment, declaration: Declaration, pass_name: PassName, attempt: Path
+        self, experiment: Experiment, run: str, pass_name: PassName, attempt: Path
     ) -> list[dict[str, Any]]:
-        everybody = super()._requests(experiment, declaration, pass_name, attempt)
-        if declaration.world_size == 1:
+        everybody = super()._requests(experiment, run, pass_name, attempt)
+        if len(everybody) == 1:
             return everybody
         worker = self._peers.worker
         rendezvous = (worker.host, worker.port, f"ranks/{self._pass}")

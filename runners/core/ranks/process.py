@@ -177,7 +177,7 @@ def run_rank(request: dict[str, Any]) -> None:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     experiment = find(request["experiment"])
     declared = request["declaration"]
-    kind = experiment.settings_of(declared["strategy"], declared["settings"])
+    kind = type(experiment.runs[request["run"]].settings)
     declaration = Declaration(**{**declared, "settings": kind(**declared["settings"])})
     heart, record = Heart(files.with_suffix(".heart")), files.with_suffix(".json")
     device = torch.device("cpu")
