@@ -47,7 +47,7 @@ from runners.core.meters.collectives import (
     tensors_in,
 )
 from runners.core.meters.memory import MemoryMeter
-from runners.core.system.processes import IdleTime
+from runners.core.system.processes import IdleTime, are_idle
 from runners.core.system.scratch import Scratch
 from runners.core.trace.measured import Memory
 from runners.judging.lending import Lent
@@ -135,7 +135,7 @@ class _Meter(MemoryMeter):
     It follows the whole program, and so knows the storages that were there before that part.
     """
 
-    def __init__(self, files: Sequence[str] = ()) -> None:
+    def __init__(self, files: Sequence[str]) -> None:
         super().__init__()
         self.calls: list[MeteredCall] = []
         self._beside: list[str] = []
@@ -268,54 +268,45 @@ def run(
     quiet_seconds: float = QUIET_SECONDS,
     files: Sequence[Path] = (),
 ) -> list[RankResult]:
-    """Run a program on ranks; the result of each.
+    """Call `program(rank, *arguments)` in a process for each rank; the results, by rank.
 
     Args:
-        program: called as `program(rank, *arguments)` in a process of its own for each rank.
+        program: a function that can be pickled, as its arguments can.
         world_size: the number of ranks.
-        arguments: for all of them; picklable.
-        quiet_seconds: after which ranks that do nothing hang.
-        files: whose lines a failure names; the program's own where none is given.
+        arguments: equal on all ranks.
+        quiet_seconds: of idle time, after which ranks hang.
+        files: of which a failure names a line; by default the program's own.
     """
     with Scratch() as scratch:
         own = [str(file) for file in files] or [_file_of(program)]
         order = pickle.dumps((program, arguments))
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(PRELOADED)
-        ranks = [
-            _RankProcess(
-                context.Process(
-                    target=_run_rank, args=(rank, world_size, scratch.path, order, own)
-                ),
-                scratch.path / f"rank{rank}",
-            )
-            for rank in range(world_size)
-        ]
+        ranks = []
+        for rank in range(world_size):
+            order_of_rank = (rank, world_size, scratch.path, order, own)
+            process = context.Process(target=_run_rank, args=order_of_rank)
+            ranks.append(_RankProcess(rank, process, scratch.path / f"rank{rank}"))
         try:
             # What starts now ignores Ctrl-C: the judge ends it, and nothing prints a traceback.
             resource_tracker.ensure_running()  # which would let them through again
             before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
             forkserver.ensure_running()
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            for process in ranks:
-                process.start()
+            for live in ranks:
+                live.process.start()
             hung = _follow(ranks, quiet_seconds)
-            stacks = [process.stack() if process.is_working else None for process in ranks]
+            for live in ranks:
+                live.read_stack()
         finally:
-            # All, before any is waited for: the others meet closed connections.
-            started = [process.process for process in ranks if process.process.pid is not None]
-            for child in started:
-                child.kill()
-            for child in started:
-                child.join()
-        for rank, process in enumerate(ranks):
-            process.print_labelled(rank)
-        return [
-            process.result(rank)
-            if stack is None
-            else process.unfinished(rank, hung, _innermost_line(stack, own))
-            for rank, (process, stack) in enumerate(zip(ranks, stacks, strict=True))
-        ]
+            started = [live.process for live in ranks if live.process.pid is not None]
+            for process in started:  # all, before any is waited for: peers meet closed connections
+                process.kill()
+            for process in started:
+                process.join()
+        for live in ranks:
+            live.print_labelled()
+        return [live.result(hung, own) for live in ranks]
 
 
 def _file_of(program: Program) -> str:
@@ -325,16 +316,12 @@ def _file_of(program: Program) -> str:
 
 
 class _RankProcess:
-    """A rank's process, and the stem of the files that it writes."""
+    """The process of one rank, and the stem of the files that it writes."""
 
-    def __init__(self, process: BaseProcess, files: Path) -> None:
-        self.process, self.files = process, files
+    def __init__(self, rank: int, process: BaseProcess, files: Path) -> None:
+        self.rank, self.process, self.files = rank, process, files
         self._record = files.with_suffix(".pt")
-
-    def start(self) -> None:
-        self.process.start()
-        assert self.process.pid is not None
-        self.idle_time = IdleTime(self.process.pid)
+        self._stack: str | None = None
 
     @property
     def is_working(self) -> bool:
@@ -346,53 +333,51 @@ class _RankProcess:
             return self.files.with_suffix(".failed").exists()
         return not self.process.is_alive()
 
-    def stack(self) -> str:
-        """Where its main thread is, as faulthandler writes it."""
+    def read_stack(self) -> None:
+        """Keep the stack of the main thread, as faulthandler writes it, of a rank that works."""
+        if not self.is_working:
+            return
         path, end = self.files.with_suffix(".stack"), time.monotonic() + STACK_SECONDS
         with suppress(ProcessLookupError):
             os.kill(self.process.pid or 0, signal.SIGUSR1)
         while time.monotonic() < end and not (path.exists() and path.stat().st_size):
             time.sleep(POLL_SECONDS)
         time.sleep(POLL_SECONDS)
-        return path.read_text(encoding="utf-8") if path.exists() else ""
+        self._stack = path.read_text(encoding="utf-8") if path.exists() else ""
 
-    def print_labelled(self, rank: int) -> None:
-        """Print its output, with its number before each line."""
+    def print_labelled(self) -> None:
+        """Print its output, with the rank before each line."""
         with suppress(OSError):
             printed = self.files.with_suffix(".out").read_text(encoding="utf-8")
-            sys.stdout.writelines(f"[rank {rank}] {line}\n" for line in printed.splitlines())
+            sys.stdout.writelines(f"[rank {self.rank}] {line}\n" for line in printed.splitlines())
 
-    def result(self, rank: int) -> RankResult:
-        """The result that it recorded, or one that names of what it died."""
+    def result(self, hung: bool, files: Sequence[str]) -> RankResult:
+        """The recorded result, or one that says where the rank still worked or of what it died."""
+        if self._stack is not None:  # what it met since then says nothing
+            kind: Ending = "hung" if hung else "peer failed"
+            what = "waits, or goes on, for ever" if hung else "was still waiting when a peer failed"
+            place = _innermost_line(self._stack, files)
+            return RankResult(self.rank, failure=ProgramFailure(kind, what, *_with_code(place)))
         if self._record.exists():
             recorded: RankResult = torch.load(self._record, weights_only=False)
             return recorded
         code = self.process.exitcode or 0
         name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return RankResult(rank, failure=ProgramFailure("died", f"the process died of {name}"))
-
-    def unfinished(self, rank: int, hung: bool, place: str | None) -> RankResult:
-        """The result of a rank that was still working at the end, at this `file:line`."""
-        kind: Ending = "hung" if hung else "peer failed"
-        message = "waits, or goes on, for ever" if hung else "was still waiting when a peer failed"
-        return RankResult(rank, failure=ProgramFailure(kind, message, *_with_code(place)))
+        return RankResult(self.rank, failure=ProgramFailure("died", f"the process died of {name}"))
 
 
 def _follow(ranks: Sequence[_RankProcess], quiet_seconds: float) -> bool:
     """Wait until all ranks have ended or those that are left never will; whether they hang."""
-    for process in ranks:  # a first start takes long, and is no time in which they were idle
-        process.idle_time.restart()
+    idle_times = {live.rank: IdleTime(live.process.pid or 0) for live in ranks}
     while True:
         time.sleep(POLL_SECONDS)
-        working = [process for process in ranks if process.is_working]
+        working = [idle_times[live.rank] for live in ranks if live.is_working]
         if not working:
             return False
-        has_failed = any(process.has_failed for process in ranks)
-        patience = SETTLE_SECONDS if has_failed else quiet_seconds
-        are_idle = [process.idle_time.exceeds(patience) for process in working]  # each is read
-        if all(are_idle):
+        has_failed = any(live.has_failed for live in ranks)
+        if are_idle(working, SETTLE_SECONDS if has_failed else quiet_seconds):
             return not has_failed
-        if any(process.idle_time.worked_seconds > ENDLESS_SECONDS for process in working):
+        if any(idle_time.worked_seconds > ENDLESS_SECONDS for idle_time in working):
             return True
 
 

@@ -24,6 +24,7 @@ from runners.core.measuring.endings import LiveRank, cause_among, is_full, why_n
 from runners.core.measuring.forkserver import ForkServer
 from runners.core.ranks.heartbeat import Beat
 from runners.core.system.links import linked
+from runners.core.system.processes import are_idle
 from runners.core.system.scratch import Scratch
 from runners.core.trace import machine
 from runners.core.trace.outcome import RankOutcome
@@ -232,7 +233,7 @@ class Launcher:
                 live.update(codes.get(live.pid))
             if watch is not None:
                 watch([live.beat for live in ranks])
-            working = [live for live in ranks if not live.is_over]
+            working = [live.idle_time for live in ranks if not live.is_over]
             if not working:
                 return False
             died = any(live.exit_code not in (None, 0) for live in ranks)
@@ -240,16 +241,10 @@ class Launcher:
                 failed_at = failed_at or time.monotonic()
                 waited = time.monotonic() - failed_at
                 longest = DEATH_GRACE_SECONDS if died else GRACE_SECONDS
-                if waited > longest or _are_idle(working, settle):
+                if waited > longest or are_idle(working, settle):
                     return False
-            elif _are_idle(working, patience):
+            elif are_idle(working, patience):
                 return True
-
-
-def _are_idle(ranks: Iterable[LiveRank], seconds: float) -> bool:
-    """Whether all ranks have been idle for longer than this; each of them is read."""
-    idle = [rank.idle_time.exceeds(seconds) for rank in ranks]
-    return all(idle)
 
 
 def _text_of(path: Path) -> str:

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -106,6 +107,11 @@ class IdleTime:
         most = max(1.0, IDLE_SHARE * (now - self._since) * TICKS_PER_SECOND)
         if any(ticks[number] - self._ticks_before.get(number, 0) > most for number in ticks):
             self._since, self._ticks_before = now, ticks
+
+
+def are_idle(times: Iterable[IdleTime], seconds: float) -> bool:
+    """Whether each of some processes has been idle for longer than this; all are looked at."""
+    return all([idle_time.exceeds(seconds) for idle_time in times])  # noqa: C419
 
 
 def _stat(path: Path) -> tuple[str, list[str]] | None:
