@@ -186,12 +186,8 @@ def main(arguments: argparse.Namespace) -> int:
     return ran.exit_code
 
 
-def run(request: RunRequest, readings: Readings | None = None) -> Ran:
+def run(request: RunRequest) -> Ran:
     """Measure what is pending and say how it ended.
-
-    Args:
-        request: what to measure.
-        readings: of how quiet the machine is; new ones where None.
 
     Raises:
         FixableError: another run is measuring here.
@@ -204,11 +200,10 @@ def run(request: RunRequest, readings: Readings | None = None) -> Ran:
         if request.as_reference:
             _refuse_mixed(where, request)
         waiting = request.pending(where)
-        readings = readings or Readings()
         of_ranks = [one for one in waiting if not is_plain(one.experiment.name)]
         for one in (one for one in waiting if one not in of_ranks):
             plain.measure(one.experiment, where, Progress())
-        unfinished = _measure(of_ranks, where, request, readings) if of_ranks else {}
+        unfinished = _measure(of_ranks, where, request) if of_ranks else {}
         if not request.as_reference and (where / "machine.json").exists():
             machine.remember(where.name)
     ran = Ran(where, not_measured=[name for names in unfinished.values() for name in names])
@@ -256,15 +251,14 @@ class _Named(Progress):
             super().ended(name, run)
 
 
-def _measure(
-    waiting: list[Pending], where: Path, request: RunRequest, readings: Readings
-) -> dict[str, list[str]]:
+def _measure(waiting: list[Pending], where: Path, request: RunRequest) -> dict[str, list[str]]:
     """Measure what waits; the experiments that are unfinished, each with what was not measured."""
     unfinished: dict[str, list[str]] = {}
     progress = _Named() if any("." in name for name in request.names) else Progress()
     if len(waiting) > 1:
         seconds = sum(_seconds(_known(one, where), request.as_reference) for one in waiting)
         progress.line(f"{len(waiting)} experiments, which last took {seconds / 60:.1f} min")
+    readings = Readings()
     readings.begin()  # before processes of ours load torch
     with Launcher(accelerator.kind()) as launcher:
         launcher.is_short = request.short

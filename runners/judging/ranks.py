@@ -299,11 +299,11 @@ def run(
             for live in ranks:
                 live.read_stack()
         finally:
-            started = [live.process for live in ranks if live.process.pid is not None]
-            for process in started:  # all, before any is waited for: peers meet closed connections
-                process.kill()
-            for process in started:
-                process.join()
+            started = [live.process for live in ranks if live.process.pid]
+            for child in started:  # all, before any is waited for: peers meet closed connections
+                child.kill()
+            for child in started:
+                child.join()
         for live in ranks:
             live.print_labelled()
         return [live.result(hung, own) for live in ranks]

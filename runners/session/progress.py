@@ -1,32 +1,25 @@
 """Progress of experiments on the terminal: a line for each run, and more where one takes long."""
 
-import sys
 from collections.abc import Callable
-from typing import TextIO
 
 from runners.core.declared.experiment import Experiment
 from runners.core.ranks.heartbeat import Beat
 from runners.core.trace.records import Run
-from runners.system.patience import Patience
+from runners.system.patience import Patience, say
 from runners.traces.summary import how_it_ended, how_it_was_meant_to_end
 
 
 class Progress:
     """Writes to standard error, so that standard output stays for results."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stderr
+    def __init__(self) -> None:
         self._total = self._number = 0
         self._causes: set[str] = set()  # of runs that were not measured, as far as printed
-
-    def _write(self, line: str) -> None:
-        self._stream.write(f"{line}\n")
-        self._stream.flush()
 
     def begin(self, experiment: Experiment) -> None:
         """Print the question of an experiment that starts."""
         self._total, self._number = len(experiment.runs), 0
-        self._write(f"{experiment.name}: {experiment.question}")
+        say(f"{experiment.name}: {experiment.question}")
 
     def watcher(self, run: str, pass_name: str) -> Callable[[list[Beat]], None]:
         """A function that prints the phases of the ranks where a pass takes long."""
@@ -43,11 +36,11 @@ class Progress:
 
     def again(self, name: str, cause: str) -> None:
         """Print that a pass is measured once more."""
-        self._write(f"  [{self._number + 1}/{self._total}] {name} once more: {cause}")
+        say(f"  [{self._number + 1}/{self._total}] {name} once more: {cause}")
 
     def line(self, line: str) -> None:
         """Print an indented line."""
-        self._write(f"  {line}")
+        say(f"  {line}")
 
     def kept(self, name: str) -> None:
         """Print that a run is not measured again."""
@@ -68,4 +61,4 @@ class Progress:
 
     def _ended(self, name: str, how: str, seconds: str = "") -> None:
         self._number += 1
-        self._write(f"  [{self._number}/{self._total}] {name:<32} {seconds:8}  {how}")
+        say(f"  [{self._number}/{self._total}] {name:<32} {seconds:8}  {how}")

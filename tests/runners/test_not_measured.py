@@ -1,6 +1,5 @@
 """A run that fails for want of the machine is no evidence: it is told, and the trace stays."""
 
-import io
 import os
 import shutil
 import signal
@@ -63,19 +62,19 @@ def test_a_rank_that_somebody_kills_leaves_the_trace_and_the_next_run_measures_t
 ):
     runs = list(find("heavier").runs)
     one = pending("heavier", folder, full=True)
-    before = measure.measure(one, launcher, Progress(io.StringIO()))
+    before = measure.measure(one, launcher, Progress())
     path = folder / "heavier.json"
     old = path.read_bytes()
     again = pending("heavier", folder, full=True, force=True)
     with monkeypatch.context() as patched:
         _killing(patched, "heavier", runs[0])
         with pytest.raises(UnfinishedError, match=f"heavier.{runs[0]}: rank 0 died in"):
-            measure.measure(again, launcher, Progress(io.StringIO()))
+            measure.measure(again, launcher, Progress())
     assert path.read_bytes() == old
     assert list(read(part_of("heavier", folder)).runs) == runs[1:]
     later = pending("heavier", folder)
     assert (later.reason, later.measured) == ("unfinished", (runs[0],))
-    after = measure.measure(later, launcher, Progress(io.StringIO()))
+    after = measure.measure(later, launcher, Progress())
     assert list(after.runs) == list(before.runs)
     assert not part_of("heavier", folder).exists()
 

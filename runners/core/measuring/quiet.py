@@ -9,7 +9,6 @@ readings differed by at most 0.7 %.
 """
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from runners.core.trace.records import Canary, Quiet
@@ -30,17 +29,13 @@ def reading() -> Reading:
 class Readings:
     """A reading between every two experiments: the last of one is the first of the next."""
 
-    def __init__(self, take: Callable[[], Reading] = reading) -> None:
-        """Read this machine, or what `take` gives."""
-        self._take = take
-
     def begin(self) -> None:
         """Take the reading before an experiment: the first one, or after something else ran."""
-        self._last = self._take()
+        self._last = reading()
 
     def end(self) -> Quiet:
         """Take the reading after an experiment; what its trace records."""
-        (before, first), self._last = self._last, self._take()
+        (before, first), self._last = self._last, reading()
         after, last = self._last
         canaries = {"compute": Canary(before_seconds=first, after_seconds=last)}
         return Quiet(load_before_share=before, load_after_share=after, canaries=canaries)
