@@ -90,7 +90,7 @@ class Board:
         path.with_suffix(".part").rename(path)
 
     def read(self, name: str, rank: int) -> Any:
-        """What a rank has posted; None where it has not."""
+        """An object that a rank has posted; None where it has not."""
         with suppress(FileNotFoundError):  # also where the last rank removes the folder meanwhile
             return torch.load(self._path(name, rank), weights_only=False, mmap=False)
         return None
@@ -100,9 +100,9 @@ class Board:
         return self._path(name, rank).exists()
 
     def first(self, name: str) -> Any:
-        """What the first of the ranks that have posted this has; None where none has."""
-        found = (self.read(name, rank) for rank in self.ranks)
-        return next((one for one in found if one is not None), None)
+        """The object posted by the lowest rank that has; None where none has."""
+        posted = (self.read(name, rank) for rank in self.ranks)
+        return next((value for value in posted if value is not None), None)
 
     def gather(self, name: str) -> dict[int, Any]:
         """Wait until all ranks have posted; the `Lookout` ends this where one is gone."""
@@ -114,22 +114,20 @@ class Board:
         """Write that a collective is about to be called, since nothing may come after it."""
         order = self._numbers.total()
         self._numbers[group] += 1
-        text = json.dumps(
-            AnnouncedCall(order, group, self._numbers[group], kind, size, place)
-        ).encode()
+        call = AnnouncedCall(order, group, self._numbers[group], kind, size, place)
+        text = json.dumps(call).encode()
         os.pwrite(self._calls, text.ljust(_SLOT_BYTES), order % _SLOTS * _SLOT_BYTES)
 
     def calls(self, rank: int) -> list[AnnouncedCall]:
         """The newest calls of a rank, in order."""
-        found = []
+        calls = []
         with suppress(FileNotFoundError):
             held = (self.folder / f"calls.{rank}").read_bytes()
             for at in range(0, len(held), _SLOT_BYTES):
                 with suppress(ValueError, TypeError):  # an empty slot
-                    found.append(
-                        AnnouncedCall(*json.loads(held[at : at + _SLOT_BYTES].strip(b"\0")))
-                    )
-        return sorted(found)
+                    slot = held[at : at + _SLOT_BYTES].strip(b"\0")
+                    calls.append(AnnouncedCall(*json.loads(slot)))
+        return sorted(calls)
 
     def lives(self, rank: int) -> bool:
         """Whether the process of a rank runs; one that has not begun yet does."""
@@ -139,7 +137,7 @@ class Board:
     @property
     def gone(self) -> list[int]:
         """The ranks whose processes ended without a word."""
-        return [one for one in self.ranks if not self.lives(one) and not self.has("gone", one)]
+        return [rank for rank in self.ranks if not self.lives(rank) and not self.has("gone", rank)]
 
     def remove(self) -> None:
         """Remove the folder, when no other rank needs it."""
@@ -150,12 +148,12 @@ class Board:
 
 
 def environment(rank: int, world_size: int, port: int) -> dict[str, str]:
-    """What torchrun tells a rank where all ranks run on one host."""
+    """Torchrun's variables for a rank where all ranks run on one host."""
     numbers = {
         "RANK": rank, "LOCAL_RANK": rank, "ROLE_RANK": rank, "GROUP_RANK": 0,
         "WORLD_SIZE": world_size, "LOCAL_WORLD_SIZE": world_size, "MASTER_PORT": port,
     }  # fmt: skip
-    return {"MASTER_ADDR": "127.0.0.1"} | {name: str(one) for name, one in numbers.items()}
+    return {"MASTER_ADDR": "127.0.0.1"} | {name: str(value) for name, value in numbers.items()}
 
 
 def free_port() -> int:
@@ -209,17 +207,17 @@ class Lookout(threading.Thread):
         os.register_at_fork(after_in_child=_forget)
 
     def run(self) -> None:
-        """Look until this process ends."""
+        """Post and report until this process ends."""
         self._idle_time = IdleTime(os.getpid(), observer=threading.get_native_id())
         while True:
-            told = select.select([self._signals], [], [], POLL_SECONDS)[0]
-            is_told = told and signal.SIGTERM in os.read(self._signals, _SLOT_BYTES)
+            has_signals = select.select([self._signals], [], [], POLL_SECONDS)[0]
+            is_told = has_signals and signal.SIGTERM in os.read(self._signals, _SLOT_BYTES)
             running = [r for r in self._board.ranks if not self._board.has("seen", r)]
             if self._board.rank in running:
-                self._look()
-            self._speak(running, bool(is_told) and signal.getsignal(signal.SIGTERM) is _ignore)
+                self._post_whether_it_waits()
+            self._report(running, bool(is_told) and signal.getsignal(signal.SIGTERM) is _ignore)
 
-    def _speak(self, running: Sequence[int], is_told: bool) -> None:
+    def _report(self, running: Sequence[int], is_told: bool) -> None:
         """Report what this rank is the first to know, or end with the rank that has reported."""
         board = self._board
         if (code := board.first("code")) is not None:
@@ -227,34 +225,34 @@ class Lookout(threading.Thread):
         if is_told:
             board.post("told", True)
         if (gone := board.gone) or is_told:
-            if board.rank == next(one for one in board.ranks if board.lives(one)):
+            if board.rank == next(rank for rank in board.ranks if board.lives(rank)):
                 self._says(ended(board, dict.fromkeys(gone, "")))
             elif is_told:
                 os._exit(128 + signal.SIGTERM)
         elif self._is_waiting and [board.rank] == running[:1] and self._all_wait(running):
-            others = [one for r in board.ranks if (one := board.read("seen", r)) is not None]
-            if others and all(one.is_stopped for one in others):
+            posted = [board.read("seen", rank) for rank in board.ranks if board.has("seen", rank)]
+            if posted and all(others.is_stopped for others in posted):
                 self._stops(_line(board, board.rank))
             self._says(hangs(board))
 
     def _all_wait(self, running: Sequence[int]) -> bool:
-        waits = [self._board.read("waits", one) for one in running]
+        waits = [self._board.read("waits", rank) for rank in running]
         return all(waits) and any(is_in_collective for _, is_in_collective in waits)
 
-    def _look(self) -> None:
+    def _post_whether_it_waits(self) -> None:
         is_idle = self._idle_time.exceeds(self._patience)
         if is_idle != self._is_waiting:
             self._is_waiting = is_idle
             self._board.post("waits", self._where() if is_idle else None)
-        has_failed = any(self._board.has("failed", one) for one in self._board.ranks)
+        has_failed = any(self._board.has("failed", rank) for rank in self._board.ranks)
         if has_failed and not self._board.has("meanwhile", self._board.rank):
             self._board.post("meanwhile", self._where())
 
     def _where(self) -> tuple[str, bool]:
         """The script's line, and whether it is in a collective."""
         frame = sys._current_frames().get(self._main)
-        inner = [one for one, _ in traceback.walk_stack(frame)][:8] if frame else []
-        files = [one.f_code.co_filename for one in inner]
+        inner = [caller for caller, _ in traceback.walk_stack(frame)][:8] if frame else []
+        files = [caller.f_code.co_filename for caller in inner]
         return place(frame), any(part in file for file in files for part in _WAITS)
 
 

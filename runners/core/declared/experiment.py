@@ -1,4 +1,4 @@
-"""What an experiment is: one file, the technique first, then the runs as pure values.
+"""Experiments: one file each, the technique first, then the runs as pure values.
 
 An experiment is a file in `runners/experiments/`. It reads like a program: strategies, each a
 function of a `Rank`; below them what the runs are:
@@ -128,7 +128,7 @@ class Declaration(Generic[S]):
 
     @property
     def link_bits_per_second(self) -> int | None:
-        """What the link of each rank lets through; None is all it can."""
+        """The rate of each rank's link; None is all it can."""
         return getattr(self.settings, "link_bits_per_second", None)
 
 

@@ -156,7 +156,7 @@ class UnfinishedError(RuntimeError):
 
 
 def missing_resource(message: str, where: Path) -> str | None:
-    """What the machine lacks by an error message, and what to do; None where it lacks nothing."""
+    """The resource that the machine lacks by an error message, and its remedy; None without one."""
     lines = (line for pattern, line in LACKS.items() if re.search(pattern, message))
     return next((line.format(where=where) for line in lines), None)
 

@@ -1,4 +1,4 @@
-"""What a rank is doing now, in a few bytes that outlive it: the launcher's view into the ranks.
+"""The heartbeat of a rank: its phase and step in a few bytes that outlive it, for the launcher.
 
 Each rank maps a small file and overwrites it at every phase; the launcher reads it while the rank
 works, hangs, or is dead. Writing costs less than a microsecond and no system call. No torch.

@@ -1,4 +1,4 @@
-"""What an experiment's code holds: its rank, its world, its device, and the recorder.
+"""The rank that a strategy is called with: its world, its device, its meters and its recorder.
 
 A strategy is a function of one `Rank`. It builds a model and trains as any program would:
 

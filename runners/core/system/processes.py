@@ -44,15 +44,15 @@ class Thread(NamedTuple):
 
 def threads(pid: int) -> dict[int, Thread]:
     """The threads of a process by their ids; none where the kernel does not show them."""
-    shown = {}
+    listed = {}
     for path in Path(f"/proc/{pid}/task").glob("*/stat"):
         if stat := _stat(path):
             name, fields = stat
             ticks = int(fields[_USER_TICKS]) + int(fields[_SYSTEM_TICKS])
-            shown[int(path.parent.name)] = Thread(name, fields[_STATE], ticks)
-    if not shown and pid == os.getpid():
+            listed[int(path.parent.name)] = Thread(name, fields[_STATE], ticks)
+    if not listed and pid == os.getpid():
         return {0: Thread("", "S", int(time.process_time() * TICKS_PER_SECOND))}
-    return shown
+    return listed
 
 
 class IdleTime:
