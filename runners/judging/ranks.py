@@ -86,46 +86,29 @@ class MeteredCall(NamedTuple):
 
 @dataclass(frozen=True)
 class ProgramFailure:
-    """How a rank ended without a result.
-
-    Attributes:
-        kind: what happened to it.
-        message: one line.
-        line: `file:line` of the program's own code, where it was then.
-        code: the text of that line.
-    """
+    """How a rank ended without a result."""
 
     kind: Ending
-    message: str
-    line: str | None = None
-    code: str | None = None
+    message: str  # one line
+    line: str | None = None  # `file:line` of the program's own code, where it was then
+    code: str | None = None  # the text of that line
 
 
 @dataclass(frozen=True)
 class RankResult:
-    """The return value of one rank, what its meter counted, and how it failed.
-
-    Attributes:
-        rank: its number.
-        returned: what the program returned, its tensors detached; None where it failed.
-        calls: what it communicated while it was metered, in order.
-        memory: bytes of tensors, of numpy's arrays and of long lists while it was metered, above
-            what it held before.
-        kept_bytes: of those that it made while it was metered and still held at its end, beside
-            what it was lent and the gradients of that.
-        beside: the names, as often as they were called, of what counts beside operations and bytes:
-            "barrier", "object collective" (it pickles), and "new process group".
-        changed: what it was lent and did not leave as it was, in words.
-        failure: how it failed; None where it did not.
-    """
+    """The return value of one rank, its calls and memory while it was metered, and its failure."""
 
     rank: int
-    returned: Any = None
-    calls: tuple[MeteredCall, ...] = ()
+    returned: Any = None  # its tensors detached; None where it failed
+    calls: tuple[MeteredCall, ...] = ()  # in order
+    # Bytes of tensors, of numpy's arrays and of long lists, above what it held before.
     memory: Memory = field(default_factory=Memory)
+    # Of those made while it was metered and held at its end, beside what is lent and its gradients.
     kept_bytes: int = 0
+    # The names, as often as they were called, of what counts beside operations and bytes:
+    # "barrier", "object collective" (it pickles), and "new process group".
     beside: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()  # of what it was lent, in words
     failure: ProgramFailure | None = None
 
 

@@ -27,21 +27,15 @@ def part_of(name: str, where: Path) -> Path:
 
 @dataclass(frozen=True)
 class Pending:
-    """One experiment that is to be measured.
-
-    Attributes:
-        experiment: as loaded.
-        reason: missing, stale, shortened, of another torch, unreadable or edited, unfinished,
-            forced, or that its full runs are missing.
-        measured: the runs that will be, in their order.
-        left_out: the runs that will be skipped, with why.
-        kept: what was measured already by this code and this torch, each with its circumstances.
-    """
+    """One experiment that is to be measured."""
 
     experiment: Experiment
+    # Missing, stale, shortened, of another torch, unreadable or edited, unfinished, forced, or that
+    # its full runs are missing.
     reason: str
-    measured: tuple[str, ...]
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    measured: tuple[str, ...]  # the runs that will be, in their order
+    left_out: Mapping[str, str] = field(default_factory=dict)  # runs to skip, with why
+    # Measured already by this code and this torch, each with its circumstances.
     kept: Mapping[str, Run] = field(default_factory=dict)
 
 

@@ -181,12 +181,9 @@ _WAITS = ("torch/distributed", "torch/nn/parallel", "torch/autograd/graph.py", "
 class Lookout(threading.Thread):
     """Posts where this rank waits; on one rank, reports that all ranks wait, or that one is gone.
 
-    Args:
-        board: for the posts.
-        patience: seconds of idle time on all ranks after which a script hangs.
-        says: called once, with what is to be reported.
-        stops: called where this rank waits for ranks that were stopped by us, with where it waits.
-        leaves: ends this process with an exit code.
+    A script hangs when all ranks are idle for `patience` seconds. `says` is called once, with the
+    report; `stops` with the place where this rank waits for ranks that were stopped by us; `leaves`
+    ends this process with an exit code.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The declarations of an experiment: runs, their settings, and the shapes of its networks. No torch.
+"""Declarations of experiments: runs, their settings, and the shapes of networks. No torch.
 
 In: files of `runners/experiments/`. Out: an `Experiment` with its `Declaration`s.
 """

@@ -51,13 +51,7 @@ PROBE_BYTES = 1 << 20  # more than any record of a rank takes
 
 
 class LiveRank:
-    """A rank's process as the launcher sees it: its files, its heartbeat and its idle time.
-
-    Args:
-        pid: of the process.
-        files: the stem of the files that it writes.
-        spins: it has an accelerator, for which it waits by spinning.
-    """
+    """A rank's process: the stem of the files that it writes, its heartbeat and its idle time."""
 
     def __init__(self, pid: int, files: Path, *, spins: bool = False) -> None:
         self.pid, self.files = pid, files

@@ -163,14 +163,8 @@ def measure(
     The trace on disk is replaced only by a whole one: where a run could not be measured, what was
     measured waits in the part file for the next time.
 
-    Args:
-        waiting: the runs that are measured and kept.
-        launcher: starts the ranks.
-        progress: prints how each run ended.
-        as_reference: write the committed folder.
-        readings: of how quiet the machine is, which have begun; the trace records them unless it
-            keeps runs of another time.
-        here: the machine, where several nodes are one.
+    The trace records how quiet the machine was, by `readings` that have begun, unless it keeps runs
+    of another time. `here` is the machine, where several nodes are one.
 
     Raises:
         UnfinishedError: some runs could not be measured, or the disk is full.

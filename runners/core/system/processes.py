@@ -59,12 +59,8 @@ class IdleTime:
     """For how long a process has been idle: it neither works nor waits for a processor.
 
     Each thread is judged by its own processor time, so that many that only wake up now and then,
-    as those of gloo do, are not taken for one that works.
-
-    Args:
-        pid: of the process.
-        spins: it waits by spinning, since it has an accelerator.
-        observer: the id of a thread that is no part of its work: the one that reads this.
+    as those of gloo do, are not taken for one that works. A process that `spins` has an accelerator.
+    The thread `observer`, which reads this, is no part of its work.
     """
 
     def __init__(self, pid: int, *, spins: bool = False, observer: int = 0) -> None:
