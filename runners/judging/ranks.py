@@ -352,12 +352,16 @@ class _RankProcess:
 def _follow(ranks: Sequence[_RankProcess], quiet_seconds: float) -> bool:
     """Wait until all ranks have ended or those that are left never will; whether they hang."""
     idle_times = {live.rank: IdleTime(live.process.pid or 0) for live in ranks}
+    has_failed = False
     while True:
         time.sleep(POLL_SECONDS)
         working = [idle_times[live.rank] for live in ranks if live.is_working]
         if not working:
             return False
-        has_failed = any(live.has_failed for live in ranks)
+        if not has_failed and any(live.has_failed for live in ranks):
+            has_failed = True
+            for idle_time in working:  # what the failure makes them do is yet to come
+                idle_time.restart()
         if are_idle(working, SETTLE_SECONDS if has_failed else quiet_seconds):
             return not has_failed
         if any(idle_time.worked_seconds > ENDLESS_SECONDS for idle_time in working):

@@ -113,6 +113,12 @@ def test_a_death_is_no_hang():
     assert run(programs.dies, 2)[1].failure.message == "the process died of SIGSEGV"
 
 
+def test_a_peer_that_has_waited_long_still_says_what_a_death_did_to_it():
+    first, _ = run(programs.dies_after_seconds, 2)
+    assert first.failure.kind == "exception"
+    assert first.failure.code == "dist.all_reduce(torch.ones(4))"
+
+
 def test_it_is_silent_and_leaves_no_process():
     """Also where a program is interrupted: the ranks end with the process that asked for them."""
     program = (

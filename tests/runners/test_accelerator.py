@@ -85,7 +85,7 @@ def test_peers_of_a_refused_rank_that_spin_are_not_waited_for(tmp_path, monkeypa
     server = SimpleNamespace(exits=dict)
     with Launcher() as launcher:
         ranks = [live(tmp_path, spins=True), refused(tmp_path)]
-        assert launcher._follow(server, ranks, None, patience=6.0, settle=1.0) is False
+        assert launcher._follow(server, ranks, None, patience=6.0, settle=0.1) is False
 
 
 def test_peers_of_a_refused_rank_that_work_may_end_by_themselves(tmp_path):

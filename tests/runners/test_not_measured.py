@@ -12,7 +12,6 @@ from runners.core.declared.experiment import find
 from runners.core.measuring import endings, measure
 from runners.core.measuring.endings import NotMeasuredError, UnfinishedError
 from runners.core.measuring.forkserver import ForkServer
-from runners.core.measuring.launch import Launcher
 from runners.core.trace.outcome import RankOutcome
 from runners.session.pending import part_of, pending
 from runners.session.progress import Progress
@@ -40,20 +39,14 @@ def test_a_failure_for_want_of_the_machine_is_not_measured(run, name, said):
 
 def _killing(monkeypatch, experiment, run):
     """Kill a rank of one run as soon as it has started, as the kernel or a person would."""
-    whole, start = Launcher.run_pass, ForkServer.start
-    asked = []
-
-    def named(launcher, one, name, *more):
-        asked.append(f"{one.name}.{name}")
-        return whole(launcher, one, name, *more)
+    start = ForkServer.start
 
     def killed(server, requests):
         pids = start(server, requests)
-        if asked[-1] == f"{experiment}.{run}":
+        if (requests[0]["experiment"], requests[0]["run"]) == (experiment, run):
             os.kill(pids[0], signal.SIGKILL)
         return pids
 
-    monkeypatch.setattr(Launcher, "run_pass", named)
     monkeypatch.setattr(ForkServer, "start", killed)
 
 

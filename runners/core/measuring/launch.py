@@ -238,7 +238,10 @@ class Launcher:
                 return False
             died = any(live.exit_code not in (None, 0) for live in ranks)
             if died or any(live.has_failed for live in ranks):
-                failed_at = failed_at or time.monotonic()
+                if failed_at is None:
+                    failed_at = time.monotonic()
+                    for idle_time in working:  # what the failure makes them do is yet to come
+                        idle_time.restart()
                 waited = time.monotonic() - failed_at
                 longest = DEATH_GRACE_SECONDS if died else GRACE_SECONDS
                 if waited > longest or are_idle(working, settle):

@@ -59,8 +59,8 @@ class IdleTime:
     """For how long a process has been idle: it neither works nor waits for a processor.
 
     Each thread is judged by its own processor time, so that many that only wake up now and then,
-    as those of gloo do, are not taken for one that works. A process that `spins` has an accelerator.
-    The thread `observer`, which reads this, is no part of its work.
+    as those of gloo do, are not taken for one that works. A process that `spins` waits for an
+    accelerator. The thread `observer`, which reads this, is no part of its work.
     """
 
     def __init__(self, pid: int, *, spins: bool = False, observer: int = 0) -> None:
@@ -85,10 +85,11 @@ class IdleTime:
         Call it regularly: work is noticed when it is called.
         """
         now = time.monotonic()
-        if not self._spins and now - self._read_at >= READ_SECONDS:
-            self._read(now)
         if not self._threads:
             seconds *= SPINNING if self._spins else UNTOLD
+        may_be_idle = now - self._since > seconds
+        if not self._spins and (may_be_idle or now - self._read_at >= READ_SECONDS):
+            self._read(now)
         if now - self._since <= seconds:
             return False
         if any(thread.is_starved for thread in self._threads.values()):
