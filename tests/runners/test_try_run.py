@@ -89,9 +89,8 @@ def test_no_setting_can_be_changed_without_effect(name):
     """A setting is read by the code of the run, or setting it is refused."""
     experiment = find(name)
     files = digest.covered_files(experiment.path)
-    rooms = ("experiments", "training")
+    rooms = ("experiments", "training", "declared")
     code = "\n".join(path.read_text() for path in files if path.parent.name in rooms)
-    code += (book.ROOT / "runners" / "core" / "declared" / "experiment.py").read_text()
     for run, declaration in experiment.runs.items():
         for key, value in declaration.settings.as_json().items():
             is_read = rf"\b(?:settings|self)(?:\.|, \"){key}\b"

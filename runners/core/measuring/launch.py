@@ -24,7 +24,7 @@ from runners.core.measuring.endings import LiveRank, cause_among, is_full, why_n
 from runners.core.measuring.forkserver import ForkServer
 from runners.core.ranks.heartbeat import Beat
 from runners.core.system.links import linked
-from runners.core.system.processes import are_idle
+from runners.core.system.processes import IdleTime, are_idle
 from runners.core.system.scratch import Scratch
 from runners.core.trace import machine
 from runners.core.trace.outcome import RankOutcome
@@ -226,28 +226,31 @@ class Launcher:
     ) -> bool:
         """Wait until all ranks are over or those that are left are idle; whether they hang."""
         failed_at: float | None = None
-        while True:
-            time.sleep(POLL_SECONDS)
-            codes = server.exits()
-            for live in ranks:
-                live.update(codes.get(live.pid))
-            if watch is not None:
-                watch([live.beat for live in ranks])
-            working = [live.idle_time for live in ranks if not live.is_over]
-            if not working:
-                return False
+        while working := _update(server, ranks, watch):
             died = any(live.exit_code not in (None, 0) for live in ranks)
-            if died or any(live.has_failed for live in ranks):
-                if failed_at is None:
-                    failed_at = time.monotonic()
-                    for idle_time in working:  # what the failure makes them do is yet to come
-                        idle_time.restart()
-                waited = time.monotonic() - failed_at
-                longest = DEATH_GRACE_SECONDS if died else GRACE_SECONDS
-                if waited > longest or are_idle(working, settle):
-                    return False
-            elif are_idle(working, patience):
-                return True
+            if not died and not any(live.has_failed for live in ranks):
+                if are_idle(working, patience):
+                    return True
+                continue
+            if failed_at is None:
+                failed_at = time.monotonic()
+                for idle_time in working:  # what the failure makes them do is yet to come
+                    idle_time.restart()
+            longest = DEATH_GRACE_SECONDS if died else GRACE_SECONDS
+            if time.monotonic() - failed_at > longest or are_idle(working, settle):
+                return False
+        return False
+
+
+def _update(server: ForkServer, ranks: list[LiveRank], watch: Watch | None) -> list[IdleTime]:
+    """Wait a moment and read all ranks; the idle times of those that are not over."""
+    time.sleep(POLL_SECONDS)
+    codes = server.exits()
+    for live in ranks:
+        live.update(codes.get(live.pid))
+    if watch is not None:
+        watch([live.beat for live in ranks])
+    return [live.idle_time for live in ranks if not live.is_over]
 
 
 def _text_of(path: Path) -> str:
