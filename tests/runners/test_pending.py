@@ -40,13 +40,6 @@ def test_a_full_run_that_was_measured_is_kept_fresh_by_a_plain_run(run, folder, 
     assert (one.reason, one.measured, one.kept) == ("stale", ("light", "heavy"), {})
 
 
-def test_shortened_runs_are_kept_by_a_shortened_run_alone(folder):
-    running.run(RunRequest(names=("heavier",), short=True))
-    assert read(folder / "heavier.json").shortened
-    assert pending("heavier", folder, short=True) is None
-    assert pending("heavier", folder).reason == "shortened"
-
-
 def test_an_experiment_that_is_full_as_a_whole_leaves_no_trace_unless_request(run, folder):
     assert run("heaviest") == (None, None)
     assert not (folder / "heaviest.json").exists()
@@ -152,3 +145,10 @@ def test_a_new_program_makes_nothing_stale(folder, listed):
     assert not traces.is_stale(trace)
     one = pending("listings", folder)
     assert (one.reason, set(one.kept)) == ("has new programs", set(trace.runs))
+
+
+def test_shortened_runs_are_kept_by_a_shortened_run_alone(folder):
+    running.run(RunRequest(names=("heavier",), short=True))
+    assert read(folder / "heavier.json").shortened
+    assert pending("heavier", folder, short=True) is None
+    assert pending("heavier", folder).reason == "shortened"
