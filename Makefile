@@ -25,7 +25,7 @@ help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
 
 site: .venv/.run  ## run the experiments this machine lacks, build the book, say what to open
-	@$(PY) -m runners run; ran=$$?; [ $$ran -le 1 ] || exit $$ran; \
+	@$(PY) -m runners run $(if $(SHORT),--short); ran=$$?; [ $$ran -le 1 ] || exit $$ran; \
 	_PROOFBOOK_SURPRISES=1 $(PY) -m mkdocs build --quiet; built=$$?; [ $$built -le 1 ] || exit $$built; \
 	echo "Open $(CURDIR)/site/html/index.html"; \
 	[ $$((ran | built)) = 0 ] || { $(RED) "Not all is as declared: see the lines above; the pages show it in red."; exit 1; }

@@ -250,7 +250,6 @@ def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _measured_book(folder: Path) -> Path:
-    from runners.core.declared.experiment import SHORTENED
     from tests.clones import cloned, pasted
     from tests.sampled import sample
 
@@ -258,7 +257,7 @@ def _measured_book(folder: Path) -> Path:
     others = sorted({path.partition(".")[0] for path in sample()} - {ANY_SESSION_MEASURES})
     done = pasted(f".venv/bin/python -m tests.left_out {' '.join(others)}", clone)
     assert done.returncode == 0, done.stderr
-    done = pasted("make site", clone, **{SHORTENED: "1"})
+    done = pasted("make site SHORT=1", clone)
     said = {"code": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
     folder.with_name("make-site.json").write_text(json.dumps(said))
     return clone

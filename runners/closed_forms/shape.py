@@ -14,34 +14,22 @@ def whole(layers: Sequence[Layer], dtype: str = "float32") -> Model:
     """The model that consists of these layers."""
     number = sum(layer.num_parameters for layer in layers)
     size = sum(layer.bytes for layer in layers)
+    value_bytes = size // number
     return Model(
-        num_parameters=number,
-        bytes=size,
-        dtype=dtype,
-        layers=list(layers),
-        value_bytes=size // number,
+        num_parameters=number, bytes=size, dtype=dtype, layers=list(layers), value_bytes=value_bytes
     )
 
 
 @dataclass(frozen=True)
 class TransformerShape:
-    """What a transformer's size follows from.
+    """The sizes of a transformer, from which its numbers of parameters and activations follow."""
 
-    Attributes:
-        vocabulary: tokens there are.
-        context: the longest sequence.
-        width: features of a token.
-        num_heads: of attention; divides the width.
-        num_layers: blocks.
-        hidden: features inside a block's mlp; four times the width as in GPT-2.
-    """
-
-    vocabulary: int
-    context: int
-    width: int
-    num_heads: int
-    num_layers: int
-    hidden: int
+    vocabulary: int  # number of tokens
+    context: int  # the longest sequence
+    width: int  # features of a token
+    num_heads: int  # of attention; divides the width
+    num_layers: int  # number of blocks
+    hidden: int  # features inside a block's MLP; four times the width as in GPT-2
 
     def block_parameters(self) -> int:
         """Parameters of one block: four square projections, two of the mlp, two norms."""
@@ -73,7 +61,10 @@ class TransformerShape:
         return 4 * self.width + 4 + split // num_ranks
 
     def whole_block_parameters(self) -> int:
-        """Of a block split by columns and rows, what every rank keeps: norms, biases after rows."""
+        """Parameters of a block split by columns and rows that every rank keeps whole.
+
+        They are norms, and the biases after rows.
+        """
         return 2 * 2 * self.width + 2 * self.width
 
     def block_parameters_on_a_rank(self, num_ranks: int) -> int:
@@ -99,13 +90,10 @@ class TransformerShape:
         is_split: bool = False,
         is_staged: bool = False,
     ) -> Model:
-        """Of the whole transformer in fp32: who holds which layer.
+        """The layers of the transformer in fp32, with the ranks that hold each.
 
-        Args:
-            num_ranks: that hold it.
-            is_sharded: every rank holds a shard of everything.
-            is_split: every rank holds some columns and rows of each block, and the ends whole.
-            is_staged: every rank holds some layers.
+        A rank holds a shard of everything if `is_sharded`, some columns and rows of each block and
+        the ends whole if `is_split`, and some layers if `is_staged`.
         """
         size = max(1, self.num_layers // num_ranks)
         layers = [

@@ -89,7 +89,7 @@ def _refusal(
 
 
 def _lead(peers: Peers, launcher: NodeLauncher, wanted: dict[str, list[str]]) -> int:
-    """What rank 0's process does: it measures on all nodes, and keeps the traces."""
+    """Measure on all nodes and write the traces, as rank 0's process; the exit code."""
     surprises = []
     with alone():
         here, progress = _described(peers), Progress()
@@ -110,9 +110,9 @@ def _lead(peers: Peers, launcher: NodeLauncher, wanted: dict[str, list[str]]) ->
             trace = measure(waiting, launcher, progress, here=here)
             say(f"kept in {where / name}.json")
             surprises += [
-                f"{name}.{run}: {how_it_ended(one)}"
-                for run, one in trace.runs.items()
-                if one.is_surprise
+                f"{name}.{run}: {how_it_ended(measured)}"
+                for run, measured in trace.runs.items()
+                if measured.is_surprise
             ]
     for line in surprises:
         explain(f"surprise: {line}")
@@ -121,13 +121,13 @@ def _lead(peers: Peers, launcher: NodeLauncher, wanted: dict[str, list[str]]) ->
 
 
 def _together(peers: Peers, wanted: dict[str, list[str]]) -> int:
-    """Measure with the other processes; whatever ends this one early, the others hear of."""
+    """Measure with the other processes, and tell them what ends this one early; the exit code."""
     worker = peers.worker
     here = peers.name(worker.rank)
     try:
-        if found := interface_of(peers.address):
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", found)
-            os.environ.setdefault("NCCL_SOCKET_IFNAME", found)
+        if leading := interface_of(peers.address):
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", leading)
+            os.environ.setdefault("NCCL_SOCKET_IFNAME", leading)
         interface = os.environ.get("GLOO_SOCKET_IFNAME", "the interface of its host name")
         say(f"{here}: one of {worker.num_nodes}, connected over {interface}, {peers.address}")
         launcher = NodeLauncher(peers, accelerator.kind())
@@ -148,7 +148,7 @@ def _together(peers: Peers, wanted: dict[str, list[str]]) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Be one process under torchrun; what a person can fix is one line and exit code 2."""
+    """Measure as one process under torchrun; the exit code, 2 for a wrong call."""
     parser = argparse.ArgumentParser(
         prog="torchrun … -m runners.cluster",
         description="Measure experiments with ranks on several nodes.",

@@ -45,12 +45,14 @@ class RunRequest:
         force: measure also what is fresh.
         full: measure the heavier runs and experiments too.
         as_reference: write the committed folder.
+        short: with the sizes of a try, for tests; a later run without it measures them again.
     """
 
     names: tuple[str, ...] = ()
     force: bool = False
     full: bool = False
     as_reference: bool = False
+    short: bool = False
 
     @property
     def experiments(self) -> list[str]:
@@ -66,7 +68,7 @@ class RunRequest:
             if runs and name not in self.names:
                 waiting.append(_pending_of(name, runs_named(runs)[name], where))
             else:
-                waiting.append(pending(name, where, full=full, force=self.force))
+                waiting.append(pending(name, where, full=full, force=self.force, short=self.short))
         return [*filter(None, waiting)]
 
 
@@ -165,12 +167,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--full", action="store_true", help="measure the heavier runs and experiments too")
     add("--dry", action="store_true", help="say what would run, how long, how much memory")
     add("--as-reference", action="store_true", help="write the committed reference folder")
+    add("--short", action="store_true", help="with the sizes of a try, for tests of this project")
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Measure, or say what would be measured; 1 where a run surprised or was not measured."""
     as_reference = arguments.as_reference or plain.is_reference()
-    request = RunRequest(tuple(arguments.names), arguments.force, arguments.full, as_reference)
+    request = RunRequest(
+        tuple(arguments.names), arguments.force, arguments.full, as_reference, arguments.short
+    )
     if arguments.dry:
         where = measure.folder(as_reference=request.as_reference)
         print("\n".join(estimates(request.pending(where), where, request.as_reference)))
@@ -180,12 +185,8 @@ def main(arguments: argparse.Namespace) -> int:
     return ran.exit_code
 
 
-def run(request: RunRequest, readings: Readings | None = None) -> Ran:
-    """Measure what is pending.
-
-    Args:
-        request: what to measure.
-        readings: of how quiet the machine is; new ones where None.
+def run(request: RunRequest) -> Ran:
+    """Measure what is pending and say how it ended.
 
     Raises:
         FixableError: another run is measuring here.
@@ -198,14 +199,13 @@ def run(request: RunRequest, readings: Readings | None = None) -> Ran:
         if request.as_reference:
             _refuse_mixed(where, request)
         waiting = request.pending(where)
-        readings = readings or Readings()
         with_ranks = []
         for pending_runs in waiting:
             if is_plain(pending_runs.experiment.name):
                 plain.measure(pending_runs.experiment, where, Progress())
             else:
                 with_ranks.append(pending_runs)
-        unfinished = _measure(with_ranks, where, request, readings) if with_ranks else {}
+        unfinished = _measure(with_ranks, where, request) if with_ranks else {}
         if not request.as_reference and (where / "machine.json").exists():
             machine.remember(where.name)
     ran = Ran(where, not_measured=[name for names in unfinished.values() for name in names])
@@ -225,6 +225,8 @@ def _refuse_mixed(where: Path, request: RunRequest) -> None:
     Raises:
         FixableError: this would mix it.
     """
+    if request.short:
+        raise FixableError("a reference is measured in full sizes; leave out --short")
     for name in VARIABLES:
         if name in os.environ:
             raise FixableError(f"{name} is set, and a reference is measured without it; unset it")
@@ -251,17 +253,17 @@ class _Named(Progress):
             super().ended(name, run)
 
 
-def _measure(
-    waiting: list[Pending], where: Path, request: RunRequest, readings: Readings
-) -> dict[str, list[str]]:
+def _measure(waiting: list[Pending], where: Path, request: RunRequest) -> dict[str, list[str]]:
     """Measure experiments with ranks; return the unfinished ones with the runs not measured."""
     unfinished: dict[str, list[str]] = {}
     progress = _Named() if any("." in name for name in request.names) else Progress()
     if len(waiting) > 1:
         seconds = sum(_seconds(_known(runs, where), request.as_reference) for runs in waiting)
-        progress.said(f"{len(waiting)} experiments, which last took {seconds / 60:.1f} min")
+        progress.line(f"{len(waiting)} experiments, which last took {seconds / 60:.1f} min")
+    readings = Readings()
     readings.begin()  # before processes of ours load torch
     with Launcher(accelerator.kind()) as launcher:
+        launcher.is_short = request.short
         declared = (runs.experiment.runs[name] for runs in waiting for name in runs.measured)
         launcher.prepare(sorted({name for declaration in declared for name in declaration.passes}))
         for runs in waiting:

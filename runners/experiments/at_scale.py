@@ -20,9 +20,9 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from runners.closed_forms.shape import FLOAT, TransformerSettings, TransformerShape
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count
-from runners.core.meters.gloo_threads import wait_until_idle
 from runners.core.meters.memory import FakeMemoryMeter, local
 from runners.core.ranks.rank import Rank
+from runners.core.system.gloo_threads import wait_until_idle
 from runners.core.trace.schema import Setting
 from runners.training.split import groups_of_a_kind, shard_blocks, split_transformer
 from runners.training.transformer_model import SmallGPT, next_token_loss

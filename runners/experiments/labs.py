@@ -16,7 +16,7 @@ from runners.closed_forms.training_settings import ProgramSettings
 from runners.core.declared.experiment import Declaration
 from runners.core.ranks.rank import Rank
 from runners.core.trace.schema import Status
-from runners.judging.ranks import JudgedRank, Seen
+from runners.judging.ranks import JudgedRank, RankResult
 from runners.labs import grading
 from runners.labs.benches import BENCHES
 from runners.system.book import ROOT
@@ -45,8 +45,8 @@ def graded(rank: Rank[ProgramSettings]) -> None:
     judged = JudgedRank(rank.rank, rank.world_size, [str(file)])
     with rank.phase("program"), judged.meter:
         returned = grading.attempt(judged, bench.__name__, file, case)
-    ranks: list[Seen] = [Seen(0)] * rank.world_size
-    dist.all_gather_object(ranks, judged.seen(dict(returned)))
+    ranks: list[RankResult] = [RankResult(0)] * rank.world_size
+    dist.all_gather_object(ranks, judged.result(dict(returned)))
     if rank.rank:
         return
     grade = grading.grade_of(bench, case, ranks)

@@ -25,9 +25,9 @@ from torch.nn.parallel import DistributedDataParallel
 from runners.closed_forms.work import FLOAT_BYTES, layer_parameters
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, Factor, RunSettings
-from runners.core.meters.gloo_threads import wait_until_idle
 from runners.core.meters.memory import local
 from runners.core.ranks.rank import Rank
+from runners.core.system.gloo_threads import wait_until_idle
 from runners.core.trace.schema import Setting
 from runners.training.networks import description, mlp
 from runners.training.split import own_part

@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from runners.judging.ranks import Call, Seen
+from runners.judging.ranks import MeteredCall, RankResult
 from runners.judging.rounding import ELEMENT, allowance, distance, ratio
 
 MOST_CHANGES = 3  # that a message lists
@@ -32,7 +32,7 @@ RING: Mapping[str, Callable[[int], float]] = {
 }
 _MULTIPLE = 1e-3  # relative: by which a tensor may differ from a multiple of another
 State = Literal["agrees", "differs", "not compared"]
-Ranks = Sequence[Seen]
+Ranks = Sequence[RankResult]
 Tensors = Mapping[str, Tensor]
 InOneProcess = Callable[[torch.dtype], Tensors]
 Share = Callable[[str, Tensor, int, int], Tensor]
@@ -91,7 +91,7 @@ def _largest(tensor: Tensor) -> float:
     return tensor.abs().max().item() if tensor.numel() else 0.0
 
 
-def _tensor(name: str, result: Seen, expected: Tensor, tolerance: float) -> Comparison:
+def _tensor(name: str, result: RankResult, expected: Tensor, tolerance: float) -> Comparison:
     rank, returned = result.rank, result.returned
     if result.failure is not None:
         return _not_made(name, result)
@@ -116,7 +116,7 @@ def _tensor(name: str, result: Seen, expected: Tensor, tolerance: float) -> Comp
     return Comparison(name, "differs", rank, says)
 
 
-def _not_made(what: str, result: Seen) -> Comparison:
+def _not_made(what: str, result: RankResult) -> Comparison:
     message = result.failure.message if result.failure else ""
     return Comparison(what, "not compared", result.rank, f"rank {result.rank}: {message}")
 
@@ -132,8 +132,8 @@ def common_factor(held: Tensor, expected: Tensor) -> float | None:
 def on_each_rank(
     what: str,
     ranks: Ranks,
-    wrong: Callable[[Seen], str],
-    observed: Callable[[Seen], float | None] = lambda _: None,
+    wrong: Callable[[RankResult], str],
+    observed: Callable[[RankResult], float | None] = lambda _: None,
 ) -> Iterator[Comparison]:
     """One comparison a rank, not made where the rank failed.
 
@@ -163,10 +163,10 @@ def sent(
 
 
 def _sent(operation: str, ranks: Ranks, allowed: float, at_most: bool) -> Iterator[Comparison]:
-    def passed(result: Seen) -> float:
+    def passed(result: RankResult) -> float:
         return sum(call.num_bytes for call in result.calls if call.operation == operation)
 
-    def wrong(result: Seen) -> str:
+    def wrong(result: RankResult) -> str:
         num_bytes = passed(result)
         if num_bytes == allowed or (at_most and num_bytes < allowed):
             return ""
@@ -176,7 +176,7 @@ def _sent(operation: str, ranks: Ranks, allowed: float, at_most: bool) -> Iterat
     return on_each_rank(operation, ranks, wrong, passed)
 
 
-def sent_over_a_ring(calls: Iterable[Call], world_size: int) -> float:
+def sent_over_a_ring(calls: Iterable[MeteredCall], world_size: int) -> float:
     """Bytes that a rank sends for these calls where each runs over a ring of all ranks."""
     return sum(call.num_bytes * RING[call.operation](world_size) for call in calls)
 
@@ -187,7 +187,7 @@ def peak(ranks: Ranks, at_most: float, slack: float = 0) -> Comparison:
     `slack` allows the bytes of a buffer that gloo's threads may free late.
     """
 
-    def wrong(result: Seen) -> str:
+    def wrong(result: RankResult) -> str:
         held = result.memory.peak_bytes
         if held is not None and held <= at_most + slack:
             return ""
@@ -200,7 +200,7 @@ def peak(ranks: Ranks, at_most: float, slack: float = 0) -> Comparison:
 def kept(ranks: Ranks, at_most: float) -> Iterator[Comparison]:
     """Compare the bytes of tensors that a rank made and still holds at the end with a limit."""
 
-    def wrong(result: Seen) -> str:
+    def wrong(result: RankResult) -> str:
         if result.kept_bytes <= at_most:
             return ""
         return f"still held {as_bytes(result.kept_bytes)} at the end, allowed {as_bytes(at_most)}"
@@ -214,7 +214,7 @@ def undisturbed(ranks: Ranks, allowed: Sequence[str] = ()) -> Iterator[Compariso
     `allowed` names entries of `beside` that are no difference.
     """
 
-    def wrong(result: Seen) -> str:
+    def wrong(result: RankResult) -> str:
         called = Counter(name for name in result.beside if name not in allowed)
         words = [f"{name} ({times} times)" for name, times in called.items()]
         changes = [*result.changed[:MOST_CHANGES], *words]
@@ -226,7 +226,7 @@ def undisturbed(ranks: Ranks, allowed: Sequence[str] = ()) -> Iterator[Compariso
 def messages(ranks: Ranks, addressee: Callable[[int], int]) -> Iterator[Comparison]:
     """Check that each rank sends only to the rank that `addressee` names for it."""
 
-    def wrong(result: Seen) -> str:
+    def wrong(result: RankResult) -> str:
         to = {call.destination for call in result.calls if call.operation == "send"}
         expected = addressee(result.rank)
         other = sorted(rank for rank in to if rank is not None and rank != expected)
@@ -240,7 +240,7 @@ def messages(ranks: Ranks, addressee: Callable[[int], int]) -> Iterator[Comparis
 def order(ranks: Ranks, operations: Sequence[str]) -> Comparison:
     """Compare the operations that each rank called, in their order, with those expected."""
 
-    def wrong(result: Seen) -> str:
+    def wrong(result: RankResult) -> str:
         called = [call.operation for call in result.calls]
         if called == list(operations):
             return ""

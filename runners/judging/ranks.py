@@ -1,8 +1,7 @@
 """Run a program on gloo ranks under the meter, and say what each rank did, or how it failed.
 
-In: a function of a `JudgedRank`, and how many ranks. Out: one `Seen` a rank. A program that hangs
-ends a few seconds after its ranks stop working, with the line at which each waits; that no rank
-works is read from the processor time that it takes, so a busy machine ends no program early.
+In: a function of a `JudgedRank`, and how many ranks. Out: one `RankResult` a rank. A program that
+hangs ends a few seconds after its ranks become idle, with the line at which each waits.
 """
 
 from __future__ import annotations
@@ -47,21 +46,18 @@ from runners.core.meters.collectives import (
     payload_bytes,
     tensors_in,
 )
-from runners.core.meters.gloo_threads import NAME
 from runners.core.meters.memory import MemoryMeter
-from runners.core.system import processes
+from runners.core.system.processes import IdleTime, are_idle
 from runners.core.system.scratch import Scratch
 from runners.core.trace.measured import Memory
 from runners.judging.lending import Lent
 
 POLL_SECONDS = 0.01
 MOST_PRINTED = 1000  # characters of what a rank prints
-QUIET_SECONDS = 2.5  # ranks that take no processor time this long hang
+QUIET_SECONDS = 2.5  # ranks that are idle this long hang
 ENDLESS_SECONDS = 20.0  # of processor time; programs that are judged take a second or two
 SETTLE_SECONDS = 0.5  # the same once a peer has failed: what they meet says nothing more
 STACK_SECONDS = 1.0  # a process may take to write where it waits
-IDLE_SHARE = 0.02  # gloo's threads wake up while they wait; that little is not work
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PICKLED = torch.uint8  # the dtype in which torch sends an object
 MESSAGES = ("send", "recv_")  # in which a pipeline's stages tell each other shapes
 ARRAYS = -1  # numpy's arrays and long lists, as if they were one storage
@@ -75,11 +71,11 @@ Program = Callable[..., Any]
 Ending = Literal["exception", "died", "hung", "peer failed"]
 
 
-class Call(NamedTuple):
-    """A collective that a rank called, or a message: what, its payload, and between whom.
+class MeteredCall(NamedTuple):
+    """A collective or a message: its operation, its payload, its source and its destination.
 
-    `num_bytes` is the larger side of the call, as this rank sees it. Ranks are global; None stands
-    for every rank.
+    `num_bytes` is the larger side of the call on this rank. Ranks are global; None stands for every
+    rank.
     """
 
     operation: str
@@ -89,59 +85,42 @@ class Call(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Failure:
-    """How a rank ended without a result.
-
-    Attributes:
-        kind: what happened to it.
-        message: one line.
-        line: `file:line` of the program's own code, where it was then.
-        code: the text of that line.
-    """
+class ProgramFailure:
+    """How a rank ended without a result."""
 
     kind: Ending
-    message: str
-    line: str | None = None
-    code: str | None = None
+    message: str  # one line
+    line: str | None = None  # `file:line` of the program's own code, where it was then
+    code: str | None = None  # the text of that line
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What one rank did.
-
-    Attributes:
-        rank: which.
-        returned: what the program returned, its tensors detached; None where it failed.
-        calls: what it communicated while it was metered, in order.
-        memory: bytes of tensors, of numpy's arrays and of long lists while it was metered, above
-            what it held before.
-        kept_bytes: of those that it made while it was metered and still held at its end, beside
-            what it was lent and the gradients of that.
-        beside: the names, as often as they were called, of what counts beside operations and bytes:
-            "barrier", "object collective" (it pickles), and "new process group".
-        changed: what it was lent and did not leave as it was, in words.
-        failure: how it failed; None where it did not.
-    """
+class RankResult:
+    """The return value of one rank, its calls and memory while it was metered, and its failure."""
 
     rank: int
-    returned: Any = None
-    calls: tuple[Call, ...] = ()
+    returned: Any = None  # its tensors detached; None where it failed
+    calls: tuple[MeteredCall, ...] = ()  # in order
+    # Bytes of tensors, of numpy's arrays and of long lists, above what it held before.
     memory: Memory = field(default_factory=Memory)
+    # Of those made while it was metered and held at its end, beside what is lent and its gradients.
     kept_bytes: int = 0
+    # The names, as often as they were called, of what counts beside operations and bytes:
+    # "barrier", "object collective" (it pickles), and "new process group".
     beside: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-    failure: Failure | None = None
+    changed: tuple[str, ...] = ()  # of what it was lent, in words
+    failure: ProgramFailure | None = None
 
 
 class _Meter(MemoryMeter):
-    """The memory meter, which also lists the calls; what it reports may be a part of the program.
+    """The memory meter with a list of the calls, both reported of a part of the program.
 
     It follows the whole program, and so knows the storages that were there before that part.
     """
 
-    def __init__(self, files: Sequence[str] = ()) -> None:
+    def __init__(self, files: Sequence[str]) -> None:
         super().__init__()
-        self.calls: list[Call] = []
+        self.calls: list[MeteredCall] = []
         self._beside: list[str] = []
         self._num_groups = self._first = 0  # the first storage that is reported
         self._files, self._looked_at = files, 0
@@ -149,7 +128,7 @@ class _Meter(MemoryMeter):
         self._num_calls: Counter[str] = Counter()
 
     def begin(self) -> None:
-        """What was followed so far is not reported."""
+        """Begin the part that is reported."""
         self.calls.clear()
         self._log.clear()
         self._beside.clear()
@@ -159,40 +138,40 @@ class _Meter(MemoryMeter):
         tracemalloc.start()  # never stopped: in Python 3.11, threads of gloo crash where it is
         tracemalloc.clear_traces()
 
-    def end(self, lent: Sequence[Tensor] = ()) -> Seen:
-        """The calls since then, the memory above what was held then, and what is held now."""
+    def end(self, lent: Sequence[Tensor] = ()) -> RankResult:
+        """The calls since `begin`, and the memory above what was held then."""
         self._look_around()
         memory = self.memory(None)
         gc.collect()
         self._gloo.wait_until_idle()
         self._look_around()
-        known = {self._keys.get(one.untyped_storage()._cdata) for one in lent}
+        known = {self._keys.get(tensor.untyped_storage()._cdata) for tensor in lent}
         kept = sum(
             size
             for key, size in self._sizes.items()
             if (key >= self._first or key == ARRAYS) and key not in known
         )
         groups = ["new process group"] * (_num_groups() - self._num_groups)
-        return Seen(-1, None, tuple(self.calls), memory, kept, (*self._beside, *groups))
+        return RankResult(-1, None, tuple(self.calls), memory, kept, (*self._beside, *groups))
 
     def _look_around(self) -> None:
         """Follow what no operation shows: tensors that torch makes past them, arrays and lists."""
         of_arrays = {}  # the storages of tensors that share an array
-        for one in gc.get_objects():
-            if type(one) in (Tensor, nn.Parameter):
-                storage = self._track(one)
+        for tensor in gc.get_objects():
+            if type(tensor) in (Tensor, nn.Parameter):
+                storage = self._track(tensor)
                 if not storage.resizable():
                     of_arrays[storage._cdata] = storage.nbytes()
         traces = tracemalloc.take_snapshot().traces
-        size = sum(one.size for one in traces if self._counts(one)) - sum(of_arrays.values())
+        size = sum(trace.size for trace in traces if self._counts(trace)) - sum(of_arrays.values())
         self._log.append((self.phase, ARRAYS, size - self._sizes[ARRAYS]))
         self._sizes[ARRAYS] = size
         self._looked_at = tracemalloc.get_traced_memory()[0]
 
-    def _counts(self, one: tracemalloc.Trace) -> bool:
-        if one.domain == np.lib.tracemalloc_domain:
+    def _counts(self, trace: tracemalloc.Trace) -> bool:
+        if trace.domain == np.lib.tracemalloc_domain:
             return True
-        return one.size >= LONG_BYTES and one.traceback[0].filename in self._files
+        return trace.size >= LONG_BYTES and trace.traceback[0].filename in self._files
 
     def operate(self, func: Any, args: Any, kwargs: Any) -> Any:
         held, _ = tracemalloc.get_traced_memory()
@@ -204,13 +183,13 @@ class _Meter(MemoryMeter):
             self._beside.append("barrier")
         if func.namespace not in NAMESPACES or name not in OPERATIONS:
             return super().operate(func, args, kwargs)
-        if name not in MESSAGES and any(one.dtype == PICKLED for one in tensors_in(args)):
+        if name not in MESSAGES and any(tensor.dtype == PICKLED for tensor in tensors_in(args)):
             self._beside.append("object collective")
         time.sleep(self.late(self._num_calls[name]))
         self._num_calls[name] += 1
         result = super().operate(func, args, kwargs)
         num_bytes = max(payload_bytes(args), payload_bytes([result]))  # a gather may return it
-        self.calls.append(Call(OPERATIONS[name], num_bytes, *ends_of(name, args)))
+        self.calls.append(MeteredCall(OPERATIONS[name], num_bytes, *ends_of(name, args)))
         return result
 
 
@@ -219,27 +198,22 @@ def _num_groups() -> int:
 
 
 class JudgedRank:
-    """What a program is called with.
-
-    Attributes:
-        rank: which rank it is.
-        world_size: how many there are.
-    """
+    """The argument of a judged program: its rank, the world size and the meter."""
 
     def __init__(self, rank: int, world_size: int, files: Sequence[str] = ()) -> None:
         self.rank, self.world_size = rank, world_size
         self.meter = _Meter(files)
-        self._part: Seen | None = None
+        self._part: RankResult | None = None
 
     @contextmanager
     def metered(
         self, lent: Mapping[str, Any] | None = None, trained: Mapping[str, Any] | None = None
     ) -> Iterator[None]:
-        """The part of a program that is judged; without it all of the program is.
+        """Judge only the part of a program within this context.
 
         Args:
-            lent: tensors, modules, and collections of them, by name; `Seen.changed` says what is
-                not as it was.
+            lent: tensors, modules, and collections of them, by name; `RankResult.changed` says what
+                is not as it was.
             trained: the same, but values may change.
         """
         snapshot = Lent(lent or {}, trained or {})
@@ -248,9 +222,9 @@ class JudgedRank:
         part = self.meter.end(snapshot.tensors())
         self._part = replace(part, changed=tuple(snapshot.changes()))
 
-    def seen(self, returned: Any) -> Seen:
-        """What this rank did; call it when the program has returned."""
-        detached = tree_map_only(Tensor, lambda one: one.detach().cpu().clone(), returned)
+    def result(self, returned: Any) -> RankResult:
+        """The result of this rank, whose program has returned this."""
+        detached = tree_map_only(Tensor, lambda tensor: tensor.detach().cpu().clone(), returned)
         return replace(self._part or self.meter.end(), rank=self.rank, returned=detached)
 
     def come_late(self, seconds: Sequence[float]) -> None:
@@ -276,47 +250,46 @@ def run(
     *arguments: Any,
     quiet_seconds: float = QUIET_SECONDS,
     files: Sequence[Path] = (),
-) -> list[Seen]:
-    """What each rank of a program did.
+) -> list[RankResult]:
+    """Call `program(rank, *arguments)` in a process for each rank; the results, by rank.
 
     Args:
-        program: called as `program(rank, *arguments)` in a process of its own for each rank.
+        program: a function that can be pickled, as its arguments can.
         world_size: the number of ranks.
-        arguments: for all of them; picklable.
-        quiet_seconds: after which ranks that do nothing hang.
-        files: whose lines a failure names; the program's own where none is given.
+        arguments: equal on all ranks.
+        quiet_seconds: of idle time, after which ranks hang.
+        files: of which a failure names a line; by default the program's own.
     """
     with Scratch() as scratch:
-        own = [str(one) for one in files] or [_file_of(program)]
+        own = [str(file) for file in files] or [_file_of(program)]
         order = pickle.dumps((program, arguments))
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(PRELOADED)
-        ranks = [
-            _Live(context.Process(target=_be, args=(rank, world_size, scratch.path, order, own)),
-                  scratch.path / f"rank{rank}")
-            for rank in range(world_size)
-        ]  # fmt: skip
+        ranks = []
+        for rank in range(world_size):
+            order_of_rank = (rank, world_size, scratch.path, order, own)
+            process = context.Process(target=_run_rank, args=order_of_rank)
+            ranks.append(_RankProcess(rank, process, scratch.path / f"rank{rank}"))
         try:
             # What starts now ignores Ctrl-C: the judge ends it, and nothing prints a traceback.
             resource_tracker.ensure_running()  # which would let them through again
             before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
             forkserver.ensure_running()
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            for one in ranks:
-                one.process.start()
+            for live in ranks:
+                live.process.start()
             hung = _follow(ranks, quiet_seconds)
-            stacks = [one.stack() if one.is_working else None for one in ranks]
+            for live in ranks:
+                live.read_stack()
         finally:
-            for one in ranks:  # all, before any is waited for: the others meet closed connections
-                one.kill()
-            for one in ranks:
-                one.join()
-        for rank, one in enumerate(ranks):
-            one.print_labelled(rank)
-        return [
-            one.seen(rank) if stack is None else one.stuck(rank, hung, _last_of(stack, own))
-            for rank, (one, stack) in enumerate(zip(ranks, stacks, strict=True))
-        ]
+            started = [live.process for live in ranks if live.process.pid]
+            for child in started:  # all, before any is waited for: peers meet closed connections
+                child.kill()
+            for child in started:
+                child.join()
+        for live in ranks:
+            live.print_labelled()
+        return [live.result(hung, own) for live in ranks]
 
 
 def _file_of(program: Program) -> str:
@@ -325,22 +298,17 @@ def _file_of(program: Program) -> str:
     return program.__code__.co_filename
 
 
-@dataclass
-class _Live:
-    """A rank's process, and the stem of the files that it writes."""
+class _RankProcess:
+    """The process of one rank, and the stem of the files that it writes."""
 
-    process: BaseProcess
-    files: Path
-    quiet_since: float = field(default_factory=time.monotonic)
-    ticks: int = 0
+    def __init__(self, rank: int, process: BaseProcess, files: Path) -> None:
+        self.rank, self.process, self.files = rank, process, files
+        self._record = files.with_suffix(".pt")
+        self._stack: str | None = None
 
     @property
     def is_working(self) -> bool:
         return self.process.is_alive() and not self._record.exists()
-
-    @property
-    def _record(self) -> Path:
-        return self.files.with_suffix(".pt")
 
     @property
     def has_failed(self) -> bool:
@@ -348,107 +316,66 @@ class _Live:
             return self.files.with_suffix(".failed").exists()
         return not self.process.is_alive()
 
-    def is_quiet(self, seconds: float) -> bool:
-        """Whether it has taken no processor time for these seconds, and wants none."""
-        pid, now = self.process.pid, time.monotonic()
-        assert pid is not None
-        ticks = processes.cpu_ticks(pid)
-        if ticks is None:  # this system does not say
-            return now - self.quiet_since > 10 * seconds
-        idle = max(1.0, IDLE_SHARE * (now - self.quiet_since) * TICKS_PER_SECOND)
-        if ticks - self.ticks > idle:
-            self.quiet_since, self.ticks = now, ticks
-        if now - self.quiet_since <= seconds:
-            return False
-        if _wants_processor(pid):  # others have it
-            self.quiet_since = now
-            return False
-        return True
-
-    @property
-    def is_endless(self) -> bool:
-        """Whether it has taken more processor time than any program that ends."""
-        ticks = processes.cpu_ticks(self.process.pid or 0)
-        return ticks is not None and ticks > ENDLESS_SECONDS * TICKS_PER_SECOND
-
-    def stack(self) -> str:
-        """Where its main thread is, as faulthandler writes it."""
+    def read_stack(self) -> None:
+        """Keep the stack of the main thread, as faulthandler writes it, of a rank that works."""
+        if not self.is_working:
+            return
         path, end = self.files.with_suffix(".stack"), time.monotonic() + STACK_SECONDS
         with suppress(ProcessLookupError):
             os.kill(self.process.pid or 0, signal.SIGUSR1)
         while time.monotonic() < end and not (path.exists() and path.stat().st_size):
             time.sleep(POLL_SECONDS)
         time.sleep(POLL_SECONDS)
-        return path.read_text(encoding="utf-8") if path.exists() else ""
+        self._stack = path.read_text(encoding="utf-8") if path.exists() else ""
 
-    def kill(self) -> None:
-        if self.process.pid is not None:
-            self.process.kill()
-
-    def join(self) -> None:
-        if self.process.pid is not None:
-            self.process.join()
-
-    def print_labelled(self, rank: int) -> None:
-        """What it printed, with its number before each line."""
+    def print_labelled(self) -> None:
+        """Print its output, with the rank before each line."""
         with suppress(OSError):
             printed = self.files.with_suffix(".out").read_text(encoding="utf-8")
-            sys.stdout.writelines(f"[rank {rank}] {line}\n" for line in printed.splitlines())
+            sys.stdout.writelines(f"[rank {self.rank}] {line}\n" for line in printed.splitlines())
 
-    def seen(self, rank: int) -> Seen:
-        """What it did, or of what it died."""
+    def result(self, hung: bool, files: Sequence[str]) -> RankResult:
+        """The recorded result, or one that says where the rank still worked or of what it died."""
+        if self._stack is not None:  # what it met since then says nothing
+            kind: Ending = "hung" if hung else "peer failed"
+            what = "waits, or goes on, for ever" if hung else "was still waiting when a peer failed"
+            place = _innermost_line(self._stack, files)
+            return RankResult(self.rank, failure=ProgramFailure(kind, what, *_with_code(place)))
         if self._record.exists():
-            found: Seen = torch.load(self._record, weights_only=False)
-            return found
+            recorded: RankResult = torch.load(self._record, weights_only=False)
+            return recorded
         code = self.process.exitcode or 0
         name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return Seen(rank, failure=Failure("died", f"the process died of {name}"))
-
-    def stuck(self, rank: int, hung: bool, waits: str | None) -> Seen:
-        """That it was still working at the end; what it met since then says nothing."""
-        kind: Ending = "hung" if hung else "peer failed"
-        said = "waits, or goes on, for ever" if hung else "was still waiting when a peer failed"
-        return Seen(rank, failure=Failure(kind, said, *_line(waits)))
+        return RankResult(self.rank, failure=ProgramFailure("died", f"the process died of {name}"))
 
 
-def _follow(ranks: Sequence[_Live], quiet_seconds: float) -> bool:
-    """Wait until all have ended or those left never will; whether they hang."""
-    for one in ranks:  # a first start takes long, and is no time in which they were quiet
-        one.quiet_since = time.monotonic()
+def _follow(ranks: Sequence[_RankProcess], quiet_seconds: float) -> bool:
+    """Wait until all ranks have ended or those that are left never will; whether they hang."""
+    idle_times = {live.rank: IdleTime(live.process.pid or 0) for live in ranks}
+    has_failed = False
     while True:
         time.sleep(POLL_SECONDS)
-        working = [one for one in ranks if one.is_working]
+        working = [idle_times[live.rank] for live in ranks if live.is_working]
         if not working:
             return False
-        failed = any(one.has_failed for one in ranks)
-        patience = SETTLE_SECONDS if failed else quiet_seconds
-        if sum(one.is_quiet(patience) for one in working) == len(working):
-            return not failed
-        if any(one.is_endless for one in working):
+        if not has_failed and any(live.has_failed for live in ranks):
+            has_failed = True
+            for idle_time in working:  # what the failure makes them do is yet to come
+                idle_time.restart()
+        if are_idle(working, SETTLE_SECONDS if has_failed else quiet_seconds):
+            return not has_failed
+        if any(idle_time.worked_seconds > ENDLESS_SECONDS for idle_time in working):
             return True
 
 
-def _wants_processor(pid: int) -> bool:
-    """Whether a thread of a rank would compute if it could.
-
-    gloo's own threads wake up while they wait, and on a busy machine stand in line each time.
-    """
-    for task in Path(f"/proc/{pid}/task").glob("*/stat"):
-        with suppress(OSError):  # it has ended
-            head = task.read_text(encoding="ascii", errors="replace")
-            if f"({NAME})" not in head and head.rpartition(") ")[2][:1] in ("R", "D"):
-                return True
-    return False
-
-
-def _last_of(stack: str, files: Sequence[str]) -> str | None:
+def _innermost_line(stack: str, files: Sequence[str]) -> str | None:
     """`file:line` of the innermost frame of a stack that lies in one of these files."""
-    frames = (found.group("file", "line") for found in _FRAME.finditer(stack))
+    frames = (match.group("file", "line") for match in _FRAME.finditer(stack))
     return next((f"{file}:{line}" for file, line in frames if file in files), None)
 
 
-def _line(place: str | None) -> tuple[str | None, str | None]:
-    """A place, and the text that stands there."""
+def _with_code(place: str | None) -> tuple[str | None, str | None]:
+    """A `file:line`, and the code in that line."""
     if place is None:
         return None, None
     file, _, line = place.rpartition(":")
@@ -456,8 +383,8 @@ def _line(place: str | None) -> tuple[str | None, str | None]:
     return place, linecache.getline(file, int(line)).strip() or None
 
 
-def _be(rank: int, world_size: int, folder: Path, order: bytes, files: Sequence[str]) -> None:
-    """The body of a rank's process."""
+def _run_rank(rank: int, world_size: int, folder: Path, order: bytes, files: Sequence[str]) -> None:
+    """Run and record a program as one rank, then end this process."""
     threading.Thread(target=_end_with_the_judge, daemon=True).start()
     stem = folder / f"rank{rank}"
     with stem.with_suffix(".stack").open("w", encoding="utf-8") as stack:
@@ -466,13 +393,12 @@ def _be(rank: int, world_size: int, folder: Path, order: bytes, files: Sequence[
         sys.stdout = _Printed(stem.with_suffix(".out"))
         torch.set_num_threads(1)
         try:
-            seen = _executed(rank, world_size, folder, order, files)
+            result = _execute(rank, world_size, folder, order, files)
         except BaseException as error:  # noqa: BLE001 whatever it was, the judge must hear of it
             stem.with_suffix(".failed").touch()
-            seen = Seen(rank, failure=_failure(error, files))
-            _write(seen, stem)
+            _write(RankResult(rank, failure=_failure(error, files)), stem)
             time.sleep(3600)  # to be ended; a closed connection would make peers fail
-        _write(seen, stem)
+        _write(result, stem)
         if world_size > 1:
             dist.barrier()  # so that nobody meets a closed connection
         os._exit(0)
@@ -487,7 +413,7 @@ def _end_with_the_judge() -> None:
 
 
 class _Printed(io.TextIOBase):
-    """What a rank prints, in a file that does not grow for ever; what libraries write is lost."""
+    """Standard output in a file of limited size; what libraries write to it is lost."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w", encoding="utf-8", errors="replace")
@@ -503,7 +429,10 @@ class _Printed(io.TextIOBase):
         return len(text)
 
 
-def _executed(rank: int, world_size: int, folder: Path, order: bytes, files: Sequence[str]) -> Seen:
+def _execute(
+    rank: int, world_size: int, folder: Path, order: bytes, files: Sequence[str]
+) -> RankResult:
+    """Join the process group and call the program under the meter."""
     store = FileStore(str(folder / "store"), world_size)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=PATIENCE)
     dist.barrier()  # connections stand before anything is metered
@@ -512,21 +441,22 @@ def _executed(rank: int, world_size: int, folder: Path, order: bytes, files: Seq
     judged.meter.begin()
     with judged.meter:
         returned = program(judged, *arguments)
-    return judged.seen(returned)
+    return judged.result(returned)
 
 
-def _failure(error: BaseException, files: Sequence[str]) -> Failure:
-    said = f"{type(error).__name__}: {str(error).strip() or 'no message'}".splitlines()[0]
+def _failure(error: BaseException, files: Sequence[str]) -> ProgramFailure:
+    """An exception with its innermost line in one of these files."""
+    message = f"{type(error).__name__}: {str(error).strip() or 'no message'}".splitlines()[0]
     frames = traceback.extract_tb(error.__traceback__)
-    own = [at for at in frames if at.filename in files]
+    own = [frame for frame in frames if frame.filename in files]
     if isinstance(error, SyntaxError) and error.filename in files:
-        return Failure("exception", said, f"{error.filename}:{error.lineno}", error.text)
+        return ProgramFailure("exception", message, f"{error.filename}:{error.lineno}", error.text)
     place = f"{own[-1].filename}:{own[-1].lineno}" if own else None
-    return Failure("exception", said, place, own[-1].line if own else None)
+    return ProgramFailure("exception", message, place, own[-1].line if own else None)
 
 
-def _write(seen: Seen, stem: Path) -> None:
-    """The record appears whole."""
+def _write(result: RankResult, stem: Path) -> None:
+    """Write a rank's record, which appears whole."""
     part = stem.with_suffix(".part")
-    torch.save(seen, part)
+    torch.save(result, part)
     part.rename(stem.with_suffix(".pt"))

@@ -24,7 +24,7 @@ from runners.system.errors import FixableError
 from runners.system.patience import say
 
 if TYPE_CHECKING:  # torch is loaded once there is something to grade
-    from runners.judging.ranks import Failure, Seen
+    from runners.judging.ranks import ProgramFailure, RankResult
     from runners.labs.grading import Grade, GradedRequirement
 
 FIRST_SEED = 0  # of the page's table
@@ -146,7 +146,7 @@ def printed_bytes(number: float) -> str:
     return exact if number < KIB else f"{exact} ({number / KIB:,.1f} KiB)"
 
 
-def _failures(ranks: Sequence[Seen]) -> Iterator[str]:
+def _failures(ranks: Sequence[RankResult]) -> Iterator[str]:
     """The reader's own lines at which ranks ended; the causes before their effects on peers."""
     failed = [(rank.rank, rank.failure) for rank in ranks if rank.failure]
     causes = [(rank, failure) for rank, failure in failed if failure.kind != "peer failed"]
@@ -166,9 +166,9 @@ def _failures(ranks: Sequence[Seen]) -> Iterator[str]:
         yield f"  {_ranks([rank.rank for rank in ranks if not rank.failure])}: has returned"
 
 
-def _alike(failed: Sequence[tuple[int, Failure]]) -> Iterator[tuple[str, Failure]]:
+def _alike(failed: Sequence[tuple[int, ProgramFailure]]) -> Iterator[tuple[str, ProgramFailure]]:
     """Failures that differ in numbers alone, such as addresses, once, with the names of ranks."""
-    groups: dict[tuple[str | None, str], list[tuple[int, Failure]]] = {}
+    groups: dict[tuple[str | None, str], list[tuple[int, ProgramFailure]]] = {}
     for rank, failure in failed:
         place = failure.line, NUMBERS.sub("#", failure.message)
         groups.setdefault(place, []).append((rank, failure))

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from runners.judging import comparison
 from runners.judging.comparison import Comparison, Tensors
-from runners.judging.ranks import JudgedRank, Seen, run
+from runners.judging.ranks import JudgedRank, RankResult, run
 from runners.labs.shelf import LENT
 
 LATE_SECONDS = (0.3, *[0.05] * 7)  # before the first calls of each kind; no rank hangs so soon
@@ -70,7 +70,7 @@ class Requirement:
     """
 
     id: str
-    check: Callable[[Sequence[Seen]], Iterable[Comparison]]
+    check: Callable[[Sequence[RankResult]], Iterable[Comparison]]
     allowed: float | None = None
 
 
@@ -83,7 +83,7 @@ class Bench(Protocol):
         """The settings of a case."""
 
     def attempt(self, rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
-        """Call the reader's code on a rank, metered, and return the tensors to compare."""
+        """MeteredCall the reader's code on a rank, metered, and return the tensors to compare."""
 
     def one_process(self, case: LabCase, dtype: torch.dtype) -> Tensors:
         """The same tensors, computed in one process."""
@@ -91,7 +91,7 @@ class Bench(Protocol):
     def requirements(self, case: LabCase) -> Sequence[Requirement]:
         """The laws, in the order in which a reader meets them.
 
-        A bench may also list in `ALLOWED` the entries of `Seen.beside` that it permits.
+        A bench may also list in `ALLOWED` the entries of `RankResult.beside` that it permits.
         """
 
 
@@ -127,7 +127,7 @@ class Grade:
     """
 
     requirements: Sequence[GradedRequirement]
-    ranks: Sequence[Seen]
+    ranks: Sequence[RankResult]
     case: LabCase
 
     @property
@@ -164,7 +164,7 @@ def case_of(bench: Bench, world_size: int, seed: int) -> LabCase:
     return LabCase(seed, world_size, bench.drawn(random.Random(seed), world_size))
 
 
-def grade_of(bench: Bench, case: LabCase, ranks: Sequence[Seen]) -> Grade:
+def grade_of(bench: Bench, case: LabCase, ranks: Sequence[RankResult]) -> Grade:
     """The grade of what ranks did in a case; the requirement of every lab comes last."""
     allowed: Sequence[str] = getattr(bench, "ALLOWED", ())
     everywhere = Requirement(LENT, lambda ranks: comparison.undisturbed(ranks, allowed))

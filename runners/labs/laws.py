@@ -11,7 +11,7 @@ import torch
 
 from runners.judging import comparison
 from runners.judging.comparison import Comparison, Tensors, as_bytes, sent_over_a_ring
-from runners.judging.ranks import Seen
+from runners.judging.ranks import RankResult
 from runners.labs.grading import LabCase, Requirement
 
 
@@ -23,7 +23,7 @@ def same_as_one_process(
     """The requirement with which labs begin; `share` is what a rank holds of a whole tensor."""
     in_case = functools.partial(one_process, case)
 
-    def check(ranks: Sequence[Seen]) -> Iterable[Comparison]:
+    def check(ranks: Sequence[RankResult]) -> Iterable[Comparison]:
         for compared in comparison.as_one_process(ranks, in_case, share):
             says = f"{compared.what}: {compared.says}"
             is_other = compared.state == "differs"
@@ -35,7 +35,7 @@ def same_as_one_process(
 def sends(payload: Mapping[str, float]) -> Requirement:
     """At most this payload, in bytes by operation, and no other operation."""
 
-    def check(ranks: Sequence[Seen]) -> Iterable[Comparison]:
+    def check(ranks: Sequence[RankResult]) -> Iterable[Comparison]:
         return comparison.sent(ranks, payload, at_most=True)
 
     return Requirement("sends", check, max(payload.values()))
@@ -66,7 +66,7 @@ def calls(operations: Sequence[str]) -> Requirement:
 def calls_exactly(operation: str, payloads: Sequence[int]) -> Requirement:
     """The calls of an operation on each rank have these payloads, in bytes, in this order."""
 
-    def wrong(rank: Seen) -> str:
+    def wrong(rank: RankResult) -> str:
         called = [call.num_bytes for call in rank.calls if call.operation == operation]
         if called == list(payloads):
             return ""
@@ -83,7 +83,7 @@ def calls_exactly(operation: str, payloads: Sequence[int]) -> Requirement:
 def counts(requirement: str, name: str, number: int) -> Requirement:
     """This number, which the bench counts and returns as a tensor under a name."""
 
-    def wrong(rank: Seen) -> str:
+    def wrong(rank: RankResult) -> str:
         counted = int(rank.returned[name])
         return "" if counted == number else f"made {counted:,} {name}, expected {number:,}"
 
@@ -93,11 +93,11 @@ def counts(requirement: str, name: str, number: int) -> Requirement:
 def sends_in_all(num_bytes: float) -> Requirement:
     """At most these bytes from a rank, whatever the operations, each of them over a ring."""
 
-    def compared(ranks: Sequence[Seen]) -> Iterable[Comparison]:
-        def sent(rank: Seen) -> float:
+    def compared(ranks: Sequence[RankResult]) -> Iterable[Comparison]:
+        def sent(rank: RankResult) -> float:
             return sent_over_a_ring(rank.calls, len(ranks))
 
-        def wrong(rank: Seen) -> str:
+        def wrong(rank: RankResult) -> str:
             if sent(rank) <= num_bytes:
                 return ""
             payloads: dict[str, list[int]] = {}

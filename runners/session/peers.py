@@ -1,10 +1,11 @@
-"""The processes that torchrun started, each watching the others: who is lost, and why.
+"""The processes that torchrun started, of which each watches the others and says which is lost.
 
 In: torchrun's variables and its store, which its agent on node 0 keeps. Out: `put` and `get`,
-values that all processes share through that store, and a watch. Each process sets a heartbeat there
-and reads those of the others: one whose heart stands still is lost, one whose store does not answer
-has lost node 0, and one whose torchrun died has another parent. The first process that notices says
-which node is lost and why, the others read that in the store, and each ends. torchrun repeats the
+values that all processes share through that store, and a watch. torchrun ends the processes of its
+own node when one of them fails; that another node or a torchrun itself is gone it does not tell. So
+each process sets a heartbeat in the store: one whose heartbeat stops is lost, one whose store does
+not answer has lost node 0, and one whose torchrun died has another parent. The first process that
+notices writes which node is lost and why, the others read that, and each ends. torchrun repeats the
 line as the cause.
 """
 
@@ -33,7 +34,7 @@ NUMBERS = (
     "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "MASTER_PORT",
 )  # fmt: skip
 LOST = 3  # exit code: a node was lost
-LOOK_SECONDS = 0.2  # between two looks into the store
+POLL_SECONDS = 0.2  # between two reads of the store
 SILENT_SECONDS = 15.0  # a process that sets no heartbeat this long is lost
 MEET_SECONDS = 120.0  # until its first: torchrun has started it, and it loads torch
 TELL_SECONDS = 2.0  # the longest that a process waits for the store to take why it ends
@@ -42,7 +43,7 @@ LINGER_SECONDS = 30.0  # torchrun waits for minutes where no packet reaches its 
 
 
 class Worker(NamedTuple):
-    """One of the processes that torchrun started: its rank and node, and where the store is."""
+    """One of the processes that torchrun started: its rank, its node, and the store's address."""
 
     rank: int  # of the whole
     world_size: int
@@ -54,10 +55,10 @@ class Worker(NamedTuple):
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Worker:
-        """As torchrun's variables say.
+        """Read torchrun's variables.
 
         Raises:
-            ValueError: it is not torchrun that started this process.
+            ValueError: torchrun has not started this process.
         """
         try:
             numbers = (int(environment[name]) for name in NUMBERS)
@@ -70,7 +71,7 @@ class Worker(NamedTuple):
 
 
 def explain(line: str) -> None:
-    """Say why this process fails, and let torchrun show that as the cause, too."""
+    """Print why this process fails, and write it where torchrun reads the cause."""
     say(line)
     if path := os.environ.get("TORCHELASTIC_ERROR_FILE"):
         with suppress(OSError):
@@ -86,15 +87,10 @@ def _address_towards(host: str, port: int) -> str:
 
 
 class Peers:
-    """What one process shares with the others, and its watch over them."""
+    """The values that one process shares with the others, and its watch over them."""
 
     def __init__(self, worker: Worker, facts: Mapping[str, object]) -> None:
-        """Meet the other processes.
-
-        Args:
-            worker: this process.
-            facts: of this process, which the others see in `facts`, in the order of ranks.
-        """
+        """Meet the other processes; `facts` then has those of all, in the order of ranks."""
         self.worker = worker
         self._torchrun = os.getppid()
         self._names = {worker.rank: f"node {worker.node} ({socket.gethostname()})"}
@@ -110,13 +106,13 @@ class Peers:
         address = _address_towards(worker.host, worker.port)
         own = {**facts, "node": self.name(worker.rank), "address": address}
         self.put(f"facts/{worker.rank}", own)
-        for look in (self._beat, self._watch):
-            threading.Thread(target=look, daemon=True).start()
+        for loop in (self._beat, self._watch):
+            threading.Thread(target=loop, daemon=True).start()
         everybody = range(worker.world_size)
         self.facts = [self.get(f"facts/{rank}", rank) for rank in everybody]
         self._names = {rank: self.facts[rank]["node"] for rank in everybody}
         # Node 0 may know itself by a name that means its loopback: what leads to another does not.
-        there = [one["address"] for one in self.facts if one["node"] != own["node"]]
+        there = [facts["address"] for facts in self.facts if facts["node"] != own["node"]]
         leads = worker.node == 0 and there
         self.address = _address_towards(there[0], worker.port) if leads else address
 
@@ -129,40 +125,43 @@ class Peers:
         self._store.set(key, json.dumps(value))
 
     def get(self, key: str, rank: int) -> Any:  # noqa: ANN401
-        """What a rank shares, now or later; says every five seconds whom it waits for."""
+        """Wait for a value of a rank, and print every five seconds which rank that is."""
         patience = Patience()
         while not self._store.check([key]):
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
             here, there = self.name(self.worker.rank), self.name(rank)
             patience.tell(f"{here}: waiting for {there} ({{}}): {key}")
         return json.loads(self._store.get(key))
 
     def leave(self) -> None:
-        """Leave without being lost; rank 0, whose torchrun keeps the store, leaves last."""
+        """Leave without being lost; rank 0, whose torchrun keeps the store, leaves last.
+
+        torchrun's own barrier at exit does the same, but only where all ranks exit with 0.
+        """
         self.is_over = True
         self.put(f"left/{self.worker.rank}", None)
         everybody = [f"left/{rank}" for rank in range(self.worker.world_size)]
         end = time.monotonic() + SILENT_SECONDS
         while self.worker.rank == 0 and time.monotonic() < end and not self._store.check(everybody):
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
 
     def lose(self, what: str, code: int = LOST) -> NoReturn:
-        """Say what is lost, tell the others, and end this process with all that it started.
+        """Print what is lost, tell the others, and end this process with all that it started.
 
-        Called from any thread: the store or a rank may keep the main thread waiting.
+        Call it from any thread: the store or a rank may keep the main thread waiting.
         """
         with self._ending:  # one reason is enough: a thread with another one waits here for the end
-            telling = threading.Thread(target=self._tell, args=(what,), daemon=True)
-            telling.start()
-            telling.join(TELL_SECONDS)
+            put = threading.Thread(target=self._put_lost, args=(what,), daemon=True)
+            put.start()
+            put.join(TELL_SECONDS)
             explain(what)
-            time.sleep(3 * LOOK_SECONDS)  # the store goes with node 0: the others read it first
+            time.sleep(3 * POLL_SECONDS)  # the store goes with node 0: the others read it first
             for clean in reversed(tuple(stopping.at_end)):
                 clean()
             _end_later(self._torchrun)
             os._exit(code)
 
-    def _tell(self, what: str) -> None:
+    def _put_lost(self, what: str) -> None:
         with suppress(RuntimeError):  # the store is gone, too
             self.put("lost", what)
 
@@ -184,7 +183,7 @@ class Peers:
                 if self._store.check(["lost"]):
                     self.lose(json.loads(self._store.get("lost")))
                 self._answered = time.monotonic()
-                time.sleep(LOOK_SECONDS)
+                time.sleep(POLL_SECONDS)
         except RuntimeError:
             if not self.is_over:
                 self.lose(f"{self.name(0)} is lost: its torchrun, which keeps the store, ended")
@@ -195,7 +194,7 @@ class Peers:
             f"silent for {SILENT_SECONDS:.0f} s; its process or machine ended, or its link is down"
         )
         while not self.is_over:
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
             if os.getppid() != self._torchrun:
                 self.lose(f"{self.name(self.worker.rank)} is lost: its torchrun ended")
             if time.monotonic() - self._answered > SILENT_SECONDS:
@@ -206,7 +205,7 @@ class Peers:
 
 
 def _end_later(pid: int) -> None:
-    """Leave a process behind that ends torchrun unless it soon ends by itself."""
+    """Fork a process that kills torchrun unless it soon ends by itself."""
     started = processes.start_ticks(pid) or 0
     if os.fork():
         return
@@ -214,7 +213,7 @@ def _end_later(pid: int) -> None:
     os.closerange(0, os.sysconf("SC_OPEN_MAX"))
     end = time.monotonic() + LINGER_SECONDS
     while processes.lives(pid, started) and time.monotonic() < end:
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
     if processes.lives(pid, started):
         os.kill(pid, signal.SIGKILL)
     os._exit(0)

@@ -1,4 +1,4 @@
-"""What of an experiment is still to be measured on this machine, and what stays as it was measured.
+"""Which runs of an experiment are still to be measured on this machine, and which are kept.
 
 In: an experiment's name and the machine's folder. Out: a `Pending`, which says why, which runs will
 be measured, and which are kept: a fresh trace that lacks only its full runs keeps the others, and
@@ -20,27 +20,21 @@ from runners.traces.files import TraceError, outdated_programs, read
 
 
 def part_of(name: str, where: Path) -> Path:
-    """Where the runs of an interrupted experiment are kept."""
+    """The file in which the runs of an interrupted experiment are kept."""
     return where / f".{name}.part"
 
 
 @dataclass(frozen=True)
 class Pending:
-    """One experiment that is to be measured.
-
-    Attributes:
-        experiment: as loaded.
-        reason: missing, stale, of another torch, unreadable or edited, unfinished, forced, or
-            that its full runs are missing.
-        measured: the runs that will be, in their order.
-        left_out: the runs that will be skipped, with why.
-        kept: what was measured already by this code and this torch, each with its circumstances.
-    """
+    """One experiment that is to be measured."""
 
     experiment: Experiment
+    # Missing, stale, shortened, of another torch, unreadable or edited, unfinished, forced, or that
+    # its full runs are missing.
     reason: str
-    measured: tuple[str, ...]
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    measured: tuple[str, ...]  # the runs that will be, in their order
+    left_out: Mapping[str, str] = field(default_factory=dict)  # runs to skip, with why
+    # Measured already by this code and this torch, each with its circumstances.
     kept: Mapping[str, Run] = field(default_factory=dict)
 
 
@@ -50,24 +44,26 @@ def pending(
     *,
     full: bool = False,
     force: bool = False,
+    short: bool = False,
     loaded: Experiment | None = None,
     refused: Mapping[str, str] | None = None,
 ) -> Pending | None:
-    """What must be measured of an experiment; None where nothing must.
+    """The runs of an experiment that must be measured; None where none must.
 
     Args:
         name: of the experiment.
         where: this machine's folder.
         full: measure full runs too, and experiments that are full as a whole.
         force: measure also what is fresh.
+        short: traces of shortened runs are fresh, too.
         loaded: the experiment, by a caller who has loaded it.
         refused: runs that several nodes do not measure, with why; what they measured before stays.
 
     Raises:
         FixableError: there is none of that name.
     """
-    trace, outdated = existing(where / f"{name}.json")
-    part, problem = existing(part_of(name, where))
+    trace, outdated = existing(where / f"{name}.json", short=short)
+    part, problem = existing(part_of(name, where), short=short)
     part = None if problem or force else part
     source = part or (None if outdated or force else trace)
     reason = "unfinished" if part else outdated
@@ -76,12 +72,13 @@ def pending(
     if reason is None and not full:
         return None
     experiment = loaded or find(name)
-    known = {run for one in (trace, part) if one for run in one.runs.keys() - one.left_out}
+    traces = [kept for kept in (trace, part) if kept]
+    known = {run for kept in traces for run in kept.runs.keys() - kept.left_out}
     heavy = {run for run, declaration in experiment.runs.items() if declaration.full and not full}
     left_out = {**dict.fromkeys(heavy - known, NEEDS_FULL.format(name)), **(refused or {})}
     done = measured_in(source)
     if refused is not None:  # another start may have left out what this one measures
-        done = {run: one for run, one in done.items() if one.status != "skipped"}
+        done = {name: run for name, run in done.items() if run.status != "skipped"}
     kept = {run: done[run] for run in experiment.runs if run in done}
     missing = tuple(run for run in experiment.runs if run not in {*kept, *left_out})
     if not (missing or kept) or (reason is None and not missing):
@@ -89,8 +86,8 @@ def pending(
     return Pending(experiment, reason or "its full runs are missing", missing, left_out, kept)
 
 
-def existing(path: Path) -> tuple[Trace | None, str | None]:
-    """A trace or a part of one, and why it must be measured again; None where nothing is wrong.
+def existing(path: Path, *, short: bool = False) -> tuple[Trace | None, str | None]:
+    """A trace or a part of one, and why it must be measured again; None where it is fresh.
 
     Another Python measures the same, and so does another build of the same release of torch, such
     as one for CUDA on a machine without a device.
@@ -105,6 +102,8 @@ def existing(path: Path) -> tuple[Trace | None, str | None]:
     now = NO_TORCH if used == NO_TORCH else installed("torch")
     if trace.code.digest != source_digest(trace.experiment):
         return trace, "stale"
+    if trace.shortened and not short:
+        return trace, "shortened"
     if used.partition("+")[0] != now.partition("+")[0]:
         return trace, f"measured with torch {used}; {now} is installed"
     return trace, None
@@ -119,7 +118,7 @@ def _other_programs(trace: Trace) -> str | None:
 
 
 def measured_in(source: Trace | None) -> dict[str, Run]:
-    """What a trace has measured, each run with its circumstances as far as they are known."""
+    """The measured runs of a trace, each with its circumstances as far as they are known."""
     outdated = outdated_programs(source) if source else []
     return {
         name: run.model_copy(update={"circumstances": run.circumstances or source.circumstances})

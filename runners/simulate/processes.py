@@ -1,6 +1,6 @@
 """Simulations in processes of their own: a crash or an endless loop costs one alone. No torch here.
 
-In: a function and its arguments. Out: what it returns for each.
+In: a function and its arguments. Out: its result for each.
 """
 
 import gc
@@ -22,49 +22,49 @@ from runners.system.patience import WORD_SECONDS, Patience
 # Processes are forked where that is safe: then they share torch, which is loaded once.
 FORKS = platform.system() == "Linux"
 
-G = TypeVar("G")
-R = TypeVar("R")
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
 
 
 def results(
-    work: Callable[[G], R],
-    given: Sequence[G],
-    failed: Callable[[G, str], R],
+    work: Callable[[Argument], Result],
+    arguments: Sequence[Argument],
+    failed: Callable[[Argument, str], Result],
     num_workers: int,
     what: str,
-) -> list[R]:
-    """The results of a function for each argument, each from a process of its own.
+) -> list[Result]:
+    """Call a function with each argument in a process of its own; the results, in order.
 
-    `failed` gives the result of an argument whose process ends without one, for a reason; `what`
-    names the work in the line of progress.
+    A process that ends without a result gets `failed(argument, reason)`. `what` names arguments and
+    function in lines of progress, as in "strategies simulated".
     """
-    if given and FORKS:
+    if arguments and FORKS:
         prepare()
-    patience, waiting = Patience(), list(enumerate(given))
+    patience, waiting = Patience(), list(enumerate(arguments))
     running: dict[int, tuple[BaseProcess, Connection]] = {}
-    by_place: dict[int, R] = {}
+    ended: dict[int, Result] = {}
     try:
         while waiting or running:
             while waiting and len(running) < num_workers:
                 place, argument = waiting.pop(0)
                 running[place] = _started(partial(work, argument))
-            patience.tell(f"{len(by_place)}/{len(given)} {what}, {{}} so far")
+            patience.tell(f"{len(ended)}/{len(arguments)} {what}, {{}} so far")
             wait([receiving for _, receiving in running.values()], WORD_SECONDS)
             for place, (process, receiving) in list(running.items()):
                 if receiving.poll():
                     try:
-                        by_place[place] = receiving.recv()
+                        ended[place] = receiving.recv()
                     except EOFError:
-                        by_place[place] = failed(given[place], _reason(process))
+                        ended[place] = failed(arguments[place], _reason(process))
                     _end(*running.pop(place))
     finally:
         for both in running.values():
             _end(*both)
-    return [by_place[place] for place in range(len(given))]
+    return [ended[place] for place in range(len(arguments))]
 
 
 def _started(work: Callable[[], object]) -> tuple[BaseProcess, Connection]:
-    """Start a process; return it and the connection on which its result arrives."""
+    """Start a process that executes a function; the process, and the pipe of its result."""
     context = multiprocessing.get_context("fork" if FORKS else "spawn")
     receiving, sending = context.Pipe(duplex=False)
     process = context.Process(  # type: ignore[attr-defined]
@@ -94,7 +94,7 @@ def _end(process: BaseProcess, receiving: Connection) -> None:
 
 
 def _execute(sending: Connection, work: Callable[[], object]) -> None:
-    """Send the result of the work; signals end this process at once."""
+    """Execute a function and send its result; signals end this process, which is no command."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     with accelerator.hidden():
@@ -102,7 +102,7 @@ def _execute(sending: Connection, work: Callable[[], object]) -> None:
 
 
 def prepare() -> None:
-    """Load torch and the modules of ranks once, before any process is forked."""
+    """Load the modules that simulated ranks use, before any is forked."""
     import torch
 
     from runners.core.ranks.process import preload

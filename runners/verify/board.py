@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import torch
 
 from runners.core.system import processes
+from runners.core.system.processes import IdleTime
 from runners.verify.internals import place
 from runners.verify.report import Finding, Verdict
 
@@ -160,19 +161,15 @@ def sweep() -> None:
 
 
 POLL_SECONDS = 0.25
-IDLE_SECONDS, IDLE_SHARE = 0.02, 0.05  # of a processor; threads that wait wake up now and then
 _WAITS = ("torch/distributed", "torch/nn/parallel", "torch/autograd/graph.py", "torch/_ops.py")
 
 
 class Lookout(threading.Thread):
     """Posts where this rank waits; on one rank, reports that all ranks wait, or that one is gone.
 
-    Args:
-        board: for the posts.
-        patience: seconds without processor time on any rank after which a script hangs.
-        says: called once, with what is to be reported.
-        stops: called where this rank waits for ranks that were stopped by us, with where it waits.
-        leaves: ends this process with an exit code.
+    A script hangs when all ranks are idle for `patience` seconds. `says` is called once, with the
+    report; `stops` with the place where this rank waits for ranks that were stopped by us; `leaves`
+    ends this process with an exit code.
     """
 
     def __init__(
@@ -183,8 +180,6 @@ class Lookout(threading.Thread):
         self._board, self._patience, self._says, self._leaves = board, patience, says, leaves
         self._stops = stops
         self._main = threading.main_thread().ident or 0
-        self._quiet_since = time.monotonic()
-        self._used = 0.0  # seconds of a processor
         self._is_waiting = False
         # torchrun ends the ranks that are left with SIGTERM, and they have something to say first.
         # The main thread may wait in a collective, where no handler of Python runs.
@@ -195,16 +190,17 @@ class Lookout(threading.Thread):
         os.register_at_fork(after_in_child=_forget)
 
     def run(self) -> None:
-        """Look until this process ends."""
+        """Post and report until this process ends."""
+        self._idle_time = IdleTime(os.getpid(), observer=threading.get_native_id())
         while True:
-            told = select.select([self._signals], [], [], POLL_SECONDS)[0]
-            is_told = told and signal.SIGTERM in os.read(self._signals, _SLOT_BYTES)
+            has_signals = select.select([self._signals], [], [], POLL_SECONDS)[0]
+            is_told = has_signals and signal.SIGTERM in os.read(self._signals, _SLOT_BYTES)
             running = [r for r in self._board.ranks if not self._board.has("seen", r)]
             if self._board.rank in running:
-                self._look()
-            self._speak(running, bool(is_told) and signal.getsignal(signal.SIGTERM) is _ignore)
+                self._post_whether_it_waits()
+            self._report(running, bool(is_told) and signal.getsignal(signal.SIGTERM) is _ignore)
 
-    def _speak(self, running: Sequence[int], is_told: bool) -> None:
+    def _report(self, running: Sequence[int], is_told: bool) -> None:
         """Report what this rank is the first to know, or end with the rank that has reported."""
         board = self._board
         if (code := board.first("code")) is not None:
@@ -212,37 +208,34 @@ class Lookout(threading.Thread):
         if is_told:
             board.post("told", True)
         if (gone := board.gone) or is_told:
-            if board.rank == next(one for one in board.ranks if board.lives(one)):
+            if board.rank == next(rank for rank in board.ranks if board.lives(rank)):
                 self._says(ended(board, dict.fromkeys(gone, "")))
             elif is_told:
                 os._exit(128 + signal.SIGTERM)
         elif self._is_waiting and [board.rank] == running[:1] and self._all_wait(running):
-            others = [one for r in board.ranks if (one := board.read("seen", r)) is not None]
-            if others and all(one.is_stopped for one in others):
+            posted = [board.read("seen", rank) for rank in board.ranks if board.has("seen", rank)]
+            if posted and all(others.is_stopped for others in posted):
                 self._stops(_line(board, board.rank))
             self._says(hangs(board))
 
     def _all_wait(self, running: Sequence[int]) -> bool:
-        waits = [self._board.read("waits", one) for one in running]
+        waits = [self._board.read("waits", rank) for rank in running]
         return all(waits) and any(is_in_collective for _, is_in_collective in waits)
 
-    def _look(self) -> None:
-        now, used = time.monotonic(), time.process_time() + _queued_seconds()
-        if used - self._used > max(IDLE_SECONDS, IDLE_SHARE * (now - self._quiet_since)):
-            self._quiet_since, self._used = now, used
-        is_quiet = now - self._quiet_since > self._patience
-        if is_quiet != self._is_waiting:
-            self._is_waiting = is_quiet
-            self._board.post("waits", self._where() if is_quiet else None)
-        has_failed = any(self._board.has("failed", one) for one in self._board.ranks)
+    def _post_whether_it_waits(self) -> None:
+        is_idle = self._idle_time.exceeds(self._patience)
+        if is_idle != self._is_waiting:
+            self._is_waiting = is_idle
+            self._board.post("waits", self._where() if is_idle else None)
+        has_failed = any(self._board.has("failed", rank) for rank in self._board.ranks)
         if has_failed and not self._board.has("meanwhile", self._board.rank):
             self._board.post("meanwhile", self._where())
 
     def _where(self) -> tuple[str, bool]:
         """The script's line, and whether it is in a collective."""
         frame = sys._current_frames().get(self._main)
-        inner = [one for one, _ in traceback.walk_stack(frame)][:8] if frame else []
-        files = [one.f_code.co_filename for one in inner]
+        inner = [caller for caller, _ in traceback.walk_stack(frame)][:8] if frame else []
+        files = [caller.f_code.co_filename for caller in inner]
         return place(frame), any(part in file for file in files for part in _WAITS)
 
 
@@ -364,10 +357,3 @@ def _forget() -> None:
     signal.set_wakeup_fd(-1)
     if signal.getsignal(signal.SIGTERM) is _ignore:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _queued_seconds() -> float:
-    """How long the main thread has waited for a processor, which on a busy machine is no hang."""
-    with suppress(OSError, IndexError):
-        return int(Path("/proc/self/schedstat").read_text(encoding="ascii").split()[1]) * 1e-9
-    return 0.0

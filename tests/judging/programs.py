@@ -73,6 +73,13 @@ def dies(rank):
     dist.barrier()
 
 
+def dies_after_seconds(rank):
+    if rank.rank == 1:
+        time.sleep(2)  # less than a hang takes, and longer than ranks settle
+        os.kill(os.getpid(), signal.SIGSEGV)
+    dist.all_reduce(torch.ones(4))
+
+
 def holds(rank, num_elements):
     kept = torch.ones(num_elements)
     with rank.metered():

@@ -15,7 +15,7 @@ from runners.judging.assertions import (
     assert_same_as_one_process,
     assert_sends,
 )
-from runners.judging.ranks import Call, Seen, run
+from runners.judging.ranks import MeteredCall, RankResult, run
 from tests.conftest import ROOT
 from tests.judging import programs
 
@@ -62,8 +62,8 @@ def test_bytes_are_counted_by_operation_and_what_is_not_named_may_not_be_called(
 
 
 def test_a_ring_sends_half_as_much_for_each_half_of_an_all_reduce():
-    whole = comparison.sent_over_a_ring([Call("all_reduce", 8)], 4)
-    halves = [Call("reduce_scatter", 8), Call("all_gather", 8)]
+    whole = comparison.sent_over_a_ring([MeteredCall("all_reduce", 8)], 4)
+    halves = [MeteredCall("reduce_scatter", 8), MeteredCall("all_gather", 8)]
     assert whole == comparison.sent_over_a_ring(halves, 4) == 12
 
 
@@ -78,7 +78,11 @@ def test_calls_are_compared_in_their_order():
 
 
 def test_a_call_that_is_repeated_is_printed_once():
-    seen = [Seen(0, calls=(Call("send", 4), Call("recv", 4), Call("recv", 4)))]
+    seen = [
+        RankResult(
+            0, calls=(MeteredCall("send", 4), MeteredCall("recv", 4), MeteredCall("recv", 4))
+        )
+    ]
     found = comparison.order(seen, ["all_reduce"] * 72)
     assert found.says == "rank 0 called send, recv (2 times); expected all_reduce (72 times)"
 
@@ -107,6 +111,12 @@ def test_ranks_that_hang_are_ended_and_each_says_where_it_waits():
 
 def test_a_death_is_no_hang():
     assert run(programs.dies, 2)[1].failure.message == "the process died of SIGSEGV"
+
+
+def test_a_peer_that_has_waited_long_still_says_what_a_death_did_to_it():
+    first, _ = run(programs.dies_after_seconds, 2)
+    assert first.failure.kind == "exception"
+    assert first.failure.code == "dist.all_reduce(torch.ones(4))"
 
 
 def test_it_is_silent_and_leaves_no_process():
@@ -164,7 +174,7 @@ def test_what_no_operation_shows_is_counted_to_the_byte(kind):
 
 
 def test_a_message_to_another_rank_than_the_one_that_is_named_differs():
-    seen = [Seen(rank, calls=(Call("send", 4, rank, 1 - rank),)) for rank in range(2)]
+    seen = [RankResult(rank, calls=(MeteredCall("send", 4, rank, 1 - rank),)) for rank in range(2)]
     assert [one.state for one in comparison.messages(seen, lambda rank: 1 - rank)] == ["agrees"] * 2
     assert [one.state for one in comparison.messages(seen, lambda rank: 1)] == ["agrees", "differs"]
 

@@ -70,4 +70,5 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: Launcher) 
     monkeypatch.setattr(machine, "THIS_MACHINE", tmp_path / "this-machine")
     monkeypatch.setattr(running, "Launcher", lambda _: launcher)
     monkeypatch.setattr(Launcher, "__exit__", lambda *_: None)
+    monkeypatch.setattr(launcher, "is_short", False)  # which a command may set, for this test alone
     return measure.folder()

@@ -11,7 +11,8 @@ from runners.__main__ import main
 from runners.core.declared.experiment import Declaration, find
 from runners.core.measuring import endings, launch
 from runners.core.measuring.launch import Launcher
-from runners.core.system import accelerator
+from runners.core.system import accelerator, gloo_threads, processes
+from runners.core.system.processes import IdleTime, Thread
 from runners.core.trace import machine
 from runners.core.trace.outcome import RankOutcome
 from runners.core.trace.records import Failure
@@ -36,11 +37,11 @@ def test_ranks_that_share_an_accelerator_communicate_over_gloo(num_ranks, backen
 
 
 def live(tmp_path, *, spins):
-    """This very process as a rank that has burnt processor time and not spoken for a minute."""
-    one = endings.LiveRank(os.getpid(), tmp_path / "rank0", spins=spins)
-    one.quiet_since, one.quiet_ticks = time.monotonic() - 60, -(10**9)
-    one.look(None)
-    return one
+    """This very process as a rank that has computed, without a heartbeat for a minute."""
+    rank = endings.LiveRank(os.getpid(), tmp_path / "rank0", spins=spins)
+    rank.idle_time._since = time.monotonic() - 60
+    rank.update(None)
+    return rank
 
 
 def refused(tmp_path):
@@ -54,16 +55,29 @@ def refused(tmp_path):
 
 
 def test_a_rank_that_spins_for_a_collective_makes_no_progress(tmp_path):
-    assert live(tmp_path, spins=True).is_quiet(6.0)
-    assert not live(tmp_path, spins=False).is_quiet(6.0)
+    assert live(tmp_path, spins=True).idle_time.exceeds(6.0)
+    assert not live(tmp_path, spins=False).idle_time.exceeds(6.0)
 
 
-def test_a_rank_that_wakes_for_a_moment_now_and_then_makes_no_progress(tmp_path, monkeypatch):
-    monkeypatch.setattr(endings.processes, "cpu_ticks", lambda _: 30)  # 0.3 s in a minute
-    monkeypatch.setattr(endings.processes, "wants_processor", lambda _: False)
-    one = endings.LiveRank(os.getpid(), tmp_path / "rank0", quiet_since=time.monotonic() - 60)
-    one.look(None)
-    assert one.is_quiet(6.0)
+LOOP = gloo_threads.NAMES[1]
+
+
+@pytest.mark.parametrize(
+    ("threads", "is_idle"),
+    [
+        # Processor time in a minute: each wakes up now and then, and together they take 3 %.
+        ([("python", "S", 60), (LOOP, "S", 60), (LOOP, "R", 60)], True),
+        ([("python", "R", 60), (LOOP, "S", 60)], False),  # ready to run, and others have the core
+        ([("python", "S", 0), (gloo_threads.RUN_LOOP, "S", 180)], False),  # a long collective
+        ([], True),  # not shown by this kernel, which needs ten times as long
+    ],
+)
+def test_what_only_wakes_up_is_idle_and_what_gets_no_turn_is_not(threads, is_idle, monkeypatch):
+    shown = {number: Thread(*thread) for number, thread in enumerate(threads, 1)}
+    monkeypatch.setattr(processes, "threads", lambda _: dict(shown))
+    time_of = IdleTime(4711)
+    time_of._since = time.monotonic() - 61
+    assert time_of.exceeds(6.0) == is_idle
 
 
 def test_peers_of_a_refused_rank_that_spin_are_not_waited_for(tmp_path, monkeypatch):
@@ -71,7 +85,7 @@ def test_peers_of_a_refused_rank_that_spin_are_not_waited_for(tmp_path, monkeypa
     server = SimpleNamespace(exits=dict)
     with Launcher() as launcher:
         ranks = [live(tmp_path, spins=True), refused(tmp_path)]
-        assert launcher._follow(server, ranks, None, patience=6.0, settle=1.0) is False
+        assert launcher._follow(server, ranks, None, patience=6.0, settle=0.1) is False
 
 
 def test_peers_of_a_refused_rank_that_work_may_end_by_themselves(tmp_path):

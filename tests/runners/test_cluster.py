@@ -56,7 +56,7 @@ def test_what_nodes_do_not_measure_is_skipped_with_its_reason(trace):
 
 
 @with_nodes
-def test_nodes_have_a_folder_and_a_name_of_their_own(measured, trace):
+def test_nodes_have_a_folder_a_name_and_an_interface_of_their_own(measured, trace):
     described = read_machine(measured.folder)
     assert measured.folder.name.startswith("2-nodes-")
     assert described.name == measured.folder.name == trace.machine
@@ -71,9 +71,6 @@ def test_the_root_cause_is_named_whichever_node_it_lies_on(measured, trace):
     assert failed.error.kind == "exception"
     assert [r.rank for r in failed.ranks] == [0, 1]
 
-
-@with_nodes
-def test_each_node_says_which_interface_leads_to_the_others(measured):
     for number, said in enumerate(measured.said):
         address = f"10.213.0.{number + 1}"
         assert f"node {number} (n{number}): one of 2, connected over link0, {address}" in said

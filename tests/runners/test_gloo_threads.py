@@ -11,8 +11,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from runners.core.meters import gloo_threads
-from runners.core.meters.gloo_threads import NAME, wait_until_idle
+from runners.core.system import gloo_threads
+from runners.core.system.gloo_threads import RUN_LOOP, wait_until_idle
 from tests.judged import judged, peaks_of
 
 BUFFER_BYTES = 4 * 1024
@@ -26,14 +26,14 @@ def _task(process, number, name, state):
 
 
 def test_it_waits_for_a_thread_of_gloo_that_has_not_had_its_turn(tmp_path, monkeypatch):
-    _task(tmp_path, 1, NAME, "R")
+    _task(tmp_path, 1, RUN_LOOP, "R")
     _task(tmp_path, 2, "python", "R")  # the rank itself
     looks = []
 
     def look_again(seconds):
         looks.append(seconds)
         if len(looks) == 3:
-            _task(tmp_path, 1, NAME, "S")
+            _task(tmp_path, 1, RUN_LOOP, "S")
 
     monkeypatch.setattr(gloo_threads.time, "sleep", look_again)
     wait_until_idle(tmp_path)
@@ -45,12 +45,12 @@ def test_files_of_threads_that_ended_are_closed_and_all_with_the_last_look(tmp_p
         return sum("/task/" in str(file.resolve()) for file in Path("/proc/self/fd").iterdir())
 
     before = num_open()
-    first, _ = _task(tmp_path, 1, NAME, "S"), _task(tmp_path, 2, NAME, "S")
+    first, _ = _task(tmp_path, 1, RUN_LOOP, "S"), _task(tmp_path, 2, RUN_LOOP, "S")
     threads = gloo_threads.GlooThreads(tmp_path)
-    threads.look()
+    threads.refresh()
     assert num_open() == before + 2
     shutil.rmtree(first.parent)
-    threads.look()
+    threads.refresh()
     assert num_open() == before + 1
     del threads
     assert num_open() == before
@@ -63,7 +63,7 @@ def reduced(rank):
     """
     for thread in Path("/proc/self/task").iterdir():
         is_own = int(thread.name) == threading.get_native_id()
-        if not is_own and (thread / "comm").read_text(encoding="ascii").strip() == NAME:
+        if not is_own and (thread / "comm").read_text(encoding="ascii").strip() == RUN_LOOP:
             os.sched_setscheduler(int(thread.name), os.SCHED_IDLE, os.sched_param(0))
     for _ in range(5):
         buffer = torch.ones(BUFFER_BYTES // 4)

@@ -1,7 +1,6 @@
 """Every kind of measured number against shapes, plain torch and sleep, which are no meters."""
 
 import hashlib
-import io
 import platform
 import time
 
@@ -169,7 +168,7 @@ def test_a_training_is_repeated_by_ranks_with_fewer_instructions_and_what_differ
     once = run("known", "learn")
     no_floats = {"epochs": [], "step_losses": [], "validation": None, "stages": []}
     again, counted = (
-        with_spread(one, "learn", find("known"), launcher, Progress(io.StringIO()))
+        with_spread(one, "learn", find("known"), launcher, Progress())
         for one in (once, once.model_copy(update=no_floats))
     )
     assert counted.spread is None

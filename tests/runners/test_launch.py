@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from runners.commands import run as running
 from runners.core.declared.experiment import find
+from runners.core.measuring import measure
 from runners.core.measuring.launch import Launcher, Place
 from runners.core.system import links
 from runners.system.errors import LaunchError
@@ -89,6 +91,16 @@ def test_a_loss_that_leaves_the_numbers_is_null_and_listed(run):
     assert None in diverged.step_losses
     assert {n.kind for n in diverged.non_finite} <= {"nan", "inf"}
     assert diverged.non_finite[0].step == diverged.step_losses.index(None)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_ranks_inherit_no_choice_of_nccl_but_the_interface(own_launcher, monkeypatch):
+    names = ("NCCL_ALGO", "TORCH_NCCL_BLOCKING_WAIT", "NCCL_SOCKET_IFNAME")
+    for name in names:
+        monkeypatch.setenv(name, "1")
+    own_launcher.run_pass(find("mishaps"), "well", "timed")
+    environment = Path(f"/proc/{own_launcher._server('timed')._process.pid}/environ").read_text()
+    assert [name for name in names if f"{name}=1" in environment] == ["NCCL_SOCKET_IFNAME"]
 
 
 def test_the_seconds_of_the_first_pass_hold_no_loading_of_torch(own_launcher):
@@ -177,8 +189,6 @@ def test_a_surprise_is_written_said_in_one_line_and_ends_with_one(folder):
 
 
 def test_ranks_that_share_an_accelerator_skip_what_gloo_cannot_move():
-    from runners.core.measuring import measure
-
     declarations = find("large_model").runs
     reason = measure.cannot_run(declarations["wide_fsdp"], Place("cuda", "gloo"))
     assert "share an accelerator" in reason

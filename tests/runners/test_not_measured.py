@@ -1,6 +1,5 @@
 """A run that fails for want of the machine is no evidence: it is told, and the trace stays."""
 
-import io
 import os
 import shutil
 import signal
@@ -13,7 +12,6 @@ from runners.core.declared.experiment import find
 from runners.core.measuring import endings, measure
 from runners.core.measuring.endings import NotMeasuredError, UnfinishedError
 from runners.core.measuring.forkserver import ForkServer
-from runners.core.measuring.launch import Launcher
 from runners.core.trace.outcome import RankOutcome
 from runners.session.pending import part_of, pending
 from runners.session.progress import Progress
@@ -41,20 +39,14 @@ def test_a_failure_for_want_of_the_machine_is_not_measured(run, name, said):
 
 def _killing(monkeypatch, experiment, run):
     """Kill a rank of one run as soon as it has started, as the kernel or a person would."""
-    whole, start = Launcher.run_pass, ForkServer.start
-    asked = []
-
-    def named(launcher, one, name, *more):
-        asked.append(f"{one.name}.{name}")
-        return whole(launcher, one, name, *more)
+    start = ForkServer.start
 
     def killed(server, requests):
         pids = start(server, requests)
-        if asked[-1] == f"{experiment}.{run}":
+        if (requests[0]["experiment"], requests[0]["run"]) == (experiment, run):
             os.kill(pids[0], signal.SIGKILL)
         return pids
 
-    monkeypatch.setattr(Launcher, "run_pass", named)
     monkeypatch.setattr(ForkServer, "start", killed)
 
 
@@ -63,19 +55,19 @@ def test_a_rank_that_somebody_kills_leaves_the_trace_and_the_next_run_measures_t
 ):
     runs = list(find("heavier").runs)
     one = pending("heavier", folder, full=True)
-    before = measure.measure(one, launcher, Progress(io.StringIO()))
+    before = measure.measure(one, launcher, Progress())
     path = folder / "heavier.json"
     old = path.read_bytes()
     again = pending("heavier", folder, full=True, force=True)
     with monkeypatch.context() as patched:
         _killing(patched, "heavier", runs[0])
         with pytest.raises(UnfinishedError, match=f"heavier.{runs[0]}: rank 0 died in"):
-            measure.measure(again, launcher, Progress(io.StringIO()))
+            measure.measure(again, launcher, Progress())
     assert path.read_bytes() == old
     assert list(read(part_of("heavier", folder)).runs) == runs[1:]
     later = pending("heavier", folder)
     assert (later.reason, later.measured) == ("unfinished", (runs[0],))
-    after = measure.measure(later, launcher, Progress(io.StringIO()))
+    after = measure.measure(later, launcher, Progress())
     assert list(after.runs) == list(before.runs)
     assert not part_of("heavier", folder).exists()
 

@@ -1,6 +1,5 @@
 """What `run` measures, what it leaves to `--full`, and what an interruption costs."""
 
-import io
 import json
 from importlib import metadata
 
@@ -28,7 +27,7 @@ def run(folder, launcher):
         one = pending(name, folder, full=full, force=force)
         if one is None:
             return None, None
-        trace = measure.measure(one, launcher, Progress(io.StringIO()))
+        trace = measure.measure(one, launcher, Progress())
         return one.measured, trace
 
     return measured
@@ -62,7 +61,7 @@ def _interrupted(monkeypatch, folder, launcher, *, after, full=True):
         patched.setattr(measure, "measure_run", stopped)
         one = pending("heavier", folder, full=full)
         with pytest.raises(KeyboardInterrupt):
-            measure.measure(one, launcher, Progress(io.StringIO()))
+            measure.measure(one, launcher, Progress())
 
 
 def test_an_interrupted_run_goes_on_where_it_was(run, folder, launcher, monkeypatch):
@@ -146,3 +145,10 @@ def test_a_new_program_makes_nothing_stale(folder, listed):
     assert not traces.is_stale(trace)
     one = pending("listings", folder)
     assert (one.reason, set(one.kept)) == ("has new programs", set(trace.runs))
+
+
+def test_shortened_runs_are_kept_by_a_shortened_run_alone(folder):
+    running.run(RunRequest(names=("heavier",), short=True))
+    assert read(folder / "heavier.json").shortened
+    assert pending("heavier", folder, short=True) is None
+    assert pending("heavier", folder).reason == "shortened"

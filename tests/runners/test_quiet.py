@@ -18,8 +18,10 @@ STEADY = 1e-3
 IDLE, BUSY, SLOWER = (0.01, STEADY), (0.4, STEADY), (0.01, 1.1e-3)
 
 
-def _readings(*given):
-    return Readings(iter(given).__next__)
+@pytest.fixture
+def injected(monkeypatch):
+    """A function that sets the next readings of the machine."""
+    return lambda *given: monkeypatch.setattr(quiet, "reading", iter(given).__next__)
 
 
 @pytest.mark.parametrize(
@@ -34,9 +36,10 @@ def _readings(*given):
     ],
 )
 def test_an_experiment_is_quiet_without_load_and_with_equal_canaries(
-    before, after, was_busy, was_quiet
+    before, after, was_busy, was_quiet, injected
 ):
-    readings = _readings(before, after)
+    injected(before, after)
+    readings = Readings()
     readings.begin()
     found = readings.end()
     assert (found.was_busy, found.was_quiet) == (was_busy, was_quiet)
@@ -53,13 +56,15 @@ def test_load_is_the_share_of_ticks_that_were_not_idle(tmp_path, monkeypatch):
 
 
 @pytest.mark.ranks
-def test_a_run_records_how_quiet_it_was_and_says_so(folder):
+def test_a_run_records_how_quiet_it_was_and_says_so(folder, injected):
     request = RunRequest(names=("heavier",), full=True)
-    ran = running.run(request, _readings(IDLE, SLOWER))
+    injected(IDLE, SLOWER)
+    ran = running.run(request)
     assert ran.exit_code == 0
     assert ran.not_quiet == ["heavier"]
     assert read(folder / "heavier.json").quiet.load_after_share == IDLE[0]
-    ran = running.run(request, _readings())  # what is fresh takes no reading
+    injected()  # what is fresh takes no reading
+    ran = running.run(request)
     assert (ran.num_fresh, ran.not_quiet) == (1, [])
 
 

@@ -1,6 +1,5 @@
 """`python -m runners try`, as a reader calls it: what it prints, keeps, and leaves behind."""
 
-import io
 from dataclasses import replace
 
 import pytest
@@ -47,7 +46,7 @@ def attempt(launcher, monkeypatch):
         experiment = find("changeable")
         declaration, _ = prepare(experiment, run, [wanted])
         tried = replace(experiment, runs={run: declaration})
-        trace = measure.measure_alone(tried, run, launcher, Progress(io.StringIO()))
+        trace = measure.measure_alone(tried, run, launcher, Progress())
         return trace.runs[run]
 
     return measured

@@ -1,6 +1,5 @@
 """The digest in a trace: an edit by hand and a half-merged file are noticed."""
 
-import io
 import json
 
 import pytest
@@ -36,7 +35,7 @@ def test_one_edited_number_or_word_of_a_file_is_noticed(root, tmp_path, file, ki
 def test_an_edited_trace_is_measured_again(folder, launcher):
 
     def measured():
-        measure.measure(pending("heavier", folder), launcher, Progress(io.StringIO()))
+        measure.measure(pending("heavier", folder), launcher, Progress())
 
     measured()
     assert pending("heavier", folder) is None

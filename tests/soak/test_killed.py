@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.core.declared.experiment import SHORTENED, find
+from runners.core.declared.experiment import find
 from runners.core.system import links
 from runners.system.files import TORN
 from runners.traces.files import read, trace_paths, write
@@ -48,7 +48,7 @@ def place(tmp_path_factory):
 @pytest.fixture(scope="module")
 def environment(place):
     own = {"TMPDIR": str(place / "scratch"), "PROOFBOOK_TRACES": str(place / "traces")}
-    return {**os.environ, **own, SHORTENED: "1"}
+    return {**os.environ, **own}
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_a_killed_process_is_named_or_harmless_and_leaves_nothing(
     chance, trace = random.Random(f"{seed} {attempt}"), traces / f"{name}.json"
     old = read(trace)
     with subprocess.Popen(
-        [sys.executable, "-m", "runners", "run", name, "--force"],
+        [sys.executable, "-m", "runners", "run", name, "--force", "--short"],
         cwd=ROOT,
         env=environment,
         stdout=subprocess.PIPE,

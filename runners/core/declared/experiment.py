@@ -1,4 +1,4 @@
-"""What an experiment is: one file, the technique first, then the runs as pure values.
+"""Experiments: one file each, the technique first, then the runs as pure values.
 
 An experiment is a file in `runners/experiments/`. It reads like a program: strategies, each a
 function of a `Rank`; below them what the runs are:
@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import builtins
 import importlib
-import os
 import runpy
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -46,7 +45,6 @@ from runners.core.trace.schema import Nature, Setting, Status
 from runners.system.book import ROOT, SEVERAL, experiment_files
 from runners.system.errors import FixableError, first_line, nearest, unknown
 
-SHORTENED = "PROOFBOOK_SHORTENED"
 # What a file of strategies imports, and nothing that declares runs may use.
 _ROOMS = ("core.ranks", "core.meters", "training", "judging", "labs")
 NEEDS_TORCH = ("torch", *(f"runners.{room}" for room in _ROOMS))
@@ -133,7 +131,7 @@ class Declaration(Generic[S]):
 
     @property
     def link_bits_per_second(self) -> int | None:
-        """What the link of each rank lets through; None is all it can."""
+        """The rate of each rank's link; None is all it can."""
         return getattr(self.settings, "link_bits_per_second", None)
 
 
@@ -147,6 +145,7 @@ class Experiment:
     path: Path
     tried_with: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
     on_cuda: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
+    is_short: bool = False  # its runs have the sizes of a try
 
     @property
     def is_full(self) -> bool:
@@ -160,7 +159,7 @@ class Experiment:
         return _strategies(module, _declaring(module, self.name))
 
     def shortened(self, run: str) -> dict[str, Setting]:
-        """The settings with which a run takes seconds; of those for all runs, the ones it has."""
+        """The settings of a run that `TRIED_WITH` changes, so that it takes seconds."""
         known = self.runs[run].settings.declared()
         common = {n: v for n, v in self.tried_with.get("*", {}).items() if n in known}
         return {**common, **self.tried_with.get(run, {})}
@@ -172,7 +171,7 @@ def names() -> list[str]:
 
 
 def check_names(wanted: Sequence[str]) -> list[str]:
-    """The experiments named, each once, or all.
+    """The names of experiments, each once; of all where none is given.
 
     Raises:
         FixableError: there is none of that name.
@@ -183,7 +182,7 @@ def check_names(wanted: Sequence[str]) -> list[str]:
 
 
 def check_name(name: str) -> Path:
-    """The file of an experiment, which is not loaded.
+    """The path of an experiment's file, which is not loaded.
 
     Raises:
         FixableError: there is none of that name.
@@ -199,27 +198,22 @@ def command_for(name: str) -> str | None:
     return f"python -m runners run {name}" if name in names() else None
 
 
-def on_device(experiment: Experiment, device: str) -> Experiment:
-    """An experiment as it runs on a kind of device: on an accelerator its models grow.
-
-    Where `PROOFBOOK_SHORTENED` is set, as at the gate, runs have the sizes of a try instead.
+def on_device(experiment: Experiment, device: str, *, is_short: bool = False) -> Experiment:
+    """An experiment with the sizes of its runs on a kind of device, or with those of a try.
 
     Raises:
         ValueError: the settings of `ON_CUDA` or `TRIED_WITH` cannot be.
     """
-    runs = {}
+    runs = dict(experiment.runs)
     for name, declaration in experiment.runs.items():
         changes: Mapping[str, Setting] = {}
-        if SHORTENED in os.environ:
+        if is_short:
             changes = experiment.shortened(name)
         elif device == "cuda" and not declaration.only_on_cpu:
             changes = {**experiment.on_cuda.get("*", {}), **experiment.on_cuda.get(name, {})}
-        runs[name] = (
-            replace(declaration, settings=declaration.settings.changed(changes))
-            if changes
-            else declaration
-        )
-    return replace(experiment, runs=runs)
+        if changes:
+            runs[name] = replace(declaration, settings=declaration.settings.changed(changes))
+    return replace(experiment, runs=runs, is_short=is_short)
 
 
 def find(name: str) -> Experiment:
@@ -257,7 +251,7 @@ def find(name: str) -> Experiment:
 
 
 def runs_named(wanted: Iterable[str]) -> dict[str, list[str]]:
-    """Experiments, and of each the runs named as `EXPERIMENT.RUN`, each once; all where none is.
+    """By experiment, the runs named as `EXPERIMENT.RUN`, or all of one named without a run.
 
     Raises:
         FixableError: there is no such experiment, or no such run of it.
@@ -275,15 +269,8 @@ def runs_named(wanted: Iterable[str]) -> dict[str, list[str]]:
 
 def _broken(error: BaseException, path: Path) -> FixableError:
     """The error of an experiment's file that cannot be executed, at its line."""
-    place = [
-        f"{path}",
-        *(
-            f"{path}:{at.lineno}"
-            for at in extract_tb(error.__traceback__)
-            if at.filename == str(path)
-        ),
-    ][-1]
-    message = first_line(error)
+    frames = [at for at in extract_tb(error.__traceback__) if at.filename == str(path)]
+    place, message = f"{path}:{frames[-1].lineno}" if frames else f"{path}", first_line(error)
     if isinstance(error, SyntaxError):
         place, message = f"{error.filename}:{error.lineno}", error.msg
     return FixableError(f"{place}: {type(error).__name__}: {message}; correct this file")
@@ -324,7 +311,7 @@ def _whole_module(path: Path) -> Module:
 
 
 class _NotLoaded:
-    """Stands for what a file imports with torch: a value, a decorator, a base of a class."""
+    """A stand-in for a name imported with torch: a value, a decorator, a base of a class."""
 
     def __getattr__(self, name: str) -> Self:
         return self

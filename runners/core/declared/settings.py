@@ -87,7 +87,7 @@ class RunSettings(BaseModel):
         return self._seed
 
     def forced(self) -> dict[str, Setting]:
-        """Settings that this strategy and these ranks leave no choice about, with their values."""
+        """Settings whose values this strategy and number of ranks determine."""
         return {}
 
     def check(self) -> None:
@@ -98,7 +98,7 @@ class RunSettings(BaseModel):
         """
 
     def closed_forms(self) -> dict[str, Setting]:
-        """What follows from the settings, by name: each `closed_form`, those of a base first."""
+        """The value of each `closed_form` by name, those of a base class first."""
         return {
             name: getattr(self, name)
             for kind in reversed(type(self).__mro__)
@@ -106,8 +106,8 @@ class RunSettings(BaseModel):
             if isinstance(value, closed_form)
         }
 
-    def of_run(self, strategy: str, world_size: int, seed: int = 0) -> Self:
-        """The same settings in a run of this strategy, so many ranks and this seed.
+    def of_run(self, strategy: str, world_size: int, seed: int) -> Self:
+        """These settings in a run of this strategy, number of ranks and seed.
 
         Raises:
             ValueError: they are impossible there.
@@ -123,7 +123,7 @@ class RunSettings(BaseModel):
         return bound
 
     def changed(self, changes: Mapping[str, Setting]) -> Self:
-        """The same settings but for some, outside any run.
+        """These settings with some changes, outside any run.
 
         Raises:
             ValueError: there is no such setting, or it cannot have this value.
@@ -131,14 +131,14 @@ class RunSettings(BaseModel):
         return type(self).from_json({**self.declared(), **changes})
 
     def declared(self) -> dict[str, Any]:
-        """What was set, without what follows from it."""
+        """The settings by name, without closed forms."""
         return {name: getattr(self, name) for name in self._names()}
 
     def _names(self) -> list[str]:
         return [*type(self).model_fields, *(self.model_extra or {})]
 
     def as_json(self) -> dict[str, Setting]:
-        """Every setting, also those that follow from others, as a trace records them."""
+        """The settings and closed forms by name, as a trace records them."""
         values = {**self.declared(), **self.closed_forms()}
         return {n: list(v) if isinstance(v, tuple) else v for n, v in values.items()}
 
@@ -166,7 +166,7 @@ class FreeSettings(RunSettings):
 
 
 def _in_words(error: ErrorDetails) -> str:
-    """One line for a person, from pydantic's account of what is wrong."""
+    """One line for a person, from an error of pydantic."""
     name = ".".join(map(str, error["loc"][:1]))
     if error["type"] == "extra_forbidden":
         return f"there is no setting {name!r}"

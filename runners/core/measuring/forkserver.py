@@ -3,7 +3,7 @@
     python -m runners.core.measuring.forkserver PID FD   started by `ForkServer` of that process
 
 `ForkServer` is the launcher's side, `serve` the process's own; they communicate over a pipe of
-`multiprocessing`. In: lists of rank requests. Out: pairs of a word and what belongs to it: "ready",
+`multiprocessing`. In: lists of rank requests. Out: pairs of a word and its argument: "ready",
 "started" with process ids, "exited" with a process id and its exit code. It is a process of its own
 because two settings of the allocator cannot share one environment, and because `multiprocessing`
 keeps a single forkserver with a single environment. The kernel kills it with the launcher, and its
@@ -34,7 +34,7 @@ from runners.system.book import ROOT, enter_book, own_book
 from runners.system.errors import LaunchError
 from runners.system.patience import Patience
 
-Request = dict[str, Any]  # what a rank is told
+Request = dict[str, Any]  # the run, pass, rank and files of a process
 FORKS = platform.system() == "Linux"
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
@@ -42,20 +42,24 @@ ENVIRONMENT = {
     # this torch asks NVML instead, should anything that is imported ask.
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
 }
+# What a person has set of NCCL would change what a run measures. Which interface connects nodes is
+# theirs to say, and what NCCL prints measures nothing.
+UNSET, NOT_UNSET = ("NCCL_", "TORCH_NCCL_"), ("NCCL_SOCKET_IFNAME", "NCCL_DEBUG")
 
 
 class ForkServer:
-    """One forkserver process and the conversation with it.
+    """One forkserver process with this environment, which ends with the thread that starts it.
 
-    It ends with the thread that makes this object.
-
-    Args:
-        environment: what it sets of the allocator.
-        errors: a file for what it writes to standard error: its last words, where it ends itself.
+    It writes standard error to `errors`, whose last line says why it ended.
     """
 
     def __init__(self, environment: dict[str, str], errors: Path) -> None:
         self._errors = errors
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if name in NOT_UNSET or not name.startswith(UNSET)
+        }
         self._pipe, theirs = multiprocessing.Pipe()
         command = [sys.executable, "-m", __name__]
         with errors.open("wb") as file, theirs:
@@ -65,17 +69,17 @@ class ForkServer:
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
-                env={**os.environ, **ENVIRONMENT, **environment},
+                env={**inherited, **ENVIRONMENT, **environment},
                 cwd=ROOT,
                 start_new_session=True,
             )
         self._is_ready = False  # several load torch side by side; the first request waits
 
     def _message(self, seconds: float) -> tuple[str, Any]:
-        """Its next message; an empty word where none comes in time.
+        """The next message of the process; an empty word where none comes in time.
 
         Raises:
-            LaunchError: it has ended; what to do.
+            LaunchError: the process has ended.
         """
         with suppress(EOFError, OSError):
             if self._pipe.poll(seconds):
@@ -92,27 +96,28 @@ class ForkServer:
             f"{last}); run again, and see whether this machine ran out of memory"
         )
 
-    def _expect(self, word: str, seconds: float) -> Any:  # noqa: ANN401
+    def _wait_for(self, word: str, seconds: float) -> Any:  # noqa: ANN401
+        """The argument of the next message with this word."""
         patience, end = Patience(), time.monotonic() + seconds
         while time.monotonic() < end:
-            said, what = self._message(0.1)
-            if said == word:
-                return what
+            received, argument = self._message(0.1)
+            if received == word:
+                return argument
             patience.tell(f"waiting for the forkserver ({word}), {{}} so far")
         raise LaunchError(f"the forkserver said nothing for {seconds:.0f} s")
 
     def wait_until_ready(self) -> None:
-        """Wait until it has loaded torch: once, and in nobody's measured time.
+        """Wait until the process has loaded torch, which no measured time may contain.
 
         Raises:
             LaunchError: the forkserver has ended, or never got ready.
         """
         if not self._is_ready:
-            self._expect("ready", 120)
+            self._wait_for("ready", 120)
             self._is_ready = True
 
     def start(self, requests: list[Request]) -> list[int]:
-        """Fork one process a request; their process ids, in order.
+        """Fork one process a request; the process ids, in order.
 
         Raises:
             LaunchError: the forkserver has ended, or never got ready.
@@ -120,7 +125,7 @@ class ForkServer:
         self.wait_until_ready()
         with suppress(OSError):  # it is about to end, and the wait for its answer says so
             self._pipe.send(requests)
-        pids: list[int] = self._expect("started", 30)
+        pids: list[int] = self._wait_for("started", 30)
         return pids
 
     def exits(self) -> dict[int, int]:
@@ -142,15 +147,15 @@ class ForkServer:
         self._pipe.close()
 
 
-def _be(request: Request, server: int, book: Path | None) -> None:
-    """Be a rank to the end of this process; it must never return into the server's loop."""
+def _run_rank(request: Request, server: int, book: Path | None) -> None:
+    """Run one rank, then end this process: it must never return into the server's loop."""
     processes.end_with(server)
     enter_book(book)
     try:
-        from runners.core.ranks.process import live, preload
+        from runners.core.ranks.process import preload, run_rank
 
         preload()  # a forked rank finds all of it loaded
-        live(request)
+        run_rank(request)
     except BaseException:  # noqa: BLE001 a rank that cannot even fail properly: say why, and leave
         import traceback
 
@@ -172,21 +177,16 @@ def _started(requests: list[Request]) -> list[BaseProcess]:
         gc.freeze()  # or each rank's first collection copies the pages of all that was loaded
     context = multiprocessing.get_context("fork" if FORKS else "spawn")
     ranks: list[BaseProcess] = [
-        context.Process(target=_be, args=(one, os.getpid(), own_book()))  # type: ignore[attr-defined]
-        for one in requests
+        context.Process(target=_run_rank, args=(request, os.getpid(), own_book()))  # type: ignore[attr-defined]
+        for request in requests
     ]
-    for one in ranks:
-        one.start()
+    for rank in ranks:
+        rank.start()
     return ranks
 
 
 def serve(launcher: int, pipe: Connection) -> None:
-    """Load torch, then start ranks until the pipe ends.
-
-    Args:
-        launcher: the process that started this one.
-        pipe: to it.
-    """
+    """Load torch, then start ranks for the process `launcher` until the pipe to it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the launcher's to handle
     processes.end_with(launcher)
     if FORKS:
@@ -196,18 +196,18 @@ def serve(launcher: int, pipe: Connection) -> None:
     ranks: list[BaseProcess] = []
     pipe.send(("ready", None))
     while True:
-        if pipe in wait([pipe, *(one.sentinel for one in ranks)]):
+        if pipe in wait([pipe, *(rank.sentinel for rank in ranks)]):
             try:
                 started = _started(pipe.recv())
             except EOFError:
                 break
             ranks += started
-            pipe.send(("started", [one.pid for one in started]))
-        for one in [one for one in ranks if one.exitcode is not None]:
-            pipe.send(("exited", (one.pid, one.exitcode)))
-            ranks.remove(one)
-    for one in ranks:
-        one.kill()
+            pipe.send(("started", [rank.pid for rank in started]))
+        for rank in [rank for rank in ranks if rank.exitcode is not None]:
+            pipe.send(("exited", (rank.pid, rank.exitcode)))
+            ranks.remove(rank)
+    for rank in ranks:
+        rank.kill()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Put what the ranks of a run's passes recorded together into one `Run`. Pure; no torch."""
+"""Join the rank outcomes of a run's passes into one `Run`. Pure; no torch."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -33,13 +33,9 @@ def gather(
     *,
     oversubscribed: bool,
 ) -> Run:
-    """One run from its passes.
+    """Join the results of a run's passes, of which the last may have failed, into its record.
 
-    Args:
-        declaration: the run as declared.
-        results: each pass that ran; the pass that failed, if one did, is the last.
-        place: device and backend of its ranks.
-        oversubscribed: more ranks than cores, or than accelerators.
+    `oversubscribed`: there are more ranks than cores, or than accelerators.
     """
     error = next((r.root_cause for r in results.values() if r.root_cause is not None), None)
     result = results.get("timed") or results.get("budgeted") or results["metered"]
@@ -71,20 +67,20 @@ def gather(
             step=_sampled(settled),
             stages=_first_of(o.stage_seconds for o in main),
             prediction=_first_of(o.prediction_seconds for o in main),
-            measures={name: s for name, one in measured.items() if (s := _sampled(one))},
+            measures={name: s for name, times in measured.items() if (s := _sampled(times))},
             **_timeline(metered),
         ),
     )
 
 
 def skipped(declaration: Declaration, reason: str, place: Place) -> Run:
-    """A run that this machine cannot do, with why."""
+    """The record of a run that this machine cannot do, with the reason."""
     timing = Timing(wall_seconds=0.0)
     return Run(**_declared(declaration, place), status="skipped", reason=reason, timing=timing)
 
 
 def _declared(declaration: Declaration, place: Place) -> dict[str, Any]:
-    """What stands of a run before anything of it has run."""
+    """The fields of a run's record that its declaration and its place say."""
     alike = ("strategy", "world_size", "seed", "budget_bytes", "nature", "expected_death", "label")
     return {
         **{name: getattr(declaration, name) for name in alike},
@@ -102,7 +98,7 @@ def _status(results: dict[PassName, PassResult], error: Failure | None) -> Statu
 
 
 def _first_of(by_rank: Iterable[Mapping[str, Known]]) -> dict[str, Known]:
-    """Every name once: what several ranks recorded stands as the first of them saw it."""
+    """Merge mappings by rank; of equal names, the lowest rank's value is kept."""
     kept: dict[str, Known] = {}
     for names in by_rank:
         for name, value in names.items():
@@ -111,7 +107,7 @@ def _first_of(by_rank: Iterable[Mapping[str, Known]]) -> dict[str, Known]:
 
 
 def _stages(main: list[RankOutcome], metered: list[RankOutcome], has_timeline: bool) -> list[Stage]:
-    """Every stage as its first rank saw it; with a timeline, what each rank held, too."""
+    """Every stage as its first rank recorded it; with a timeline, also the tensors of all ranks."""
     stages = list(_first_of({s.name: s for s in o.stages} for o in main).values())
     if not has_timeline:
         return stages
@@ -133,18 +129,18 @@ def _held(stage: Stage, outcomes: list[RankOutcome]) -> list[Held]:
 
 
 def _moves(name: str, metered: list[RankOutcome]) -> list[Move]:
-    """What travelled in a stage: calls of one operation between the same ranks, summed."""
-    found: Counter[tuple[str, int | None, int | None]] = Counter()
+    """The communication in a stage: calls of one operation between the same ranks, summed."""
+    moved: Counter[tuple[str, int | None, int | None]] = Counter()
     for outcome in metered:
         sums: Counter[tuple[str, int | None, int | None]] = Counter()
         for part in outcome.stage_moves.get(name, []):
             if part.operation != "send":  # the rank that receives it has recorded it
                 operation = "send" if part.operation == "recv" else part.operation
                 sums[operation, part.source, part.destination] += part.bytes
-        found |= sums  # of what several ranks saw, the largest
+        moved |= sums  # of what several ranks recorded, the largest
     return [
         Move(operation=operation, source=source, destination=destination, bytes=num_bytes)
-        for (operation, source, destination), num_bytes in found.items()
+        for (operation, source, destination), num_bytes in moved.items()
     ]
 
 
@@ -186,11 +182,11 @@ def _ranks(main: list[RankOutcome], metered: list[RankOutcome]) -> list[RankReco
     records = []
     for outcome in main:
         meter = meters.get(outcome.rank, outcome)
-        seen = {name: getattr(outcome, name) for name in RankRecord.model_fields}
-        seen["memory"] = meter.memory or outcome.memory
-        seen["collectives"] = meter.collectives
-        seen["measures"] = {**meter.measures, **outcome.measures}
-        records.append(RankRecord(**seen))
+        fields = {name: getattr(outcome, name) for name in RankRecord.model_fields}
+        fields["memory"] = meter.memory or outcome.memory
+        fields["collectives"] = meter.collectives
+        fields["measures"] = {**meter.measures, **outcome.measures}
+        records.append(RankRecord(**fields))
     return records
 
 

@@ -24,6 +24,7 @@ from runners.core.measuring.endings import LiveRank, cause_among, is_full, why_n
 from runners.core.measuring.forkserver import ForkServer
 from runners.core.ranks.heartbeat import Beat
 from runners.core.system.links import linked
+from runners.core.system.processes import IdleTime, are_idle
 from runners.core.system.scratch import Scratch
 from runners.core.trace import machine
 from runners.core.trace.outcome import RankOutcome
@@ -70,13 +71,14 @@ class PassResult:
 
 
 class Launcher:
-    """Runs passes; keeps one forkserver for each environment of ranks."""
+    """Runs passes on ranks of this machine; keeps a forkserver for each environment of ranks."""
 
     def __init__(self, device: str = "cpu", quiet_seconds: float = QUIET_SECONDS) -> None:
         self.device = device
         self.quiet_seconds = quiet_seconds
         self.most_bytes: int | None = None  # that the ranks of a pass may take together
         self.instructions: Mapping[str, str] = {}  # variables that leave ranks fewer of them
+        self.is_short = False  # runs have the sizes of a try
         self._servers: dict[str, ForkServer] = {}
         self._scratch = Scratch()
 
@@ -94,7 +96,7 @@ class Launcher:
             stopping.at_end.remove(self.close)
 
     def close(self) -> None:
-        """End the forkservers with all ranks, and remove what they left."""
+        """End the forkservers with all ranks, and remove the scratch folder."""
         for server in self._servers.values():
             server.close()
         self._scratch.remove()
@@ -108,16 +110,16 @@ class Launcher:
         return self._servers[key]
 
     def prepare(self, passes: Iterable[PassName]) -> None:
-        """Start what these passes need, side by side, where nothing waits for the first of it."""
+        """Start the forkservers of these passes side by side, without waiting for them."""
         for pass_name in passes:
             self._server(pass_name)
 
     def fitted(self, experiment: Experiment) -> Experiment:
-        """An experiment as its ranks can run it here."""
-        return on_device(experiment, self.device)
+        """An experiment with the sizes of its runs on this launcher's kind of device."""
+        return on_device(experiment, self.device, is_short=self.is_short)
 
     def place_of(self, declaration: Declaration) -> Place:
-        """Where the ranks of a run live: NCCL where each has a GPU of its own, else gloo."""
+        """Device and backend of a run's ranks: NCCL where each has a GPU of its own, else gloo."""
         if self.device != "cuda" or declaration.only_on_cpu:
             return Place("cpu", "gloo")
         return Place("cuda", "gloo" if self.is_crowded(declaration) else "nccl")
@@ -136,14 +138,9 @@ class Launcher:
         watch: Watch | None = None,
         followed: Mapping[str, list[float]] = MappingProxyType({}),
     ) -> PassResult:
-        """Run one pass to its end.
+        """Run one pass to its end; `watch` is called with every rank's heartbeat, again and again.
 
-        Args:
-            experiment: with the run among its own.
-            run: its name.
-            pass_name: which pass.
-            watch: is shown every rank's heartbeat, again and again.
-            followed: times of the run that this one follows, in seconds.
+        `followed` are times of the run that this one follows, in seconds.
 
         Raises:
             LaunchError: the ranks could not be started.
@@ -159,29 +156,29 @@ class Launcher:
             for request in requests:
                 own = namespaces[request["rank"]] if namespaces else None
                 request |= {"followed": dict(followed), "namespace": own}
-            ranks, hung = self._live(server, requests, watch)
-        said = [_said(live.files.with_suffix(".err")) for live in ranks]
+            ranks, hung = self._run_ranks(server, requests, watch)
+        errors = [_text_of(live.files.with_suffix(".err")) for live in ranks]
         outcomes = [
-            live.ending(request["rank"], hung=hung, errors=errors)
-            for request, live, errors in zip(requests, ranks, said, strict=True)
+            live.ending(request["rank"], hung=hung, errors=text)
+            for request, live, text in zip(requests, ranks, errors, strict=True)
         ]
         is_limited = self.most_bytes is not None
         lacking = why_not_measured(declaration, pass_name, outcomes, attempt, is_limited=is_limited)
-        printed = _said(attempt / "rank0.out").splitlines()
+        printed = _text_of(attempt / "rank0.out").splitlines()
         if os.environ.get("PROOFBOOK_STDERR"):  # of a person who debugs
-            sys.stderr.writelines(said)
+            sys.stderr.writelines(errors)
         shutil.rmtree(attempt, ignore_errors=True)
         cause = cause_among(outcomes, [live.beat.count for live in ranks])
         return PassResult(outcomes, cause, printed, time.monotonic() - start, lacking)
 
     def is_full(self) -> bool:
-        """Whether ranks have no space left to write into."""
+        """Whether the scratch folder has no space left for what ranks write."""
         return is_full(self._scratch.path)
 
     def _requests(
         self, experiment: Experiment, run: str, pass_name: PassName, attempt: Path
     ) -> list[dict[str, Any]]:
-        """What each rank gets: what to do, with whom, and where to write."""
+        """The request to each rank: its run and pass, its device and its files."""
         declaration = experiment.runs[run]
         return [
             {
@@ -198,21 +195,19 @@ class Launcher:
             for rank in range(declaration.world_size)
         ]
 
-    def _live(
+    def _run_ranks(
         self, server: ForkServer, requests: list[dict[str, Any]], watch: Watch | None
     ) -> tuple[list[LiveRank], bool]:
-        """Let the ranks live to their end; none outlives this call. Whether they hung, too."""
+        """Start the ranks and follow them to their end: none outlives this call. Did they hang?"""
         pids = server.start(requests)
         ranks = [
             LiveRank(pid, request["files"], spins=request["device"] == "cuda")
             for pid, request in zip(pids, requests, strict=True)
         ]
         patience, settle = self.quiet_seconds, SETTLE_SECONDS
-        if (
-            requests[0]["declaration"]["expected"] == "deadlocked"
-        ):  # a declared hang is believed sooner,
-            patience = min(patience, EXPECTED_QUIET_SECONDS)
-            settle = EXPECTED_QUIET_SECONDS  # and its ranks meet their time-outs one after another
+        if requests[0]["declaration"]["expected"] == "deadlocked":
+            # A declared hang is believed sooner, and its ranks meet their time-outs in turn.
+            patience, settle = min(patience, EXPECTED_QUIET_SECONDS), EXPECTED_QUIET_SECONDS
         try:
             return ranks, self._follow(server, ranks, watch, patience, settle)
         finally:
@@ -229,29 +224,35 @@ class Launcher:
         patience: float,
         settle: float,
     ) -> bool:
-        """Watch until all have ended, or until those left never will; whether they hang."""
+        """Wait until all ranks are over or those that are left are idle; whether they hang."""
         failed_at: float | None = None
-        while True:
-            time.sleep(POLL_SECONDS)
-            codes = server.exits()
-            for live in ranks:
-                live.look(codes.get(live.pid))
-            if watch is not None:
-                watch([live.beat for live in ranks])
-            working = [live for live in ranks if not live.is_over]
-            if not working:
-                return False
+        while working := _update(server, ranks, watch):
             died = any(live.exit_code not in (None, 0) for live in ranks)
-            if died or any(live.has_failed for live in ranks):
-                failed_at = failed_at or time.monotonic()
-                waited = time.monotonic() - failed_at
-                longest = DEATH_GRACE_SECONDS if died else GRACE_SECONDS
-                if waited > longest or all(live.is_quiet(settle) for live in working):
-                    return False
-            elif all(live.is_quiet(patience) for live in working):
-                return True
+            if not died and not any(live.has_failed for live in ranks):
+                if are_idle(working, patience):
+                    return True
+                continue
+            if failed_at is None:
+                failed_at = time.monotonic()
+                for idle_time in working:  # what the failure makes them do is yet to come
+                    idle_time.restart()
+            longest = DEATH_GRACE_SECONDS if died else GRACE_SECONDS
+            if time.monotonic() - failed_at > longest or are_idle(working, settle):
+                return False
+        return False
 
 
-def _said(path: Path) -> str:
-    """What a rank wrote; nothing where it died before it could."""
+def _update(server: ForkServer, ranks: list[LiveRank], watch: Watch | None) -> list[IdleTime]:
+    """Wait a moment and read all ranks; the idle times of those that are not over."""
+    time.sleep(POLL_SECONDS)
+    codes = server.exits()
+    for live in ranks:
+        live.update(codes.get(live.pid))
+    if watch is not None:
+        watch([live.beat for live in ranks])
+    return [live.idle_time for live in ranks if not live.is_over]
+
+
+def _text_of(path: Path) -> str:
+    """A file that a rank wrote; empty where it died before it could."""
     return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""

@@ -1,8 +1,7 @@
-"""A launcher whose ranks live on several nodes, one in each process that torchrun started.
+"""A launcher with ranks on several nodes, one in each process that torchrun started.
 
-Rank 0's process says which pass comes next, and all of them run it: each forks its own rank, as the
-launcher on one machine does, and shares how that rank ended. So what measures a run on one machine
-measures it on several.
+Rank 0's process names the next pass, and all of them run it: each forks its own rank, as the
+launcher on one machine does, and shares how that rank ended.
 """
 
 import json
@@ -24,7 +23,7 @@ SILENCE_SECONDS = 60.0
 
 
 class NodeLauncher(Launcher):
-    """Starts this process's own rank, beside those that the other processes start."""
+    """Runs passes with one rank in this process, beside those that the other processes start."""
 
     def __init__(self, peers: Peers, device: str) -> None:
         super().__init__(device, quiet_seconds=SILENCE_SECONDS)
@@ -34,11 +33,9 @@ class NodeLauncher(Launcher):
 
     def fitted(self, experiment: Experiment) -> Experiment:
         """An experiment as nodes run it: their clocks do not agree, so it has no timeline."""
-        found = super().fitted(experiment)
-        declarations = {
-            run: replace(declaration, has_timeline=False) for run, declaration in found.runs.items()
-        }
-        return replace(found, runs=declarations)
+        fitted = super().fitted(experiment)
+        runs = {run: replace(declared, has_timeline=False) for run, declared in fitted.runs.items()}
+        return replace(fitted, runs=runs)
 
     def is_crowded(self, declaration: Declaration) -> bool:
         """Whether a node gets more ranks of a run than it has cores, or accelerators."""
@@ -49,7 +46,7 @@ class NodeLauncher(Launcher):
         self, experiment: Experiment, run: str, pass_name: PassName, attempt: Path
     ) -> list[dict[str, Any]]:
         everybody = super()._requests(experiment, run, pass_name, attempt)
-        if experiment.runs[run].world_size == 1:
+        if len(everybody) == 1:
             return everybody
         worker = self._peers.worker
         rendezvous = (worker.host, worker.port, f"ranks/{self._pass}")
@@ -67,41 +64,41 @@ class NodeLauncher(Launcher):
         if experiment.runs[run].world_size == 1:
             return super().run_pass(experiment, run, pass_name, watch, followed)
         self._peers.put(f"order/{next(self._numbers)}", [experiment.name, run, pass_name])
-        own = self._own(experiment, run, pass_name, watch)
-        return self._whole(experiment, run, own)
+        own = self._run_own(experiment, run, pass_name, watch)
+        return self._joined(experiment, run, own)
 
     def serve(self) -> int:
-        """Run this process's rank in each pass that rank 0 names; the exit code it says."""
+        """Run this process's rank in each pass that rank 0 names, then return its exit code."""
         while True:
             order = self._peers.get(f"order/{next(self._numbers)}", 0)
             if isinstance(order, int):
                 return order
             name, run, pass_name = order
-            self._own(self.fitted(find(name)), run, pass_name, None)
+            self._run_own(self.fitted(find(name)), run, pass_name, None)
 
     def finish(self, exit_code: int) -> None:
-        """Say that everything is measured; a process that then leaves is not lost."""
+        """Tell the other processes to leave with this exit code; none is lost from then on."""
         self._peers.is_over = True
         self._peers.put(f"order/{next(self._numbers)}", exit_code)
 
-    def _own(
+    def _run_own(
         self, experiment: Experiment, run: str, pass_name: PassName, watch: Watch | None
     ) -> PassResult:
-        """The pass of this process's own rank, shared with rank 0."""
+        """Run the pass with this process's own rank, and share its outcome."""
         self._pass = f"{experiment.name}.{run}/{pass_name}"
         own = super().run_pass(experiment, run, pass_name, watch)
         shared = [own.outcomes[0].model_dump(mode="json"), own.seconds, own.not_measured]
         self._peers.put(f"{self._pass}/{self._peers.worker.rank}", shared)
         return own
 
-    def _whole(self, experiment: Experiment, run: str, own: PassResult) -> PassResult:
-        """The pass with the outcomes of all ranks; one that a node's loss ended is no evidence."""
+    def _joined(self, experiment: Experiment, run: str, own: PassResult) -> PassResult:
+        """The result of a pass over all ranks; end where a node's loss makes it no evidence."""
         ranks = range(self._peers.worker.world_size)
         shared = [self._peers.get(f"{self._pass}/{rank}", rank) for rank in ranks]
-        outcomes = [RankOutcome.model_validate_json(json.dumps(one)) for one, _, _ in shared]
+        outcomes = [RankOutcome.model_validate_json(json.dumps(own)) for own, _, _ in shared]
         cause = cause_among(outcomes, [0] * len(outcomes))
         lost = {rank: why for rank, (_, _, why) in enumerate(shared) if why}
-        has_died = any(one.status == "died" for one in outcomes)
+        has_died = any(outcome.status == "died" for outcome in outcomes)
         is_declared = experiment.runs[run].expected == "died"
         if cause and not is_declared and (has_died or cause.kind == "peer_lost"):
             lost.setdefault(cause.rank or 0, cause.message)

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from runners.core.declared.experiment import Declaration, Experiment, PassName, find
-from runners.core.measuring.endings import NotMeasuredError, UnfinishedError, lack
+from runners.core.measuring.endings import NotMeasuredError, UnfinishedError, missing_resource
 from runners.core.measuring.gather import gather, skipped
 from runners.core.measuring.instruction_sets import with_spread
 from runners.core.measuring.launch import Launcher, PassResult, Place
@@ -37,11 +37,10 @@ def folder(*, as_reference: bool = False) -> Path:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Hold the machine, since two measurements at once would disturb each other, and keep its id.
+    """Lock this machine's traces against another measurement, and keep the machine's id.
 
     Raises:
-        FixableError: another process holds it, which is named; or the file of local ids cannot
-            be read.
+        FixableError: another process holds the lock; or the file of local ids cannot be read.
     """
     machine.TRACES.mkdir(parents=True, exist_ok=True)
     with (machine.TRACES / ".running").open("a+", encoding="ascii") as file:
@@ -74,7 +73,7 @@ def _git(*arguments: str) -> str | None:
 
 
 def code_of(name: str) -> Code:
-    """Which code an experiment's trace comes from, as it now stands."""
+    """The digests and the commit of the code behind an experiment, as it now stands."""
     status = _git("status", "--porcelain", "--", "runners", "content/topics")
     return Code(
         digest=source_digest(name),
@@ -85,7 +84,7 @@ def code_of(name: str) -> Code:
 
 
 def cannot_run(declaration: Declaration, place: Place) -> str | None:
-    """Why this machine cannot do a run in that place; None where it can."""
+    """Why this machine cannot do a run in a place; None where it can."""
     shares = place == Place("cuda", "gloo") and declaration.world_size > 1
     if shares and not declaration.can_share_device:
         return (
@@ -104,15 +103,9 @@ def measure_run(
     progress: Progress | None = None,
     earlier: Mapping[str, Run] = MappingProxyType({}),
 ) -> Run:
-    """One run with all its passes; the first pass that fails is its last.
+    """Measure one run with all its passes; the first pass that fails is its last.
 
-    Args:
-        launcher: starts the ranks.
-        experiment: with the run among its own.
-        name: of the run.
-        progress: shows what the ranks do.
-        earlier: runs of the experiment that have ended; one that this run follows, and that is not
-            among them, is measured first.
+    A run that it follows, and that is not among the `earlier` ones, is measured first.
 
     Raises:
         NotMeasuredError: it failed for want of the machine, which is no evidence.
@@ -164,20 +157,14 @@ def measure(
     readings: Readings | None = None,
     here: Machine | None = None,
 ) -> Trace:
-    """Measure what is pending of an experiment and write its trace; what is kept stands beside it.
+    """Measure the pending runs of an experiment, and write its trace with those that are kept.
 
     After each run, what has ended is kept in the part file, so that an interruption costs one run.
     The trace on disk is replaced only by a whole one: where a run could not be measured, what was
     measured waits in the part file for the next time.
 
-    Args:
-        waiting: what is pending.
-        launcher: starts the ranks.
-        progress: shows how far it is.
-        as_reference: write the committed folder.
-        readings: of how quiet the machine is, which have begun; the trace records them unless it
-            keeps runs of another time.
-        here: what measures, where that is not this machine by itself.
+    The trace records how quiet the machine was, by `readings` that have begun, unless it keeps runs
+    of another time. `here` is the machine, where several nodes are one.
 
     Raises:
         UnfinishedError: some runs could not be measured, or the disk is full.
@@ -208,10 +195,10 @@ def measure(
         write(where / "machine.json", described)
         write(where / f"{name}.json", trace)
     except OSError as error:
-        lacking = lack(str(error), where)
+        lacking = missing_resource(str(error), where)
         if lacking is None:
             raise
-        progress.said(f"not measured: {lacking}")
+        progress.line(f"not measured: {lacking}")
         raise UnfinishedError({name: lacking}) from None
     part.unlink(missing_ok=True)
     if not as_reference and here is None:
@@ -227,7 +214,7 @@ def _runs(
     keep: Callable[[dict[str, Run]], None],
     has_spread: bool,
 ) -> tuple[dict[str, Run], dict[str, str]]:
-    """Every run as it was kept, left out or measured; others, by name, with why they were not.
+    """The runs that were kept, left out or measured; and by name, why others were not measured.
 
     Raises:
         LaunchError: ranks could not be started.
@@ -251,7 +238,11 @@ def _runs(
                 runs[name] = with_spread(run, *again) if has_spread else run
         except (NotMeasuredError, OSError) as error:
             is_known = isinstance(error, NotMeasuredError)
-            cause = str(error) if is_known else lack(str(error), Path(tempfile.gettempdir()))
+            cause = (
+                str(error)
+                if is_known
+                else missing_resource(str(error), Path(tempfile.gettempdir()))
+            )
             if cause is None:
                 raise
             causes[f"{experiment.name}.{name}"] = cause
@@ -267,7 +258,7 @@ def _runs(
 def measure_alone(
     experiment: Experiment, name: str, launcher: Launcher, progress: Progress
 ) -> Trace:
-    """Measure the one run of a try; its trace, which nothing has written yet.
+    """Measure one run of an experiment; its trace, which is not written.
 
     Raises:
         LaunchError, OSError.
@@ -278,4 +269,12 @@ def measure_alone(
     progress.begin(experiment)
     run = measure_run(launcher, experiment, name, progress)
     under, runs = machine.circumstances(), {name: run}
-    return trace_of(experiment.name, experiment.question, code, under, machine.name(), runs)
+    return trace_of(
+        experiment.name,
+        experiment.question,
+        code,
+        under,
+        machine.name(),
+        runs,
+        shortened=experiment.is_short,
+    )

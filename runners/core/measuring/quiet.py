@@ -9,7 +9,6 @@ readings differed by at most 0.7 %.
 """
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from runners.core.trace.records import Canary, Quiet
@@ -22,25 +21,21 @@ Reading = tuple[float | None, float]  # the load of others, 0 to 1, and seconds 
 
 
 def reading() -> Reading:
-    """Read the machine. The load comes last, when what ran before has really ended."""
+    """The load of other processes and the canary; the load last, when earlier runs have ended."""
     best, share = round(canary(), 9), load()
     return None if share is None else round(share, 4), best
 
 
 class Readings:
-    """A reading before and after each experiment; one's last is the next one's first."""
-
-    def __init__(self, take: Callable[[], Reading] = reading) -> None:
-        """Read this machine, or what `take` gives."""
-        self._take = take
+    """A reading between every two experiments: the last of one is the first of the next."""
 
     def begin(self) -> None:
         """Take the reading before an experiment: the first one, or after something else ran."""
-        self._last = self._take()
+        self._last = reading()
 
     def end(self) -> Quiet:
         """Take the reading after an experiment; what its trace records."""
-        (before, first), self._last = self._last, self._take()
+        (before, first), self._last = self._last, reading()
         after, last = self._last
         canaries = {"compute": Canary(before_seconds=first, after_seconds=last)}
         return Quiet(load_before_share=before, load_after_share=after, canaries=canaries)
@@ -63,7 +58,7 @@ def load(seconds: float = LOAD_SECONDS, stat: Path = STAT) -> float | None:
 
 def _ticks(stat: Path) -> tuple[int, int]:
     """The kernel's count of time over all cores: the whole, and how long they were idle."""
-    ticks = [int(one) for one in stat.read_text().split()[1:9]]
+    ticks = [int(field) for field in stat.read_text().split()[1:9]]
     return sum(ticks), ticks[3] + ticks[4]  # idle, and waiting for a disk
 
 

@@ -30,7 +30,7 @@ from runners.core.meters.collectives import (
     payload_bytes,
     tensors_in,
 )
-from runners.core.meters.gloo_threads import GlooThreads
+from runners.core.system.gloo_threads import GlooThreads
 from runners.core.trace.measured import Collective, Memory, MemoryClasses, Transfer
 from runners.core.trace.records import Move
 
@@ -115,7 +115,7 @@ class MemoryMeter(Operations):
         self._gloo.wait_until_idle()
         result = func(*args, **kwargs)
         if func.namespace in NAMESPACES:
-            self._gloo.look()
+            self._gloo.refresh()
             self._track_collective(func.__name__.split(".")[0], args)
         if func.namespace == "fsdp" and func.__name__.startswith("chunk_cat"):
             self.name(args[0], "gradients")  # whole ones, which FSDP is about to reduce

@@ -1,4 +1,4 @@
-"""What one rank does: its process, what a strategy holds of it, and what it records.
+"""One rank: its process, the object that a strategy is called with, and its records.
 
 In: a `Declaration` and a strategy. Out: a `RankOutcome`, as JSON, for the launcher.
 """

@@ -18,8 +18,8 @@ from runners.core.ranks.rank import Rank
 MOST_FURTHER_CALLS = 3
 
 
-def _greatest(rank: Rank, *values: int) -> list[int]:
-    """The greatest of each value over the ranks of the group; each rank learns the same."""
+def _max_over_ranks(rank: Rank, *values: int) -> list[int]:
+    """The maximum of each value over the ranks of the group."""
     if rank.world_size == 1 or not dist.is_initialized():
         return list(values)
     tensor = torch.tensor(values, device=rank.device)
@@ -28,10 +28,7 @@ def _greatest(rank: Rank, *values: int) -> list[int]:
 
 
 def _scratch_bytes(rank: Rank, num_bytes: int) -> int:
-    """Bytes that the backend takes beside the tensors of its collectives, two at a time.
-
-    gloo works on as many at once, and gives its scratch memory back after each.
-    """
+    """Scratch memory of the backend in two collectives of this size at once, as gloo runs them."""
     if rank.world_size == 1 or not dist.is_initialized() or not num_bytes:
         return 0
     tensors = [torch.ones(num_bytes, dtype=torch.uint8) for _ in range(2)]
@@ -42,7 +39,7 @@ def _scratch_bytes(rank: Rank, num_bytes: int) -> int:
 
 
 def confirm_memory(rank: Rank, strategy: Strategy) -> None:
-    """Where the memory meter differs from the kernel's mark, call the strategy again.
+    """Call the strategy again where the memory meter differs from the kernel's mark.
 
     The first call loaded modules, started threads and created workspaces, which the mark counts and
     no tensor holds. A further call finds them there, in the same process, so what the kernel then
@@ -55,23 +52,22 @@ def confirm_memory(rank: Rank, strategy: Strategy) -> None:
     """
     if not rank.is_metered or rank.has_lost_peers:
         return
-    differs, largest = _greatest(
+    differs, largest = _max_over_ranks(
         rank, int(rank.memory_fault is not None), rank.largest_collective_bytes
     )
     scratch_bytes = _scratch_bytes(rank, largest) if differs else 0
     fault = rank.memory_fault
     for _ in range(MOST_FURTHER_CALLS if differs else 0):
-        again = _called_again(rank, strategy, scratch_bytes)
-        fault = fault and again.memory_fault
-        if not _greatest(rank, int(fault is not None))[0]:
+        fault = fault and _call_again(rank, strategy, scratch_bytes).memory_fault
+        if not _max_over_ranks(rank, int(fault is not None))[0]:
             return
     if fault:
         raise MeterDisagreesError(f"{fault}, in {1 + MOST_FURTHER_CALLS} calls of the strategy")
 
 
-def _called_again(rank: Rank, strategy: Strategy, scratch_bytes: int) -> Rank:
-    """The rank of a further call, with what its meters recorded."""
-    again = rank.again()
+def _call_again(rank: Rank, strategy: Strategy, scratch_bytes: int) -> Rank:
+    """Call the strategy under the meters of a new rank, which is returned."""
+    again = rank.restarted()
     again.scratch_bytes = scratch_bytes
     gc.collect()
     return_free_heap()

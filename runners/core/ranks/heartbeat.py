@@ -1,4 +1,4 @@
-"""What a rank is doing now, in a few bytes that outlive it: the launcher's view into the ranks.
+"""The heartbeat of a rank: its phase and step in a few bytes that outlive it, for the launcher.
 
 Each rank maps a small file and overwrites it at every phase; the launcher reads it while the rank
 works, hangs, or is dead. Writing costs less than a microsecond and no system call. No torch.
@@ -14,11 +14,14 @@ _LAYOUT = struct.Struct("<Qq40s")
 
 @dataclass(frozen=True)
 class Beat:
-    """The last thing a rank said: how often it spoke, its step (-1 before the first), its phase."""
+    """A heartbeat: how many a rank has had, its step (-1 before the first) and its phase."""
 
     count: int
     step: int
     phase: str
+
+
+FIRST_BEAT = Beat(0, -1, "start")
 
 
 class Heart:
@@ -31,15 +34,15 @@ class Heart:
         self._count = 0
 
     def beat(self, phase: str, step: int) -> None:
-        """Say what the rank does now."""
+        """Write the phase and the step in which the rank now is."""
         self._count += 1
         _LAYOUT.pack_into(self._map, 0, self._count, step, phase.encode())
 
 
-def listen(path: Path) -> Beat:
-    """The last beat of a rank; of one that has not spoken yet, the start."""
+def last_beat(path: Path) -> Beat:
+    """The newest heartbeat of a rank, or the initial one."""
     try:
         count, step, phase = _LAYOUT.unpack(path.read_bytes())
     except (OSError, struct.error):
-        return Beat(0, -1, "start")
+        return FIRST_BEAT
     return Beat(count, step, phase.rstrip(b"\0").decode(errors="replace"))

@@ -1,6 +1,6 @@
-"""The phases of a rank: what it is doing, for the meters, for failures, and for observers.
+"""The phases of a rank, by which meters, failures and observers say where it is.
 
-A strategy marks what torch cannot tell:
+A strategy marks the phases that torch cannot tell:
 
     with rank.phase("gather"):
         …
@@ -20,20 +20,20 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
-BASE = "build"  # what a rank does where nothing else is marked
+BASE = "build"  # the phase outside all others
 STEP_PHASES = FORWARD, BACKWARD, UPDATE = "forward", "backward", "optimizer"
 
 
 class Marked(Protocol):
-    """What a phase needs of its rank."""
+    """A rank whose phases begin and end."""
 
     phase_name: str
 
     def begin(self, phase: Phase) -> None:
-        """The phase begins."""
+        """Begin a phase."""
 
     def end(self, phase: Phase) -> None:
-        """The phase has ended, without a failure."""
+        """End a phase that did not fail."""
 
 
 class Phase:
@@ -62,7 +62,9 @@ class Phase:
 class StepPhases:
     """Tells forward, backward and update apart by hooks on a module, autograd and an optimizer."""
 
-    current: ClassVar[StepPhases | None] = None  # of this process: it hears of `Tensor.backward`
+    current: ClassVar[StepPhases | None] = (
+        None  # of this process: `Tensor.backward` begins its phase
+    )
 
     def __init__(self, rank: Marked) -> None:
         self._rank = rank
@@ -83,7 +85,7 @@ class StepPhases:
             # It has no hook. An attribute of the instance covers the method, after `detach` too.
             optimizer.zero_grad = self._then_close(optimizer.zero_grad)  # type: ignore[method-assign]
         if StepPhases.current is None:
-            _hear_of_backward()
+            _patch_backward()
         StepPhases.current = self
 
     def detach(self) -> None:
@@ -125,8 +127,8 @@ class StepPhases:
         return zero_grad
 
 
-def _hear_of_backward() -> None:
-    """Let `Tensor.backward` tell the phases of this process that it runs."""
+def _patch_backward() -> None:
+    """Patch `Tensor.backward` to begin and end the backward phase of this process."""
     differentiated: Callable[..., None] = Tensor.backward
 
     @wraps(differentiated)
@@ -136,6 +138,6 @@ def _hear_of_backward() -> None:
             phases.begin(BACKWARD)
         differentiated(tensor, *arguments, **named)
         if phases is not None and phases.open == BACKWARD:
-            phases.close()  # after a failure nothing is said, and the phase stands
+            phases.close()  # after a failure the phase stands
 
     Tensor.backward = backward  # type: ignore[method-assign,assignment]

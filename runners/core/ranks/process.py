@@ -51,7 +51,7 @@ _MEANINGS: dict[str, tuple[str, Status]] = {
 
 
 def preload() -> None:
-    """Import what ranks use, once, before any is forked."""
+    """Import the modules that ranks use, before any is forked."""
     import torch._dynamo  # optimizers load it at their first step otherwise: a second, and memory
     import torch.distributed.fsdp
     import torch.distributed.tensor.parallel
@@ -61,10 +61,9 @@ def preload() -> None:
 
 
 def _warm_up(device: torch.device, world_size: int, has_group: bool) -> None:
-    """Touch backward, both optimizers, a wrapper and collectives once, with tiny tensors.
+    """Train a tiny model once, so that modules and workspaces are loaded before the meters start.
 
-    What they load and allocate for the process's whole life then stands before the budget, and
-    before the high-water mark is reset.
+    They stay for the process's life, and count neither in a budget nor in a high-water mark.
     """
     model: nn.Module = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)).to(device)
     labels = torch.randint(0, 8, (4,), device=device)
@@ -110,7 +109,7 @@ def _limit_data(num_bytes: int | None) -> None:
 
 
 def failure_of(error: BaseException, rank: Rank, file: Path) -> tuple[Status, Failure]:
-    """What an exception in a rank means for the run; `file` is the experiment's own."""
+    """The status and failure of a rank that raised an exception; `file` is the experiment's."""
     message = str(error).strip() or type(error).__name__
     kind, status = next(
         (meaning for words, meaning in _MEANINGS.items() if re.search(words, message)),
@@ -122,7 +121,7 @@ def failure_of(error: BaseException, rank: Rank, file: Path) -> tuple[Status, Fa
         message = f"{type(error).__name__}: {message}"
     requested = _REQUESTED.search(message)
     frames = extract_tb(error.__traceback__)
-    lines = [at.lineno for at in frames if Path(at.filename).resolve() == file.resolve()]
+    lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == file.resolve()]
     is_outside_phases = rank.phase_name == BASE and rank.is_stepping
     return status, Failure(
         kind=kind,
@@ -137,7 +136,7 @@ def failure_of(error: BaseException, rank: Rank, file: Path) -> tuple[Status, Fa
 
 
 def _store(request: dict[str, Any]) -> Store:
-    """Where ranks find each other: in a file, or through the node that torchrun chose."""
+    """The store of the process group: a file, or the TCP store that torchrun started."""
     if request["rendezvous"] is None:
         store = request["files"].with_name("store")
         return FileStore(str(store), request["declaration"]["world_size"])
@@ -170,8 +169,8 @@ def _prepare(rank: Rank, request: dict[str, Any]) -> None:
     torch.manual_seed(declaration.seed)
 
 
-def live(request: dict[str, Any]) -> None:
-    """Be one rank from birth to exit; never returns."""
+def run_rank(request: dict[str, Any]) -> None:
+    """Run the strategy of a request as one rank, write its outcome, and end this process."""
     files: Path = request["files"]
     for suffix, number in ((".out", 1), (".err", 2)):
         os.dup2(os.open(files.with_suffix(suffix), os.O_WRONLY | os.O_CREAT, 0o600), number)

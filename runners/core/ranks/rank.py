@@ -1,4 +1,4 @@
-"""What an experiment's code holds: its rank, its world, its device, and the recorder.
+"""The rank that a strategy is called with: its world, its device, its meters and its recorder.
 
 A strategy is a function of one `Rank`. It builds a model and trains as any program would:
 
@@ -84,17 +84,15 @@ class Rank(Recorder, Generic[S]):
     # --- what is being done
 
     def phase(self, name: str, *, computes: bool = True) -> AbstractContextManager[None]:
-        """Mark what the rank does, where the hooks of `watch` cannot tell: wrap, gather, …
+        """Mark a phase that the hooks of `watch` cannot tell, such as `gather`.
 
-        Args:
-            name: the phase.
-            computes: False for a phase that only communicates; a timeline then shows what the
-                communication does and not a computation around it.
+        `computes` is False for a phase that only communicates: a timeline then shows no computation
+        around the communication.
         """
         return Phase(self, name, computes)
 
     def begin(self, phase: Phase) -> None:
-        """A phase begins: tell the observer and the meters."""
+        """Write a heartbeat, and tell the meters that a phase begins."""
         self._heart.beat(phase.name, self.step_index)
         if self._memory is not None:
             self._memory.enter(phase.name)
@@ -102,7 +100,7 @@ class Rank(Recorder, Generic[S]):
             phase.start_ns = time.time_ns()
 
     def end(self, phase: Phase) -> None:
-        """A phase has ended; the meters keep what it took."""
+        """Tell the meters that a phase has ended."""
         if self._activity is None and self._memory is None:
             return
         if self._activity is not None:
@@ -187,7 +185,7 @@ class Rank(Recorder, Generic[S]):
     # --- what passes its own link
 
     def sent_payload_bytes(self) -> int | None:
-        """What this rank has sent by its own link so far, without headers; None where it has none.
+        """Bytes that this rank has sent by its own link, without headers; None without a link.
 
         All ranks count together, once nothing is under way; the count itself sends nothing.
         """
@@ -198,17 +196,13 @@ class Rank(Recorder, Generic[S]):
         return self._link.count()
 
     def beat(self) -> None:
-        """Say that this rank is alive: for one that waits for processes which it started itself."""
+        """Write a heartbeat: for a rank that waits for processes which it started itself."""
         self._heart.beat(self.phase_name, self.step_index)
 
     # --- memory
 
     def start_memory(self, meter: MemoryMeter | None = None) -> None:
-        """Enter the memory meter; the process body does this in a metered pass.
-
-        Args:
-            meter: one that follows fake tensors, from inside their mode; no kernel knows of those.
-        """
+        """Enter the memory meter of this device, or one that follows fake tensors."""
         self._kernel = self._allocator = None
         if meter is None:
             self.start_peak()
@@ -216,17 +210,14 @@ class Rank(Recorder, Generic[S]):
         self._memory = (meter or MemoryMeter(self.device, update)).__enter__()
 
     def start_peak(self) -> None:
-        """Start what the meter is checked against: the kernel's mark, or the allocator's.
-
-        It is all that a budgeted pass can afford.
-        """
+        """Start the high-water mark of the kernel or the allocator, which checks the meter."""
         if self.device.type != "cpu":
             self._allocator = AllocatorPeak(self.device, counts_workspaces=self.is_metered)
             return
         self._kernel = KernelPeak(reads_phases=self.is_metered)
 
     def stop_memory(self) -> None:
-        """Leave the memory meter and keep what it saw."""
+        """Leave the memory meter, and record its memory and collectives."""
         if self._memory is None:
             return
         self.memory_fault = None
@@ -237,19 +228,16 @@ class Rank(Recorder, Generic[S]):
             num_storages = self._memory.num_storages
             self.memory_fault = disagreement(memory, growth, num_storages, self.scratch_bytes)
         if self._allocator is not None:
-            found = self._allocator.read(self._memory.host_peak_bytes())
-            memory = with_allocator(memory, found, self._allocator.held_bytes)
+            counted = self._allocator.read(self._memory.host_peak_bytes())
+            memory = with_allocator(memory, counted, self._allocator.held_bytes)
         self.largest_collective_bytes = self._memory.largest_collective_bytes
         self.outcome.memory = memory
         self.outcome.collectives = self._memory.collective_list()
         self.outcome.stage_moves = self._memory.moves
         self._memory = None
 
-    def again(self) -> Rank:
-        """The same rank before the same pass, without a timeline: for a further call of a strategy.
-
-        What this one trained is no longer held by it.
-        """
+    def restarted(self) -> Rank:
+        """This rank as before its pass, without a timeline; this one drops what it has trained."""
         declaration = replace(self.declaration, has_timeline=False)
         other = Rank(self.rank, declaration, self.pass_name, self.device, self._heart)
         other.scratch, other.followed = self.scratch, self.followed
@@ -271,12 +259,7 @@ class Rank(Recorder, Generic[S]):
         self._limit = budget.__enter__()
 
     def lift_limit(self, error: BaseException | None = None) -> None:
-        """Let the rank write its record: the budget is for training.
-
-        Args:
-            error: what ended the training; what is held now is noted on it, unless an operation
-                has noted that already.
-        """
+        """End the budget, and note on the error that ended the training the bytes held now."""
         if self._limit is not None:
             if error is not None:
                 self._limit.note(error)
@@ -284,7 +267,7 @@ class Rank(Recorder, Generic[S]):
         self._limit = None
 
     def finish(self) -> None:
-        """Close what a strategy left open: meters, limits, and the digest of what was trained.
+        """Close meters and limits after a strategy, and record the digest of its parameters.
 
         Raises:
             torch.OutOfMemoryError: the last operation went beyond the budget of an accelerator.
@@ -298,15 +281,15 @@ class Rank(Recorder, Generic[S]):
             self.outcome.parameter_digest = parameter_digest(self._module.parameters())
 
     def inputs(self, *tensors: Tensor) -> None:
-        """Say that tensors are input samples, not activations."""
+        """Tell the memory meter that tensors are input samples, not activations."""
         if self._memory is not None:
             self._memory.name(tensors, "buffers")
 
     def watch(self, module: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
-        """Say which module and which optimizer this rank trains.
+        """Name the module and the optimizer that this rank trains.
 
-        The meters tell parameters, gradients and state apart by it, hooks tell phases, and the
-        digest of what was trained is of these parameters.
+        Meters tell parameters, gradients and state apart by them, hooks tell phases, and the
+        parameter digest is of this module.
         """
         self._module, self._optimizer = module, optimizer
         self._of_step.attach(module, optimizer)
@@ -322,25 +305,21 @@ class Rank(Recorder, Generic[S]):
         self._memory.name(self._module.buffers(), "buffers")
         self._memory.name([p.grad for p in parameters if p.grad is not None], "gradients")
         if self._optimizer is not None:
-            state = [
-                value
-                for entry in self._optimizer.state.values()
-                for value in entry.values()
-                if isinstance(value, Tensor)
-            ]
-            self._memory.name(state, "optimizer")
+            states = self._optimizer.state.values()
+            tensors = (value for state in states for value in state.values())
+            self._memory.name([t for t in tensors if isinstance(t, Tensor)], "optimizer")
 
     # --- passing tensors between two ranks
 
     def send(self, tensor: Tensor, to: int) -> None:
-        """Send a tensor to another rank; once it may be changed, it may still be under way."""
+        """Send a tensor to another rank; on return it may be changed."""
         passed = self._where_it_can_travel(tensor.contiguous())
         self._passed("send", to, lambda: dist.send(passed, to))
 
     def receive(
         self, shape: Iterable[int], source: int, dtype: torch.dtype | None = None
     ) -> Tensor:
-        """Wait for a tensor of this shape from another rank; of fp32, where no type is given."""
+        """Receive a tensor of this shape from another rank, in fp32 by default."""
         tensor = torch.empty(*shape, dtype=dtype or torch.float32, device=self.device)
         passed = self._where_it_can_travel(tensor)
         self._passed("recv", source, lambda: dist.recv(passed, source))

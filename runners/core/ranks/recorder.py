@@ -1,6 +1,6 @@
-"""The recorder: what a strategy shows of its training, read off the tensors themselves.
+"""The recorder of a training: stages, epochs and predictions, read off the tensors themselves.
 
-In: stages, epochs, predictions, losses, as a strategy marks them. Out: the fields of a
+In: tensors and losses, where a strategy marks them. Out: the fields of a
 `RankOutcome`. A metered pass records no results of training: its steps are few.
 """
 
@@ -47,7 +47,7 @@ def parameter_digest(parameters: Iterable[Tensor]) -> str:
 
 
 class Recorder:
-    """Keeps what one rank shows of one pass."""
+    """Records the results of one rank in one pass."""
 
     def __init__(self, rank: int, declaration: Declaration, pass_name: PassName) -> None:
         self.rank = rank
@@ -59,7 +59,7 @@ class Recorder:
         self._keeps_steps = declaration.keeps_steps and not self.is_metered
 
     def settle(self) -> None:
-        """Wait until the device has finished; on CPU, what has returned has finished."""
+        """Wait until the device has finished; on CPU, every call that has returned has."""
 
     def describe(self, model: Model) -> None:
         """Record the whole model, before any split."""
@@ -73,12 +73,12 @@ class Recorder:
 
         Args:
             name: as the lesson's data-flow table names it.
-            operation: what is done, in words without numerals.
-            of: what goes in; None where nothing does.
+            operation: in words without numerals.
+            of: the input; None without one.
             everywhere: the stage is the same on every rank.
 
         Yields:
-            A function to call with what came out.
+            A function to call with the output.
         """
         out: list[Tensor] = []
         start = self._now()
@@ -109,7 +109,7 @@ class Recorder:
         """Record one step of a prediction from its tensors; `facts` may be filled until the end.
 
         Yields:
-            A function to call with what came out, and with facts by name.
+            A function to call with the output, and with facts by name.
         """
         facts = {} if facts is None else facts
         out: list[Tensor] = []
@@ -140,7 +140,7 @@ class Recorder:
         return time.perf_counter()
 
     def _values(self, field: str, tensor: Tensor) -> list[float]:
-        """As `first_values`; what is not finite is listed."""
+        """`first_values`, of which the values that are not finite are listed."""
         for value in _first(tensor):
             if not math.isfinite(value):
                 self._not_finite(field, value)
@@ -156,34 +156,30 @@ class Recorder:
         validation: tuple[int, float, float] | None = None,
         parameters: Iterable[Tensor] | None = None,
     ) -> None:
-        """Record what this rank saw in an epoch.
+        """Record the results of this rank in an epoch, counted from 1.
 
-        Args:
-            epoch: from 1.
-            loss: mean over this rank's samples.
-            accuracy: share of them classified rightly.
-            num_samples: how many there were.
-            validation: number of samples that no rank trained on, their loss and accuracy.
-            parameters: given where replicas are to be compared: their digest is kept.
+        `loss` and `accuracy`, a share, are means over the rank's samples. `validation` is a number
+        of samples that no rank trained on, their loss and accuracy. Of `parameters`, the digest is
+        kept, by which replicas are compared.
         """
         if self.is_metered:
             return
         mean_loss = None if loss is None else self._kept("loss", loss)
-        seen = validation and Validation(
+        validated = validation and Validation(
             rank=self.rank,
             num_samples=validation[0],
             loss=self._kept("validation_loss", validation[1]),
             accuracy=finite_or_none(float(validation[2])),
         )
-        self.outcome.validation = seen or self.outcome.validation
+        self.outcome.validation = validated or self.outcome.validation
         self.outcome.epochs.append(
             EpochPart(
                 epoch=epoch,
                 loss=mean_loss,
                 accuracy=None if accuracy is None else finite_or_none(float(accuracy)),
                 num_samples=num_samples,
-                validation_loss=seen.loss if seen else None,
-                validation_accuracy=seen.accuracy if seen else None,
+                validation_loss=validated.loss if validated else None,
+                validation_accuracy=validated.accuracy if validated else None,
                 parameter_digest=parameter_digest(parameters) if parameters is not None else None,
             )
         )
@@ -214,12 +210,12 @@ class Recorder:
     def measure(
         self, name: str, value: Setting, *, unit: str = "", repeats: Repeats = "rounded"
     ) -> None:
-        """Record what this experiment itself counted or compared on this rank, in any pass.
+        """Record a number or a word of this experiment's own on this rank, in any pass.
 
         A page reads it as `<run>.ranks[0].measures.<name>`.
 
         Args:
-            name: what it is.
+            name: of the measure.
             value: a number, a word, or a list of them; a number that is not finite becomes null.
             unit: `bytes`, `share`, `loss`, `position`, or what a whole number counts, such as
                 `updates`. Times go to `measure_seconds`.
@@ -238,5 +234,5 @@ class Recorder:
         self.outcome.measured_seconds.setdefault(name, []).extend(samples)
 
     def count_samples(self, count: int) -> None:
-        """Add to the training samples this rank has seen."""
+        """Add to the number of samples that this rank has trained on."""
         self.outcome.num_samples = (self.outcome.num_samples or 0) + count

@@ -30,7 +30,7 @@ DEVICE_FILES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 
 @dataclass(frozen=True)
 class Allocated:
-    """What was requested of the caching allocator of one device and not freed, in bytes.
+    """Bytes that were requested of the caching allocator of one device and not freed.
 
     Torch counts twice, and never too little. Its `allocated_bytes` are blocks: rounded up to 512
     bytes, and where less than 1 MiB of a block is left, that as well. On an H200, 14 tensors of
@@ -44,7 +44,7 @@ class Allocated:
 
 
 def kind() -> str:
-    """Say `cuda` where torch can use an accelerator, `cpu` where there is none or it is hidden.
+    """The kind of device of ranks: `cuda`, or `cpu` where no accelerator is there or it is hidden.
 
     Raises:
         FixableError: the environment asks for any other kind.
@@ -80,14 +80,14 @@ def hidden() -> AbstractContextManager[object]:
 
 
 def num_devices() -> int:
-    """Accelerators that ranks can be placed on; 0 where ranks stay on the CPU."""
+    """The number of accelerators for ranks; 0 where ranks stay on the CPU."""
     return int(_cuda().device_count()) if kind() == "cuda" else 0
 
 
 def described() -> list[tuple[str, int]]:
     """Name and bytes of memory of each accelerator."""
-    found = [_cuda().get_device_properties(index) for index in range(num_devices())]
-    return [(one.name, one.total_memory) for one in found]
+    devices = [_cuda().get_device_properties(index) for index in range(num_devices())]
+    return [(device.name, device.total_memory) for device in devices]
 
 
 def select(device: torch.device) -> None:
@@ -103,7 +103,7 @@ def synchronize(device: torch.device) -> None:
 
 
 def allocated(device: torch.device) -> Allocated:
-    """What is requested of the device's allocator, now and at most."""
+    """Bytes requested of the device's allocator, now and at most."""
     stats = _cuda().memory_stats(device)
 
     def least(when: str) -> int:
@@ -118,22 +118,22 @@ def allocated(device: torch.device) -> Allocated:
 
 
 def held_bytes(device: torch.device) -> int:
-    """What was requested of the device's allocator for blocks that are in use now, to the byte.
+    """Bytes requested for the blocks of the device's allocator that are in use now.
 
-    It walks the blocks, so it counts no rounding, and none that only wait for another stream.
+    The blocks are walked, so no rounding counts, and no block that only waits for another stream.
     """
-    segments = _cuda().memory_snapshot()
-    blocks = (block for one in segments if one["device"] == device.index for block in one["blocks"])
-    return sum(one["requested_size"] for one in blocks if one["state"] == "active_allocated")
+    segments = [part for part in _cuda().memory_snapshot() if part["device"] == device.index]
+    blocks = (block for segment in segments for block in segment["blocks"])
+    return sum(block["requested_size"] for block in blocks if block["state"] == "active_allocated")
 
 
 def reset_peak(device: torch.device) -> None:
-    """Let the peak of `allocated` begin anew at what is held now."""
+    """Restart the peak of `allocated` at the bytes that are held now."""
     _cuda().reset_peak_memory_stats(device)
 
 
 def free_workspaces(device: torch.device) -> int:
-    """Free the workspaces of cuBLAS, one for each of its handles and streams; their bytes.
+    """Free the workspaces of cuBLAS, one for each handle and stream; the bytes freed.
 
     They come from the same allocator as tensors and belong to none. cuBLAS takes new ones at its
     next product.

@@ -57,10 +57,10 @@ def address(rank: int) -> str:
 
 
 def _call(*arguments: str, lines: list[str] | None = None) -> None:
-    """Run `ip` or `tc`, with commands on standard input where there are several.
+    """Run `ip` or `tc`, with several commands on standard input.
 
     Raises:
-        LinkError: with what it said.
+        LinkError: with the first line of its error.
     """
     with stopping.held():  # no half-made link
         done = subprocess.run(
@@ -72,8 +72,8 @@ def _call(*arguments: str, lines: list[str] | None = None) -> None:
             start_new_session=True,  # Ctrl-C is ours to handle
         )
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise LinkError(f"`{arguments[0]}` cannot make links here: {said[0] if said else 'failed'}")
+        lines = [*(done.stderr or done.stdout).strip().splitlines(), "failed"]
+        raise LinkError(f"`{arguments[0]}` cannot make links here: {lines[0]}")
 
 
 def _names() -> list[str]:
@@ -88,7 +88,7 @@ def _remove(names: list[str]) -> None:
 
 
 def sweep() -> None:
-    """Remove the namespaces that launchers left which are dead by now."""
+    """Remove the namespaces of launchers that are dead."""
     owned = [(n, m) for n in _names() if (m := _OURS.fullmatch(n))]
     _remove([n for n, m in owned if not processes.lives(int(m.group(1)), int(m.group(2)))])
 
@@ -136,7 +136,7 @@ def _make(switch: str, ranks: list[str], bits_per_second: int | None) -> None:
 
 
 def _keep_order(switch: str, ranks: list[str]) -> None:
-    """Let one core take what arrives at an interface.
+    """Let one core receive all frames of an interface.
 
     A shaped link sends from whichever core its timer fires on, and what two cores hand on may
     arrive in another order: TCP then takes frames for lost, sends them again, and slows down. Where
@@ -154,14 +154,10 @@ def _keep_order(switch: str, ranks: list[str]) -> None:
 
 @contextmanager
 def linked(num_ranks: int, bits_per_second: int | None = None) -> Iterator[list[str]]:
-    """Make the namespaces of some ranks, and remove them whatever happens.
+    """Make a namespace for each rank and one for the switch, and remove them at the end.
 
-    Args:
-        num_ranks: one namespace each, and one more for the switch.
-        bits_per_second: what each link lets through, in each direction; None: all it can.
-
-    Yields:
-        The namespaces' names, in the order of the ranks.
+    Each link is shaped to `bits_per_second` in each direction, or not at all. Yields the names of
+    the namespaces, in the order of the ranks.
 
     Raises:
         LinkError: they cannot be made here.
@@ -193,7 +189,7 @@ def cannot_link() -> str | None:
 
 
 def interface_of(wanted: str) -> str | None:
-    """The name of this machine's interface with an IPv4 address; None where there is none."""
+    """The name of this machine's interface with this IPv4 address; None where there is none."""
     get_address = 0x8915  # SIOCGIFADDR, Linux
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for _, name in socket.if_nameindex():
@@ -205,14 +201,7 @@ def interface_of(wanted: str) -> str | None:
 
 
 def shape(bits_per_second: int, within_bits_per_second: int, mates: list[str]) -> None:
-    """Let this rank's link carry what goes to its own node faster than what leaves it.
-
-    Called in the rank's namespace, on a link that nothing shapes yet.
-
-    Args:
-        bits_per_second: to ranks of other nodes.
-        within_bits_per_second: to ranks of its own.
-        mates: the addresses of these.
+    """Give this rank's unshaped link a rate to other nodes, and one to `mates`, on its own node.
 
     Raises:
         LinkError: the kernel refuses.

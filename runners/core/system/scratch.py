@@ -22,10 +22,7 @@ COMPILED = "TORCHINDUCTOR_CACHE_DIR"
 
 
 class Scratch:
-    """A folder that lives as long as its owner.
-
-    It goes, too, where its owner is stopped while a module is loaded, when nothing unwinds.
-    """
+    """A folder that is removed with its owner, also where a signal stops that while it loads."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="proofbook-"))

@@ -320,6 +320,7 @@ class Trace(Guarded):
     code: Code
     circumstances: Circumstances  # under which its runs were measured
     quiet: Quiet | None = None  # what else the machine did meanwhile; null: not recorded
+    shortened: bool = False  # its runs have the sizes of a try: only `run --short` keeps it
     runs: Annotated[dict[str, Run], Field(min_length=1)]
 
     @property
@@ -336,12 +337,15 @@ def trace_of(
     machine: str,
     runs: dict[str, Run],
     quiet: Quiet | None = None,
+    *,
+    shortened: bool = False,
 ) -> Trace:
     """A trace of these runs, recorded now; a run keeps circumstances of its own if they differ."""
     alike = {"circumstances": None}
     return Trace(
         schema_version=2, experiment=experiment, question=question, recorded_at=now(),
         machine=machine, code=code, circumstances=circumstances, quiet=quiet,
+        shortened=shortened,
         runs={
             name: run.model_copy(update=alike) if run.circumstances == circumstances else run
             for name, run in runs.items()

@@ -1,4 +1,4 @@
-"""gloo's own threads: wait until they have given back what collectives that ended had used.
+"""gloo's own threads: their names, and a wait until they have freed what collectives used.
 
 A collective ends for the rank before the thread that carried it out frees its buffers. How
 much later depends on when that thread next gets a processor, which on a busy machine takes long.
@@ -11,15 +11,17 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-NAME = "pt_gloo_runloop"  # as torch names them
-LOOK_SECONDS = 0.001
+RUN_LOOP = "pt_gloo_runloop"  # as torch names those that carry collectives out, two a group
+# One a group wakes up a hundred times a second to look at its sockets, also while nothing comes.
+NAMES = (RUN_LOOP, "gloo_tcp_loop")
+POLL_SECONDS = 0.001
 GUESS_SECONDS = 0.02  # where the kernel does not show threads
 HEAD_BYTES = 64  # of a thread's `stat`: its number, its name and its state
-_IS_OF_GLOO = f"({NAME}) ".encode()
+_IS_RUN_LOOP = f"({RUN_LOOP}) ".encode()
 
 
 class GlooThreads:
-    """The threads of gloo in a process, as found at the last look.
+    """The threads of a process that carry out its collectives, as of the last `refresh`.
 
     Their files in `/proc` stay open while this object lives: to open one takes ten times as long
     as to read it, and a metered pass reads them before each operation.
@@ -36,12 +38,12 @@ class GlooThreads:
 
     __del__ = close
 
-    def look(self) -> None:
-        """Find the threads again: each process group has its own."""
+    def refresh(self) -> None:
+        """List the threads again: each process group has its own."""
         self.close()
         for stat in self._tasks.glob("*/stat"):
             with suppress(OSError):  # it has ended
-                if _IS_OF_GLOO in stat.read_bytes():
+                if _IS_RUN_LOOP in stat.read_bytes():
                     self._files.append(os.open(stat, os.O_RDONLY))
 
     def wait_until_idle(self) -> None:
@@ -51,15 +53,15 @@ class GlooThreads:
         late: only one that moves bytes, or has yet to free its buffers, does.
         """
         while any(_is_busy(file) for file in self._files):
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
 
 
 def wait_until_idle(process: Path = Path("/proc/self")) -> None:
-    """Return once no thread of gloo runs or would run; call it with no collective in flight."""
+    """Return once no thread carries out a collective; call it with no collective in flight."""
     if not (process / "task").exists():
         time.sleep(GUESS_SECONDS)
     threads = GlooThreads(process)
-    threads.look()
+    threads.refresh()
     threads.wait_until_idle()
 
 
@@ -69,4 +71,4 @@ def _is_busy(file: int) -> bool:
         head = os.pread(file, HEAD_BYTES, 0)
     except OSError:  # it has ended
         return False
-    return head.partition(_IS_OF_GLOO)[2][:1] in (b"R", b"D")
+    return head.partition(_IS_RUN_LOOP)[2][:1] in (b"R", b"D")
