@@ -17,8 +17,8 @@ PARTS = ("plan", "slides", "questions", "answers", "lab", "mistakes")
 def documents(evidence: Evidence, topic: Topic) -> dict[str, bytes]:
     """The documents by their names; one without content is left out."""
     sheets = ASSETS / "asking.css", TEMPLATES / "exported/class.css"
-    css = style().decode() + "".join(one.read_text(encoding="utf-8") for one in sheets)
-    found = {}
+    css = style().decode() + "".join(path.read_text(encoding="utf-8") for path in sheets)
+    files = {}
     for part in PARTS:
         lab = next(iter(topic.labs), None)
         sheet = Sheet("class.md", "exported/class.html.j2", "", "", topic=topic, lab=lab)
@@ -29,5 +29,5 @@ def documents(evidence: Evidence, topic: Topic) -> dict[str, bytes]:
             continue
         page = environment().get_template(sheet.template)
         html = page.render(context, part=part, lecture=plan, css=css)
-        found[f"{part}.html"] = unlinked(html).encode()
-    return found
+        files[f"{part}.html"] = unlinked(html).encode()
+    return files

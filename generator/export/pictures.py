@@ -26,22 +26,22 @@ def pictured(html: str, name: str, folder: Path) -> tuple[str, dict[str, bytes]]
         name: with which the names of the files begin.
         folder: in which images lie.
     """
-    found: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
 
     def shown(picture: re.Match[str]) -> str:
         text = picture[0]
         if source := _SOURCE.search(text):
             file = f"{name}-{Path(source[1]).name}"
-            found[file] = (folder / source[1]).read_bytes()
+            files[file] = (folder / source[1]).read_bytes()
             return text.replace(source[0], f'src="{file}"')
         if "pb-narrow" in text.partition(">")[0] and "pb-wide" in html:
             return ""
-        file = f"{name}-{len(found) + 1}.svg"
-        says = ". ".join(plain(said) for _, said in _SAID.findall(text))
-        found[file] = _HEAD.sub(_alone, text, count=1).encode()
+        file = f"{name}-{len(files) + 1}.svg"
+        says = ". ".join(plain(words) for _, words in _SAID.findall(text))
+        files[file] = _HEAD.sub(_alone, text, count=1).encode()
         return f'<img src="{file}" alt="{escape(says)}"/>'
 
-    return _PICTURE.sub(shown, html), found
+    return _PICTURE.sub(shown, html), files
 
 
 def _alone(head: re.Match[str]) -> str:

@@ -36,22 +36,26 @@ def questions(
     evidence: Evidence, topics: Iterable[Topic]
 ) -> tuple[list[View], dict[str, list[str]]]:
     """The questions of some topics, and the ids of the items that are none, by the reason."""
-    found: list[View] = []
+    exported: list[View] = []
     left = defaultdict[str, list[str]](list)
     for topic in topics:
         folio = Folio(evidence, evidence).in_link
         words = _words(folio)
-        for item in topic.items.values():
-            asked = question.question(item, folio, "question")
+        for quiz_item in topic.items.values():
+            asked = question.question(quiz_item, folio, "question")
             if asked.is_open:
-                left["the runs leave open what is right"].append(item.id)
-            elif item.id not in topic.items_by_mode.get("recall", topic.items):
-                left["they make sense on their own page only"].append(item.id)
+                left["the runs leave open what is right"].append(quiz_item.id)
+            elif quiz_item.id not in topic.items_by_mode.get("recall", topic.items):
+                left["they make sense on their own page only"].append(quiz_item.id)
             else:
-                every = [asked, *question.variants(item, folio, "question")]
-                alike = f"{item.id}: {question.in_short(item, folio)}" if len(every) > 1 else ""
-                found += [_question(one, topic, folio, words, alike) for one in every]
-    return found, left
+                every = [asked, *question.variants(quiz_item, folio, "question")]
+                alike = (
+                    f"{quiz_item.id}: {question.in_short(quiz_item, folio)}"
+                    if len(every) > 1
+                    else ""
+                )
+                exported += [_question(case, topic, folio, words, alike) for case in every]
+    return exported, left
 
 
 def tidy(markup: str) -> Markup:
@@ -68,9 +72,9 @@ def _words(folio: Folio) -> list[tuple[re.Pattern[str], Markup]]:
     """What to explain to a reader without the book: its own words, and those beside numbers."""
     marks = ((_MARK.format(name), name, says) for name, says in folio.ui["natures"].items())
     own = [
-        (rf"\b(?:{'|'.join(map(re.escape, one.spellings))})\b", one.term, one.definition)
-        for one in folio.book.terms
-        if one.of_this_book
+        (rf"\b(?:{'|'.join(map(re.escape, term.spellings))})\b", term.term, term.definition)
+        for term in folio.book.terms
+        if term.of_this_book
     ]
     return [
         (re.compile(form), Markup("<b>{}</b>: {}").format(word, folio.line(says)))
@@ -85,17 +89,19 @@ def _question(
     words: Iterable[tuple[re.Pattern[str], Markup]],
     alike: str,
 ) -> View:
-    item, field, kind = asked.item, asked.field, asked.item.kind
-    stem = f"{folio.prose(item.stem)}{_tabled(*asked.about)}{_exhibited(asked.exhibit)}"
+    quiz_item, field, kind = asked.item, asked.field, asked.item.kind
+    stem = f"{folio.prose(quiz_item.stem)}{_tabled(*asked.about)}{_exhibited(asked.exhibit)}"
     explains = str(asked.explains)
-    if isinstance(item, FaultyLine):
-        places = (item.wrong, item.right)
-        wrong, right = (_pre(unnamed(folio.book.root, one.path, one.object)) for one in places)
-        asks = "" if "Which line" in item.stem else "<p>Which line is at fault?</p>"
-        kind, stem = "choice", f"{stem}{asks}{wrong}{_said(printed(item.wrong.run, folio))}"
+    if isinstance(quiz_item, FaultyLine):
+        places = (quiz_item.wrong, quiz_item.right)
+        wrong, right = (
+            _pre(unnamed(folio.book.root, program.path, program.object)) for program in places
+        )
+        asks = "" if "Which line" in quiz_item.stem else "<p>Which line is at fault?</p>"
+        kind, stem = "choice", f"{stem}{asks}{wrong}{_said(printed(quiz_item.wrong.run, folio))}"
         explains += f"<p>Corrected:</p>{right}"
-    elif isinstance(item, Order) and item.ends:
-        first, last = map(folio.line, item.ends)
+    elif isinstance(quiz_item, Order) and quiz_item.ends:
+        first, last = map(folio.line, quiz_item.ends)
         stem += f"<p>First: {first}. Last: {last}.</p>"
     elif field and field.is_number:
         unit = f" ({escape(field.unit.label)})" if field.unit.label else ""
@@ -104,32 +110,33 @@ def _question(
         kind = "shape"
     if asked.backing:
         explains += f"<p>{_backed(asked.backing)}</p>"
-    stem, pictures = pictured(stem, item.id, folio.book.root / "content/topics" / topic.id)
-    replies = [_reply(one, field.unit.scale if field else 1) for one in asked.answers]
-    by_place = {one.place: one for one in replies}
+    stem, pictures = pictured(stem, quiz_item.id, folio.book.root / "content/topics" / topic.id)
+    replies = [_reply(answer, field.unit.scale if field else 1) for answer in asked.answers]
+    by_place = {reply.place: reply for reply in replies}
     is_arranged = kind in ("order", "match")
-    said = "".join(f"{one.text} {one.beside}" for one in replies)
-    shows = plain(tidy(stem + said * (field is None)))
-    tells = plain(tidy(explains + said + "".join(one.why for one in replies)))
+    texts = "".join(f"{reply.text} {reply.beside}" for reply in replies)
+    shows = plain(tidy(stem + texts * (field is None)))
+    tells = plain(tidy(explains + texts + "".join(reply.why for reply in replies)))
     used = {says: form.search(shows) for form, says in words if form.search(shows + tells)}
     stem += _noted(says for says, is_shown in used.items() if is_shown)
     explains += _noted(says for says, is_shown in used.items() if not is_shown)
     sizes = plain(replies[0].text).replace(",", "").replace(NBSP, " ").split(" × ")
     return View(
-        id=item.id,  # the item's; in a further case, with its number
+        id=quiz_item.id,  # the item's; in a further case, with its number
         topic=topic.id,
-        title=question.in_short(item, folio),  # what it asks
+        title=question.in_short(quiz_item, folio),  # what it asks
         alike=alike,  # of questions that one item asks in several cases, what they have in common
         topic_title=plain(folio.line(topic.file.title)),
         kind=kind,  # choice, several, order, match, number, shape, or predict, which is not graded
         stem=tidy(stem),
         replies=replies,  # those of an order in the right one
-        shown=[] if field else [by_place[one.position] for one in asked.shown],  # in a page's order
+        # in a page's order
+        shown=[by_place[answer.position] for answer in asked.shown if not field],
         spellings=[sign.join(sizes) for sign in (" × ", "×", " x ", "x")],  # of a shape
         is_typed=field is not None,
         is_arranged=is_arranged,  # pieces or pairs, which are explained all at once
         solution=tidy(_arranged(kind, replies) * is_arranged + explains),  # said of any answer
-        hints=[tidy(one) for one in asked.hints],
+        hints=[tidy(hint) for hint in asked.hints],
         pictures=pictures,  # files that the stem shows, by name
     )
 
@@ -140,8 +147,8 @@ def _reply(answer: Answer, scale: float) -> View:
     numbers: Sequence[str] = ("", "", "", "")
     if reach and reach.number is not None:
         ends = reach.number - reach.within, reach.number + reach.within
-        in_unit = (f"{one / scale:.12g}" for one in (reach.number, reach.within, *ends))
-        numbers = [f"{Decimal(one):f}" for one in in_unit]  # no reader of GIFT takes 1e-6
+        in_unit = (f"{number / scale:.12g}" for number in (reach.number, reach.within, *ends))
+        numbers = [f"{Decimal(number):f}" for number in in_unit]  # no reader of GIFT takes 1e-6
     return View(
         id=f"r{answer.position}" if is_right or reach is None else f"slip{answer.position}",
         place=answer.position,
@@ -165,14 +172,16 @@ def _arranged(kind: str, replies: Iterable[View]) -> str:
 
 def _backed(backing: Iterable[Backing]) -> str:
     """What shows it, in words."""
-    said = []
-    for one in backing:
-        if one.belief:
-            said.append(f"The misconception: “{one.belief}”")
-        if one.says:
-            against, verdict = " against it" * bool(one.belief), f" ({one.verdict})"
-            said.append(f"The evidence{against}: {one.says}{verdict * bool(one.verdict)}")
-    return " ".join(said)
+    sentences = []
+    for evidence in backing:
+        if evidence.belief:
+            sentences.append(f"The misconception: “{evidence.belief}”")
+        if evidence.says:
+            against, verdict = " against it" * bool(evidence.belief), f" ({evidence.verdict})"
+            sentences.append(
+                f"The evidence{against}: {evidence.says}{verdict * bool(evidence.verdict)}"
+            )
+    return " ".join(sentences)
 
 
 def _noted(words: Iterable[str]) -> str:
@@ -188,18 +197,22 @@ def _tabled(titles: Sequence[str], rows: Iterable[Iterable[str]], caption: str) 
     return f"<table><tbody>{lines}</tbody></table>{noted}" if head else ""
 
 
-def _exhibited(shown: View | None) -> str:
+def _exhibited(exhibit: View | None) -> str:
     """What stands below a stem: a figure, code, or what a run printed."""
-    if shown is None:
+    if exhibit is None:
         return ""
-    figure, parts = shown.figure, []
+    figure, parts = exhibit.figure, []
     if figure:
         drawn = f"Runs drawn here: {figure.natures}." if figure.natures else ""
-        says = f"{figure.caption if shown.has_caption else ''} {drawn}"
-        parts += [f"<p>{figure.title}</p>", shown.drawing, f"<p>{says}</p>" if says.strip() else ""]
-    if shown.program:
-        parts.append(_pre(plain(shown.program.code)))
-    parts += map(_said, filter(None, (shown.program, shown.printed)))
+        says = f"{figure.caption if exhibit.has_caption else ''} {drawn}"
+        parts += [
+            f"<p>{figure.title}</p>",
+            exhibit.drawing,
+            f"<p>{says}</p>" if says.strip() else "",
+        ]
+    if exhibit.program:
+        parts.append(_pre(plain(exhibit.program.code)))
+    parts += map(_said, filter(None, (exhibit.program, exhibit.printed)))
     return "".join(parts)
 
 

@@ -96,7 +96,7 @@ class Drawing:
 
         Attributes have `_` for `-`, and empty ones are left out.
         """
-        named = {"class": " ".join(f"pb-{one}" for one in look.split())} | attributes
+        named = {"class": " ".join(f"pb-{word}" for word in look.split())} | attributes
         written = "".join(
             f' {name.replace("_", "-")}="{_attribute(value)}"'
             for name, value in named.items()

@@ -51,13 +51,13 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
     again = folio.figures.count(figure.id)
     if again > 1:  # a figure may stand on a page more than once, an id may not
         figure = figure.model_copy(update={"id": f"{figure.id}-{again}"})
-    found = {path: folio.run(path) for path in named}
+    by_path = {path: folio.run(path) for path in named}
     missing = [
         f"{path}: {run.why_skipped if run else 'skipped'}"
-        for path, run in found.items()
+        for path, run in by_path.items()
         if run is None or run.status == "skipped"
     ]
-    runs = list(filter(None, found.values()))
+    runs = list(filter(None, by_path.values()))
     natures = _natures(figure, runs, folio)
     nature = natures.partition(", ")[0]
     is_alike = {run.nature for run in runs} == {nature}
@@ -78,15 +78,15 @@ def exhibit(figure: Figure, item: str, folio: Folio) -> tuple[FigureOnPage, Mark
 
 def _natures(figure: Figure, runs: Sequence[Run], folio: Folio) -> str:
     """What no word beside a bar or a point could say: that a run drawn here is no ordinary one."""
-    found: list[str] = sorted({run.nature for run in runs} - {"real", folio.unmarked})
+    natures: list[str] = sorted({run.nature for run in runs} - {"real", folio.unmarked})
     draws_times = figure.growth is not None and "timing." in (figure.growth.measured or "")
     crowded = {run.world_size for run in runs if draws_times and is_crowded(run)}
     if crowded:  # whose labels do not say it
         named = " and ".join(SPELLED.get(num, str(num)) for num in sorted(crowded))
-        found.append(CROWDED if all(map(is_crowded, runs)) else f"{CROWDED} ({named} ranks)")
+        natures.append(CROWDED if all(map(is_crowded, runs)) else f"{CROWDED} ({named} ranks)")
     if folio.marks_reference and folio.is_lent(_named(figure)):
-        found.append(REFERENCE)
-    return ", ".join(found)
+        natures.append(REFERENCE)
+    return ", ".join(natures)
 
 
 def _named(figure: Figure) -> list[str]:

@@ -20,8 +20,8 @@ def placement(figure: Figure, folio: Folio) -> Picture:
         return Picture(table)
     drawn = [_panel(path, run, folio) for path, run in placed.items()]
     says = " ".join(map(_in_words, drawn))
-    seen = Seen(both(panels, drawn), says)
-    return Picture(table, seen.svg(figure.id, plainly(figure.title, folio)))
+    state = Seen(both(panels, drawn), says)
+    return Picture(table, state.svg(figure.id, plainly(figure.title, folio)))
 
 
 def _panel(path: str, run: Run, folio: Folio) -> Panel:
@@ -78,7 +78,9 @@ def _table(placed: Mapping[str, Run], folio: Folio) -> Table:
         assert run.model is not None
         name = f"{folio.strategy(run)} · " if len(placed) > 1 else ""
         layers = enumerate(run.model.layers)
-        for _, same in groupby(layers, lambda one: (one[1].bytes, one[1].is_sharded, one[1].ranks)):
+        for _, same in groupby(
+            layers, lambda numbered: (numbered[1].bytes, numbered[1].is_sharded, numbered[1].ranks)
+        ):
             (position, first), *others = same
             named = f"{first.name}–{others[-1][1].name}, each" if others else first.name
             how = "in shards" if first.is_sharded else "whole"
@@ -92,7 +94,7 @@ def _table(placed: Mapping[str, Run], folio: Folio) -> Table:
                 read = {"parameters": held} | read
             for what, how in read.items():
                 alike.setdefault((what, str(folio.value(how))), []).append((position, how))
-        for (what, _), found in alike.items():
-            size = folio.cell(found[0][1])
-            table.rows.append([f"{name}{what}", size, _ranks(position for position, _ in found)])
+        for (what, _), holders in alike.items():
+            size = folio.cell(holders[0][1])
+            table.rows.append([f"{name}{what}", size, _ranks(position for position, _ in holders)])
     return table

@@ -11,7 +11,7 @@ def sent_bytes(path: str, run: Run, place: int) -> dict[str, str]:
 
     A broadcast passes around the ring too, and all ranks share its work.
     """
-    rank, found = run.ranks[place], {}
+    rank, expressions = run.ranks[place], {}
     for c in rank.collectives:
         payload = f"{path}.ranks[{place}].collectives['{c.operation}'].bytes"
         is_root = any(rank.rank in (via.source, via.destination) for via in c.transfers)
@@ -24,5 +24,5 @@ def sent_bytes(path: str, run: Run, place: int) -> dict[str, str]:
             "recv": "",
             "barrier": "",
         }
-        found[c.operation] = sends.get(c.operation, share)
-    return {operation: how for operation, how in found.items() if how}
+        expressions[c.operation] = sends.get(c.operation, share)
+    return {operation: how for operation, how in expressions.items() if how}

@@ -52,17 +52,17 @@ def pipeline(
     """The actions of each rank, by the rule `gpipe` or `one_f_one_b`."""
     left = [list(_order(rule, num_ranks - rank, num_microbatches)) for rank in range(num_ranks)]
     done: dict[tuple[Kind, int, int], float] = {}
-    found: list[list[Action]] = [[] for _ in range(num_ranks)]
+    actions: list[list[Action]] = [[] for _ in range(num_ranks)]
     while any(left):
         for rank, order in enumerate(left):
             while order and (needed := _needs(*order[0], rank, num_ranks)) in (None, *done):
                 kind, microbatch = order.pop(0)
-                free = found[rank][-1].end if found[rank] else 0.0
+                free = actions[rank][-1].end if actions[rank] else 0.0
                 start = max(free, done[needed] if needed else 0.0)
                 end = start + (1.0 if kind == "forward" else backward_ratio)
                 done[kind, microbatch, rank] = end
-                found[rank].append(Action(kind, str(microbatch), start, end))
-    return found
+                actions[rank].append(Action(kind, str(microbatch), start, end))
+    return actions
 
 
 def idle_share(actions: Sequence[Sequence[Action]]) -> float:
@@ -192,8 +192,8 @@ def unit_step(sizes: Sequence[int], num_ranks: int, *, frees: bool) -> UnitStep:
                 "optimizer": NUM_MOMENTS * model,
                 "parameters": model,
                 "gradients": reduced_bytes / num_ranks,
-                "whole_parameters": sum(sizes[one] for one in whole),
-                "whole_gradients": sum(sizes[one] for one in gradients),
+                "whole_parameters": sum(sizes[index] for index in whole),
+                "whole_gradients": sum(sizes[index] for index in gradients),
                 "copies": 0 if sent is None else sizes[sent],
             }
         )

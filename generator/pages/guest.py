@@ -52,11 +52,15 @@ class Guest:
         self.name = name
         self.book, self.errors = quizzes(root, folder)
         self.evidence = Runless(self.book)
-        self.errors = [_or_cite(one) for one in self.errors or content_checks.check(self.evidence)]
+        self.errors = [
+            _or_cite(error) for error in self.errors or content_checks.check(self.evidence)
+        ]
         self._written = {
-            one.text: document.source.file
-            for document in self.book.documents for one in document.fields if one.path[-1] == "id"
-        }  # fmt: skip
+            field.text: document.source.file
+            for document in self.book.documents
+            for field in document.fields
+            if field.path[-1] == "id"
+        }
 
     def html(self, folio: Folio, text: str, span: tuple[int, int], above: int) -> Markup:
         """The questions of one fence.
@@ -74,18 +78,23 @@ class Guest:
         if self.errors and document.model.names:
             return Markup()  # what it names may be among what could not be read
         errors = list(content_checks.of_document(self.evidence, document))
-        for number, item in enumerate(document.model.items):
+        for number, quiz_item in enumerate(document.model.items):
             here = f"{folio.path}:{span[0]}"
-            if self._written.setdefault(item.id, here) != here:
-                where = self._written[item.id].partition(":")[0]
-                said = f"{where} has an item {item.id!r} already; name it, or choose another id"
-                errors.append(document.error(("items", number, "id"), said))
+            if self._written.setdefault(quiz_item.id, here) != here:
+                where = self._written[quiz_item.id].partition(":")[0]
+                message = (
+                    f"{where} has an item {quiz_item.id!r} already; name it, or choose another id"
+                )
+                errors.append(document.error(("items", number, "id"), message))
         if errors:
             raise ContentErrors(map(_or_cite, errors))
         context = _context(folio, above)
-        items = (question(one, folio, "question") for one in items_of(document.model, self.book))
+        items = (
+            question(quiz_item, folio, "question")
+            for quiz_item in items_of(document.model, self.book)
+        )
         return Markup("").join(
-            context["items"].question_of(one.but(id=f"{self.name}/{one.id}")) for one in items
+            context["items"].question_of(asked.but(id=f"{self.name}/{asked.id}")) for asked in items
         )
 
     def folio(self, page: str) -> Folio:

@@ -54,18 +54,20 @@ class Headings:
             css: its class.
             is_listed: whether lists show it.
         """
-        shown = words = escape(words)
+        content = words = escape(words)
         if number:
-            shown = Markup('<span class="pb-label">{}</span> {}').format(number, words)
+            content = Markup('<span class="pb-label">{}</span> {}').format(number, words)
         if not anchor:
-            anchor = unique(slugify(shown.striptags(), "-"), self._taken)
-            one = Heading(level, Markup(_TAG.sub("", shown)), anchor, words.striptags(), is_listed)
-            self.written.insert(0 if level == 1 else len(self.written), one)
+            anchor = unique(slugify(content.striptags(), "-"), self._taken)
+            added = Heading(
+                level, Markup(_TAG.sub("", content)), anchor, words.striptags(), is_listed
+            )
+            self.written.insert(0 if level == 1 else len(self.written), added)
         self.above = level
-        if level > 1 and "<a " not in shown:  # links do not nest
-            shown = Markup('<a href="#{}">{}</a>').format(anchor, shown)
+        if level > 1 and "<a " not in content:  # links do not nest
+            content = Markup('<a href="#{}">{}</a>').format(anchor, content)
         marked = Markup(' class="{}"').format(css) if css else ""
-        return Markup('<h{0}{1} id="{2}">{3}</h{0}>').format(level, marked, anchor, shown)
+        return Markup('<h{0}{1} id="{2}">{3}</h{0}>').format(level, marked, anchor, content)
 
     def read(self, markdown: str) -> None:
         """List what divides a text in Markdown, below its title, with the anchors of MkDocs."""
@@ -80,7 +82,11 @@ class Headings:
         A page of few sections lists the parts of these too.
         """
         for deepest in (LEVEL, LEVEL + 1):
-            parts = [one for one in self.written if LEVEL <= one.level <= deepest and one.is_listed]
+            parts = [
+                heading
+                for heading in self.written
+                if LEVEL <= heading.level <= deepest and heading.is_listed
+            ]
             if len(parts) >= FEWEST:
-                return [(one.anchor, one.words) for one in parts]
+                return [(heading.anchor, heading.words) for heading in parts]
         return []

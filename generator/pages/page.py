@@ -74,8 +74,8 @@ def environment() -> Environment:
         "unopened": question.unopened, "counted": counted, "unlinked": unlinked,
     }  # fmt: skip
     made.globals["views"] = {
-        one.name: import_module(f"{views.__name__}.{one.name}")
-        for one in iter_modules(views.__path__)
+        module.name: import_module(f"{views.__name__}.{module.name}")
+        for module in iter_modules(views.__path__)
     }
     made.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     return made
@@ -200,16 +200,16 @@ class Gathered:
     @cached_property
     def claim_lessons(self) -> dict[str, list[tuple[str, str]]]:
         """The lessons that name or link each claim, as topic and mode; Recall repeats others."""
-        found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        lessons: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for topic in self.evidence.book.topics:
-            for mode in (one for one in topic.lessons if one != "recall"):
+            for mode in (name for name in topic.lessons if name != "recall"):
                 pages = self._lessons.get(f"topics/{topic.id}/{mode}.md", ())
-                linked = (at for one in pages for at in _TO_CLAIM.findall(one.content.decode()))
-                texts = (one.text for one in topic.lessons[mode].fields)
+                linked = (at for page in pages for at in _TO_CLAIM.findall(page.content.decode()))
+                texts = (field.text for field in topic.lessons[mode].fields)
                 named = (claim for text in texts for _, claim in calls_of_claims(text))
                 for claim in {*linked, *named}:
-                    found[claim].append((topic.id, mode))
-        return found
+                    lessons[claim].append((topic.id, mode))
+        return lessons
 
     def sections(self, lesson: str) -> dict[str, str]:
         """Where each heading of a lesson, `topic/mode`, is; none where it is not printed."""
@@ -218,8 +218,8 @@ class Gathered:
             if path == f"topics/{lesson}.md" or path.startswith(f"topics/{lesson}-")
         }  # fmt: skip
         return {
-            one.text: path.replace(".md", f".html#{one.anchor}")
-            for path, page in pages.items() for one in reversed(page.headings)
+            heading.text: path.replace(".md", f".html#{heading.anchor}")
+            for path, page in pages.items() for heading in reversed(page.headings)
         }  # fmt: skip
 
 
@@ -236,7 +236,7 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
         headings.read(f"# {title}\n\n{body}")
     row = ways.ways(topic, sheet.mode, folio) if topic else []
     way = rail.rail(sheet.path, topic, row, folio)
-    found = frame.origins(folio, depth)
+    origins = frame.origins(folio, depth)
     # What a trace says is text: no expression, no Markdown.
     about = (label if sheet.template in OF_MACHINES[:2] else folio.line)(sheet.about)
     # A sitting of Recall takes as long as what is due that day.
@@ -254,8 +254,8 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
         scripts=frame.scripts(
             body, has_ways=bool(row or way) and sheet.template != "summary.md.j2"
         ),
-        origins=found,
-        machines=None if sheet.template in UNMEASURED else frame.machines(found, book),
+        origins=origins,
+        machines=None if sheet.template in UNMEASURED else frame.machines(origins, book),
         machine_at_hand=at_hand.book.machine.name,
         surprises=frame.surprises(folio),
         natures=frame.natures(folio, body),
@@ -296,7 +296,7 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
     if topic and pictured:
         drawn[topic.figures[pictured].id] = topic.figures[pictured]
     items = topic.items if topic else {}
-    titles = {one.id: one.file.title for one in folio.book.topics}
+    titles = {other.id: other.file.title for other in folio.book.topics}
     return {
         "folio": folio, "book": folio.book, "topic": topic, "root": "../" * depth,
         "ui": folio.ui, "sheet": sheet, "chained": CHAINED, "lesson": lesson, "gathered": gathered,
@@ -359,7 +359,7 @@ def _pieces(
     for piece in split(sheet.by_hand):
         if isinstance(piece, QuizFence):
             items = items_of(piece, folio.book)
-            yield [question.question(item, folio, "question") for item in items]
+            yield [question.question(quiz_item, folio, "question") for quiz_item in items]
         elif isinstance(piece, Verified):
             watched = folio.book.verified[piece.path]
             yield View(watched=watched, listing=listing.listing(piece, folio))

@@ -82,26 +82,26 @@ class Press:
             files: from the project's root.
             book: as they say it now.
         """
-        found, shared = set(), _shared(book)
+        prefixes, shared = set(), _shared(book)
         for file in files:
             folder, _, name = file.removeprefix("content/").rpartition("/")
             stem, _, suffix = name.rpartition(".")
             if folder == "pages" and suffix == "md":
-                found.add(name)
+                prefixes.add(name)
             elif folder.startswith("topics/") and suffix == "yml":
-                found.add(f"{folder}/{stem}.md" if stem in MODES else f"{folder}/")
+                prefixes.add(f"{folder}/{stem}.md" if stem in MODES else f"{folder}/")
                 if stem.startswith("quiz"):
                     asking = book.handwritten_by_name.items()
-                    found.update(f"{path}.md" for path, page in asking if page.quizzes)
+                    prefixes.update(f"{path}.md" for path, page in asking if page.quizzes)
                 if stem in CHAINED:
-                    found.add(f"{folder}/{stem}-")
+                    prefixes.add(f"{folder}/{stem}-")
             elif folder == "tries":
-                found.update(_of_try(name, book))
+                prefixes.update(_of_try(name, book))
             elif file in self.shared and file in shared:
-                found.update(self._showing(file, self.shared[file], shared[file]))
+                prefixes.update(self._showing(file, self.shared[file], shared[file]))
             else:
                 return EVERYTHING
-        return EVERYTHING if "" in found else tuple(sorted(found))
+        return EVERYTHING if "" in prefixes else tuple(sorted(prefixes))
 
     def _showing(self, file: str, before: _Texts, after: _Texts) -> Iterator[str]:
         """A file of `SHARED`, its pages, and those that show a text of it that changed."""
@@ -110,10 +110,10 @@ class Press:
             yield from EVERYTHING
         yield from (file.removeprefix("content/").replace(".yml", ".md"), *SHARED[file])
         parts = (_WORDS.findall(prose.filled(text, lambda _: "|")) for _, text in gone)
-        words = [max(found, key=len).strip().lower() for found in parts if found]
+        words = [max(phrases, key=len).strip().lower() for phrases in parts if phrases]
         for path, page in self.pages.items():
             content = page.content.decode().lower()
-            if any(one in content for one in words):
+            if any(word in content for word in words):
                 yield path
 
     def printed(self, book: Book, under: tuple[str, ...] = EVERYTHING) -> dict[str, bytes]:
@@ -145,11 +145,11 @@ class Press:
                 match made.get(sheet.path) or kept[sheet.path]:
                     case Printed() as page:
                         pages[sheet.path] = page
-                    case found:
-                        errors += found
+                    case mistakes:
+                        errors += mistakes
         errors += content_checks.missing_sections(book, gathered.sections)
         content_checks.raise_any(errors)
-        self.sheets, self.pages = {one.path: one for one in planned}, pages
+        self.sheets, self.pages = {sheet.path: sheet for sheet in planned}, pages
         self.shared = _shared(book)
         return {path: page.content for path, page in pages.items()}
 
@@ -201,8 +201,8 @@ def _made(planned: Sequence[Sheet], gathered: Gathered) -> list[_Made]:
             with ProcessPoolExecutor(num_processes, get_context("fork"), begin) as pool:
                 return list(pool.map(_made_here, places))
         except (OSError, RuntimeError):  # none can be forked, or somebody ended one
-            for one in active_children():
-                one.kill()
+            for process in active_children():
+                process.kill()
     return [make(place) for place in places]
 
 

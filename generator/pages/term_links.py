@@ -79,9 +79,11 @@ def _spelled(
     A number after it makes a name of it, such as rank 1.
     """
     ids = {spelling.lower(): term for term, spellings in terms for spelling in spellings}
-    forms = sorted((one for _, spellings in terms for one in spellings), key=len, reverse=True)
-    found = "|".join(map(_form, forms))
-    return ids, re.compile(rf"(?<![\w-])(?:{found})(?![\w-]|\s\d)") if found else None
+    forms = sorted(
+        (spelling for _, spellings in terms for spelling in spellings), key=len, reverse=True
+    )
+    alternatives = "|".join(map(_form, forms))
+    return ids, re.compile(rf"(?<![\w-])(?:{alternatives})(?![\w-]|\s\d)") if alternatives else None
 
 
 def _form(spelling: str) -> str:

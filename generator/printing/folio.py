@@ -121,11 +121,11 @@ class Folio:
 
     def for_table(self, values: Iterable[Value | None]) -> Folio:
         """The page for a table of these values, whose caption says what sets all of them apart."""
-        found = [(one, self._marks(one)) for one in values if one is not None]
-        marked = [marks for _, marks in found if marks]
+        marked_values = [(value, self._marks(value)) for value in values if value is not None]
+        marked = [marks for _, marks in marked_values if marks]
         first = marked[0] if len(marked) >= LEAST else []
-        shared = [one for one in first if all(one in marks for marks in marked)]
-        if not shared or any(one.decided_by for one, marks in found if not marks):
+        shared = [mark for mark in first if all(mark in marks for marks in marked)]
+        if not shared or any(value.decided_by for value, marks in marked_values if not marks):
             return self
         part = self.without_mark("".join({*shared} - {REFERENCE}), REFERENCE not in shared)
         part.caption = " and ".join(shared).replace(REFERENCE, f"of the {REFERENCE} machine")
@@ -170,14 +170,14 @@ class Folio:
 
     def expression(self, expression: str) -> Markup:
         """One expression printed with its provenance."""
-        thing = self.evidence.printable(expression)
-        if isinstance(thing, Value):
+        result = self.evidence.printable(expression)
+        if isinstance(result, Value):
             sides = (claim for name, claim in calls_of_claims(expression) if name in SIDES)
-            return self.show(thing, next(sides, ""))
-        if isinstance(thing, Showed):
-            self.shown_claims.add(thing.claim)
-            return self.line(sentence(self.judged(thing.claim)))
-        return escape(thing.text)
+            return self.show(result, next(sides, ""))
+        if isinstance(result, Showed):
+            self.shown_claims.add(result.claim)
+            return self.line(sentence(self.judged(result.claim)))
+        return escape(result.text)
 
     def show(self, value: Value, claim: str = "", at: str = "") -> Markup:
         """A value with its provenance.

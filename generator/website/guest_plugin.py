@@ -128,12 +128,14 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
             return f'href="{target.url_relative_to(file) if target else found[1]}'
 
         try:
-            shown = _PAGE.sub(linked, str(self.guest.html(folio, fence.text, fence.span, level)))
+            questions = _PAGE.sub(
+                linked, str(self.guest.html(folio, fence.text, fence.span, level))
+            )
         except ContentErrors as errors:
             for error in errors.errors:
                 log.warning(str(error))
-            shown = f'<pre class="pb-mistakes">{escape(errors)}</pre>' * self.is_serving
-        return f'<div class="pb-quiz">\n{shown}\n</div>' if shown else ""
+            questions = f'<pre class="pb-mistakes">{escape(errors)}</pre>' * self.is_serving
+        return f'<div class="pb-quiz">\n{questions}\n</div>' if questions else ""
 
     @event_priority(-50)  # after the search
     def on_page_context(

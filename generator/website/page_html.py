@@ -58,8 +58,8 @@ class LikeOurs(markdown.Extension):  # type: ignore[misc]
                 if table.tag == "table":
                     table.set("class", "pb-table")
                     parent[at] = _scrolled(table)
-        for one in root.iter():
-            _as_class(one)
+        for element in root.iter():
+            _as_class(element)
         for code in root.iterfind(".//pre/code"):
             code.set("tabindex", "0")
         for level in range(2, 7):
@@ -102,9 +102,9 @@ def put_mistakes(site: Path, mistakes: str) -> None:
         site: the folder that is served.
         mistakes: one a line, with file, line and column; none takes those of before away.
     """
-    shown = f'<pre class="pb-mistakes" role="alert">{escape(mistakes)}</pre>' if mistakes else ""
+    box = f'<pre class="pb-mistakes" role="alert">{escape(mistakes)}</pre>' if mistakes else ""
     for path in site.rglob("*.html"):
         html = path.read_text(encoding="utf-8")
-        told = _MISTAKES.sub(lambda article: article[1] + shown, html, count=1)
+        told = _MISTAKES.sub(lambda article: article[1] + box, html, count=1)
         if told != html:
             path.write_text(told, encoding="utf-8")

@@ -211,7 +211,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         home = own_book() or GENERATOR.parent  # of which one folder is there
         for top in (self.content, GENERATOR, home / "experiments", home / "runners"):
             for folder, folders, names in os.walk(top):
-                folders[:] = [one for one in folders if one[0] not in "._"]
+                folders[:] = [name for name in folders if name[0] not in "._"]
                 edited += [Path(folder, name) for name in names if name[0] != "."]
         for path in edited:
             if path.exists():  # not a link that leads nowhere, as editors leave
@@ -277,7 +277,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         if sheet is None:
             return None
         if page.parent or "navigation.tabs" not in config.theme.get("features", ()):
-            page.meta["hide"] = [one for one in page.meta["hide"] if one != "navigation"]
+            page.meta["hide"] = [part for part in page.meta["hide"] if part != "navigation"]
         begins = markdown.rfind('<script type="application/json"') if sheet.text else 0
         self.html = markdown[begins:]
         return markdown[:begins]
@@ -326,10 +326,10 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         of_material = config.plugins.get("material/search")
         if isinstance(of_material, SearchPlugin):
             entries = of_material.search_index.entries
-            groups = (*self.book.glossary.synonyms, *(one.alike for one in self.book.terms))
+            groups = (*self.book.glossary.synonyms, *(term.alike for term in self.book.terms))
             search.add_words(entries, groups)
             search.add_places(entries, interface_words())
-            names = {f"glossary.html#term-{one.id}": one.spellings for one in self.book.terms}
+            names = {f"glossary.html#term-{term.id}": term.spellings for term in self.book.terms}
             leads, alone = self.book.glossary.leads, self.book.glossary.alone
             for field, led in (("leads", leads), ("alone", alone), ("names", names)):
                 for lost in search.add_leads(entries, led, field):
@@ -366,12 +366,12 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
 
 def _contents(written: Sequence[Heading]) -> TableOfContents:
     """A page's title, where the skip link leads; below it what the sidebar lists, in two levels."""
-    title, *others = (one for one in written if one.is_listed)
+    title, *others = (heading for heading in written if heading.is_listed)
     top = AnchorLink("", title.anchor, title.level)
-    for one in others:
-        link = AnchorLink(str(one.words), one.anchor, one.level)
-        if one.level == LEVEL or not top.children:
+    for heading in others:
+        link = AnchorLink(str(heading.words), heading.anchor, heading.level)
+        if heading.level == LEVEL or not top.children:
             top.children.append(link)
-        elif one.level == LEVEL + 1:
+        elif heading.level == LEVEL + 1:
             top.children[-1].children.append(link)
     return TableOfContents([top])

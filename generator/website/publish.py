@@ -83,12 +83,14 @@ def site_files(
     for name, path in sorted(raw_traces(book, content).items()):
         files[name] = path.read_bytes()
     files.update(_programs(book))
-    shown = dict(one for document in book.documents for one in images.files(document, book.root))
-    files.update((name, path.read_bytes()) for name, path in shown.items())
+    shown_images = dict(
+        image for document in book.documents for image in images.files(document, book.root)
+    )
+    files.update((name, path.read_bytes()) for name, path in shown_images.items())
     if (content / "picture.png").is_file():
         files[PICTURE] = (content / "picture.png").read_bytes()
     folder = content / "pages"
-    for path in (one for one in handwritten.files(folder) if one.suffix != ".md"):
+    for path in (path for path in handwritten.files(folder) if path.suffix != ".md"):
         name = path.relative_to(folder).as_posix()
         if name in files:
             at = path.relative_to(content.parent).as_posix()

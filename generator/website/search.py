@@ -75,8 +75,8 @@ def part_of(html: str, headings: Iterable[Heading]) -> str:
         headings: of the page; one that no list shows is text of the one above.
     """
     html = html[max(html.find("<h1"), 0) :]
-    texts = {one.anchor for one in headings if not one.is_listed}
-    html = _HEADING.sub(lambda one: one[1] if one[2] in texts else one[0], html)
+    texts = {heading.anchor for heading in headings if not heading.is_listed}
+    html = _HEADING.sub(lambda tag: tag[1] if tag[2] in texts else tag[0], html)
     for pattern, instead in _REWRITTEN:
         html = pattern.sub(instead, html)
     parts, is_kept = [], [True]  # of each element that is open
@@ -105,15 +105,17 @@ def add_words(entries: Sequence[Entry], groups: Iterable[Sequence[str]]) -> None
     """
     forms = list(groups)
     known = _known(forms)
-    titles = {entry["location"]: entry["title"] for entry in entries}
-    for entry in entries:
-        above = " ".join(_above(entry["location"], titles))
+    titles = {section["location"]: section["title"] for section in entries}
+    for section in entries:
+        above = " ".join(_above(section["location"], titles))
         if above:
-            entry["above"] = " ".join([above, *_others(above, forms, known)])
+            section["above"] = " ".join([above, *_others(above, forms, known)])
         for name in ("title", "text"):
-            entry.pop(f"{name}_synonyms", None)
-            if found := dict.fromkeys(_others(unescape(_TAG.sub(" ", entry[name])), forms, known)):
-                entry[f"{name}_synonyms"] = ", ".join(found)
+            section.pop(f"{name}_synonyms", None)
+            if synonyms := dict.fromkeys(
+                _others(unescape(_TAG.sub(" ", section[name])), forms, known)
+            ):
+                section[f"{name}_synonyms"] = ", ".join(synonyms)
 
 
 def _known(groups: Iterable[Sequence[str]]) -> _Known:
@@ -121,9 +123,9 @@ def _known(groups: Iterable[Sequence[str]]) -> _Known:
     known: dict[str, list[tuple[int, str, re.Pattern[str]]]] = defaultdict(list)
     for number, group in enumerate(groups):
         for form in group:
-            said = "[ _-]".join(map(re.escape, re.split(r"[\s_-]+", form.lower())))
-            found = re.compile(rf"(?<!\w){said}s?(?!\w)")
-            known[_WORD.findall(form.lower())[0]].append((number, form, found))
+            spelled = "[ _-]".join(map(re.escape, re.split(r"[\s_-]+", form.lower())))
+            pattern = re.compile(rf"(?<!\w){spelled}s?(?!\w)")
+            known[_WORD.findall(form.lower())[0]].append((number, form, pattern))
     return known
 
 
@@ -134,13 +136,13 @@ def _others(text: str, groups: Sequence[Sequence[str]], known: _Known) -> Iterat
     text = text.lower()
     words = set(_WORD.findall(text))
     words |= {word.removesuffix("s") for word in words}
-    said: dict[int, set[str]] = defaultdict(set)
+    present: dict[int, set[str]] = defaultdict(set)
     for word in words & known.keys():
-        for number, form, found in known[word]:
-            if found.search(text):
-                said[number].add(form)
-    for number in sorted(said):
-        yield from (form for form in groups[number] if form not in said[number])
+        for number, form, pattern in known[word]:
+            if pattern.search(text):
+                present[number].add(form)
+    for number in sorted(present):
+        yield from (form for form in groups[number] if form not in present[number])
 
 
 def _above(location: str, titles: Mapping[str, str]) -> Iterator[str]:
@@ -162,7 +164,7 @@ def add_leads(
         field: `leads` for words that lead there among others, `alone` for whole searches, `names`
             for those of a term, which bring it among the first two.
     """
-    by_place = {entry["location"]: entry for entry in entries}
+    by_place = {section["location"]: section for section in entries}
     for location, searches in leads.items():
         if location in by_place:
             by_place[location][field] = list(searches)
@@ -181,20 +183,20 @@ def add_places(entries: Sequence[Entry], words: Words) -> None:
         entries: of Material's index.
         words: of the interface.
     """
-    titles = {entry["location"]: entry["title"] for entry in entries}
-    for entry in entries:
-        location, title = entry["location"], entry["title"]
+    titles = {section["location"]: section["title"] for section in entries}
+    for section in entries:
+        location, title = section["location"], section["title"]
         folder, _, page = location.rpartition("/")
         topic = titles.get(f"{folder}/index.html") if folder.startswith("topics/") else None
         mode = words["modes"].get(page.removesuffix(".html").partition("-")[0])
         if folder == "machines" and page.endswith(".html"):
-            entry["leads"] = [page.removesuffix(".html")]
+            section["leads"] = [page.removesuffix(".html")]
         if topic and mode:
-            entry["place"] = f"{topic} · {mode}"
+            section["place"] = f"{topic} · {mode}"
         elif (location.startswith("retracted.html#") and title.endswith(".")) or (
             "#" in location and title.startswith("\N{LEFT DOUBLE QUOTATION MARK}")
         ):  # other headings of that page are no sentences
-            entry["place"] = words["search"]["statement"]
+            section["place"] = words["search"]["statement"]
         elif "#figure-" in location:
-            entry["place"] = words["search"]["figure"]
-            entry["above"] = f"{entry.get('above', '')} {entry['place']}".strip()
+            section["place"] = words["search"]["figure"]
+            section["above"] = f"{section.get('above', '')} {section['place']}".strip()

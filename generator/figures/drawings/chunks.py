@@ -42,7 +42,7 @@ def chunks(
         groups: what stands above each group of columns.
     """
     left = max(map(text_width, rows)) + GAP
-    cells = [cell for found in frames.values() for row in found for cell in row if cell]
+    cells = [cell for frame in frames.values() for row in frame for cell in row if cell]
     most = max(text_width(cell.words) for cell in cells)
     is_above = (layout.width - left) / len(columns) < most + GAP
     start, line = (0, LINE) if is_above else (left, 0)
@@ -61,7 +61,7 @@ def chunks(
         else:
             drawing.word(left - GAP, y + HEIGHT / 2, name, anchor="end")
         for column, middle in enumerate(middles):
-            through = [found[position][column] for found in frames.values()]
+            through = [frame[position][column] for frame in frames.values()]
             _held(drawing, list(zip(through, moments, strict=True)), middle, y, width)
             ranks = middles[column - column % group :][:group]
             for cell, ends in zip(through, moments, strict=True):
@@ -77,8 +77,8 @@ def _held(
     middle: float, y: float, width: float,
 ) -> None:  # fmt: skip
     """What one place holds, a box for as long as it stays as it is."""
-    for cell, found in groupby(through, lambda one: one[0]):
-        times = [time for _, ends in found for time in ends]
+    for cell, alike in groupby(through, lambda span: span[0]):
+        times = [time for _, ends in alike for time in ends]
         if cell:
             look, letters = ("compute", "ground") if cell.is_whole else ("layer", "")
             with drawing.during(times[0], times[-1]):

@@ -41,13 +41,15 @@ def lanes(rows: Sequence[Lane], travels: Sequence[Travel], idle: str) -> Drawing
         idle: words for a rank that takes no part.
     """
     steps = [
-        (one.words, one.source, one.destination)
-        for one in travels
-        if one.source is not None and one.destination is not None
-        if abs(one.source - one.destination) == 1
+        (travel.words, travel.source, travel.destination)
+        for travel in travels
+        if travel.source is not None and travel.destination is not None
+        if abs(travel.source - travel.destination) == 1
     ]
-    railed = [one for one in travels if one not in steps]
-    words = ", ".join(dict.fromkeys(one.words for one in railed if one[1:] == railed[0][1:]))
+    railed = [travel for travel in travels if travel not in steps]
+    words = ", ".join(
+        dict.fromkeys(travel.words for travel in railed if travel[1:] == railed[0][1:])
+    )
     shared = railed[0]._replace(words=words) if railed else None
     gap, top = GAP if steps else NARROW_GAP, 26 if shared else 2
     drawing = Drawing(WIDTH, top + len(rows) * (HEIGHT + gap) - gap + 2)

@@ -116,16 +116,16 @@ def plot(
     drawing = Drawing(layout.width)
     drawing.word(0, LINE / 2, title, "strong")
     series = _parted(series, NEAR * (y.ticks[-1] - y.ticks[0]) / height)
-    keys = [LegendEntry(one.name, one.line, one.mark) for one in series if one.name]
+    keys = [LegendEntry(curve.name, curve.line, curve.mark) for curve in series if curve.name]
     top = GAP + (legend(drawing, keys, 10 + LINE * bool(title)) if keys or not title else LINE)
     to_x, to_y = _axes(drawing, x, y, top, height, sides)
-    for one in series:
-        if one.line:
-            drawing.curve([(to_x(at), to_y(value)) for at, value, _ in one.points], one.line)
-    for one in series:
-        for at, value, say in one.points:
-            if one.mark and say:
-                drawing.point(to_x(at), to_y(value), *one.mark, one.radius, say)
+    for curve in series:
+        if curve.line:
+            drawing.curve([(to_x(at), to_y(value)) for at, value, _ in curve.points], curve.line)
+    for curve in series:
+        for at, value, say in curve.points:
+            if curve.mark and say:
+                drawing.point(to_x(at), to_y(value), *curve.mark, curve.radius, say)
     return drawing
 
 
@@ -171,20 +171,22 @@ def crossed(
     """
     drawing = Drawing(layout.width)
     drawing.word(0, LINE / 2, title, "strong")
-    shapes = dict(zip((one.name for one in points), (shape for _, shape in MARKS), strict=False))
+    shapes = dict(
+        zip((point.name for point in points), (shape for _, shape in MARKS), strict=False)
+    )
     keys = [LegendEntry(name, mark=("", shape)) for name, shape in shapes.items()]
     top = legend(drawing, keys, LINE * 1.5) + GAP
     to_x, to_y = _axes(drawing, x, y, top, height, sides)
-    for one in points:
-        drawing.line(to_x(one.x), to_y.end, to_x(one.x), to_y.start, "idle dotted")
+    for point in points:
+        drawing.line(to_x(point.x), to_y.end, to_x(point.x), to_y.start, "idle dotted")
     ends = f"{number(to_y.start)} {number(to_y.end)} {y.ticks[-1]:g} {y.ticks[0]:g}"
     place = number(to_y(at))
     drawing.parts.append(f'<g data-scale="{ends}" transform="translate(0 {place})">')
     drawing.line(to_x.start, 0, to_x.end, 0, "series-a thick")
-    for one in points:
-        fails = ' class="pb-fails"' if at < one.x else ""
-        drawing.parts.append(f'<g{fails} data-need="{one.x:.6g}" data-least="{one.x:.6g}">')
-        drawing.point(to_x(one.x), 0, "", shapes[one.name], 6, one.say)
+    for point in points:
+        fails = ' class="pb-fails"' if at < point.x else ""
+        drawing.parts.append(f'<g{fails} data-need="{point.x:.6g}" data-least="{point.x:.6g}">')
+        drawing.point(to_x(point.x), 0, "", shapes[point.name], 6, point.say)
         drawing.parts.append("</g>")
     drawing.parts.append("</g>")
     return drawing

@@ -74,7 +74,7 @@ def schedule(
         loads: the same as a number for each row, drawn below it.
         groups: titles above as many rows each, which may be named "title, row".
     """
-    drawing, end = Drawing(layout.width), max(one.end for row in rows.values() for one in row)
+    drawing, end = Drawing(layout.width), max(action.end for row in rows.values() for action in row)
     mosts = [f"{words['most']} {_most(row)}" for row in loads]
     labels = [row.removeprefix(f"{title}, ") for row, title in _titled(rows, groups)]
     left = max(room_for(curve.ticks if curve else []), GAP + max(map(text_width, labels + mosts)))
@@ -84,7 +84,11 @@ def schedule(
     tops = [top + height * n + TITLE * (n // size + 1) * bool(groups) for n in range(len(rows))]
     bottom = tops[-1] + height
     _rows(drawing, rows, labels, words, x.between(0, end), tops)
-    used = [kind for kind in LOOKS if any(one.kind == kind for row in rows.values() for one in row)]
+    used = [
+        kind
+        for kind in LOOKS
+        if any(action.kind == kind for row in rows.values() for action in row)
+    ]
     keys = [LegendEntry(words[kind], box=f"span {LOOKS[kind][0]}") for kind in used]
     for position, (row, most) in enumerate(zip(loads, mosts, strict=True)):
         base = tops[position] + LOADED - 4
@@ -125,22 +129,22 @@ def _rows(
     others would look like the only ones.
     """
     tight = {
-        one.kind for row in rows.values() for one in row
-        if text_width(one.name) + 2 > x(one.end) - x(one.start)
+        action.kind for row in rows.values() for action in row
+        if text_width(action.name) + 2 > x(action.end) - x(action.start)
     }  # fmt: skip
     for (name, actions), label, top in zip(rows.items(), labels, tops, strict=True):
         middle = top + ROW / 2
         drawing.word(x.start - GAP, middle, label, anchor="end")
-        edges = [x(at) for one in actions for at in (one.start, one.end)]
+        edges = [x(at) for action in actions for at in (action.start, action.end)]
         for start, end in zip([x.start, *edges[1::2]], [*edges[::2], x.end], strict=True):
             if end > start:
                 drawing.line(start, middle, end, middle, "waiting")
-        for one in actions:
-            look, letters = LOOKS[one.kind]
-            start, width = x(one.start), x(one.end) - x(one.start)
-            say = f"{name}, {words[one.kind]} {one.name}".rstrip()
+        for action in actions:
+            look, letters = LOOKS[action.kind]
+            start, width = x(action.start), x(action.end) - x(action.start)
+            say = f"{name}, {words[action.kind]} {action.name}".rstrip()
             drawing.box(start, middle - HALF, width, 2 * HALF, f"span {look}", say=say)
-            inside = "" if one.kind in tight else one.name
+            inside = "" if action.kind in tight else action.name
             drawing.word(start + width / 2, middle, inside, letters, "middle")
 
 
@@ -223,11 +227,11 @@ def overlap(
 
 def _states(step: Overlapped, layer: int) -> Iterator[tuple[str, float, float]]:
     """What is seen of a layer's gradient from when to when, in parts of the step."""
-    forward, backward = (one for one in step.computed if one.name == str(layer))
-    sent = next((one for one in step.sent if one.name == str(layer)), step.sent[-1])
+    forward, backward = (action for action in step.computed if action.name == str(layer))
+    sent = next((action for action in step.sent if action.name == str(layer)), step.sent[-1])
     times = [backward.start, backward.end, sent.start, sent.end, 2 * step.end]
-    found = [("forward", (forward.start, forward.end))]
-    found += zip(("backward", "ready", "sent", "averaged"), pairwise(times), strict=True)
-    for state, (start, end) in found:
+    spans = [("forward", (forward.start, forward.end))]
+    spans += zip(("backward", "ready", "sent", "averaged"), pairwise(times), strict=True)
+    for state, (start, end) in spans:
         if end > start + 1e-9:
             yield state, round(start / step.end, 4), round(end / step.end, 4)

@@ -103,8 +103,8 @@ def stacks(
     """
     drawing, over = Drawing(layout.width), Drawing(layout.width)
     x = _scale(rows, top, layout)
-    seen = [part for row in rows for part in row.parts if x(part.size) - x(0) >= LEAST]
-    y = _legend(drawing, seen) + GAP
+    visible = [part for row in rows for part in row.parts if x(part.size) - x(0) >= LEAST]
+    y = _legend(drawing, visible) + GAP
     if budget and budget.words:
         half = text_width(budget.words) / 2
         middle = min(max(x(budget.value), half), layout.width - half)
@@ -221,9 +221,9 @@ def _label(row: Stack, layout: PageWidth) -> list[str]:
     return wrapped(row.label, layout.width - 1 - row.width_of_words - GAP)
 
 
-def _legend(drawing: Drawing, shown: Sequence[Part]) -> float:
+def _legend(drawing: Drawing, visible: Sequence[Part]) -> float:
     """The kinds of parts that are shown, each with the letter that stands on a narrow part."""
-    parts = {part.kind: part for part in shown if part.name}
+    parts = {part.kind: part for part in visible if part.name}
     keys = [
         LegendEntry(parts[kind].name, box=f"span {look}", letter=(_names(parts[kind])[-1], letters))
         for kind, (look, letters) in LOOKS.items()

@@ -56,8 +56,10 @@ def memory(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
 
     All states have the axis of the largest peak.
     """
-    runs = [one for state in states for one in state.runs]
-    peaks = [held.peak_bytes for one in runs for held, _ in _peaks(one) if held.peak_bytes]
+    runs = [labelled for state in states for labelled in state.runs]
+    peaks = [
+        held.peak_bytes for labelled in runs for held, _ in _peaks(labelled) if held.peak_bytes
+    ]
     if not all(any(map(_peaks, state.runs)) for state in states):
         return []
     assert figure.play is not None
@@ -67,16 +69,18 @@ def memory(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
     start = (numeric(budget) if budget else max(peaks)) / size
     top = max(max(peaks) / size, start) * 1.05
     moved = _moved(start, top, unit, folio.show(budget)) if budget else None
-    is_one = all(one.run.world_size == 1 and one.run.nature == "real" for one in runs)
+    is_one = all(
+        labelled.run.world_size == 1 and labelled.run.nature == "real" for labelled in runs
+    )
     title = unit if is_one else f"{unit} per rank"
-    found = []
+    drawn = []
     for state in states:
-        rows = [row for one in state.runs for row in _rows(one, size, start, folio)]
+        rows = [row for labelled in state.runs for row in _rows(labelled, size, start, folio)]
         drawings = both(stacks, rows, title, top, budget=Mark(start))
-        cells = tuple(_held(one, folio) for one in state.runs)
+        cells = tuple(_held(labelled, folio) for labelled in state.runs)
         word = "one_device" if is_one else ""
-        found.append(Seen(drawings, _described(rows), cells, word, budget=moved))
-    return found
+        drawn.append(Seen(drawings, _described(rows), cells, word, budget=moved))
+    return drawn
 
 
 def _moved(start: float, top: float, unit: str, shown: Markup) -> SimpleNamespace:
@@ -102,11 +106,11 @@ def _by_class(peak: Memory) -> dict[str, float]:
     return {name: getattr(peak.at_peak, f"{name}_bytes") for name in CLASSES}
 
 
-def _rows(one: ShownRun, size: float, start: float, folio: Folio) -> Iterator[Stack]:
-    for place, (peak, record) in enumerate(_peaks(one)):
-        name = f"rank {record.rank}" if len(one.run.ranks) > 1 else ""
-        label = _joined(one.label if not place else "", name) or "rank"
-        parts = _parts(_joined(one.label, name) or "rank", _by_class(peak), size, folio)
+def _rows(labelled: ShownRun, size: float, start: float, folio: Folio) -> Iterator[Stack]:
+    for place, (peak, record) in enumerate(_peaks(labelled)):
+        name = f"rank {record.rank}" if len(labelled.run.ranks) > 1 else ""
+        label = _joined(labelled.label if not place else "", name) or "rank"
+        parts = _parts(_joined(labelled.label, name) or "rank", _by_class(peak), size, folio)
         total = peak.peak_bytes or 0
         # of a plan: the memory of a device with which a rank fits, and below which it cannot
         need, least = (
@@ -114,19 +118,19 @@ def _rows(one: ShownRun, size: float, start: float, folio: Folio) -> Iterator[St
             for name in ("needed_bytes", "least_bytes")
         )
         ending = "fits" if need <= start else "over" if least > start else "marginal"
-        said, is_over = printed_bytes(total), ending == "over"
+        size_words, is_over = printed_bytes(total), ending == "over"
         words = folio.ui["playing"]
-        yield Stack(one.path, label, parts, said, (need, least), is_over, words[ending])
+        yield Stack(labelled.path, label, parts, size_words, (need, least), is_over, words[ending])
 
 
-def _held(one: ShownRun, folio: Folio) -> dict[str, Markup]:
+def _held(labelled: ShownRun, folio: Folio) -> dict[str, Markup]:
     """What the fullest rank held at its peak, by class."""
-    peaks = _peaks(one)
+    peaks = _peaks(labelled)
     if not peaks:
         return {}
     fullest, record = max(peaks, key=lambda peak: peak[0].peak_bytes or 0)
     words = folio.ui["play"]["classes"]
-    at = f"{one.path}.ranks[{one.run.ranks.index(record)}].memory.at_peak"
+    at = f"{labelled.path}.ranks[{labelled.run.ranks.index(record)}].memory.at_peak"
     held = [name for name, number in _by_class(fullest).items() if number]
     return _cells({words[name].capitalize(): f"{at}.{name}_bytes" for name in held}, folio)
 
@@ -136,19 +140,22 @@ def _held(one: ShownRun, folio: Folio) -> dict[str, Markup]:
 
 def sent(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     """What the rank that sends most sends in a step: a bar for each run, a part an operation."""
-    bars = [[_sent(one, folio) for one in state.runs] for state in states]
+    bars = [[_sent(labelled, folio) for labelled in state.runs] for state in states]
     most = max(sum(parts.values()) for state in bars for _, parts in state)
     unit, size = byte_unit(most)
-    found = []
-    for state, shown in zip(states, bars, strict=True):
-        rows = [_bar(one, parts, size) for one, (_, parts) in zip(state.runs, shown, strict=True)]
+    drawn = []
+    for state, sent_by_run in zip(states, bars, strict=True):
+        rows = [
+            _bar(labelled, parts, size)
+            for labelled, (_, parts) in zip(state.runs, sent_by_run, strict=True)
+        ]
         drawings = both(stacks, rows, f"{unit} per step", most * 1.05 / size or 1)
         cells = tuple(
             _cells({f"Sent by {name}": how for name, how in read.items()}, folio)
-            for read, _ in shown
+            for read, _ in sent_by_run
         )
-        found.append(Seen(drawings, _described(rows), cells))
-    return found
+        drawn.append(Seen(drawings, _described(rows), cells))
+    return drawn
 
 
 def _sent(one: ShownRun, folio: Folio) -> tuple[dict[str, str], dict[str, float]]:
@@ -173,24 +180,24 @@ def _bar(one: ShownRun, held: Mapping[str, float], size: float) -> Stack:
 # --- what plans need
 
 
-def plans(found: Sequence[tuple[str, Run, Verdict]], memory: float, folio: Folio) -> Seen:
+def plans(layouts: Sequence[tuple[str, Run, Verdict]], memory: float, folio: Folio) -> Seen:
     """The layouts of a plan under a device's memory: what the fullest rank of each needs.
 
     A bar is what it holds at its peak by class, what CUDA's allocator would reserve beyond, and
     what the device needs beside both. So a layout fits where its bar ends before the line.
 
     Args:
-        found: from top to bottom, at least one layout: its name, its simulated run, and whether its
+        layouts: from top to bottom, at least one: its name, its simulated run, and whether its
             ranks fit the device.
         memory: bytes of a device, where the line stands.
         folio: the page.
     """
-    needs = [number(_fullest(run).measures["needed_bytes"]) for _, run, _ in found]
-    longest, whole = max(needs), [one for one in needs if one <= memory * MOST]
+    needs = [number(_fullest(run).measures["needed_bytes"]) for _, run, _ in layouts]
+    longest, whole = max(needs), [need for need in needs if need <= memory * MOST]
     is_far = memory > FAR * longest
     end = longest if is_far else max(longest, memory)
     unit, size = byte_unit(end)
-    rows = [_planned(label, run, verdict, size, folio) for label, run, verdict in found]
+    rows = [_planned(label, run, verdict, size, folio) for label, run, verdict in layouts]
     drawings = both(
         stacks, rows, f"{unit} per rank",
         (end * 1.05 if needs == whole else max([memory * AXIS, *whole])) / size,
@@ -210,6 +217,6 @@ def _planned(label: str, run: Run, verdict: Verdict, size: float, folio: Folio) 
     held = _by_class(rank.memory)
     needed, reserved = (number(rank.measures[f"{name}_bytes"]) for name in ("needed", "reserved"))
     beyond = {"allocator": reserved - sum(held.values()), "outside": needed - reserved}
-    said = folio.ui["playing"]["over" if is_over else verdict]
+    verdict_words = folio.ui["playing"]["over" if is_over else verdict]
     parts = _parts(label, held | beyond, size, folio)
-    return Stack("", label, parts, f"{printed_bytes(needed)} · {said}", is_over=is_over)
+    return Stack("", label, parts, f"{printed_bytes(needed)} · {verdict_words}", is_over=is_over)

@@ -34,41 +34,49 @@ NOTHING = Markup("–")  # of a part that this run does not have
 def play(figure: Figure, folio: Folio) -> Picture:
     """All states of a figure; the first run's state is the one that the page shows."""
     assert figure.play is not None
-    controls, found = states(figure, folio)
-    seen = {view: VIEWS[view](found, figure, folio) for view in figure.play.shows if found}
-    if not all(len(one) == len(found) for one in seen.values()) or not found:
+    controls, all_states = states(figure, folio)
+    by_view = {
+        view: VIEWS[view](all_states, figure, folio) for view in figure.play.shows if all_states
+    }
+    if not all(len(of_view) == len(all_states) for of_view in by_view.values()) or not all_states:
         return Picture(Table([]))
-    drawn = [_drawn(figure, n, state, seen, folio) for n, state in enumerate(found)]
+    drawn = [_drawn(figure, n, state, by_view, folio) for n, state in enumerate(all_states)]
     return Picture(
         Table([]),
         play=SimpleNamespace(
             task=folio.line(figure.play.task),
-            script=packed(figure.id, [one.at for one in found], drawn, folio),
+            script=packed(figure.id, [state.at for state in all_states], drawn, folio),
             controls=controls,
-            first=found[0],
+            first=all_states[0],
             drawn=drawn[0],
-            moments=[words for one in seen.values() for _, words in one[0].moments],
-            budget=next((one[0].budget for one in seen.values() if one[0].budget), None),
-            **_table(figure, controls, found, seen, folio),
+            moments=[words for of_view in by_view.values() for _, words in of_view[0].moments],
+            budget=next(
+                (of_view[0].budget for of_view in by_view.values() if of_view[0].budget), None
+            ),
+            **_table(figure, controls, all_states, by_view, folio),
         ),
     )
 
 
 def _drawn(
-    figure: Figure, position: int, state: State, seen: Mapping[View, Sequence[Seen]], folio: Folio
+    figure: Figure,
+    position: int,
+    state: State,
+    by_view: Mapping[View, Sequence[Seen]],
+    folio: Folio,
 ) -> Markup:
     """Each view of one state below the other, titled by what it shows and how it is known."""
     words, drawn = folio.ui["play"], Markup()
-    is_simulated = any(one.run.nature == "simulated" for one in state.runs)
-    for view, found in seen.items():
+    is_simulated = any(labelled.run.nature == "simulated" for labelled in state.runs)
+    for view, of_view in by_view.items():
         kind = "simulated" if is_simulated else "measured"
-        one = found[position]
-        title = words["views"][one.title or view].format(kind=kind)
-        shown = one.svg(f"{figure.id}-{view}", f"{plainly(figure.title, folio)}: {title}")
-        if one.moments:
-            told = json.dumps(one.moments, ensure_ascii=False, separators=(",", ":"))
-            shown = Markup('<div data-moments="{}">{}</div>').format(told, shown)
-        drawn += Markup('<p class="pb-view">{}</p>{}').format(title, shown)
+        state_view = of_view[position]
+        title = words["views"][state_view.title or view].format(kind=kind)
+        svg = state_view.svg(f"{figure.id}-{view}", f"{plainly(figure.title, folio)}: {title}")
+        if state_view.moments:
+            told = json.dumps(state_view.moments, ensure_ascii=False, separators=(",", ":"))
+            svg = Markup('<div data-moments="{}">{}</div>').format(told, svg)
+        drawn += Markup('<p class="pb-view">{}</p>{}').format(title, svg)
     return drawn
 
 
@@ -96,8 +104,8 @@ def packed(
 
 
 def _table(
-    figure: Figure, controls: Sequence[Control], found: Sequence[State],
-    seen: Mapping[View, Sequence[Seen]], folio: Folio,
+    figure: Figure, controls: Sequence[Control], all_states: Sequence[State],
+    by_view: Mapping[View, Sequence[Seen]], folio: Folio,
 ) -> dict[str, object]:  # fmt: skip
     """A row for each run of every state: what tells it apart, its facts, and what is drawn of it.
 
@@ -106,27 +114,27 @@ def _table(
     """
     assert figure.play is not None
     facts, beside = figure.play.facts, figure.play.beside
-    has_labels = any(one.label for state in found for one in state.runs)
-    words = [one.label for one in controls]
+    has_labels = any(labelled.label for state in all_states for labelled in state.runs)
+    words = [control.label for control in controls]
     if has_labels:
         words.append(folio.evidence.plain(beside.label) if beside else "Run")
     rows = []
-    for position, state in sorted(enumerate(found), key=lambda one: one[1].at):
-        options = [one.options[at] for one, at in zip(controls, state.at, strict=True)]
-        for number, one in enumerate(state.runs):
+    for position, state in sorted(enumerate(all_states), key=lambda numbered: numbered[1].at):
+        options = [control.options[at] for control, at in zip(controls, state.at, strict=True)]
+        for number, labelled in enumerate(state.runs):
             drawn: dict[str, Markup] = {}
-            for cells in (views[position].cells for views in seen.values()):
+            for cells in (views[position].cells for views in by_view.values()):
                 drawn |= cells[number] if cells else {}
-            nature = one.run.nature
+            nature = labelled.run.nature
             rows.append(
                 SimpleNamespace(
                     state=position,
-                    words=[*options, *([one.label] if has_labels else [])],
-                    facts=[folio.evidence.value(fact.value, one.path) for fact in facts],
+                    words=[*options, *([labelled.label] if has_labels else [])],
+                    facts=[folio.evidence.value(fact.value, labelled.path) for fact in facts],
                     drawn=drawn,
-                    run=one.path,
+                    run=labelled.path,
                     nature="" if nature in ("real", folio.unmarked) else nature,
-                    source=folio.place_of(one.path),
+                    source=folio.place_of(labelled.path),
                 )
             )
     names = list(dict.fromkeys(name for row in rows for name in row.drawn))
@@ -135,5 +143,5 @@ def _table(
         row.cells = [*map(folio.printed, row.facts), *known]
     head = [*(plainly(fact.label, folio) for fact in facts), *names]
     sizes = [fact for row in rows for fact in row.facts if fact]
-    is_drawn = set(seen) <= {"memory", "sent"} and all(one.unit == BYTES for one in sizes)
+    is_drawn = set(by_view) <= {"memory", "sent"} and all(size.unit == BYTES for size in sizes)
     return {"words": words, "head": head, "rows": rows, "is_drawn": is_drawn}

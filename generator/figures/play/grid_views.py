@@ -65,7 +65,7 @@ def after(before: Sequence[Sequence[int]], step: int) -> list[list[int]]:
 
 def ring(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     """The ring of each state, over the ranks of its first run."""
-    words, found = folio.ui["play"]["ring"], []
+    words, drawn = folio.ui["play"]["ring"], []
     for state in states:
         num = state.runs[0].run.world_size
         frames = [start(num)]
@@ -79,9 +79,9 @@ def ring(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         places = _places(len(frames))
         named = [[f"{name} {n}" for n in range(num)] for name in ("rank", words["chunk"])]
         drawings = both(chunks, dict(zip(places, cells, strict=True)), *named, num)
-        says = (f"{said}\n{_in_words(one)}" for said, one in zip(told, cells, strict=True))
-        found.append(Seen(drawings, told[-1], moments=tuple(zip(places, says, strict=True))))
-    return found
+        says = (f"{title}\n{_in_words(rows)}" for title, rows in zip(told, cells, strict=True))
+        drawn.append(Seen(drawings, told[-1], moments=tuple(zip(places, says, strict=True))))
+    return drawn
 
 
 def _in_words(rows: Held) -> str:
@@ -106,7 +106,7 @@ def _cells(before: list[list[int]], held: list[list[int]]) -> Held:
 
 def block(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     """The first block of each state's first run, on all its ranks."""
-    words, found = folio.ui["play"]["block"], []
+    words, drawn = folio.ui["play"]["block"], []
     for state in states:
         run = state.runs[0].run
         sizes = {name: value for name, value in run.settings.items() if isinstance(value, int)}
@@ -125,11 +125,11 @@ def block(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         places = _places(len(told))
         drawings = both(
             chunks, dict(zip(places, frames[1:], strict=True)), list(words["rows"].values()),
-            columns, num, groups=[words[one] for one in SUMS],
+            columns, num, groups=[words[way] for way in SUMS],
         )  # fmt: skip
         says = words["says"].format(n=sum(map(len, SUMS.values())), size=size)
-        found.append(Seen(drawings, says, moments=tuple(zip(places, told, strict=True))))
-    return found
+        drawn.append(Seen(drawings, says, moments=tuple(zip(places, told, strict=True))))
+    return drawn
 
 
 def _cell(

@@ -64,19 +64,23 @@ def states(figure: Figure, folio: Folio) -> tuple[list[Control], list[State]]:
         for path in figure.runs
         if (run := folio.run(path)) is not None and run.status == "completed"
     ]
-    options = [_options(one, [path for path, _ in measured], evidence) for one in play.controls]
-    found: dict[tuple[int, ...], list[ShownRun]] = {}
+    options = [
+        _options(control, [path for path, _ in measured], evidence) for control in play.controls
+    ]
+    by_options: dict[tuple[int, ...], list[ShownRun]] = {}
     for path, run in measured:
-        words = [option_of(one, path, evidence) for one in play.controls]
+        words = [option_of(control, path, evidence) for control in play.controls]
         at = tuple(known.index(word) for known, word in zip(options, words, strict=True))
         label = option_of(play.beside, path, evidence) if play.beside else ""
-        found.setdefault(at, []).append(ShownRun(path, run, label))
-    shown = [State(at, tuple(_with_reference(runs, play, folio))) for at, runs in found.items()]
-    controls = [
-        Control(evidence.plain(one.label), tuple(known))
-        for one, known in zip(play.controls, options, strict=True)
+        by_options.setdefault(at, []).append(ShownRun(path, run, label))
+    all_states = [
+        State(at, tuple(_with_reference(runs, play, folio))) for at, runs in by_options.items()
     ]
-    return controls, shown
+    controls = [
+        Control(evidence.plain(control.label), tuple(known))
+        for control, known in zip(play.controls, options, strict=True)
+    ]
+    return controls, all_states
 
 
 def first_alone(figure: Figure, folio: Folio) -> Figure:
@@ -86,12 +90,12 @@ def first_alone(figure: Figure, folio: Folio) -> Figure:
     state that did not complete stays in it. In a plane, all runs lie beside one another.
     """
     play, evidence = figure.play, folio.evidence
-    found = {path: run for path in figure.runs if (run := evidence.book.run(path)) is not None}
-    first = next((path for path, run in found.items() if run.status == "completed"), None)
+    runs = {path: run for path in figure.runs if (run := evidence.book.run(path)) is not None}
+    first = next((path for path, run in runs.items() if run.status == "completed"), None)
     if play is None or first is None or "regions" in play.shows:
         return figure
-    at = {path: [option_of(one, path, evidence) for one in play.controls] for path in found}
-    alone = [path for path in found if at[path] == at[first]]
+    at = {path: [option_of(control, path, evidence) for control in play.controls] for path in runs}
+    alone = [path for path in runs if at[path] == at[first]]
     return figure.model_copy(update={"runs": alone})
 
 
@@ -109,7 +113,7 @@ def faults(figure: Figure, evidence: Evidence) -> Iterator[tuple[Path, str]]:
     play = figure.play
     if play is None:
         return
-    seen: dict[tuple[str, ...], str] = {}
+    paths_by_state: dict[tuple[str, ...], str] = {}
     controls = [*play.controls, *([play.beside] if play.beside else [])]
     for path in figure.runs:
         if evidence.book.run(path) is None:
@@ -118,29 +122,31 @@ def faults(figure: Figure, evidence: Evidence) -> Iterator[tuple[Path, str]]:
         yield from failed
         if failed:
             return
-        at = tuple(option_of(one, path, evidence) for one in controls)
+        at = tuple(option_of(control, path, evidence) for control in controls)
         if "" in at:
             yield ("play",), f"{path} has no option of {controls[at.index('')].label!r}"
-        elif at in seen:
-            said = ", ".join(at) or "no control"
-            yield ("play",), f"{path} is the same state as {seen[at]}: {said}"
-        seen.setdefault(at, path)
+        elif at in paths_by_state:
+            options = ", ".join(at) or "no control"
+            yield ("play",), f"{path} is the same state as {paths_by_state[at]}: {options}"
+        paths_by_state.setdefault(at, path)
     yield from _unread_words(figure, play, evidence)
 
 
 def _unread_words(figure: Figure, play: Play, evidence: Evidence) -> Iterator[tuple[Path, str]]:
     """Words for a value or a run that the figure does not have."""
     controls: list[tuple[Path, PlayControl]]
-    controls = [(("controls", n), one) for n, one in enumerate(play.controls)]
+    controls = [(("controls", n), control) for n, control in enumerate(play.controls)]
     controls += [(("beside",), play.beside)] if play.beside else []
     paths = [*figure.runs, *([play.reference] if play.reference else [])]
     for at, control in controls:
         read = [evidence.value(control.reads, path) if control.reads else path for path in paths]
-        known = [str(one) for one in read if one is not None]
+        known = [str(value) for value in read if value is not None]
         for word in control.words if len(known) == len(paths) else ():
             if word not in known:
-                said = f"{control.label!r} has no {word!r}{nearest(word, known) or '; delete it'}"
-                yield ("play", *at, "words", word), said
+                message = (
+                    f"{control.label!r} has no {word!r}{nearest(word, known) or '; delete it'}"
+                )
+                yield ("play", *at, "words", word), message
 
 
 def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[tuple[Path, str]]:
@@ -160,8 +166,8 @@ def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[tuple[
         read["regions", "x"], read["regions", "y"] = play.regions.x, play.regions.y
     read["beside", "reads"] = play.beside.reads if play.beside else None
     for at, expression in read.items():
-        found = evidence.evaluate(expression, path) if expression else None
-        if found and (problem := evidence.unprintable(found)):
+        evaluated = evidence.evaluate(expression, path) if expression else None
+        if evaluated and (problem := evidence.unprintable(evaluated)):
             yield ("play", *at), f"for {path}: {expression}: {problem}"
 
 
@@ -172,8 +178,8 @@ def _options(control: PlayControl, paths: Sequence[str], evidence: Evidence) -> 
         option_of(control, path, evidence): control.reads and evidence.value(control.reads, path)
         for path in paths
     }
-    found = {word: value.number for word, value in read.items() if isinstance(value, Value)}
-    sizes = {word: size for word, size in found.items() if not isinstance(size, str)}
+    numbers = {word: value.number for word, value in read.items() if isinstance(value, Value)}
+    sizes = {word: size for word, size in numbers.items() if not isinstance(size, str)}
     return sorted(sizes, key=sizes.__getitem__) if len(sizes) == len(read) else list(read)
 
 

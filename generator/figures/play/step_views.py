@@ -33,10 +33,10 @@ def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     Each state has an axis of its own: forward passes of another number of microbatches last another
     time.
     """
-    words, found = folio.ui["play"], []
+    words, drawn_states = folio.ui["play"], []
     is_split = any(state.runs[0].run.settings["num_microbatches"] != 1 for state in states)
     for state in states:
-        steps = {one.label: _pipeline(one.run) for one in state.runs}
+        steps = {labelled.label: _pipeline(labelled.run) for labelled in state.runs}
         rows = [row for step in steps.values() for row in step]
         groups = [title for title in steps if title]
         names = [f"{title}, rank {n}" for title, step in steps.items() for n in range(len(step))]
@@ -59,8 +59,10 @@ def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
             return "; ".join(said)
 
         brief = num_busy if groups else None
-        found.append(Seen(drawings, says, moments=_moments(named, words["actions"], brief=brief)))
-    return found
+        drawn_states.append(
+            Seen(drawings, says, moments=_moments(named, words["actions"], brief=brief))
+        )
+    return drawn_states
 
 
 def _pipeline(run: Run) -> list[list[Action]]:
@@ -81,7 +83,7 @@ def _busy(step: Sequence[Sequence[Action]], time: float) -> int:
 def overlap(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     """The step of each state's first run, all on the same axis."""
     words = folio.ui["play"]["actions"] | folio.ui["play"]["overlap"]
-    names, found = ("rank", "link"), []
+    names, drawn_states = ("rank", "link"), []
     runs = [state.runs[0].run for state in states]
     steps = [step_rules.overlapped(run.settings, overlaps=run.strategy == "ddp") for run in runs]
     ends = [1000 * run.timing.step.median_seconds for run in runs if run.timing.step]
@@ -95,18 +97,18 @@ def overlap(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         rows = dict(zip(names, step, strict=True))
         moments = _moments(rows, words | words["moments"])
         says = f"Waits after backward, computed, as a share of forward and backward: {waits}"
-        found.append(Seen(drawings, says, moments=moments))
-    return found
+        drawn_states.append(Seen(drawings, says, moments=moments))
+    return drawn_states
 
 
 def unit_steps(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     """The step of each state's first run under its curve of memory, all on the same axis."""
     words = folio.ui["play"]["actions"] | folio.ui["play"]["units"]
     runs = [state.runs[0].run for state in states]
-    peaks = [max(one.memory.peak_bytes or 0 for one in run.ranks if one.memory) for run in runs]
+    peaks = [max(rank.memory.peak_bytes or 0 for rank in run.ranks if rank.memory) for run in runs]
     unit, size = byte_unit(max(peaks))
     title, ticks = f"{unit} per rank", around(0, max(peaks) / size, 4)
-    found = []
+    drawn_states = []
     for run, peak in zip(runs, peaks, strict=True):
         assert run.model is not None
         sizes = [layer.bytes for layer in run.model.layers]
@@ -114,7 +116,7 @@ def unit_steps(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         labels = [*(f"unit {n}" for n in range(1, len(sizes))), "root"]
         rows = dict(zip(labels, step.rows, strict=True))
         parts = [
-            (words["held"][name], look, [one[name] / size for one in step.held])
+            (words["held"][name], look, [held[name] / size for held in step.held])
             for name, look in LOOKS.items()
         ]
         says = f"measured peak {printed_bytes(peak)}"
@@ -126,8 +128,8 @@ def unit_steps(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
             return f"the rank holds {printed_bytes(held)}{most}"
 
         drawings = both(drawn, rows, "events of a step, in their order", words, curve=curve)
-        found.append(Seen(drawings, says, moments=_moments(rows, words, more)))
-    return found
+        drawn_states.append(Seen(drawings, says, moments=_moments(rows, words, more)))
+    return drawn_states
 
 
 def _moments(
@@ -142,16 +144,18 @@ def _moments(
         more: what else there is to say of a time.
         brief: what is said of a time instead of its actions, where these are too many.
     """
-    actions = [(row, one) for row, found in rows.items() for one in found]
-    end = max(one.end for _, one in actions)
+    actions = [(row, action) for row, row_actions in rows.items() for action in row_actions]
+    end = max(action.end for _, action in actions)
     told = []
-    for time in sorted({round(at, 9) for _, one in actions for at in (one.start, one.end)}):
+    for time in sorted(
+        {round(at, 9) for _, action in actions for at in (action.start, action.end)}
+    ):
         now = [
-            f"{row}: {words[one.kind]} {one.name}".rstrip()
-            for row, one in actions
-            if _is_under_way(one, time)
+            f"{row}: {words[action.kind]} {action.name}".rstrip()
+            for row, action in actions
+            if _is_under_way(action, time)
         ]
-        said = [brief(time)] if brief and now else [*(now or [words["done"]]), more(time)]
-        joined = "; ".join(filter(None, said))
+        phrases = [brief(time)] if brief and now else [*(now or [words["done"]]), more(time)]
+        joined = "; ".join(filter(None, phrases))
         told.append((round(time / end, 4), f"{joined[:1].upper()}{joined[1:]}."))
     return tuple(told)

@@ -158,10 +158,10 @@ def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> View:
     claim, here = folio.book.claims[name], folio.at_hand.judged(name)
     folio.runs.update(here.runs)
     judged = list(_judged(name, folio))
-    decided = [one for one in judged if one.regime and not one.why] or judged[:1]
-    regimes = [one.regime.split("; ") for one in decided]
-    words = [[*map(plain, one)] for one in regimes]
-    shared = [part for part in regimes[0] if all(plain(part) in one for one in words)]
+    decided = [verdict for verdict in judged if verdict.regime and not verdict.why] or judged[:1]
+    regimes = [verdict.regime.split("; ") for verdict in decided]
+    words = [[*map(plain, conditions)] for conditions in regimes]
+    shared = [part for part in regimes[0] if all(plain(part) in conditions for conditions in words)]
     return View(
         claim=claim,
         says=folio.line(claim.says),
@@ -172,24 +172,31 @@ def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> View:
         lessons=lessons,
         judged=_alike(judged, shared),
         machine=judged[0].machine,
-        is_of_planner={folio.book.traces[one.split(".")[0]].is_of_planner for one in here.runs}
+        is_of_planner={folio.book.traces[path.split(".")[0]].is_of_planner for path in here.runs}
         == {True},
-        differs=any(one.differs for one in judged),
+        differs=any(verdict.differs for verdict in judged),
         runs=[run.partition(".")[2] for run in here.runs],
-        holds=here.verdict == "holds" and not any(one.differs for one in judged),
+        holds=here.verdict == "holds" and not any(verdict.differs for verdict in judged),
     )
 
 
 def _alike(judged: Sequence[View], shared: Sequence[str]) -> list[View]:
     """Verdicts of machines, those that print alike as one, with what is of their regime alone."""
-    found: dict[tuple[str, ...], list[View]] = {}
-    for one in judged:
-        own = [part for part in plain(one.regime).split("; ") if part not in map(plain, shared)]
-        texts = (one.predicted, one.observed, one.off or "", one.words, one.says, "; ".join(own))
-        found.setdefault(tuple(map(plain, texts)), []).append(one)
+    by_texts: dict[tuple[str, ...], list[View]] = {}
+    for verdict in judged:
+        own = [part for part in plain(verdict.regime).split("; ") if part not in map(plain, shared)]
+        texts = (
+            verdict.predicted,
+            verdict.observed,
+            verdict.off or "",
+            verdict.words,
+            verdict.says,
+            "; ".join(own),
+        )
+        by_texts.setdefault(tuple(map(plain, texts)), []).append(verdict)
     return [
-        ones[0].but(machines=[one.machine for one in ones], regime=texts[-1])
-        for texts, ones in found.items()
+        ones[0].but(machines=[verdict.machine for verdict in ones], regime=texts[-1])
+        for texts, ones in by_texts.items()
     ]
 
 
@@ -197,15 +204,17 @@ def _judged(name: str, folio: Folio) -> Iterator[View]:
     """A claim on the machine shown, then on the others that have measured what it needs."""
     here = folio.at_hand.judged(name)
     holder = measured_by(here, folio)
-    found = [(here, holder, folio)]
+    outcomes = [(here, holder, folio)]
     for machine, there in folio.other_outcomes.items():
         if name in there.judged_claims and machine != holder:
-            found.append((there.judged_claims[name], machine, folio.over(there.evidence)))
+            outcomes.append((there.judged_claims[name], machine, folio.over(there.evidence)))
     is_headed = here.observed is not None and here.observed.kind == "simulated"
     page = folio.without_mark("simulated") if is_headed else folio
-    page = page.for_table(v for one, *_ in found for v in (one.predicted, one.observed, _off(one)))
-    for outcome, machine, said in found:
-        yield _judgement(outcome, machine, said, page, differs=parts(here, outcome))
+    page = page.for_table(
+        v for outcome, *_ in outcomes for v in (outcome.predicted, outcome.observed, _off(outcome))
+    )
+    for outcome, machine, machine_folio in outcomes:
+        yield _judgement(outcome, machine, machine_folio, page, differs=parts(here, outcome))
 
 
 def measured_by(outcome: Judged, folio: Folio) -> str:
@@ -214,7 +223,9 @@ def measured_by(outcome: Judged, folio: Folio) -> str:
     return outcome.machine or (shown and shown.measured_on) or folio.book.machine.name
 
 
-def _judgement(outcome: Judged, machine: str, said: Folio, page: Folio, *, differs: bool) -> View:
+def _judgement(
+    outcome: Judged, machine: str, machine_folio: Folio, page: Folio, *, differs: bool
+) -> View:
     """A verdict with its numbers on the page, and with its words by the machine's evidence."""
     showed = written(outcome)
     text = showed or (outcome.explanation if outcome.verdict not in DECIDED else "")
@@ -227,7 +238,7 @@ def _judgement(outcome: Judged, machine: str, said: Folio, page: Folio, *, diffe
     off = _off(outcome)
     return View(
         machine=machine,
-        regime=_regime_of(outcome.claim, outcome, said, has_turns=False),
+        regime=_regime_of(outcome.claim, outcome, machine_folio, has_turns=False),
         predicted=predicted,
         observed=observed,
         heads=heads,
@@ -235,10 +246,10 @@ def _judgement(outcome: Judged, machine: str, said: Folio, page: Folio, *, diffe
         caption=page.caption,
         words=outcome.verdict.replace("_", " "),
         css=css_of(outcome),
-        says=said.line(text) if text else "",
+        says=machine_folio.line(text) if text else "",
         is_showed=bool(showed),
         differs=differs,
-        why=said.line(outcome.explanation) if outcome.verdict in UNDECIDED else "",
+        why=machine_folio.line(outcome.explanation) if outcome.verdict in UNDECIDED else "",
     )
 
 
@@ -262,18 +273,18 @@ def _points(share: float) -> str:
     return f"{sign}{abs(share) * 100:.3g}{NBSP}points"
 
 
-def tolerance_of(one: Tolerance | None, observed: Value | None) -> str:
+def tolerance_of(tolerance: Tolerance | None, observed: Value | None) -> str:
     """How far observed may lie from predicted; empty where it may not."""
-    if one is None:
+    if tolerance is None:
         return ""
-    if one.epsilons is not None:
-        return f"{one.epsilons:,} epsilons of {one.dtype}"
-    if one.relative is not None:
-        return f"{one.relative * 100:g}%"
+    if tolerance.epsilons is not None:
+        return f"{tolerance.epsilons:,} epsilons of {tolerance.dtype}"
+    if tolerance.relative is not None:
+        return f"{tolerance.relative * 100:g}%"
     if observed is not None and observed.unit == units.SHARE:
-        return _points(one.slack(0))
+        return _points(tolerance.slack(0))
     unit = observed.unit if observed else units.PLAIN
-    return units.printed(one.slack(0), unit, units.Form(way="written"))
+    return units.printed(tolerance.slack(0), unit, units.Form(way="written"))
 
 
 def _domain_of(claim: Claim, folio: Folio) -> Markup:
@@ -291,36 +302,40 @@ def _domain_of(claim: Claim, folio: Folio) -> Markup:
 def tally(claims: Sequence[str], folio: Folio) -> View:
     """What these claims come to on the machine at hand; the reference machine's are counted."""
     outcomes = [folio.at_hand.judged(name) for name in claims]
-    here = [one for one in outcomes if measured_by(one, folio) == folio.at_hand.book.machine.name]
-    laws = [one.verdict for one in here if one.claim.kind == "law"]
-    observed = [one for one in here if one.claim.kind == "observation"]
+    here = [
+        outcome
+        for outcome in outcomes
+        if measured_by(outcome, folio) == folio.at_hand.book.machine.name
+    ]
+    laws = [outcome.verdict for outcome in here if outcome.claim.kind == "law"]
+    observed = [outcome for outcome in here if outcome.claim.kind == "observation"]
     return View(
         num_laws=len(laws),
         num_holding=laws.count("holds"),
         num_beyond=laws.count("does_not_apply") + laws.count("no_evidence"),
         num_observations=len(observed),
         num_lent=len(outcomes) - len(here),
-        contrary=[one.claim.id for one in observed if one.verdict == "does_not_hold"],
+        contrary=[outcome.claim.id for outcome in observed if outcome.verdict == "does_not_hold"],
     )
 
 
 def furthest(folio: Folio) -> list[View]:
     """The laws that predict a number and are furthest off it."""
-    found = []
+    errors = []
     for name, outcome in folio.at_hand.judged_claims.items():
         if outcome.claim.kind == "law" and outcome.claim.relation == "equals":
             off = off_by(outcome.predicted, outcome.observed, outcome.claim.tolerance)
             if off is not None and off.form.way == "error" and numeric(off):
-                found.append((abs(float(numeric(off))), name, off))
-    said = folio.over(folio.evidence)
-    said.runs = set()  # a list of all experiments names no run of theirs at its foot
+                errors.append((abs(float(numeric(off))), name, off))
+    unlisted = folio.over(folio.evidence)
+    unlisted.runs = set()  # a list of all experiments names no run of theirs at its foot
     return [
         View(
             place=folio.claim_place(name),
-            says=said.in_link.line(folio.book.claims[name].says),
-            off=said.show(off),
+            says=unlisted.in_link.line(folio.book.claims[name].says),
+            off=unlisted.show(off),
         )
-        for _, name, off in sorted(found, key=lambda one: -one[0])[:NUM_FURTHEST]
+        for _, name, off in sorted(errors, key=lambda error: -error[0])[:NUM_FURTHEST]
     ]
 
 
@@ -334,10 +349,14 @@ def on_others(folio: Folio) -> Iterator[tuple[str, int, int]]:
 
 def cited(folio: Folio) -> tuple[list[list[Reference]], list[Reference]]:
     """The references of the book: a list for each document, and rows of published tables."""
-    found = sorted(folio.book.references.values(), key=lambda one: one.title.strip("“").lower())
-    of_rows = {one.id for one in published_references(folio.book.traces)}
+    references = sorted(
+        folio.book.references.values(), key=lambda reference: reference.title.strip("“").lower()
+    )
+    of_rows = {reference.id for reference in published_references(folio.book.traces)}
     documents: dict[str, list[Reference]] = {}
-    for one in found:
-        if one.id not in of_rows:
-            documents.setdefault(one.url, []).append(one)
-    return list(documents.values()), [one for one in found if one.id in of_rows]
+    for reference in references:
+        if reference.id not in of_rows:
+            documents.setdefault(reference.url, []).append(reference)
+    return list(documents.values()), [
+        reference for reference in references if reference.id in of_rows
+    ]

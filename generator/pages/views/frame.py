@@ -99,33 +99,33 @@ def machines(found: Sequence[View], book: Book) -> list[tuple[str, bool]]:
 
 def origins(folio: Folio, depth: int) -> list[View]:
     """The experiments behind a page, with the runs it used on each machine."""
-    found: dict[tuple[str, str], View] = {}
+    by_trace: dict[tuple[str, str], View] = {}
     used = [(folio.book, folio.runs)]
     if folio.evidence.reference:
         used.append((folio.evidence.reference.book, folio.lent))
     for book, paths in used:
         for path in sorted(paths):
-            if shown := book.holder(path):
+            if on_page := book.holder(path):
                 experiment, name = path.split(".")
-                key = experiment, shown.machine.name
-                found.setdefault(key, _origin(shown, book, depth)).runs.append(name)
-    return list(found.values())
+                key = experiment, on_page.machine.name
+                by_trace.setdefault(key, _origin(on_page, book, depth)).runs.append(name)
+    return list(by_trace.values())
 
 
-def _origin(shown: TraceOnPage, book: Book, depth: int) -> View:
-    experiment = shown.trace.experiment
+def _origin(on_page: TraceOnPage, book: Book, depth: int) -> View:
+    experiment = on_page.trace.experiment
     return View(
         experiment=experiment,
-        machine=shown.measured_on,
-        is_reference=shown.machine.name == book.reference.name,
-        recorded_at=shown.trace.recorded_at,
-        software=software(shown.trace.circumstances),
+        machine=on_page.measured_on,
+        is_reference=on_page.machine.name == book.reference.name,
+        recorded_at=on_page.trace.recorded_at,
+        software=software(on_page.trace.circumstances),
         runs=[],
-        raw=f"{'../' * depth}{shown.file}",
-        again=again(shown, book),
-        is_stale=shown.is_stale,
-        was_busy=shown.trace.quiet is not None and shown.trace.quiet.was_busy,
-        is_new=not (shown.reference or shown.is_of_planner),
+        raw=f"{'../' * depth}{on_page.file}",
+        again=again(on_page, book),
+        is_stale=on_page.is_stale,
+        was_busy=on_page.trace.quiet is not None and on_page.trace.quiet.was_busy,
+        is_new=not (on_page.reference or on_page.is_of_planner),
     )
 
 

@@ -20,22 +20,25 @@ def picture(folio: Folio) -> list[View]:
     """The models that the machine has measured, all on one axis, with the budget of each."""
     models = folio.book.home.picture
     peaks = {way.run: _peaks(way.run, folio) for model in models for way in model.ways}
-    top = max((numeric(one) for found in peaks.values() for one in found), default=0) * MARGIN
+    top = (
+        max((numeric(peak) for run_peaks in peaks.values() for peak in run_peaks), default=0)
+        * MARGIN
+    )
     unit, scale = units.of_axis(units.BYTES, top, 10)
-    found = []
+    charts = []
     for model in models:
         budget = folio.value(model.budget)
         line = numeric(budget) / top if budget else 0
         ways = [way for way in model.ways if peaks[way.run]]
         rows = [_row(way, peaks[way.run], top, line, folio) for way in ways]
         if budget is not None and rows:
-            found.append(View(
+            charts.append(View(
                 called=folio.line(model.called), question=folio.line(model.question),
                 budget=folio.show(budget), share=round(line, 4),
                 at=round(numeric(budget) / scale), top=round(top / scale, 2), unit=unit,
                 rows=rows, next=folio.line(model.next),
             ))  # fmt: skip
-    return found
+    return charts
 
 
 def _peaks(path: str, folio: Folio) -> list[Value]:
@@ -79,27 +82,27 @@ def topic_map(folio: Folio, minutes: Mapping[str, int]) -> View:
     for topic in folio.book.topics:  # in their order, so that what one requires comes before it
         columns[topic.id] = max((columns[name] + 1 for name in topic.file.requires), default=0)
     by_column = [
-        [one for one in folio.book.topics if columns[one.id] == column]
+        [topic for topic in folio.book.topics if columns[topic.id] == column]
         for column in range(1 + max(columns.values(), default=0))
     ]
     width = (100 - GAP * (len(by_column) - 1)) / len(by_column)
     places = {
-        one.id: (column * (width + GAP), 100 * (at + 0.5) / len(topics))
-        for column, topics in enumerate(by_column) for at, one in enumerate(topics)
+        topic.id: (column * (width + GAP), 100 * (at + 0.5) / len(topics))
+        for column, topics in enumerate(by_column) for at, topic in enumerate(topics)
     }  # fmt: skip
     edges = []
-    for one in folio.book.topics:
-        right, lower = places[one.id]
-        for left, upper in (places[name] for name in one.file.requires):
+    for topic in folio.book.topics:
+        right, lower = places[topic.id]
+        for left, upper in (places[name] for name in topic.file.requires):
             start, middle = left + width, (left + width + right) / 2
             bend = f"{middle:.5g} {upper:.5g} {middle:.5g} {lower:.5g}"
             edges.append(f"M{start:.5g} {upper:.5g}C{bend} {right:.5g} {lower:.5g}")
-    cards = [[_card(one, folio, minutes) for one in topics] for topics in by_column]
+    cards = [[_card(topic, folio, minutes) for topic in topics] for topics in by_column]
     return View(columns=cards, edges=" ".join(edges))
 
 
 def _card(topic: Topic, folio: Folio, minutes: Mapping[str, int]) -> View:
-    titles = {one.id: folio.in_link.line(one.file.title) for one in folio.book.topics}
+    titles = {other.id: folio.in_link.line(other.file.title) for other in folio.book.topics}
     return View(
         id=topic.id,
         title=titles[topic.id],

@@ -30,11 +30,11 @@ AN_EMPTY_LINE = 3  # lines further from the middle are no worse a place to cut a
 
 def lecture(topic: Topic, folio: Folio) -> View:
     """What happens when, which questions are asked, and which are left for paper."""
-    shown = [mode for mode in SHOWN if mode in topic.lessons][:3]
+    modes = [mode for mode in SHOWN if mode in topic.lessons][:3]
     recalled = topic.items_by_mode.get("recall", topic.items)  # not only on their own page
-    names = {one for one in recalled if _fits_paper(topic.items[one], folio)}
+    names = {name for name in recalled if _fits_paper(topic.items[name], folio)}
     asked: dict[Mode, str] = {}
-    for mode in shown:
+    for mode in modes:
         for name in topic.items_by_mode[mode]:
             if topic.items[name].kind == "choice" and name in names - {*asked.values()}:
                 asked[mode] = name  # hands are raised for one of its options
@@ -43,10 +43,10 @@ def lecture(topic: Topic, folio: Folio) -> View:
     paper = _on_paper(topic, names - {*asked.values()})
     more = {"beliefs": wrong, "paper": paper, "lab": topic.labs}
     return View(
-        shown=shown,
+        shown=modes,
         asked=asked,
         letters={mode: "ABC"[place] for place, mode in enumerate(asked)},
-        steps=_timed([*shown, *(step for step, needs in more.items() if needs)]),
+        steps=_timed([*modes, *(step for step, needs in more.items() if needs)]),
         paper=paper,
         beliefs=wrong,
         lab=next(iter(topic.labs), None),
@@ -74,7 +74,7 @@ def on_slides(program: View) -> list[Markup]:
 
 def _timed(steps: list[str]) -> list[View]:
     """The steps with their minutes, in multiples of `STEP` that fill the class."""
-    weights = [WEIGHTS.get(one, OTHER_WEIGHT) for one in steps]
+    weights = [WEIGHTS.get(step, OTHER_WEIGHT) for step in steps]
     ends = [
         round(MINUTES * sum(weights[: place + 1]) / sum(weights) / STEP) * STEP
         for place in range(len(steps))
@@ -101,13 +101,17 @@ def _fits_paper(item: Item, folio: Folio) -> bool:
 def beliefs(topic: Topic, folio: Folio) -> list[View]:
     """What wrong answers of the topic believe, each with the claim that refutes it, as measured."""
     parts = (
-        one
-        for item in topic.items.values()
+        part
+        for quiz_item in topic.items.values()
         for key in ("options", "slips", "lines")
-        for one in getattr(item, key, ())
+        for part in getattr(quiz_item, key, ())
     )
-    named = Counter(one.misconception for one in parts if one.misconception)
-    found = [folio.book.misconceptions[name] for name, _ in named.most_common(BELIEFS)]
+    named = Counter(part.misconception for part in parts if part.misconception)
+    misconceptions = [folio.book.misconceptions[name] for name, _ in named.most_common(BELIEFS)]
     return [
-        View(belief=folio.line(one.belief), row=verdict_row(one.refuted_by, folio)) for one in found
+        View(
+            belief=folio.line(misconception.belief),
+            row=verdict_row(misconception.refuted_by, folio),
+        )
+        for misconception in misconceptions
     ]

@@ -133,10 +133,10 @@ def code_lines(
     lines = highlighted_lines(unnamed(folio.book.root, wrong.path, wrong.object).rstrip())
     return [
         (
-            NBSP * (len(one) - len(one.lstrip())) + breakable_code(one.lstrip()),
-            places.get(plain(one).strip()),
+            NBSP * (len(line) - len(line.lstrip())) + breakable_code(line.lstrip()),
+            places.get(plain(line).strip()),
         )
-        for one in lines[:-1]
+        for line in lines[:-1]
     ]
 
 

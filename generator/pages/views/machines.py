@@ -81,7 +81,7 @@ def _on_machine(experiment: str, measured: MachineFolder, folio: Folio) -> View:
     end = "" if is_shown else f"-on-{machine.name}"
     rows = [
         _row(f"{experiment}.{name}", run, end, evidence, folio)
-        for name, run in sorted(trace.runs.items(), key=lambda one: _in_order(one[0]))
+        for name, run in sorted(trace.runs.items(), key=lambda named_run: _in_order(named_run[0]))
     ]
     ran = [row for row in rows if row.ended != "skipped"]
     several = [row.nature for row in ran if row.num_ranks > 1]
@@ -137,9 +137,11 @@ def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Vie
         "Whole run": wall and wall.formatted(digits=min(3, len(str(round(numeric(wall) * 1000))))),
     }
     if is_plain(run):  # its own measures, instead of those of ranks
-        own = {one: f"measures.{one}" for one in run.ranks[0].measures}
-        own |= {one: f"timing.measures.{one}.median_seconds" for one in run.timing.measures}
-        measured = {_in_words(one): value(path) for one, path in own.items()}
+        own = {measure: f"measures.{measure}" for measure in run.ranks[0].measures}
+        own |= {
+            measure: f"timing.measures.{measure}.median_seconds" for measure in run.timing.measures
+        }
+        measured = {_in_words(measure): value(path) for measure, path in own.items()}
     num = "world_size" if num_ranks(run) == run.world_size else "settings.num_ranks"
     message = run.error.message if run.error else ""
     return View(
@@ -156,7 +158,7 @@ def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Vie
         if run.is_left_out
         else run.reason or "",
         is_surprise=run.is_surprise,
-        measured={word: page.printed(one) for word, one in measured.items()},
+        measured={word: page.printed(reading) for word, reading in measured.items()},
     )
 
 
@@ -168,10 +170,12 @@ def _payload(run: Run, value: Callable[[str], Value | None]) -> Value | None:
     """What the rank with the largest payload sends in a step; what it receives, others sent."""
     most: list[Value] = []
     for place, rank in enumerate(run.ranks):
-        sent = [at for at, one in enumerate(rank.collectives) if one.operation != "recv"]
+        sent = [
+            at for at, collective in enumerate(rank.collectives) if collective.operation != "recv"
+        ]
         values = [value(f"ranks[{place}].collectives[{at}].bytes") for at in sent]
-        most = max(most, [one for one in values if one], key=_total)
-    formula = " + ".join(one.formula for one in most)
+        most = max(most, [reading for reading in values if reading], key=_total)
+    formula = " + ".join(reading.formula for reading in most)
     return computed(_total(most), units.BYTES, formula, tuple(most)) if most else None
 
 

@@ -81,7 +81,7 @@ def rail(path: str, topic: Topic | None, row: Sequence[View], folio: Folio) -> V
         deep = topic.lessons[own.mode].model
         if isinstance(deep, DeepFile):
             called, place, following = f"{own.word}: {called}", f"{own.mode}.html", after
-            parts = (_part(one, own.mode, topic, folio) for one in chain(deep))
+            parts = (_part(part, own.mode, topic, folio) for part in chain(deep))
             steps = [_mode(own), *parts]
     else:
         return None

@@ -41,12 +41,12 @@ def own(written: Trial, folio: Folio) -> list[View]:
 
 def of_experiment(name: str, folio: Folio) -> list[View]:
     """The reader's own runs of an experiment, each beside the run of the page."""
-    found = [one for one in folio.book.tries if one.experiment == name][-MAX_TRIES:]
-    runs = ((one, *next(iter(one.runs.items()))) for one in found)
-    known = ((one, run, own, folio.book.run(f"{name}.{run}")) for one, run, own in runs)
+    tries = [trace for trace in folio.book.tries if trace.experiment == name][-MAX_TRIES:]
+    runs = ((trace, *next(iter(trace.runs.items()))) for trace in tries)
+    known = ((trace, run, own, folio.book.run(f"{name}.{run}")) for trace, run, own in runs)
     return [
-        View(run=run, when=one.recorded_at, changed=_changed(book, own), said=beside(own, book))
-        for one, run, own, book in known
+        View(run=run, when=trace.recorded_at, changed=_changed(book, own), said=beside(own, book))
+        for trace, run, own, book in known
         if book
     ]
 
@@ -67,9 +67,9 @@ def _try(written: Trial, own: Trace, books: Run, folio: Folio) -> View:
     It is what the expression would have been, had the book's run come out as the reader's.
     """
     (run,) = own.runs.values()
-    shown = folio.book.traces[own.experiment]
-    trace = shown.trace.model_copy(update={"runs": {**shown.trace.runs, **own.runs}})
-    traces = {**folio.book.traces, own.experiment: replace(shown, trace=trace)}
+    on_page = folio.book.traces[own.experiment]
+    trace = on_page.trace.model_copy(update={"runs": {**on_page.trace.runs, **own.runs}})
+    traces = {**folio.book.traces, own.experiment: replace(on_page, trace=trace)}
     book = replace(folio.book, traces=traces, machines={})  # no other stands in for the reader
     value = Evidence(book).value(written.value)
     lacks = f"{run.status.replace('_', ' ')}; this run did not measure the value"

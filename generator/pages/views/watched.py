@@ -39,12 +39,12 @@ def causes(sections: Sections) -> list[View]:
         sections: of a lesson, where each of its headings is.
     """
     rows = [
-        View(id=_anchor(key), title=one.title, usually=one.usually, group=one.group,
-             section=one.section, href=_place(one.page, one.section, sections))
-        for key, one in table().items()
+        View(id=_anchor(key), title=cause.title, usually=cause.usually, group=cause.group,
+             section=cause.section, href=_place(cause.page, cause.section, sections))
+        for key, cause in table().items()
     ]  # fmt: skip
     return [
-        View(title=title, rows=[one for one in rows if one.group == group])
+        View(title=title, rows=[row for row in rows if row.group == group])
         for group, title in GROUPS.items()
     ]
 
@@ -53,16 +53,16 @@ def findings(report: Verdict, sections: Sections) -> list[View]:
     """What was found, each with its cause and where the book explains it."""
     return [
         View(
-            title=row.title, says=one.says.splitlines(), usually=row.usually,
+            title=row.title, says=finding.says.splitlines(), usually=row.usually,
             section=row.section, href=_place(row.page, row.section, sections),
-            others=[table()[other] for other in one.others],
+            others=[table()[other] for other in finding.others],
             where=", ".join(filter(None, [
-                one.place, one.parameter, one.off and f"off by {one.off}",
-                "" if one.rank is None else f"rank {one.rank}",
-                "" if one.step is None else f"update {one.step}",
+                finding.place, finding.parameter, finding.off and f"off by {finding.off}",
+                "" if finding.rank is None else f"rank {finding.rank}",
+                "" if finding.step is None else f"update {finding.step}",
             ])),
         )
-        for one in report.findings for row in [table()[one.cause]]
+        for finding in report.findings for row in [table()[finding.cause]]
     ]  # fmt: skip
 
 
@@ -73,12 +73,12 @@ def command(watched: Watched) -> str:
 
 def in_words(watched: Watched) -> str:
     """How many tensors agree and differ, and which is the first."""
-    states = [one.state for one in watched.tensors]
+    states = [tensor.state for tensor in watched.tensors]
     counted = ", ".join(
-        f"{states.count(one)} {word}"
-        for one, word in (("agrees", "agree"), ("differs", "differ"), ("frozen", "frozen"),
+        f"{states.count(state)} {word}"
+        for state, word in (("agrees", "agree"), ("differs", "differ"), ("frozen", "frozen"),
                           ("not compared", "not compared"))
-        if one in states
+        if state in states
     )  # fmt: skip
     first = watched.first
     named = f" The first that differs: {first.name}." if first else ""
@@ -96,11 +96,14 @@ def tensors(watched: Watched) -> list[Row]:
     """A row for each tensor."""
     return [
         [
-            Markup("<code>{}</code>").format(breakable(one.name)), label(_shape(one.shape)),
-            _error(one.gradient), label(_number(one.gradient.allowed) if one.gradient else "–"),
-            _error(one.step), _state(one),
+            Markup("<code>{}</code>").format(breakable(tensor.name)),
+            label(_shape(tensor.shape)),
+            _error(tensor.gradient),
+            label(_number(tensor.gradient.allowed) if tensor.gradient else "–"),
+            _error(tensor.step),
+            _state(tensor),
         ]
-        for one in watched.tensors
+        for tensor in watched.tensors
     ]  # fmt: skip
 
 
