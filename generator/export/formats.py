@@ -57,7 +57,7 @@ def write(evidence: Evidence, topics: Sequence[Topic], paths: Mapping[str, Path]
     for name, path in paths.items():
         lacking = {question.id: _lacking(question, LACKS[name]) for question in asked}
         kept = [question for question in asked if not lacking[question.id]]
-        content = made(name, kept, evidence.book, Folio(evidence, evidence))
+        content = file_content(name, kept, evidence.book, Folio(evidence, evidence))
         with path.open("xb") as file:
             file.write(content)
         count = len({question.topic for question in kept})
@@ -77,7 +77,7 @@ def _lacking(asked: View, lacks: Mapping[str, str]) -> str:
     return next((one for one in kinds if one in lacks), "")
 
 
-def made(name: str, asked: Sequence[View], book: Book, folio: Folio) -> bytes:
+def file_content(name: str, asked: Sequence[View], book: Book, folio: Folio) -> bytes:
     """The content of a file in the format of this name."""
     topics = [
         (topic, _pools([*own])) for topic, own in groupby(asked, lambda question: question.topic)

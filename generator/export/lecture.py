@@ -6,7 +6,7 @@ first lab, and what students often get wrong with the evidence against it.
 
 from generator.content.book import Topic
 from generator.content.typesetting import unlinked
-from generator.pages.page import TEMPLATES, Gathered, Sheet, environment, opened
+from generator.pages.page import TEMPLATES, Gathered, Sheet, environment, start_page
 from generator.pages.views import lecture
 from generator.values.evaluation import Evidence
 from generator.website.publish import ASSETS, style
@@ -22,7 +22,7 @@ def documents(evidence: Evidence, topic: Topic) -> dict[str, bytes]:
     for part in PARTS:
         lab = next(iter(topic.labs), None)
         sheet = Sheet("class.md", "exported/class.html.j2", "", "", topic=topic, lab=lab)
-        folio, context = opened(sheet, Gathered(evidence, {}, {}))
+        folio, context = start_page(sheet, Gathered(evidence, {}, {}))
         plan = lecture.lecture(topic, folio)
         needs = {"lab": lab, "mistakes": plan.beliefs, "questions": plan.paper}
         if not needs.get(part, True):

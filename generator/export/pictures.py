@@ -18,7 +18,7 @@ _LIGHT = re.compile(r"light-dark\(([^,]+),[^;]+\)(?=[;}])")
 _PLAYED = ".pb-past{display:none}"  # the line of a player
 
 
-def pictured(html: str, name: str, folder: Path) -> tuple[str, dict[str, bytes]]:
+def pictures_apart(html: str, name: str, folder: Path) -> tuple[str, dict[str, bytes]]:
     """A text whose pictures are files.
 
     Args:

@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from generator.content.book import Topic
 from generator.content.listed_code import unnamed
 from generator.content.typesetting import plain
-from generator.export.pictures import pictured
+from generator.export.pictures import pictures_apart
 from generator.items.answers import Answer, Backing
 from generator.items.kinds.arranged import Order
 from generator.items.kinds.picked import FaultyLine
@@ -49,11 +49,8 @@ def questions(
                 left["they make sense on their own page only"].append(quiz_item.id)
             else:
                 every = [asked, *question.variants(quiz_item, folio, "question")]
-                alike = (
-                    f"{quiz_item.id}: {question.in_short(quiz_item, folio)}"
-                    if len(every) > 1
-                    else ""
-                )
+                short = question.in_short(quiz_item, folio)
+                alike = f"{quiz_item.id}: {short}" if len(every) > 1 else ""
                 exported += [_question(case, topic, folio, words, alike) for case in every]
     return exported, left
 
@@ -90,7 +87,7 @@ def _question(
     alike: str,
 ) -> View:
     quiz_item, field, kind = asked.item, asked.field, asked.item.kind
-    stem = f"{folio.prose(quiz_item.stem)}{_tabled(*asked.about)}{_exhibited(asked.exhibit)}"
+    stem = f"{folio.prose(quiz_item.stem)}{_table(*asked.about)}{_exhibit(asked.exhibit)}"
     explains = str(asked.explains)
     if isinstance(quiz_item, FaultyLine):
         places = (quiz_item.wrong, quiz_item.right)
@@ -98,7 +95,10 @@ def _question(
             _pre(unnamed(folio.book.root, program.path, program.object)) for program in places
         )
         asks = "" if "Which line" in quiz_item.stem else "<p>Which line is at fault?</p>"
-        kind, stem = "choice", f"{stem}{asks}{wrong}{_said(printed(quiz_item.wrong.run, folio))}"
+        kind, stem = (
+            "choice",
+            f"{stem}{asks}{wrong}{_run_output(printed(quiz_item.wrong.run, folio))}",
+        )
         explains += f"<p>Corrected:</p>{right}"
     elif isinstance(quiz_item, Order) and quiz_item.ends:
         first, last = map(folio.line, quiz_item.ends)
@@ -109,8 +109,10 @@ def _question(
     elif field:
         kind = "shape"
     if asked.backing:
-        explains += f"<p>{_backed(asked.backing)}</p>"
-    stem, pictures = pictured(stem, quiz_item.id, folio.book.root / "content/topics" / topic.id)
+        explains += f"<p>{_evidence_words(asked.backing)}</p>"
+    stem, pictures = pictures_apart(
+        stem, quiz_item.id, folio.book.root / "content/topics" / topic.id
+    )
     replies = [_reply(answer, field.unit.scale if field else 1) for answer in asked.answers]
     by_place = {reply.place: reply for reply in replies}
     is_arranged = kind in ("order", "match")
@@ -118,8 +120,8 @@ def _question(
     shows = plain(tidy(stem + texts * (field is None)))
     tells = plain(tidy(explains + texts + "".join(reply.why for reply in replies)))
     used = {says: form.search(shows) for form, says in words if form.search(shows + tells)}
-    stem += _noted(says for says, is_shown in used.items() if is_shown)
-    explains += _noted(says for says, is_shown in used.items() if not is_shown)
+    stem += _paragraphs(says for says, is_shown in used.items() if is_shown)
+    explains += _paragraphs(says for says, is_shown in used.items() if not is_shown)
     sizes = plain(replies[0].text).replace(",", "").replace(NBSP, " ").split(" × ")
     return View(
         id=quiz_item.id,  # the item's; in a further case, with its number
@@ -135,7 +137,7 @@ def _question(
         spellings=[sign.join(sizes) for sign in (" × ", "×", " x ", "x")],  # of a shape
         is_typed=field is not None,
         is_arranged=is_arranged,  # pieces or pairs, which are explained all at once
-        solution=tidy(_arranged(kind, replies) * is_arranged + explains),  # said of any answer
+        solution=tidy(_solution_list(kind, replies) * is_arranged + explains),  # said of any answer
         hints=[tidy(hint) for hint in asked.hints],
         pictures=pictures,  # files that the stem shows, by name
     )
@@ -154,7 +156,7 @@ def _reply(answer: Answer, scale: float) -> View:
         place=answer.position,
         text=tidy(answer.text),  # the option, the piece, the left side, or what is typed
         is_right=is_right,
-        why=tidy(f"{answer.why} {_backed(answer.backing)}"),
+        why=tidy(f"{answer.why} {_evidence_words(answer.backing)}"),
         beside=tidy(answer.beside or ""),  # the right side, or the value that a piece is sorted by
         number=numbers[0],  # in the unit that the stem names
         within=numbers[1],
@@ -163,14 +165,14 @@ def _reply(answer: Answer, scale: float) -> View:
     )
 
 
-def _arranged(kind: str, replies: Iterable[View]) -> str:
+def _solution_list(kind: str, replies: Iterable[View]) -> str:
     """Why pieces and pairs belong where they do."""
     said = (f"{one.text}{': ' if one.beside else ''}{one.beside}<br/>{one.why}" for one in replies)
     tag = "ol" if kind == "order" else "ul"
     return f"<{tag}>{''.join(f'<li>{one}</li>' for one in said)}</{tag}>"
 
 
-def _backed(backing: Iterable[Backing]) -> str:
+def _evidence_words(backing: Iterable[Backing]) -> str:
     """What shows it, in words."""
     sentences = []
     for evidence in backing:
@@ -184,11 +186,11 @@ def _backed(backing: Iterable[Backing]) -> str:
     return " ".join(sentences)
 
 
-def _noted(words: Iterable[str]) -> str:
+def _paragraphs(words: Iterable[str]) -> str:
     return "".join(f"<p>{one}</p>" for one in words)
 
 
-def _tabled(titles: Sequence[str], rows: Iterable[Iterable[str]], caption: str) -> str:
+def _table(titles: Sequence[str], rows: Iterable[Iterable[str]], caption: str) -> str:
     """A table of values; nothing where there is none."""
     head = "".join(f"<th>{one.removeprefix('#')}</th>" for one in titles)
     body = ("".join(f"<td>{cell}</td>" for cell in row) for row in rows)
@@ -197,7 +199,7 @@ def _tabled(titles: Sequence[str], rows: Iterable[Iterable[str]], caption: str) 
     return f"<table><tbody>{lines}</tbody></table>{noted}" if head else ""
 
 
-def _exhibited(exhibit: View | None) -> str:
+def _exhibit(exhibit: View | None) -> str:
     """What stands below a stem: a figure, code, or what a run printed."""
     if exhibit is None:
         return ""
@@ -212,11 +214,11 @@ def _exhibited(exhibit: View | None) -> str:
         ]
     if exhibit.program:
         parts.append(_pre(plain(exhibit.program.code)))
-    parts += map(_said, filter(None, (exhibit.program, exhibit.printed)))
+    parts += map(_run_output, filter(None, (exhibit.program, exhibit.printed)))
     return "".join(parts)
 
 
-def _said(run: View) -> str:
+def _run_output(run: View) -> str:
     """What a program printed, and how it ended if it failed."""
     texts = "".join(_pre(text) for text in (run.printed, run.message) if text)
     return f"<p>It printed:</p>{texts}" if texts else f"<p>It printed nothing ({run.status}).</p>"

@@ -113,7 +113,7 @@ def room_for(values: Sequence[float], says: Callable[[float], str] = plain) -> f
     return max(map(text_width, map(says, values)), default=0) + GAP
 
 
-class Mark(NamedTuple):
+class AxisMark(NamedTuple):
     """A value at its place on an axis, and its words; of a line that readers move, none."""
 
     value: float

@@ -10,7 +10,7 @@ from generator.content.exhibit import Figure, Growth
 from generator.figures.axes import percent, plain
 from generator.figures.drawing import WIDE
 from generator.figures.drawings.plot import LINES, MARKS, Axis, Series, axis_of, dashed, plot
-from generator.figures.picture import Picture, Seen, Table, both, plainly
+from generator.figures.picture import DrawnState, NumberTable, Picture, both_widths, plain_line
 from generator.printing.folio import Folio
 from generator.values import units
 from generator.values.evaluation import Evidence
@@ -50,7 +50,7 @@ def epochs(figure: Figure, folio: Folio) -> Picture:
                 for curve in series
             )
             described = f"{panel.capitalize()}. {described}"
-            title = plainly(figure.title, folio)
+            title = plain_line(figure.title, folio)
             svg = drawing.svg(f"{figure.id}-{panel}", title, described, f"pb-{panel}")
             panels += Markup("<div><p>{}</p>{}</div>").format(panel.capitalize(), svg)
     drawings = Markup('<div class="pb-panels">{}</div>').format(panels) if panels else None
@@ -91,10 +91,10 @@ def _lines(panel: str, read: Read) -> Iterator[Series]:
                 position += 1
 
 
-def _table_of_epochs(read: Read, folio: Folio) -> Table:
+def _table_of_epochs(read: Read, folio: Folio) -> NumberTable:
     """A row for each epoch of each run."""
     columns = [field for field in FIELDS if any(any(values[field]) for values in read.values())]
-    table = Table(["Epoch", *(column.replace("_", " ").capitalize() for column in columns)])
+    table = NumberTable(["Epoch", *(column.replace("_", " ").capitalize() for column in columns)])
     for of_run, values in read.items():
         for n, row in enumerate(zip(*(values[column] for column in columns), strict=True), 1):
             label = f"{of_run} · epoch {n}" if len(read) > 1 else f"epoch {n}"
@@ -154,15 +154,15 @@ def growth(figure: Figure, folio: Folio) -> Picture:
     points = [point for curve in series for point in curve.points]
     xs, ys, is_log = {x for x, _, _ in points}, {y for _, y, _ in points}, written.logarithmic
     x_title, y_title = (
-        ", ".join(filter(None, (plainly(label, folio), unit, is_log * "log scale")))
+        ", ".join(filter(None, (plain_line(label, folio), unit, is_log * "log scale")))
         for label, unit in ((written.x_label, of_x[0]), (written.y_label, of_y[0]))
     )
     ends = (min(xs) if is_log else 0, max(xs))
     x = Axis(x_title, sorted({ends[0], *xs}), ends, lambda value: plain(value, 4), is_log)
     y = axis_of(y_title, ys if is_log else {0, *ys}, 5, is_logarithmic=is_log)
     says = "; ".join(say for _, _, say in points if say)
-    state = Seen(both(plot, series, x, y, HEIGHT), says)
-    return Picture(table, state.svg(figure.id, plainly(figure.title, folio)))
+    state = DrawnState(both_widths(plot, series, x, y, HEIGHT), says)
+    return Picture(table, state.svg(figure.id, plain_line(figure.title, folio)))
 
 
 def _unit(values: Sequence[Value]) -> tuple[str, float]:
@@ -183,7 +183,7 @@ def _series(
         for runs in by_label.values()
     ]
     for (label, runs), mark in zip(by_label.items(), MARKS, strict=False):
-        name, points = plainly(label, folio), []
+        name, points = plain_line(label, folio), []
         for row in runs:
             formula_words = f" ({BY_FORMULA} {row.predicted})" if row.predicted else ""
             say = f"{name}, {row.x}: {row.measured}{formula_words}"
@@ -199,12 +199,12 @@ def _series(
 
 def _table(
     by_label: Mapping[str, Sequence[GrowthRun]], written: Growth, measured: str, folio: Folio
-) -> Table:
+) -> NumberTable:
     """Every number."""
-    head = ["Run", plainly(written.x_label, folio), measured]
+    head = ["Run", plain_line(written.x_label, folio), measured]
     if written.predicted:
         head.append(BY_FORMULA)
-    table = Table(head)
+    table = NumberTable(head)
     for label, runs in by_label.items():
         for row in runs:
             values = (row.x, row.measured, row.predicted)[: len(head) - 1]

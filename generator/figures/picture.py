@@ -16,7 +16,7 @@ Moment = tuple[float, str]
 
 
 @dataclass
-class Table:
+class NumberTable:
     """Numbers behind a figure: a head, and rows whose first cell names the row."""
 
     head: list[str]
@@ -30,13 +30,13 @@ class Picture:
     A figure that readers operate has all that it shows in `play`, which `play/frame.py` makes.
     """
 
-    table: Table
+    table: NumberTable
     drawings: Markup | None = None
     play: SimpleNamespace | None = None
 
 
 @dataclass(frozen=True)
-class Seen:
+class DrawnState:
     """One state of runs: a drawing for each layout, and the same in words.
 
     Attributes:
@@ -63,12 +63,14 @@ class Seen:
         )
 
 
-def both(draw: Callable[..., Drawing], *what: object, **more: object) -> tuple[Drawing, Drawing]:
+def both_widths(
+    draw: Callable[..., Drawing], *what: object, **more: object
+) -> tuple[Drawing, Drawing]:
     """A drawing for a wide page and one for a phone."""
     return draw(*what, layout=WIDE, **more), draw(*what, layout=NARROW, **more)
 
 
-def plainly(text: str, folio: Folio) -> str:
+def plain_line(text: str, folio: Folio) -> str:
     """An author's line as the words of a drawing."""
     return plain(folio.line(text))
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
 from generator.content.exhibit import Figure
-from generator.figures.drawings.stacks import Panel, Part, Stack, panels
-from generator.figures.picture import Picture, Seen, Table, both, plainly
+from generator.figures.drawings.stacks import BarPart, Panel, Stack, panels
+from generator.figures.picture import DrawnState, NumberTable, Picture, both_widths, plain_line
 from generator.figures.sent_bytes import OVER_A_RING, sent_bytes
 from generator.printing.folio import Folio
 from runners.core.trace.records import Run
@@ -20,8 +20,8 @@ def placement(figure: Figure, folio: Folio) -> Picture:
         return Picture(table)
     drawn = [_panel(path, run, folio) for path, run in placed.items()]
     says = " ".join(map(_in_words, drawn))
-    state = Seen(both(panels, drawn), says)
-    return Picture(table, state.svg(figure.id, plainly(figure.title, folio)))
+    state = DrawnState(both_widths(panels, drawn), says)
+    return Picture(table, state.svg(figure.id, plain_line(figure.title, folio)))
 
 
 def _panel(path: str, run: Run, folio: Folio) -> Panel:
@@ -31,7 +31,7 @@ def _panel(path: str, run: Run, folio: Folio) -> Panel:
     for rank in range(run.world_size):
         label = f"rank {rank}"
         parts = [
-            Part(
+            BarPart(
                 "shard" if layer.is_sharded else "layer",
                 layer.name,
                 layer.bytes / (len(layer.ranks) if layer.is_sharded else 1),
@@ -71,9 +71,9 @@ def _in_words(panel: Panel) -> str:
     return f"{panel.title}: {ranks}.{travels}"
 
 
-def _table(placed: Mapping[str, Run], folio: Folio) -> Table:
+def _table(placed: Mapping[str, Run], folio: Folio) -> NumberTable:
     """The layers, equal neighbours as one, and what each rank holds in all and sends."""
-    table = Table(["What", "Bytes", "Held or sent by"])
+    table = NumberTable(["What", "Bytes", "Held or sent by"])
     for path, run in placed.items():
         assert run.model is not None
         name = f"{folio.strategy(run)} · " if len(placed) > 1 else ""

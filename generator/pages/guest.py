@@ -94,7 +94,8 @@ class Guest:
             for quiz_item in items_of(document.model, self.book)
         )
         return Markup("").join(
-            context["items"].question_of(asked.but(id=f"{self.name}/{asked.id}")) for asked in items
+            context["items"].question_of(asked.copy_with(id=f"{self.name}/{asked.id}"))
+            for asked in items
         )
 
     def folio(self, page: str) -> Folio:

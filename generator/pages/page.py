@@ -32,7 +32,7 @@ from generator.figures import figures
 from generator.figures.play import states as play_states
 from generator.pages import views
 from generator.pages.headings import Heading, Headings
-from generator.pages.term_links import TermLinks, fewer
+from generator.pages.term_links import TermLinks, limit_links
 from generator.pages.view import View, counted, label
 from generator.pages.views import claims, frame, listing, question, rail, ways
 from generator.printing.folio import Folio, breakable, escaped_heading
@@ -70,8 +70,9 @@ def environment() -> Environment:
         keep_trailing_newline=True,
     )
     made.filters |= {
-        "plain": plain, "breakable": breakable, "moment": moment, "coded": coded, "kept": kept,
-        "unopened": question.unopened, "counted": counted, "unlinked": unlinked,
+        "plain": plain, "breakable": breakable, "moment": moment, "with_code": with_code,
+        "unbroken": unbroken, "unopened": question.unopened, "counted": counted,
+        "unlinked": unlinked,
     }  # fmt: skip
     made.globals["views"] = {
         module.name: import_module(f"{views.__name__}.{module.name}")
@@ -81,12 +82,12 @@ def environment() -> Environment:
     return made
 
 
-def kept(name: str) -> Markup:
+def unbroken(name: str) -> Markup:
     """A name in which no line ends, at none of its hyphens."""
     return Markup('<span class="pb-keep">{}</span>').format(name)
 
 
-def coded(reason: str) -> Markup:
+def with_code(reason: str) -> Markup:
     """Why a run was skipped, with what stands between backticks as code."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(reason))))
 
@@ -226,9 +227,9 @@ class Gathered:
 def printed(sheet: Sheet, gathered: Gathered) -> Printed:
     """Print one page: the template's body inside the frame."""
     depth, at_hand = sheet.path.count("/"), gathered.evidence
-    folio, context = opened(sheet, gathered)
+    folio, context = start_page(sheet, gathered)
     book, topic, headings = folio.book, sheet.topic, context["headings"]
-    body = fewer(_rendered(sheet.template, context))
+    body = limit_links(_rendered(sheet.template, context))
     is_recorded = sheet.experiment or sheet.machine or sheet.watched
     title = (label if is_recorded else folio.line)(sheet.heading)
     if sheet.text:
@@ -269,7 +270,7 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
     return Printed(content.encode(), minutes, headings.written, terms, loaded)
 
 
-def opened(sheet: Sheet, gathered: Gathered) -> tuple[Folio, dict[str, Any]]:
+def start_page(sheet: Sheet, gathered: Gathered) -> tuple[Folio, dict[str, Any]]:
     """A page that is about to be written, and what its template reads and calls."""
     depth, at_hand = sheet.path.count("/"), gathered.evidence
     evidence = (sheet.lacks is not None and at_hand.reference) or at_hand
@@ -310,8 +311,8 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
         "in_short": lambda name: question.in_short(items[name], folio),
         "variants": lambda name, kind: question.variants(items[name], folio, kind),
         "question": lambda name, kind: question.question(items[name], folio, kind),
-        "terms_apart": lambda: _terms_apart(folio),
-        "kept_apart": lambda html: _kept_apart(html, folio),
+        "terms_script": lambda: _terms_script(folio),
+        "variants_script": lambda html: _variants_script(html, folio),
         "listing": lambda written: listing.listing(written, folio),
         "difference": lambda wrong, right: listing.difference(wrong, right, folio),
         "verdicts": lambda names: claims.verdict_rows(names, folio),
@@ -333,7 +334,7 @@ def _rendered(template: str, context: Mapping[str, Any], **more: object) -> str:
     return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def _kept_apart(html: Markup, folio: Folio) -> str:
+def _variants_script(html: Markup, folio: Folio) -> str:
     """Put the variants of a Recall page into a script of their own; its path under the root.
 
     Only a script can ask them, so the page itself stays that much lighter.
@@ -344,7 +345,7 @@ def _kept_apart(html: Markup, folio: Folio) -> str:
     return path
 
 
-def _terms_apart(folio: Folio) -> str:
+def _terms_script(folio: Folio) -> str:
     """Put the definitions of all terms into a script, for popovers; its path under the root."""
     found = {one.id: [one.term, unlinked(folio.prose(one.definition))] for one in folio.book.terms}
     folio.assets[TERMS] = f"proofbook.terms = {json.dumps(found, ensure_ascii=True)};\n".encode()
@@ -369,4 +370,4 @@ def _pieces(
             headings.above = len([headings.above * "#", *_LEVEL.findall(piece)][-1])
             linked = folio.in_link.expression
             html = prose.put_into(piece, folio.expression, linked, escaped_heading)
-            yield Markup(listing.as_listings(html))
+            yield Markup(listing.fences_as_listings(html))

@@ -48,8 +48,8 @@ SHARED: dict[str, tuple[str, ...]] = {
 # Their keys that are more than words on a page: others read by them.
 READ_BY = frozenset({"id", "term", "also", "refuted_by", "value", "unit"})
 _WORDS = re.compile(r"[\w ,.;:]+")  # of a text, as a page has them too
-_Made = Printed | list[ContentError]
-_Make = Callable[[int], _Made]
+_PageOrMistakes = Printed | list[ContentError]
+_Make = Callable[[int], _PageOrMistakes]
 _Texts = Counter[tuple[str, str]]  # of a file, each with its key
 
 
@@ -82,7 +82,7 @@ class Press:
             files: from the project's root.
             book: as they say it now.
         """
-        prefixes, shared = set(), _shared(book)
+        prefixes, shared = set(), _shared_texts(book)
         for file in files:
             folder, _, name = file.removeprefix("content/").rpartition("/")
             stem, _, suffix = name.rpartition(".")
@@ -98,12 +98,12 @@ class Press:
             elif folder == "tries":
                 prefixes.update(_of_try(name, book))
             elif file in self.shared and file in shared:
-                prefixes.update(self._showing(file, self.shared[file], shared[file]))
+                prefixes.update(self._pages_showing(file, self.shared[file], shared[file]))
             else:
                 return EVERYTHING
         return EVERYTHING if "" in prefixes else tuple(sorted(prefixes))
 
-    def _showing(self, file: str, before: _Texts, after: _Texts) -> Iterator[str]:
+    def _pages_showing(self, file: str, before: _Texts, after: _Texts) -> Iterator[str]:
         """A file of `SHARED`, its pages, and those that show a text of it that changed."""
         gone = before - after
         if READ_BY.intersection(key for key, _ in (*gone, *(after - before))):
@@ -136,11 +136,13 @@ class Press:
         pages: dict[str, Printed] = {}
         gathered = Gathered(self.evidence, self.others, pages)
         planned = list(_on_machines(sheets(book), self.evidence))
-        errors = list(_taken(planned))
+        errors = list(_path_conflicts(planned))
         for is_listed in (True, False):  # lessons and pages by hand first, because others list them
             group = [sheet for sheet in planned if _is_listed(sheet) is is_listed]
             to_print = [s for s in group if s.path not in kept or s.path.startswith(under)]
-            made = dict(zip([s.path for s in to_print], _made(to_print, gathered), strict=True))
+            made = dict(
+                zip([s.path for s in to_print], _print_all(to_print, gathered), strict=True)
+            )
             for sheet in group:
                 match made.get(sheet.path) or kept[sheet.path]:
                     case Printed() as page:
@@ -150,7 +152,7 @@ class Press:
         errors += content_checks.missing_sections(book, gathered.sections)
         content_checks.raise_any(errors)
         self.sheets, self.pages = {sheet.path: sheet for sheet in planned}, pages
-        self.shared = _shared(book)
+        self.shared = _shared_texts(book)
         return {path: page.content for path, page in pages.items()}
 
     @property
@@ -173,7 +175,7 @@ def _is_listed(sheet: Sheet) -> bool:
     return bool(sheet.mode or (sheet.by_hand and not sheet.by_hand.verified))
 
 
-def _taken(planned: Sequence[Sheet]) -> Iterator[ContentError]:
+def _path_conflicts(planned: Sequence[Sheet]) -> Iterator[ContentError]:
     """Sheets whose path another one has."""
     paths: dict[str, Sheet] = {}
     for sheet in planned:
@@ -183,30 +185,30 @@ def _taken(planned: Sequence[Sheet]) -> Iterator[ContentError]:
             yield ContentError(sheet.source or sheet.path, 0, 0, f"{TAKEN}{of}; choose another")
 
 
-def _made(planned: Sequence[Sheet], gathered: Gathered) -> list[_Made]:
+def _print_all(planned: Sequence[Sheet], gathered: Gathered) -> list[_PageOrMistakes]:
     """The page of each sheet, or its mistakes. Processes share the work where they may be forked.
 
     That is on Linux, before a thread runs (MkDocs serves with some): a fork copies no other thread,
     and what one held stays locked.
     """
-    make = partial(_one, planned, gathered)
+    make = partial(_page_or_mistakes, planned, gathered)
     places = range(len(planned))
     num_processes = min(num_cores(), len(planned) // FEWEST)
     may_fork = sys.platform == "linux" and active_count() == 1
     if may_fork and num_processes > 1:
-        begin = partial(_begin, os.getpid(), make)
+        begin = partial(_start_worker, os.getpid(), make)
         for template in environment().list_templates():
             environment().get_template(template)  # compiled once, for all processes
         try:
             with ProcessPoolExecutor(num_processes, get_context("fork"), begin) as pool:
-                return list(pool.map(_made_here, places))
+                return list(pool.map(_print_inherited, places))
         except (OSError, RuntimeError):  # none can be forked, or somebody ended one
             for process in active_children():
                 process.kill()
     return [make(place) for place in places]
 
 
-def _one(planned: Sequence[Sheet], gathered: Gathered, place: int) -> _Made:
+def _page_or_mistakes(planned: Sequence[Sheet], gathered: Gathered, place: int) -> _PageOrMistakes:
     try:
         return printed(planned[place], gathered)
     except ContentErrors as found:
@@ -216,7 +218,7 @@ def _one(planned: Sequence[Sheet], gathered: Gathered, place: int) -> _Made:
 _inherited: list[_Make] = []  # of a forked process
 
 
-def _begin(parent: int, make: _Make) -> None:
+def _start_worker(parent: int, make: _Make) -> None:
     """Keep what the fork brought, a whole book. Ctrl-C is for the parent, and its end ends this."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -224,7 +226,7 @@ def _begin(parent: int, make: _Make) -> None:
     _inherited.append(make)
 
 
-def _made_here(place: int) -> _Made:
+def _print_inherited(place: int) -> _PageOrMistakes:
     return _inherited[0](place)
 
 
@@ -250,7 +252,7 @@ def _files(of: str, book: Book) -> Iterator[Document[Any]]:
     return (one for one in book.documents if one.source.file.startswith(starts))
 
 
-def _shared(book: Book) -> dict[str, _Texts]:
+def _shared_texts(book: Book) -> dict[str, _Texts]:
     """What the files of `SHARED` hold."""
     found = {one.source.file: one.source.document for one in book.documents}
     return {file: Counter(_texts(found[file])) for file in SHARED if file in found}

@@ -36,7 +36,7 @@ class TermLinks:
 
     def __init__(self, terms: Sequence[Term], root: str) -> None:
         """Start a page that stands `root` below the site's root, such as `../../`."""
-        self._ids, self._pattern = _spelled(tuple((one.id, one.spellings) for one in terms))
+        self._ids, self._pattern = _term_pattern(tuple((one.id, one.spellings) for one in terms))
         self._root = root
         self.used: set[str] = set()
 
@@ -61,7 +61,7 @@ class TermLinks:
         return f'<a class="pb-term" href="{self._root}{PAGE}.html#term-{term}">{found[0]}</a>'
 
 
-def fewer(body: str) -> str:
+def limit_links(body: str) -> str:
     """A page with at most `MOST_LINKS` links in its text, where other links than of terms allow."""
     found = list(_LINK.finditer(body))
     terms = [one.start() for one in found if one["term"]]
@@ -71,7 +71,7 @@ def fewer(body: str) -> str:
 
 
 @lru_cache(maxsize=8)
-def _spelled(
+def _term_pattern(
     terms: tuple[tuple[str, tuple[str, ...]], ...],
 ) -> tuple[dict[str, str], re.Pattern[str] | None]:
     """The terms' ids by spelling, and the pattern that finds any of them; the longest first.

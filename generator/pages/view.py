@@ -14,7 +14,7 @@ Row = Sequence[Markup | str]  # the first cell heads it
 class View(SimpleNamespace):
     """One thing of a page; the function that makes it says what its template reads."""
 
-    def but(self, **changes: object) -> Self:
+    def copy_with(self, **changes: object) -> Self:
         """The same, with some of it otherwise."""
         return type(self)(**{**vars(self), **changes})
 

@@ -117,11 +117,11 @@ class Sources:
         is_stated = value.kind == "computed" and not value.leaves
         if is_stated and _CONSTANT.fullmatch(value.formula):
             return [str(value), len(KINDS)]
-        says, of, exact = self._made(value, runs)
+        says, of, exact = self._origin_cells(value, runs)
         kind = KINDS.index(value.kind)
         return [str(value), kind, says, of, exact, value.absent, " ".join(value.marks)]
 
-    def _made(self, value: Value, runs: dict[object, Row]) -> tuple[str, object, object]:
+    def _origin_cells(self, value: Value, runs: dict[object, Row]) -> tuple[str, object, object]:
         """Formula or field; run, or inputs; the number exactly."""
         origin = value.origin
         if origin is None:

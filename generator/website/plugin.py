@@ -308,7 +308,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         if page.file.src_uri in self.press.sheets:
             self.html = page.content or ""
             headings = self.press.pages[page.file.src_uri].headings
-            page.content = search.part_of(self.html, headings)
+            page.content = search.searchable_part(self.html, headings)
 
     @event_priority(-50)
     def _after_the_search(

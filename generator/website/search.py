@@ -20,9 +20,9 @@ from typing import Any
 from generator.pages.headings import Heading
 
 Entry = dict[str, Any]
-Words = Mapping[str, Any]  # of the interface
+InterfaceWords = Mapping[str, Any]  # of the interface
 # By the first word of a phrase: the number of its group, the phrase, and what finds it in a text.
-_Known = Mapping[str, Sequence[tuple[int, str, re.Pattern[str]]]]
+_Phrases = Mapping[str, Sequence[tuple[int, str, re.Pattern[str]]]]
 
 _TAG = re.compile(r"<[^>]+>")
 _WORD = re.compile(r"[^\W_]+")
@@ -63,7 +63,7 @@ _KEPT_OUT = re.compile(
 )
 
 
-def part_of(html: str, headings: Iterable[Heading]) -> str:
+def searchable_part(html: str, headings: Iterable[Heading]) -> str:
     """The part of a page that the search may find and show.
 
     Terms, rows with an anchor and titles of figures that readers play with become headings here, so
@@ -104,21 +104,21 @@ def add_words(entries: Sequence[Entry], groups: Iterable[Sequence[str]]) -> None
         groups: words and phrases that mean the same.
     """
     forms = list(groups)
-    known = _known(forms)
+    known = _by_first_word(forms)
     titles = {section["location"]: section["title"] for section in entries}
     for section in entries:
-        above = " ".join(_above(section["location"], titles))
+        above = " ".join(_titles_above(section["location"], titles))
         if above:
-            section["above"] = " ".join([above, *_others(above, forms, known)])
+            section["above"] = " ".join([above, *_synonyms_of(above, forms, known)])
         for name in ("title", "text"):
             section.pop(f"{name}_synonyms", None)
             if synonyms := dict.fromkeys(
-                _others(unescape(_TAG.sub(" ", section[name])), forms, known)
+                _synonyms_of(unescape(_TAG.sub(" ", section[name])), forms, known)
             ):
                 section[f"{name}_synonyms"] = ", ".join(synonyms)
 
 
-def _known(groups: Iterable[Sequence[str]]) -> _Known:
+def _by_first_word(groups: Iterable[Sequence[str]]) -> _Phrases:
     """Each phrase of some groups, by its first word; its words may be joined, its last a plural."""
     known: dict[str, list[tuple[int, str, re.Pattern[str]]]] = defaultdict(list)
     for number, group in enumerate(groups):
@@ -129,7 +129,7 @@ def _known(groups: Iterable[Sequence[str]]) -> _Known:
     return known
 
 
-def _others(text: str, groups: Sequence[Sequence[str]], known: _Known) -> Iterator[str]:
+def _synonyms_of(text: str, groups: Sequence[Sequence[str]], known: _Phrases) -> Iterator[str]:
     """The words that mean the same as those of a text, but do not stand in it."""
     for name in dict.fromkeys(_NAME.findall(text)):
         yield _WITHIN.sub("" if "-" in name else " ", name)
@@ -145,7 +145,7 @@ def _others(text: str, groups: Sequence[Sequence[str]], known: _Known) -> Iterat
         yield from (form for form in groups[number] if form not in present[number])
 
 
-def _above(location: str, titles: Mapping[str, str]) -> Iterator[str]:
+def _titles_above(location: str, titles: Mapping[str, str]) -> Iterator[str]:
     """The titles of the page and of the topic that an entry belongs to."""
     page, _, anchor = location.partition("#")
     topic = f"{page.rpartition('/')[0]}/index.html"
@@ -172,7 +172,7 @@ def add_leads(
             yield location
 
 
-def add_places(entries: Sequence[Entry], words: Words) -> None:
+def add_places(entries: Sequence[Entry], words: InterfaceWords) -> None:
     """Give entries what their titles do not say: the topic and the kind of a lesson.
 
     A title that is a sentence of others, quoted or on the page of statements, would read among

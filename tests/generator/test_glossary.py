@@ -8,7 +8,7 @@ import pytest
 from markupsafe import Markup
 
 from generator.content.glossary import Term
-from generator.pages.term_links import MOST_LINKS, TermLinks, fewer
+from generator.pages.term_links import MOST_LINKS, TermLinks, limit_links
 
 
 def links(*terms):
@@ -54,8 +54,8 @@ TERM = '<a class="pb-term" href="g.html#term-rank">rank</a>'
 def test_a_long_page_keeps_the_links_of_its_first_terms_only():
     value, apart = '<a data-v="0" href="e.html">2</a>', f"<table><tr><td>{TERM}</td></tr></table>"
     others = '<a href="x.html">x</a>' * (MOST_LINKS - 2)
-    assert fewer(f"{value * 9}{apart}{TERM}{others}{TERM}{TERM}") == (
+    assert limit_links(f"{value * 9}{apart}{TERM}{others}{TERM}{TERM}") == (
         f"{value * 9}{apart}{TERM}{others}{TERM}rank"
     )
-    assert fewer(TERM * MOST_LINKS) == TERM * MOST_LINKS
-    assert fewer(f"{others * 2}{TERM}") == f"{others * 2}rank"
+    assert limit_links(TERM * MOST_LINKS) == TERM * MOST_LINKS
+    assert limit_links(f"{others * 2}{TERM}") == f"{others * 2}rank"

@@ -62,7 +62,7 @@ def chunks(
             drawing.word(left - GAP, y + HEIGHT / 2, name, anchor="end")
         for column, middle in enumerate(middles):
             through = [frame[position][column] for frame in frames.values()]
-            _held(drawing, list(zip(through, moments, strict=True)), middle, y, width)
+            _draw_cell(drawing, list(zip(through, moments, strict=True)), middle, y, width)
             ranks = middles[column - column % group :][:group]
             for cell, ends in zip(through, moments, strict=True):
                 if cell and cell.came:
@@ -72,7 +72,7 @@ def chunks(
     return drawing
 
 
-def _held(
+def _draw_cell(
     drawing: Drawing, through: Sequence[tuple[Cell | None, tuple[float, float]]],
     middle: float, y: float, width: float,
 ) -> None:  # fmt: skip

@@ -138,7 +138,7 @@ def _axes(
     to_x = x.between(room_for(y.ticks, y.says), drawing.width - RIGHT)
     to_y = y.between(top + height, top)
     if sides:
-        _divided(drawing, to_x, to_y, *sides)
+        _draw_sides(drawing, to_x, to_y, *sides)
     grid(drawing, to_y, to_x.start, to_x.end, y.ticks, y.says)
     across(drawing, to_x, to_y.start, x.title, x.ticks, x.says)
     drawing.height = to_y.start + BELOW
@@ -192,7 +192,7 @@ def crossed(
     return drawing
 
 
-def _divided(drawing: Drawing, x: Scale, y: Scale, above: str, below: str) -> None:
+def _draw_sides(drawing: Drawing, x: Scale, y: Scale, above: str, below: str) -> None:
     """The two sides of the line from the lower left to the upper right, and their words."""
     low, high = (x.start, y.start), (x.end, y.end)
     for side, look in (((x.end, y.start), "series-b"), ((x.start, y.end), "series-a")):

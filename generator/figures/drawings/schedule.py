@@ -11,8 +11,8 @@ from typing import NamedTuple
 from generator.figures.axes import (
     BELOW,
     GAP,
+    AxisMark,
     LegendEntry,
-    Mark,
     Scale,
     across,
     legend,
@@ -52,12 +52,12 @@ class Curve(NamedTuple):
     unit: str
     ticks: Sequence[float]
     parts: Sequence[tuple[str, str, Sequence[float]]]
-    mark: Mark
+    mark: AxisMark
 
 
 def schedule(
     rows: Rows, unit: str, words: Mapping[str, str], layout: PageWidth, *,
-    upper: float = 0, longest: float = 0, mark: Mark | None = None,
+    upper: float = 0, longest: float = 0, mark: AxisMark | None = None,
     curve: Curve | None = None, loads: Loads = (), groups: Sequence[str] = (),
 ) -> Drawing:  # fmt: skip
     """Draw the actions of each row, up to the end of the last.
@@ -195,7 +195,7 @@ LAYERS = {
 
 def overlap(
     step: Overlapped, names: tuple[str, str], unit: str, words: Mapping[str, str],
-    layout: PageWidth, *, longest: float, mark: Mark,
+    layout: PageWidth, *, longest: float, mark: AxisMark,
 ) -> Drawing:  # fmt: skip
     """A step of DDP as it goes: the state of each layer's gradient over what rank and link do.
 

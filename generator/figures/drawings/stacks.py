@@ -11,7 +11,7 @@ from math import inf
 from string import ascii_letters
 from typing import NamedTuple
 
-from generator.figures.axes import BELOW, GAP, LegendEntry, Mark, Scale, across, legend
+from generator.figures.axes import BELOW, GAP, AxisMark, LegendEntry, Scale, across, legend
 from generator.figures.drawing import LINE, Drawing, PageWidth, number, text_width, wrapped
 
 # Kinds of parts in their order, each with its look and that of words on it.
@@ -41,7 +41,7 @@ STROKES = 14  # at the end of a bar that is cut
 EDGE = 5  # from the middle of the line to words beside it
 
 
-class Part(NamedTuple):
+class BarPart(NamedTuple):
     """A part of a bar: its kind, its name, its size in the unit of the axis, and what it says."""
 
     kind: str
@@ -63,7 +63,7 @@ class Stack:
 
     group: str
     label: str
-    parts: Sequence[Part]
+    parts: Sequence[BarPart]
     words: str
     limits: tuple[float, float] | None = None
     is_over: bool = False
@@ -89,7 +89,8 @@ class Panel(NamedTuple):
 
 
 def stacks(
-    rows: Sequence[Stack], unit: str, top: float, layout: PageWidth, *, budget: Mark | None = None
+    rows: Sequence[Stack], unit: str, top: float, layout: PageWidth, *,
+    budget: AxisMark | None = None,
 ) -> Drawing:  # fmt: skip
     """Draw the bars.
 
@@ -189,7 +190,7 @@ def _bar(
     return y + THICK + GAP
 
 
-def _names(part: Part) -> tuple[str, str]:
+def _names(part: BarPart) -> tuple[str, str]:
     """What may stand on a part: its name, or else the number in it, or its first letter."""
     number_in = part.name.lstrip(f"{ascii_letters} -")
     return part.name, number_in or part.name[:1].upper()
@@ -221,7 +222,7 @@ def _label(row: Stack, layout: PageWidth) -> list[str]:
     return wrapped(row.label, layout.width - 1 - row.width_of_words - GAP)
 
 
-def _legend(drawing: Drawing, visible: Sequence[Part]) -> float:
+def _legend(drawing: Drawing, visible: Sequence[BarPart]) -> float:
     """The kinds of parts that are shown, each with the letter that stands on a narrow part."""
     parts = {part.kind: part for part in visible if part.name}
     keys = [

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure
-from generator.figures.axes import Mark
-from generator.figures.drawings.stacks import Part, Stack, stacks
-from generator.figures.picture import Seen, both, byte_unit, printed_bytes
-from generator.figures.play.states import ShownRun, State
+from generator.figures.axes import AxisMark
+from generator.figures.drawings.stacks import BarPart, Stack, stacks
+from generator.figures.picture import DrawnState, both_widths, byte_unit, printed_bytes
+from generator.figures.play.states import LabelledRun, PlayState
 from generator.figures.sent_bytes import sent_bytes
 from generator.figures.step_rules import number
 from generator.printing.folio import Folio
@@ -34,11 +34,13 @@ def _cells(read: Mapping[str, str], folio: Folio) -> dict[str, Markup]:
     return {name: folio.cell(what) for name, what in read.items()}
 
 
-def _parts(label: str, held: Mapping[str, float], size: float, folio: Folio) -> list[Part]:
+def _parts(label: str, held: Mapping[str, float], size: float, folio: Folio) -> list[BarPart]:
     """The parts of a bar, from their bytes by class."""
     words = folio.ui["play"]["classes"]
     return [
-        Part(kind, words[kind], number / size, f"{label}, {words[kind]}: {printed_bytes(number)}")
+        BarPart(
+            kind, words[kind], number / size, f"{label}, {words[kind]}: {printed_bytes(number)}"
+        )
         for kind, number in held.items()
         if number > 0
     ]
@@ -51,7 +53,7 @@ def _described(rows: Iterable[Stack]) -> str:
 # --- what ranks hold
 
 
-def memory(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
+def memory(states: Sequence[PlayState], figure: Figure, folio: Folio) -> list[DrawnState]:
     """The bars of each state under the line that readers move: a rank each, parts by class.
 
     All states have the axis of the largest peak.
@@ -68,7 +70,7 @@ def memory(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
     unit, size = byte_unit(max(peaks))
     start = (numeric(budget) if budget else max(peaks)) / size
     top = max(max(peaks) / size, start) * 1.05
-    moved = _moved(start, top, unit, folio.show(budget)) if budget else None
+    moved = _budget_slider(start, top, unit, folio.show(budget)) if budget else None
     is_one = all(
         labelled.run.world_size == 1 and labelled.run.nature == "real" for labelled in runs
     )
@@ -76,14 +78,14 @@ def memory(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
     drawn = []
     for state in states:
         rows = [row for labelled in state.runs for row in _rows(labelled, size, start, folio)]
-        drawings = both(stacks, rows, title, top, budget=Mark(start))
-        cells = tuple(_held(labelled, folio) for labelled in state.runs)
+        drawings = both_widths(stacks, rows, title, top, budget=AxisMark(start))
+        cells = tuple(_peak_cells(labelled, folio) for labelled in state.runs)
         word = "one_device" if is_one else ""
-        drawn.append(Seen(drawings, _described(rows), cells, word, budget=moved))
+        drawn.append(DrawnState(drawings, _described(rows), cells, word, budget=moved))
     return drawn
 
 
-def _moved(start: float, top: float, unit: str, shown: Markup) -> SimpleNamespace:
+def _budget_slider(start: float, top: float, unit: str, shown: Markup) -> SimpleNamespace:
     """Where a line starts, and how far readers may move it, in the unit of the axis."""
     step, start = 10.0 ** math.floor(math.log10(top / 100)), round(start, 3)
     low = round(start % step, 3)  # from which steps lead to `start`
@@ -93,7 +95,7 @@ def _moved(start: float, top: float, unit: str, shown: Markup) -> SimpleNamespac
     )  # fmt: skip
 
 
-def _peaks(one: ShownRun) -> list[tuple[Memory, RankRecord]]:
+def _peaks(one: LabelledRun) -> list[tuple[Memory, RankRecord]]:
     """The memory of each rank whose peak is known by class, and its record."""
     return [
         (record.memory, record)
@@ -106,7 +108,7 @@ def _by_class(peak: Memory) -> dict[str, float]:
     return {name: getattr(peak.at_peak, f"{name}_bytes") for name in CLASSES}
 
 
-def _rows(labelled: ShownRun, size: float, start: float, folio: Folio) -> Iterator[Stack]:
+def _rows(labelled: LabelledRun, size: float, start: float, folio: Folio) -> Iterator[Stack]:
     for place, (peak, record) in enumerate(_peaks(labelled)):
         name = f"rank {record.rank}" if len(labelled.run.ranks) > 1 else ""
         label = _joined(labelled.label if not place else "", name) or "rank"
@@ -123,7 +125,7 @@ def _rows(labelled: ShownRun, size: float, start: float, folio: Folio) -> Iterat
         yield Stack(labelled.path, label, parts, size_words, (need, least), is_over, words[ending])
 
 
-def _held(labelled: ShownRun, folio: Folio) -> dict[str, Markup]:
+def _peak_cells(labelled: LabelledRun, folio: Folio) -> dict[str, Markup]:
     """What the fullest rank held at its peak, by class."""
     peaks = _peaks(labelled)
     if not peaks:
@@ -138,9 +140,9 @@ def _held(labelled: ShownRun, folio: Folio) -> dict[str, Markup]:
 # --- what ranks send
 
 
-def sent(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
+def sent(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
     """What the rank that sends most sends in a step: a bar for each run, a part an operation."""
-    bars = [[_sent(labelled, folio) for labelled in state.runs] for state in states]
+    bars = [[_most_sent(labelled, folio) for labelled in state.runs] for state in states]
     most = max(sum(parts.values()) for state in bars for _, parts in state)
     unit, size = byte_unit(most)
     drawn = []
@@ -149,16 +151,16 @@ def sent(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
             _bar(labelled, parts, size)
             for labelled, (_, parts) in zip(state.runs, sent_by_run, strict=True)
         ]
-        drawings = both(stacks, rows, f"{unit} per step", most * 1.05 / size or 1)
+        drawings = both_widths(stacks, rows, f"{unit} per step", most * 1.05 / size or 1)
         cells = tuple(
             _cells({f"Sent by {name}": how for name, how in read.items()}, folio)
             for read, _ in sent_by_run
         )
-        drawn.append(Seen(drawings, _described(rows), cells))
+        drawn.append(DrawnState(drawings, _described(rows), cells))
     return drawn
 
 
-def _sent(one: ShownRun, folio: Folio) -> tuple[dict[str, str], dict[str, float]]:
+def _most_sent(one: LabelledRun, folio: Folio) -> tuple[dict[str, str], dict[str, float]]:
     """By operation, the expression of what a rank sends, and its bytes; of the rank with most."""
     ranks = []
     for place in range(len(one.run.ranks)):
@@ -168,10 +170,10 @@ def _sent(one: ShownRun, folio: Folio) -> tuple[dict[str, str], dict[str, float]
     return max(ranks, key=lambda rank: sum(rank[1].values()))
 
 
-def _bar(one: ShownRun, held: Mapping[str, float], size: float) -> Stack:
+def _bar(one: LabelledRun, held: Mapping[str, float], size: float) -> Stack:
     said = printed_bytes(sum(held.values())) if held else "nothing sent"
     parts = [
-        Part(name, name.replace("_", "-"), number / size, f"{name}: {printed_bytes(number)}")
+        BarPart(name, name.replace("_", "-"), number / size, f"{name}: {printed_bytes(number)}")
         for name, number in held.items()
     ]
     return Stack(one.path, one.label, parts, said)
@@ -180,7 +182,7 @@ def _bar(one: ShownRun, held: Mapping[str, float], size: float) -> Stack:
 # --- what plans need
 
 
-def plans(layouts: Sequence[tuple[str, Run, Verdict]], memory: float, folio: Folio) -> Seen:
+def plans(layouts: Sequence[tuple[str, Run, Verdict]], memory: float, folio: Folio) -> DrawnState:
     """The layouts of a plan under a device's memory: what the fullest rank of each needs.
 
     A bar is what it holds at its peak by class, what CUDA's allocator would reserve beyond, and
@@ -197,13 +199,13 @@ def plans(layouts: Sequence[tuple[str, Run, Verdict]], memory: float, folio: Fol
     is_far = memory > FAR * longest
     end = longest if is_far else max(longest, memory)
     unit, size = byte_unit(end)
-    rows = [_planned(label, run, verdict, size, folio) for label, run, verdict in layouts]
-    drawings = both(
+    rows = [_layout_bar(label, run, verdict, size, folio) for label, run, verdict in layouts]
+    drawings = both_widths(
         stacks, rows, f"{unit} per rank",
         (end * 1.05 if needs == whole else max([memory * AXIS, *whole])) / size,
-        budget=None if is_far else Mark(memory / size, printed_bytes(memory)),
+        budget=None if is_far else AxisMark(memory / size, printed_bytes(memory)),
     )  # fmt: skip
-    return Seen(drawings, _described(rows))
+    return DrawnState(drawings, _described(rows))
 
 
 def _fullest(run: Run) -> RankRecord:
@@ -211,7 +213,7 @@ def _fullest(run: Run) -> RankRecord:
     return max(run.ranks, key=lambda rank: number(rank.measures["needed_bytes"]))
 
 
-def _planned(label: str, run: Run, verdict: Verdict, size: float, folio: Folio) -> Stack:
+def _layout_bar(label: str, run: Run, verdict: Verdict, size: float, folio: Folio) -> Stack:
     rank, is_over = _fullest(run), verdict == "no"
     assert rank.memory is not None
     held = _by_class(rank.memory)

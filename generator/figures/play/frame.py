@@ -14,16 +14,16 @@ from types import SimpleNamespace
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure, View
-from generator.figures.picture import Picture, Seen, Table, plainly
+from generator.figures.picture import DrawnState, NumberTable, Picture, plain_line
 from generator.figures.play.bar_views import memory, sent
 from generator.figures.play.chart_views import loss, regions
 from generator.figures.play.grid_views import block, ring
-from generator.figures.play.states import Control, State, states
+from generator.figures.play.states import Control, PlayState, states
 from generator.figures.play.step_views import overlap, schedule, unit_steps
 from generator.printing.folio import Folio
 from generator.values.units import BYTES
 
-VIEWS: dict[View, Callable[[Sequence[State], Figure, Folio], list[Seen]]] = {
+VIEWS: dict[View, Callable[[Sequence[PlayState], Figure, Folio], list[DrawnState]]] = {
     "memory": memory, "sent": sent, "loss": loss, "regions": regions,
     "schedule": schedule, "chunks": ring, "overlap": overlap, "units": unit_steps, "block": block,
 }  # fmt: skip
@@ -39,10 +39,10 @@ def play(figure: Figure, folio: Folio) -> Picture:
         view: VIEWS[view](all_states, figure, folio) for view in figure.play.shows if all_states
     }
     if not all(len(of_view) == len(all_states) for of_view in by_view.values()) or not all_states:
-        return Picture(Table([]))
-    drawn = [_drawn(figure, n, state, by_view, folio) for n, state in enumerate(all_states)]
+        return Picture(NumberTable([]))
+    drawn = [_state_markup(figure, n, state, by_view, folio) for n, state in enumerate(all_states)]
     return Picture(
-        Table([]),
+        NumberTable([]),
         play=SimpleNamespace(
             task=folio.line(figure.play.task),
             script=packed(figure.id, [state.at for state in all_states], drawn, folio),
@@ -58,11 +58,11 @@ def play(figure: Figure, folio: Folio) -> Picture:
     )
 
 
-def _drawn(
+def _state_markup(
     figure: Figure,
     position: int,
-    state: State,
-    by_view: Mapping[View, Sequence[Seen]],
+    state: PlayState,
+    by_view: Mapping[View, Sequence[DrawnState]],
     folio: Folio,
 ) -> Markup:
     """Each view of one state below the other, titled by what it shows and how it is known."""
@@ -72,7 +72,7 @@ def _drawn(
         kind = "simulated" if is_simulated else "measured"
         state_view = of_view[position]
         title = words["views"][state_view.title or view].format(kind=kind)
-        svg = state_view.svg(f"{figure.id}-{view}", f"{plainly(figure.title, folio)}: {title}")
+        svg = state_view.svg(f"{figure.id}-{view}", f"{plain_line(figure.title, folio)}: {title}")
         if state_view.moments:
             told = json.dumps(state_view.moments, ensure_ascii=False, separators=(",", ":"))
             svg = Markup('<div data-moments="{}">{}</div>').format(told, svg)
@@ -104,8 +104,8 @@ def packed(
 
 
 def _table(
-    figure: Figure, controls: Sequence[Control], all_states: Sequence[State],
-    by_view: Mapping[View, Sequence[Seen]], folio: Folio,
+    figure: Figure, controls: Sequence[Control], all_states: Sequence[PlayState],
+    by_view: Mapping[View, Sequence[DrawnState]], folio: Folio,
 ) -> dict[str, object]:  # fmt: skip
     """A row for each run of every state: what tells it apart, its facts, and what is drawn of it.
 
@@ -141,7 +141,7 @@ def _table(
     for row in rows:
         known = (row.drawn.get(name, NOTHING) for name in names)
         row.cells = [*map(folio.printed, row.facts), *known]
-    head = [*(plainly(fact.label, folio) for fact in facts), *names]
+    head = [*(plain_line(fact.label, folio) for fact in facts), *names]
     sizes = [fact for row in rows for fact in row.facts if fact]
     is_drawn = set(by_view) <= {"memory", "sent"} and all(size.unit == BYTES for size in sizes)
     return {"words": words, "head": head, "rows": rows, "is_drawn": is_drawn}

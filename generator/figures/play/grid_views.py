@@ -14,8 +14,8 @@ from typing import Literal
 
 from generator.content.exhibit import Figure
 from generator.figures.drawings.chunks import Cell, chunks
-from generator.figures.picture import Seen, both, printed_bytes
-from generator.figures.play.states import State
+from generator.figures.picture import DrawnState, both_widths, printed_bytes
+from generator.figures.play.states import PlayState
 from generator.printing.folio import Folio
 
 Held = list[list[Cell | None]]
@@ -63,7 +63,7 @@ def after(before: Sequence[Sequence[int]], step: int) -> list[list[int]]:
     return rows
 
 
-def ring(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
+def ring(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
     """The ring of each state, over the ranks of its first run."""
     words, drawn = folio.ui["play"]["ring"], []
     for state in states:
@@ -78,9 +78,9 @@ def ring(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         cells = [_cells(*pair) for pair in zip([frames[0], *frames], frames, strict=False)]
         places = _places(len(frames))
         named = [[f"{name} {n}" for n in range(num)] for name in ("rank", words["chunk"])]
-        drawings = both(chunks, dict(zip(places, cells, strict=True)), *named, num)
+        drawings = both_widths(chunks, dict(zip(places, cells, strict=True)), *named, num)
         says = (f"{title}\n{_in_words(rows)}" for title, rows in zip(told, cells, strict=True))
-        drawn.append(Seen(drawings, told[-1], moments=tuple(zip(places, says, strict=True))))
+        drawn.append(DrawnState(drawings, told[-1], moments=tuple(zip(places, says, strict=True))))
     return drawn
 
 
@@ -104,7 +104,7 @@ def _cells(before: list[list[int]], held: list[list[int]]) -> Held:
 # --- the block
 
 
-def block(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
+def block(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
     """The first block of each state's first run, on all its ranks."""
     words, drawn = folio.ui["play"]["block"], []
     for state in states:
@@ -123,12 +123,12 @@ def block(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
             sent = " " + words["summed"].format(size=size) if name in SUMS[way] else ""
             told.append(f"{words[way].capitalize()}: {words['rows'][name]}.{sent}")
         places = _places(len(told))
-        drawings = both(
+        drawings = both_widths(
             chunks, dict(zip(places, frames[1:], strict=True)), list(words["rows"].values()),
             columns, num, groups=[words[way] for way in SUMS],
         )  # fmt: skip
         says = words["says"].format(n=sum(map(len, SUMS.values())), size=size)
-        drawn.append(Seen(drawings, says, moments=tuple(zip(places, told, strict=True))))
+        drawn.append(DrawnState(drawings, says, moments=tuple(zip(places, told, strict=True))))
     return drawn
 
 

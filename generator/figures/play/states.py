@@ -39,7 +39,7 @@ class Control:
 
 
 @dataclass(frozen=True)
-class ShownRun:
+class LabelledRun:
     """A run of a state; `label` tells it apart from the runs that are drawn beside it."""
 
     path: str
@@ -48,14 +48,14 @@ class ShownRun:
 
 
 @dataclass(frozen=True)
-class State:
+class PlayState:
     """One option of each control, and the runs that it shows."""
 
     at: tuple[int, ...]
-    runs: tuple[ShownRun, ...]
+    runs: tuple[LabelledRun, ...]
 
 
-def states(figure: Figure, folio: Folio) -> tuple[list[Control], list[State]]:
+def states(figure: Figure, folio: Folio) -> tuple[list[Control], list[PlayState]]:
     """The controls of a figure, and every state that completed runs of this machine have."""
     assert figure.play is not None
     play, evidence = figure.play, folio.evidence
@@ -67,14 +67,14 @@ def states(figure: Figure, folio: Folio) -> tuple[list[Control], list[State]]:
     options = [
         _options(control, [path for path, _ in measured], evidence) for control in play.controls
     ]
-    by_options: dict[tuple[int, ...], list[ShownRun]] = {}
+    by_options: dict[tuple[int, ...], list[LabelledRun]] = {}
     for path, run in measured:
         words = [option_of(control, path, evidence) for control in play.controls]
         at = tuple(known.index(word) for known, word in zip(options, words, strict=True))
         label = option_of(play.beside, path, evidence) if play.beside else ""
-        by_options.setdefault(at, []).append(ShownRun(path, run, label))
+        by_options.setdefault(at, []).append(LabelledRun(path, run, label))
     all_states = [
-        State(at, tuple(_with_reference(runs, play, folio))) for at, runs in by_options.items()
+        PlayState(at, tuple(_with_reference(runs, play, folio))) for at, runs in by_options.items()
     ]
     controls = [
         Control(evidence.plain(control.label), tuple(known))
@@ -183,10 +183,10 @@ def _options(control: PlayControl, paths: Sequence[str], evidence: Evidence) -> 
     return sorted(sizes, key=sizes.__getitem__) if len(sizes) == len(read) else list(read)
 
 
-def _with_reference(runs: Sequence[ShownRun], play: Play, folio: Folio) -> Iterator[ShownRun]:
+def _with_reference(runs: Sequence[LabelledRun], play: Play, folio: Folio) -> Iterator[LabelledRun]:
     """The runs of a state, and the one that all states show for comparison."""
     yield from runs
     run = folio.run(play.reference) if play.reference else None
     if play.reference and run and play.reference not in {one.path for one in runs}:
         named = option_of(play.beside, play.reference, folio.evidence) if play.beside else ""
-        yield ShownRun(play.reference, run, named or folio.strategy(run))
+        yield LabelledRun(play.reference, run, named or folio.strategy(run))

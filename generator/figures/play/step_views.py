@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from generator.content.exhibit import Figure
 from generator.figures import step_rules
-from generator.figures.axes import Mark, around
+from generator.figures.axes import AxisMark, around
 from generator.figures.drawings.schedule import Curve
 from generator.figures.drawings.schedule import overlap as drawn_over_link
 from generator.figures.drawings.schedule import schedule as drawn
-from generator.figures.picture import Moment, Seen, both, byte_unit, printed_bytes
-from generator.figures.play.states import State
+from generator.figures.picture import DrawnState, Moment, both_widths, byte_unit, printed_bytes
+from generator.figures.play.states import PlayState
 from generator.figures.step_rules import Action, UnitStep, number
 from generator.printing.folio import Folio
 from generator.values import units
@@ -27,7 +27,7 @@ LOOKS = {
 }  # fmt: skip
 
 
-def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
+def schedule(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
     """The schedules that the runs of each state declare, computed by their rules, over one time.
 
     Each state has an axis of its own: forward passes of another number of microbatches last another
@@ -42,7 +42,7 @@ def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         names = [f"{title}, rank {n}" for title, step in steps.items() for n in range(len(step))]
         named = dict(zip((name.removeprefix(", ") for name in names), rows, strict=True))
         loads = [step_rules.in_flight(actions) for actions in rows] if is_split else []
-        drawings = both(
+        drawings = both_widths(
             drawn, named, "time, in forward passes", words["actions"], loads=loads, groups=groups
         )
         idle = {
@@ -60,7 +60,7 @@ def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
 
         brief = num_busy if groups else None
         drawn_states.append(
-            Seen(drawings, says, moments=_moments(named, words["actions"], brief=brief))
+            DrawnState(drawings, says, moments=_moments(named, words["actions"], brief=brief))
         )
     return drawn_states
 
@@ -80,7 +80,7 @@ def _busy(step: Sequence[Sequence[Action]], time: float) -> int:
     return sum(any(_is_under_way(one, time) for one in row) for row in step)
 
 
-def overlap(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
+def overlap(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
     """The step of each state's first run, all on the same axis."""
     words = folio.ui["play"]["actions"] | folio.ui["play"]["overlap"]
     names, drawn_states = ("rank", "link"), []
@@ -89,19 +89,19 @@ def overlap(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
     ends = [1000 * run.timing.step.median_seconds for run in runs if run.timing.step]
     longest = max(*ends, *(step.end for step in steps))
     for step, measured in zip(steps, ends, strict=True):
-        drawings = both(
+        drawings = both_widths(
             drawn_over_link, step, names, "time, ms", words,
-            longest=longest, mark=Mark(measured, "measured"),
+            longest=longest, mark=AxisMark(measured, "measured"),
         )  # fmt: skip
         waits = units.printed(step.end / step.computed[-1].start - 1, units.SHARE, AS_RULED)
         rows = dict(zip(names, step, strict=True))
         moments = _moments(rows, words | words["moments"])
         says = f"Waits after backward, computed, as a share of forward and backward: {waits}"
-        drawn_states.append(Seen(drawings, says, moments=moments))
+        drawn_states.append(DrawnState(drawings, says, moments=moments))
     return drawn_states
 
 
-def unit_steps(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
+def unit_steps(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
     """The step of each state's first run under its curve of memory, all on the same axis."""
     words = folio.ui["play"]["actions"] | folio.ui["play"]["units"]
     runs = [state.runs[0].run for state in states]
@@ -120,15 +120,15 @@ def unit_steps(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
             for name, look in LOOKS.items()
         ]
         says = f"measured peak {printed_bytes(peak)}"
-        curve = Curve(title, ticks, parts, Mark(peak / size, says))
+        curve = Curve(title, ticks, parts, AxisMark(peak / size, says))
 
         def more(time: float, step: UnitStep = step) -> str:
             held = sum(step.held[min(int(time), len(step.held) - 1)].values())
             most = ", the peak" if held == step.peak_bytes else ""
             return f"the rank holds {printed_bytes(held)}{most}"
 
-        drawings = both(drawn, rows, "events of a step, in their order", words, curve=curve)
-        drawn_states.append(Seen(drawings, says, moments=_moments(rows, words, more)))
+        drawings = both_widths(drawn, rows, "events of a step, in their order", words, curve=curve)
+        drawn_states.append(DrawnState(drawings, says, moments=_moments(rows, words, more)))
     return drawn_states
 
 

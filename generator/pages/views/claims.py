@@ -151,13 +151,13 @@ def proofs_of(
     """The claims that rest on an experiment first of all; runs tell those of one sentence apart."""
     found = [_proof(name, lessons.get(name, ()), folio) for name in names]
     alike = Counter(plain(one.says) for one in found)
-    return [one if alike[plain(one.says)] > 1 else one.but(runs=()) for one in found]
+    return [one if alike[plain(one.says)] > 1 else one.copy_with(runs=()) for one in found]
 
 
 def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> View:
     claim, here = folio.book.claims[name], folio.at_hand.judged(name)
     folio.runs.update(here.runs)
-    judged = list(_judged(name, folio))
+    judged = list(_by_machine(name, folio))
     decided = [verdict for verdict in judged if verdict.regime and not verdict.why] or judged[:1]
     regimes = [verdict.regime.split("; ") for verdict in decided]
     words = [[*map(plain, conditions)] for conditions in regimes]
@@ -170,7 +170,7 @@ def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> View:
         tolerance=tolerance_of(claim.tolerance, here.observed),
         regime=Markup("; ").join(shared) if judged[1:] else _regime_of(claim, here, folio),
         lessons=lessons,
-        judged=_alike(judged, shared),
+        judged=_merged(judged, shared),
         machine=judged[0].machine,
         is_of_planner={folio.book.traces[path.split(".")[0]].is_of_planner for path in here.runs}
         == {True},
@@ -180,7 +180,7 @@ def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> View:
     )
 
 
-def _alike(judged: Sequence[View], shared: Sequence[str]) -> list[View]:
+def _merged(judged: Sequence[View], shared: Sequence[str]) -> list[View]:
     """Verdicts of machines, those that print alike as one, with what is of their regime alone."""
     by_texts: dict[tuple[str, ...], list[View]] = {}
     for verdict in judged:
@@ -195,12 +195,12 @@ def _alike(judged: Sequence[View], shared: Sequence[str]) -> list[View]:
         )
         by_texts.setdefault(tuple(map(plain, texts)), []).append(verdict)
     return [
-        ones[0].but(machines=[verdict.machine for verdict in ones], regime=texts[-1])
+        ones[0].copy_with(machines=[verdict.machine for verdict in ones], regime=texts[-1])
         for texts, ones in by_texts.items()
     ]
 
 
-def _judged(name: str, folio: Folio) -> Iterator[View]:
+def _by_machine(name: str, folio: Folio) -> Iterator[View]:
     """A claim on the machine shown, then on the others that have measured what it needs."""
     here = folio.at_hand.judged(name)
     holder = measured_by(here, folio)
@@ -214,7 +214,7 @@ def _judged(name: str, folio: Folio) -> Iterator[View]:
         v for outcome, *_ in outcomes for v in (outcome.predicted, outcome.observed, _off(outcome))
     )
     for outcome, machine, machine_folio in outcomes:
-        yield _judgement(outcome, machine, machine_folio, page, differs=parts(here, outcome))
+        yield _judged_row(outcome, machine, machine_folio, page, differs=parts(here, outcome))
 
 
 def measured_by(outcome: Judged, folio: Folio) -> str:
@@ -223,7 +223,7 @@ def measured_by(outcome: Judged, folio: Folio) -> str:
     return outcome.machine or (shown and shown.measured_on) or folio.book.machine.name
 
 
-def _judgement(
+def _judged_row(
     outcome: Judged, machine: str, machine_folio: Folio, page: Folio, *, differs: bool
 ) -> View:
     """A verdict with its numbers on the page, and with its words by the machine's evidence."""

@@ -105,7 +105,7 @@ def calculator(written: Calculator, folio: Folio) -> View:
     called = {variable.name: _called(variable) for variable in written.inputs}
     return View(
         fields=complete,
-        known=list(_known(complete, folio)),
+        known=list(_model_buttons(complete, folio)),
         outputs=[
             _output(output, of_output, inputs, called, folio)
             for output, of_output in zip(written.outputs, checked, strict=True)
@@ -119,7 +119,7 @@ def _called(one: CalculatorInput) -> str:
     return _END_OF_CALLED.split(one.label)[0]
 
 
-def _known(fields: Sequence[View], folio: Folio) -> Iterator[View]:
+def _model_buttons(fields: Sequence[View], folio: Folio) -> Iterator[View]:
     """Known models as buttons that fill all fields; none whose number a field would refuse."""
     for name, numbers in known_models({field.name for field in fields}, folio):
         own = [field for field in fields if field.name in numbers]

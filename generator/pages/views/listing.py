@@ -108,7 +108,7 @@ def _has_colour(kind: _TokenType) -> bool:
     return name.startswith(_COLOURED) or name in _NAMES
 
 
-def as_listings(markdown: str) -> str:
+def fences_as_listings(markdown: str) -> str:
     """Markdown whose fenced code is a listing like those of lessons, in colours if it is Python."""
 
     def fenced(found: re.Match[str]) -> str:

@@ -86,9 +86,9 @@ def _on_machine(experiment: str, measured: MachineFolder, folio: Folio) -> View:
     ran = [row for row in rows if row.ended != "skipped"]
     several = [row.nature for row in ran if row.num_ranks > 1]
     nature = CROWDED if len(several) >= LEAST and {*several} == {CROWDED} else ""
-    ran = [row.but(nature="") for row in ran] if nature else ran
+    ran = [row.copy_with(nature="") for row in ran] if nature else ran
     words = dict.fromkeys(word for row in ran for word in row.measured)
-    ran = [row.but(measured=dict.fromkeys(words, ABSENT) | row.measured) for row in ran]
+    ran = [row.copy_with(measured=dict.fromkeys(words, ABSENT) | row.measured) for row in ran]
     measures = [word for word in words if any(row.measured[word] != ABSENT for row in ran)]
     return View(
         machine=machine.name,

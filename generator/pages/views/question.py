@@ -63,7 +63,7 @@ def variants(quiz_item: Item, folio: Folio, asked_as: str) -> list[View]:
     for number, case in answerable(quiz_item, folio.evidence):
         digest = digest_of(quiz_item, folio.evidence)
         asked = question(case, folio, asked_as)
-        asked_cases.append(asked.but(id=quiz_item.id, digest=digest, variant=number))
+        asked_cases.append(asked.copy_with(id=quiz_item.id, digest=digest, variant=number))
         folio.items.remove(case.id)  # one question to a reader
     return asked_cases
 

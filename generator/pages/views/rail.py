@@ -24,7 +24,7 @@ GROUPS = {
 }
 
 
-def groups(row: Sequence[View]) -> list[View]:
+def tab_groups(row: Sequence[View]) -> list[View]:
     """The tabs of a topic by group, from its modes in a row."""
     return [
         View(called=called, ways=[way for mode in modes for way in row if way.mode == mode])

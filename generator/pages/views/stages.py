@@ -108,12 +108,12 @@ def stages(flow: Recorded, folio: Folio) -> list[View]:
         stage = View(anchor=f"stage-{written.name.replace('_', '-')}", row=row, drawing="",
                       travelled=[])  # fmt: skip
         if run and written.name in by_name:
-            stage = _drawn(stage, flow, written, by_name[written.name], run, folio)
+            stage = _with_drawing(stage, flow, written, by_name[written.name], run, folio)
         drawn.append(stage)
     return drawn
 
 
-def _drawn(
+def _with_drawing(
     stage: View, flow: Recorded, written: RecordedRow, record: Stage, run: Run, folio: Folio
 ) -> View:
     """A stage with its drawing, and with what travelled in it."""
@@ -134,7 +134,7 @@ def _drawn(
     drawing = lanes(rows, travels, idle).svg(
         stage.anchor, plain(stage.row.title), "; ".join(sentences), "pb-lanes"
     )
-    return stage.but(drawing=drawing, travelled=travelled)
+    return stage.copy_with(drawing=drawing, travelled=travelled)
 
 
 def _lane(rank: int, stage: Stage, run: Run, travels: Sequence[Travel]) -> Lane:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from markupsafe import Markup
 
 from generator.figures.drawings.strip import Bar, strip
-from generator.figures.picture import Seen, both
+from generator.figures.picture import DrawnState, both_widths
 from generator.pages.view import Row, View, label
 from generator.printing.folio import breakable
 from generator.printing.sources import PYTHON
@@ -88,8 +88,8 @@ def in_words(watched: Watched) -> str:
 def drawing(watched: Watched, name: str) -> Markup:
     """The strip, for a wide page and for a phone."""
     bars = [Bar(one.name, f"{one.name}: {one.state}", _times(one)) for one in watched.tensors]
-    drawn = both(strip, bars, "what rounding allows")
-    return Seen(drawn, in_words(watched)).svg(name, "The strip of tensors")
+    drawn = both_widths(strip, bars, "what rounding allows")
+    return DrawnState(drawn, in_words(watched)).svg(name, "The strip of tensors")
 
 
 def tensors(watched: Watched) -> list[Row]:
