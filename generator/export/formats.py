@@ -78,7 +78,7 @@ def _lacking(asked: View, lacks: Mapping[str, str]) -> str:
 
 
 def file_content(name: str, asked: Sequence[View], book: Book, folio: Folio) -> bytes:
-    """The content of a file in the format of this name."""
+    """The bytes of an export in the format of this name."""
     topics = [
         (topic, _pools([*own])) for topic, own in groupby(asked, lambda question: question.topic)
     ]

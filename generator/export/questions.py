@@ -8,13 +8,15 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from functools import cache
+from pathlib import Path
 
 from markupsafe import Markup, escape
+from rcssmin import cssmin  # type: ignore[import-untyped]
 
 from generator.content.book import Topic
 from generator.content.listed_code import unnamed
 from generator.content.typesetting import plain
-from generator.export.pictures import pictures_apart
 from generator.items.answers import Answer, Backing
 from generator.items.kinds.arranged import Order
 from generator.items.kinds.picked import FaultyLine
@@ -23,12 +25,19 @@ from generator.pages.views import question
 from generator.pages.views.listing import printed
 from generator.printing.folio import Folio
 from generator.values.evaluation import Evidence
+from generator.website.publish import STYLES
 from runners.core.trace.fields import NBSP
 
 _MATH = re.compile(r"<math\b([^>]*)>.*?<annotation\b[^>]*>(.*?)</annotation>.*?</math>", re.DOTALL)
 _DROPPED = re.compile(r"</?(?:a|span|wbr|div)\b[^>]*>")
 _SMALL = re.compile(r"<small[^>]*>(.*?)</small>")
 _MARK = r"(?:[(:]|, |\bare) ?{}[,.)]"  # beside a number, or below a table or figure
+_PICTURE = re.compile(r"<svg\b[^>]*>.*?</svg>|<img\b[^>]*>", re.DOTALL)
+_HEAD = re.compile(r'<svg\b[^>]*?viewBox="0 0 (\S+) (\S+)"[^>]*>')
+_DESCRIBED = re.compile(r"<(title|desc)\b[^>]*>(.*?)</\1>", re.DOTALL)
+_SOURCE = re.compile(r'\bsrc="([^"]*)"')
+_LIGHT = re.compile(r"light-dark\(([^,]+),[^;]+\)(?=[;}])")
+_PLAYED = ".pb-past{display:none}"  # the line of a player
 _TAG = re.compile(r"<(?!img\b)(\w+)\b[^>]*?( ?/)?>")
 
 
@@ -226,3 +235,41 @@ def _run_output(run: View) -> str:
 
 def _pre(code: str) -> str:
     return f"<pre>{escape(code.strip())}</pre>"
+
+
+# --- pictures as files
+
+
+def pictures_apart(html: str, name: str, folder: Path) -> tuple[str, dict[str, bytes]]:
+    """A text whose drawings, and images of a folder, became files, and these files by name.
+
+    Of two drawings the wide one is taken; the names of files begin with `name`.
+    """
+    files: dict[str, bytes] = {}
+
+    def as_file(picture: re.Match[str]) -> str:
+        text = picture[0]
+        if source := _SOURCE.search(text):
+            file = f"{name}-{Path(source[1]).name}"
+            files[file] = (folder / source[1]).read_bytes()
+            return text.replace(source[0], f'src="{file}"')
+        if "pb-narrow" in text.partition(">")[0] and "pb-wide" in html:
+            return ""
+        file = f"{name}-{len(files) + 1}.svg"
+        says = ". ".join(plain(words) for _, words in _DESCRIBED.findall(text))
+        files[file] = _HEAD.sub(_alone, text, count=1).encode()
+        return f'<img src="{file}" alt="{escape(says)}"/>'
+
+    return _PICTURE.sub(as_file, html), files
+
+
+def _alone(head: re.Match[str]) -> str:
+    """The beginning of a drawing as a document, with its styles; it is light on any screen."""
+    of = f'xmlns="http://www.w3.org/2000/svg" class="pb-drawing" viewBox="0 0 {head[1]} {head[2]}"'
+    return f'<svg {of} width="{head[1]}" height="{head[2]}"><style>{_style()}</style>'
+
+
+@cache
+def _style() -> str:
+    parts = ((STYLES / f"{one}.css").read_text(encoding="utf-8") for one in ("palette", "drawings"))
+    return str(escape(_LIGHT.sub(r"\1", cssmin("".join(parts))) + _PLAYED))

@@ -122,21 +122,13 @@ class AxisMark(NamedTuple):
 
 @dataclass(frozen=True)
 class LegendEntry:
-    """An entry of a legend: a name, and a sample of the line, the point or the box that it names.
-
-    Attributes:
-        name: what the sample stands for.
-        line: the look of a line.
-        mark: look and shape of a point.
-        box: the look of a box.
-        letter: what stands on the box, and its look; none by default.
-    """
+    """An entry of a legend: a name, and a sample of the line, the point or the box of that name."""
 
     name: str
-    line: str = ""
-    mark: tuple[str, str] | None = None
-    box: str = ""
-    letter: tuple[str, str] = ("", "")
+    line: str = ""  # the look of a line
+    mark: tuple[str, str] | None = None  # look and shape of a point
+    box: str = ""  # the look of a box
+    letter: tuple[str, str] = ("", "")  # on the box, and its look
 
 
 def legend(drawing: Drawing, keys: Sequence[LegendEntry], y: float = 10) -> float:

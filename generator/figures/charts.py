@@ -117,7 +117,7 @@ class GrowthRun:
 
 
 def runs_by_series(growth: Growth, evidence: Evidence) -> dict[str, list[GrowthRun]]:
-    """The runs of each series that this machine has measured, by the series' label, along x."""
+    """Measured runs of each series by its label, along x."""
     found: dict[str, list[GrowthRun]] = {}
     for series in growth.series:
         formula = series.predicted or growth.predicted

@@ -173,14 +173,7 @@ class Drawing:
         return self
 
     def svg(self, name: str, title: str, description: str, css_class: str) -> Markup:
-        """The drawing as one inline `<svg>` with a title and a description.
-
-        Args:
-            name: an id, unique on the page.
-            title: what it shows, in a few words.
-            description: the same in a sentence or two, for those who cannot see it.
-            css_class: a class of the `<svg>` beside `pb-drawing`.
-        """
+        """One inline `<svg>` with an id unique on the page, a title, a description and a class."""
         width, height = number(self.width), number(self.height)
         return Markup(
             f'<svg class="pb-drawing {css_class}" viewBox="0 0 {width} {height}" '

@@ -37,23 +37,14 @@ class Picture:
 
 @dataclass(frozen=True)
 class DrawnState:
-    """One state of runs: a drawing for each layout, and the same in words.
+    """One state of runs: a drawing for each layout, and the same in words."""
 
-    Attributes:
-        drawings: for a wide page and for a phone.
-        says: what they show, in words.
-        cells: for each run of the state, the values in the drawing.
-        title: the key of the words above it, where these are not those of the view.
-        moments: when something begins or ends, if the state is played.
-        budget: a line that readers move: where it starts, and how far it goes.
-    """
-
-    drawings: tuple[Drawing, Drawing]
+    drawings: tuple[Drawing, Drawing]  # for a wide page and for a phone
     says: str
-    cells: tuple[dict[str, Markup], ...] = ()
-    title: str = ""
-    moments: tuple[Moment, ...] = ()
-    budget: SimpleNamespace | None = None
+    cells: tuple[dict[str, Markup], ...] = ()  # for each run of the state, the values drawn
+    title: str = ""  # the key of the words above it, where these are not those of the view
+    moments: tuple[Moment, ...] = ()  # when something begins or ends, if the state is played
+    budget: SimpleNamespace | None = None  # a line that readers move: its start and its range
 
     def svg(self, name: str, title: str) -> Markup:
         """The drawing of each layout, which says the same in words."""
@@ -71,12 +62,12 @@ def both_widths(
 
 
 def plain_line(text: str, folio: Folio) -> str:
-    """An author's line as the words of a drawing."""
+    """An author's line as plain text, for a drawing."""
     return plain(folio.line(text))
 
 
 def byte_unit(largest: float) -> tuple[str, float]:
-    """The unit of an axis of bytes, the largest of which its longest bar has two."""
+    """Unit of an axis of bytes, and its size in bytes, chosen by the largest value."""
     return units.of_axis(units.BYTES, largest, 2)
 
 

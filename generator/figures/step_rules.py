@@ -73,7 +73,7 @@ def idle_share(actions: Sequence[Sequence[Action]]) -> float:
 
 
 def in_flight(actions: Sequence[Action]) -> list[tuple[float, int]]:
-    """How many microbatches a rank holds activations of from each time on."""
+    """Number of microbatches whose activations a rank holds, from each time on."""
     changes = [(one.start, 1) if one.kind == "forward" else (one.end, -1) for one in actions]
     times = [time for time, _ in sorted(changes)]
     return list(zip(times, accumulate(change for _, change in sorted(changes)), strict=True))
@@ -114,13 +114,9 @@ class Overlapped(NamedTuple):
 
 
 def overlapped(settings: Mapping[str, Setting], *, overlaps: bool) -> Overlapped:
-    """What a rank computes and sends in the step that the settings of a run of `overlap` describe.
+    """Actions of rank and link in a step of `overlap`, in milliseconds, from the settings of a run.
 
-    Each action has its start and its end in milliseconds; the step ends with the last one.
-
-    Args:
-        settings: how many layers, and for how long all of them compute and send.
-        overlaps: whether buckets are sent while backward goes on, or all gradients in one after it.
+    Buckets are sent while backward goes on, or without `overlaps` all gradients at once after it.
     """
     names = ("num_layers", "computing_seconds", "backward_seconds", "reducing_seconds")
     num, *times = (number(settings[name]) for name in names)
@@ -144,12 +140,7 @@ def overlapped(settings: Mapping[str, Setting], *, overlaps: bool) -> Overlapped
 
 
 class UnitStep(NamedTuple):
-    """A step with Adam, and its events.
-
-    Attributes:
-        rows: the actions of each unit, the root's last.
-        held: bytes of each part of what is held, from shards to what is whole, in each event.
-    """
+    """The actions of each unit in a step with Adam, the root last; the bytes held in each event."""
 
     rows: list[list[Action]]
     held: list[dict[str, float]]
@@ -161,12 +152,9 @@ class UnitStep(NamedTuple):
 
 
 def unit_step(sizes: Sequence[int], num_ranks: int, *, frees: bool) -> UnitStep:
-    """The step.
+    """A step of FSDP over units whose parameters take `sizes` bytes, the root's last.
 
-    Args:
-        sizes: bytes of the parameters of each unit, the root's last.
-        num_ranks: over which every unit is sharded.
-        frees: whether units but the root are freed after forward, and gathered again.
+    With `frees`, units but the root are freed after forward, and gathered again.
     """
     model, rows = sum(sizes) / num_ranks, [list[Action]() for _ in sizes]
     held: list[dict[str, float]] = []

@@ -35,20 +35,10 @@ class GuestFolio(Folio):
 
 
 class Guest:
-    """The questions of one build of a site.
-
-    Attributes:
-        errors: what is wrong in the files of questions.
-    """
+    """The questions of one build of a site, with the mistakes in the files of questions."""
 
     def __init__(self, name: str, root: Path, folder: Path) -> None:
-        """Read the files.
-
-        Args:
-            name: of the site, under which a browser keeps answers beside those of other sites.
-            root: where mkdocs.yml stands.
-            folder: with the files of questions.
-        """
+        """Read the questions below a folder; `name`, the site's, sets its answers apart."""
         self.name = name
         self.book, self.errors = quizzes(root, folder)
         self.evidence = Runless(self.book)
@@ -63,7 +53,7 @@ class Guest:
         }
 
     def html(self, folio: Folio, text: str, span: tuple[int, int], above: int) -> Markup:
-        """The questions of one fence.
+        """The questions of one fence, whose YAML stands at a span of its page's text.
 
         Args:
             folio: of its page; `path` is how messages name the page.

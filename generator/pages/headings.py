@@ -27,12 +27,7 @@ class Heading(NamedTuple):
 
 
 class Headings:
-    """The headings of one page, in the order in which its templates write them.
-
-    Attributes:
-        written: those so far, the title first; none that was given an anchor.
-        above: the level of the last one; the heading of a question is one level below.
-    """
+    """The headings of one page, in the order in which its templates write them."""
 
     def __init__(self) -> None:
         """Start a page."""
@@ -44,15 +39,10 @@ class Headings:
         self, level: int, words: str, number: int | None = None, *, anchor: str = "",
         css: str = "", is_listed: bool = True,
     ) -> Markup:  # fmt: skip
-        """Write a heading.
+        """Write a heading; level 1 is the title, which does not link to itself.
 
-        Args:
-            level: 1 for the title, which does not link to itself.
-            words: HTML, or text.
-            number: that stands before the words.
-            anchor: instead of the one that follows from the words; lists do not show it then.
-            css: its class.
-            is_listed: whether lists show it.
+        An `anchor` stands in place of the one that follows from the words, which may be HTML; lists
+        leave such a heading out, and one that is not listed.
         """
         content = words = escape(words)
         if number:

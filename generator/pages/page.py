@@ -34,7 +34,7 @@ from generator.pages import views
 from generator.pages.headings import Heading, Headings
 from generator.pages.term_links import TermLinks, limit_links
 from generator.pages.view import View, counted, label
-from generator.pages.views import claims, frame, listing, question, rail, ways
+from generator.pages.views import claims, frame, listing, question, ways
 from generator.printing.folio import Folio, breakable, escaped_heading
 from generator.values.evaluation import Evidence
 from generator.values.filters import calls_of_claims
@@ -94,77 +94,47 @@ def with_code(reason: str) -> Markup:
 
 @dataclass(frozen=True)
 class Sheet:
-    """What one page is, before it is printed.
+    """What one page is, before it is printed."""
 
-    Attributes:
-        path: under the site's root.
-        template: its template; the frame is shared.
-        heading: the page's title, an author's line; of what runs measured, plain text.
-        about: what it is about, for search engines and previews.
-        source: the file that an author edits.
-        topic: the topic it belongs to.
-        mode: the mode, for the page of a lesson.
-        part: of the chain of Deep, for one of its pages.
-        lab: the name of the lab, for its page.
-        text: for a page that somebody writes by hand, its Markdown.
-        by_hand: this page, with the listings and the questions of its fences.
-        machine: for the page of one machine, its name.
-        experiment: for the page of one experiment's runs, its name.
-        symptom: for the page of one symptom of the guide, its id.
-        watched: for the page of a script that a reader had watched, its name.
-        has_toc: whether a table of contents stands beside it.
-        under: the page of the header that stands for it, where that is not its folder's index.
-        lacks: where it shows the reference machine, the experiments to measure before it does not.
-    """
-
-    path: str
-    template: str
-    heading: str
-    about: str
-    source: str | None = None
+    path: str  # under the site's root
+    template: str  # of its body; the frame is shared
+    heading: str  # its title, an author's line; of what runs measured, plain text
+    about: str  # for search engines and previews
+    source: str | None = None  # the file that an author edits
     topic: Topic | None = None
-    mode: Mode | None = None
-    part: Part | None = None
-    lab: str | None = None
-    text: str = ""
-    by_hand: HandWritten | None = None
-    machine: str | None = None
-    experiment: str | None = None
-    symptom: str | None = None
-    watched: str | None = None
+    mode: Mode | None = None  # of a lesson
+    part: Part | None = None  # of the chain of Deep
+    lab: str | None = None  # its name, on the page of a lab
+    text: str = ""  # the Markdown of a page by hand
+    by_hand: HandWritten | None = None  # such a page, with the listings and quizzes of its fences
+    machine: str | None = None  # on the page of one machine
+    experiment: str | None = None  # on the page of one experiment's runs
+    symptom: str | None = None  # the id of one, on its page of the guide
+    watched: str | None = None  # a script that `verify` watched, on its page
     has_toc: bool = False
-    under: str | None = None
+    under: str | None = None  # its page in the header, where that is not its folder's index
+    # Where it shows the reference machine, the experiments to measure before it does not.
     lacks: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)
 class Printed:
-    """A page: its bytes, the minutes that it takes, and its headings, the title first.
-
-    `terms` are those of the glossary that its prose uses, and `assets` the files that only this
-    page loads, by their path under the site's root.
-    """
+    """A page as it is written to disk, and what other pages show of it."""
 
     content: bytes
-    minutes: int
-    headings: Sequence[Heading] = ()
-    terms: frozenset[str] = frozenset()
-    assets: Mapping[str, bytes] = field(default_factory=dict)
+    minutes: int  # that reading it takes
+    headings: Sequence[Heading] = ()  # the title first
+    terms: frozenset[str] = frozenset()  # of the glossary, that its prose uses
+    assets: Mapping[str, bytes] = field(default_factory=dict)  # that only it loads, by path
 
 
 @dataclass
 class Gathered:
-    """What pages say of claims and of lessons; pages that others list are printed first.
+    """What pages say of claims and of lessons; pages that others list are printed first."""
 
-    Attributes:
-        evidence: of the machine at hand.
-        others: what the other machines say.
-        pages: those that are printed, by path; lessons come first.
-    """
-
-    evidence: Evidence
-    others: Mapping[str, OtherOutcomes]
-    pages: Mapping[str, Printed]
+    evidence: Evidence  # of the machine at hand
+    others: Mapping[str, OtherOutcomes]  # of the other machines
+    pages: Mapping[str, Printed]  # those that are printed, by path
 
     @cached_property
     def minutes(self) -> dict[str, int]:
@@ -225,7 +195,7 @@ class Gathered:
 
 
 def printed(sheet: Sheet, gathered: Gathered) -> Printed:
-    """Print one page: the template's body inside the frame."""
+    """Print one page: render its template inside the frame."""
     depth, at_hand = sheet.path.count("/"), gathered.evidence
     folio, context = start_page(sheet, gathered)
     book, topic, headings = folio.book, sheet.topic, context["headings"]
@@ -236,7 +206,7 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
         title = escaped_heading(title)
         headings.read(f"# {title}\n\n{body}")
     row = ways.ways(topic, sheet.mode, folio) if topic else []
-    way = rail.rail(sheet.path, topic, row, folio)
+    way = ways.rail(sheet.path, topic, row, folio)
     origins = frame.origins(folio, depth)
     # What a trace says is text: no expression, no Markdown.
     about = (label if sheet.template in OF_MACHINES[:2] else folio.line)(sheet.about)
@@ -271,7 +241,7 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
 
 
 def start_page(sheet: Sheet, gathered: Gathered) -> tuple[Folio, dict[str, Any]]:
-    """A page that is about to be written, and what its template reads and calls."""
+    """The folio of a page that is about to be printed, and the context of its template."""
     depth, at_hand = sheet.path.count("/"), gathered.evidence
     evidence = (sheet.lacks is not None and at_hand.reference) or at_hand
     folio = Folio(

@@ -54,13 +54,7 @@ _Texts = Counter[tuple[str, str]]  # of a file, each with its key
 
 
 class Press:
-    """Prints one book after another.
-
-    Attributes:
-        evidence: of the last book, with its verdicts; `others` that of the other machines.
-        sheets: what each page is, by path.
-        pages: the pages.
-    """
+    """Prints one book after another, and keeps its sheets and pages by path."""
 
     evidence: Evidence
     others: dict[str, OtherOutcomes]
@@ -72,15 +66,10 @@ class Press:
         self.shared: dict[str, _Texts] = {}
 
     def pages_of(self, files: Iterable[str], book: Book) -> tuple[str, ...]:
-        """The pages to print after an edit of some files, by how their paths begin.
+        """How the paths begin of the pages to print after an edit of some files of the project.
 
-        These are the page of a lesson, the pages of a topic, those that show a word that changed,
-        or all pages. Pages that only count or list what changed are printed with the next edit
-        that concerns all pages.
-
-        Args:
-            files: from the project's root.
-            book: as they say it now.
+        These are the page of a lesson, the pages of a topic, those that show a changed word, or all
+        pages. Pages that only count or list what changed are printed with the next such edit.
         """
         prefixes, shared = set(), _shared_texts(book)
         for file in files:
@@ -117,11 +106,7 @@ class Press:
                 yield path
 
     def printed(self, book: Book, under: tuple[str, ...] = EVERYTHING) -> dict[str, bytes]:
-        """Every page of a book, by its path under the site's root.
-
-        Args:
-            book: what pages are made from.
-            under: how the paths begin of the pages that are printed; see `pages_of`.
+        """Every page of a book, by its path; pages kept are printed anew where it begins with `under`.
 
         Raises:
             ContentErrors: whatever authors wrote that cannot be printed, all at once.

@@ -28,11 +28,7 @@ _UNLINKED = frozenset({"a", "button", "code", "math", "pre"})
 
 
 class TermLinks:
-    """The terms that one page has not used yet.
-
-    Attributes:
-        used: the ids of those that it has, each with its link.
-    """
+    """Links the first use of each term on a page; `used` has the ids of the terms linked so far."""
 
     def __init__(self, terms: Sequence[Term], root: str) -> None:
         """Start a page that stands `root` below the site's root, such as `../../`."""
@@ -62,7 +58,7 @@ class TermLinks:
 
 
 def limit_links(body: str) -> str:
-    """A page with at most `MOST_LINKS` links in its text, where other links than of terms allow."""
+    """Unlink terms of the glossary beyond the first `MOST_LINKS` links of a page's text."""
     found = list(_LINK.finditer(body))
     terms = [one.start() for one in found if one["term"]]
     num_others = sum(one[0] == "<a" for one in found)

@@ -15,7 +15,7 @@ class View(SimpleNamespace):
     """One thing of a page; the function that makes it says what its template reads."""
 
     def copy_with(self, **changes: object) -> Self:
-        """The same, with some of it otherwise."""
+        """A copy with some attributes changed."""
         return type(self)(**{**vars(self), **changes})
 
 

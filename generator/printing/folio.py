@@ -49,41 +49,24 @@ def interface_words() -> dict[str, Any]:
 
 @dataclass
 class Folio:
-    """One page of a book.
+    """One page of a book, with the runs, claims, items, figures and notes that it used so far."""
 
-    Attributes:
-        evidence: what the page's expressions are evaluated by.
-        at_hand: what the machine at hand says, also where the page shows the reference machine.
-        other_outcomes: the verdicts of the other machines.
-        path: the page's, under the site's root.
-        marks_reference: whether numbers of the reference machine carry its mark.
-        unmarked: the nature that the page says once, of all its numbers.
-        caption: what sets all values of a table apart, where this is the page for one.
-        opens: whether values are links; they are not in the words of a link.
-        runs: the runs that it used.
-        lent: the runs of figures and tables that the reference machine lends.
-        shown_claims: those whose numbers stand below the last table of claims.
-        items: the questions asked so far, in their order; `figures` likewise.
-        noted: the texts with footnotes so far.
-        assets: files that the page loads, by path.
-    """
-
-    evidence: Evidence
-    at_hand: Evidence
+    evidence: Evidence  # that its expressions are evaluated by
+    at_hand: Evidence  # of the machine at hand, also where the page shows the reference machine
     other_outcomes: Mapping[str, OtherOutcomes] = field(default_factory=dict)
-    path: str = ""
-    marks_reference: bool = False
-    unmarked: str = ""
-    caption: str = ""
-    opens: bool = True
+    path: str = ""  # under the site's root
+    marks_reference: bool = False  # whether numbers of the reference machine carry its mark
+    unmarked: str = ""  # the nature that the page says once, of all its numbers
+    caption: str = ""  # of the table that this is the page for: the marks that all its values have
+    opens: bool = True  # whether values are links; they are not in the words of a link
     ui: dict[str, Any] = field(default_factory=interface_words)
     runs: set[str] = field(default_factory=set)
-    lent: set[str] = field(default_factory=set)
-    shown_claims: set[str] = field(default_factory=set)
+    lent: set[str] = field(default_factory=set)  # runs that the reference machine lends to figures
+    shown_claims: set[str] = field(default_factory=set)  # with numbers below the last claim table
     items: list[str] = field(default_factory=list)
     figures: list[str] = field(default_factory=list)
-    noted: list[str] = field(default_factory=list)
-    assets: dict[str, bytes] = field(default_factory=dict)
+    noted: list[str] = field(default_factory=list)  # texts with footnotes
+    assets: dict[str, bytes] = field(default_factory=dict)  # files that the page loads, by path
 
     def __post_init__(self) -> None:
         """What the page prints leads to where it comes from."""
@@ -95,7 +78,7 @@ class Folio:
         return self.evidence.book
 
     def over(self, evidence: Evidence) -> Folio:
-        """The same page, for a part of it that another machine's evidence fills."""
+        """A copy of the page for a part whose values another machine's evidence gives."""
         part = copy(self)
         part.evidence = evidence
         return part
@@ -113,14 +96,14 @@ class Folio:
         return part
 
     def without_mark(self, nature: str, marks_reference: bool = True) -> Folio:
-        """The page for a part of it that says once what is the nature of all its numbers."""
+        """A copy of the page for a part that states the nature of all its numbers once."""
         part = copy(self)
         part.unmarked = nature or self.unmarked
         part.marks_reference &= marks_reference
         return part
 
     def for_table(self, values: Iterable[Value | None]) -> Folio:
-        """The page for a table of these values, whose caption says what sets all of them apart."""
+        """A copy of the page for a table of these values; its caption has the marks that all share."""
         marked_values = [(value, self._marks(value)) for value in values if value is not None]
         marked = [marks for _, marks in marked_values if marks]
         first = marked[0] if len(marked) >= LEAST else []
@@ -133,7 +116,7 @@ class Folio:
 
     @property
     def in_link(self) -> Folio:
-        """The page for the words of a link, in which values are plain: links do not nest."""
+        """A copy of the page for the words of a link, which prints values plain: links do not nest."""
         part = copy(self)
         part.opens = False
         return part
@@ -144,7 +127,7 @@ class Folio:
         return self.book.reference.name in machines
 
     def place_of(self, path: str) -> str:
-        """Where the row of a run stands, from the site's root: on the section's machine."""
+        """Address of a run's row, from the site's root, on the machine of the section."""
         self.run(path)
         experiment, _, name = path.partition(".")
         shown = self.book.holder(path)
@@ -180,13 +163,7 @@ class Folio:
         return escape(result.text)
 
     def show(self, value: Value, claim: str = "", at: str = "") -> Markup:
-        """A value with its provenance.
-
-        Args:
-            value: what is printed; `sources.place` says where it leads.
-            claim: that states it, to which a value leads that no run gave.
-            at: instead, the page that states it, from the site's root.
-        """
+        """A value as a link to its run, or where none gave it, to the claim or the page `at`."""
         self.runs.update(self._runs_of(value))
         place = self.sources.place(value, self.claim_place(claim) if claim else at)
         marks = ", ".join(self._marks(value))
@@ -239,13 +216,13 @@ class Folio:
         return f"{page}#claim-{claim}"
 
     def column_head(self, values: Iterable[Value | None]) -> str:
-        """What heads a column of values: how they were found."""
+        """The head of a column of values: measured, computed, simulated or cited."""
         ways = {one.way for one in values if one is not None} or {"measured"}
         both = {"computed from runs", "measured"}
         return "From runs" if ways == both else " or ".join(sorted(ways)).capitalize()
 
     def strategy(self, run: Run) -> str:
-        """What a run did, in the words of the interface."""
+        """The strategy of a run, in the words of the interface."""
         words: dict[str, str] = self.ui["strategies"]
         parts = (run.label or run.strategy).split("+")  # of a plan: fsdp.4+tp.2
         axes = [part.partition(".")[0] for part in parts]

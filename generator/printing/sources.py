@@ -28,13 +28,7 @@ _CONSTANT = re.compile(r"'[^']*'|[\d.e+-]+")
 
 
 def command(paths: Iterable[str], machine: str, reference: str) -> str:
-    """The line that measures these again, as a shell in a clone of the book takes it.
-
-    Args:
-        paths: as `EXPERIMENT.RUN.FIELD`, or less.
-        machine: whose trace the page shows.
-        reference: the machine that the command takes without being told.
-    """
+    """The command that measures each `EXPERIMENT.RUN.FIELD`, or less, again as on a machine."""
     on = [] if machine in ("", reference) else ["--from", machine]
     return " ".join([program(PYTHON), "reproduce", *map(shlex.quote, [*on, *paths])])
 
@@ -43,13 +37,7 @@ class Sources:
     """The sources of one page's values, gathered while it is written."""
 
     def __init__(self, evidence: Evidence, root: str, natures: Mapping[str, str]) -> None:
-        """Start a page.
-
-        Args:
-            evidence: what its values were evaluated by.
-            root: what leads from the page to the site's root.
-            natures: what the words mean that set values apart.
-        """
+        """Start a page, from which `root` leads to the site's root; `natures` defines marks."""
         self._evidence, self._root, self._natures = evidence, root, natures
         self._numbers: dict[object, int] = {}
         self.values: list[Value] = []
@@ -63,18 +51,13 @@ class Sources:
         return self._numbers[key]
 
     def place(self, value: Value, stated_at: str = "") -> str:
-        """Where the source of a value stands in the book.
-
-        Args:
-            value: what is printed.
-            stated_at: where it stands if no run and no citation is its source.
-        """
+        """Address of a value's source: a run, a citation, or else where the value is stated."""
         first = value.leads_to
         place = stated_at if first is None and stated_at else self.place_of(first)
         return str(escape(self._root + place))
 
     def place_of(self, origin: Origin | None) -> str:
-        """Where what was read off stands: a run in the table of the machine that measured it."""
+        """Address of an origin: a run's row in the table of the machine that measured it."""
         if origin and origin.experiment:
             page = page_of(origin.experiment)
             return page + (f"#{origin.run}{self._machine_suffix(origin)}" if origin.run else "")

@@ -1,7 +1,14 @@
-"""The HTML of a page: Markdown looks like ours, rows get anchors, mistakes stand on top."""
+"""The HTML of a page: Markdown looks like ours, rows get anchors, mistakes stand on top.
+
+MkDocs checks its menu and the links of pages by hand; the texts of a book become links only here.
+"""
 
 import re
+from collections.abc import Iterator
+from functools import cache
+from html import unescape
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 from xml.etree.ElementTree import Element
 
 import markdown  # type: ignore[import-untyped]
@@ -11,6 +18,8 @@ from markupsafe import Markup, escape
 from generator.content.prose import ALIGNED
 from generator.printing.folio import interface_words
 
+_LINK = re.compile(r'<a\b[^>]*?\bhref="([^"]*)"')
+_ID_OR_NAME = re.compile(r'\s(?:id|name)="([^"]*)"')
 _ID = re.compile(r'id="(?<=\sid=")([^"]+)"')  # begins with letters, which `re` finds fast
 # A row of cells, and the cells that say something; what is a head stays as it is.
 _ROW = re.compile(
@@ -94,13 +103,9 @@ def _link(heading: Element) -> None:
 
 
 def put_mistakes(site: Path, mistakes: str) -> None:
-    """Show these mistakes of the content over every page that `mkdocs serve` serves, and no others.
+    """Show mistakes, a line each, over every page of a served site; none clears those of before.
 
     A build that finds a mistake writes no page again, so the `<article>` of the theme takes them.
-
-    Args:
-        site: the folder that is served.
-        mistakes: one a line, with file, line and column; none takes those of before away.
     """
     box = f'<pre class="pb-mistakes" role="alert">{escape(mistakes)}</pre>' if mistakes else ""
     for path in site.rglob("*.html"):
@@ -108,3 +113,30 @@ def put_mistakes(site: Path, mistakes: str) -> None:
         told = _MISTAKES.sub(lambda article: article[1] + box, html, count=1)
         if told != html:
             path.write_text(told, encoding="utf-8")
+
+
+def broken_links(site: Path) -> Iterator[str]:
+    """A message for each link whose page or anchor the site lacks."""
+
+    @cache
+    def ids(page: Path) -> frozenset[str]:
+        return frozenset(map(unescape, _ID_OR_NAME.findall(page.read_text(encoding="utf-8"))))
+
+    for page in sorted(site.rglob("*.html")):
+        if page.name == "404.html":  # shown at any depth, so it has links from the root
+            continue
+        _, _, article = page.read_text(encoding="utf-8").partition("<article")
+        for link in dict.fromkeys(map(unescape, _LINK.findall(article.partition("</article>")[0]))):
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = page.parent / unquote(parts.path) if parts.path else page
+            target = target / "index.html" if target.is_dir() else target
+            anchor = unquote(parts.fragment)
+            if not target.is_file():
+                lack = "the site has no such page"
+            elif anchor and target.suffix == ".html" and anchor not in ids(target.resolve()):
+                lack = "that page has no such place"
+            else:
+                continue
+            yield f"{page.relative_to(site).as_posix()}: a link leads to {link!r}: {lack}"

@@ -45,7 +45,7 @@ from generator.pages.headings import LEVEL, Heading
 from generator.pages.press import EVERYTHING, Press
 from generator.printing.folio import interface_words
 from generator.values import verdicts
-from generator.website import links, page_html, publish, search
+from generator.website import page_html, publish, search
 from generator.website.guest_plugin import GuestPlugin
 from runners.system.book import enter_book, own_book
 from runners.traces.digest import forget_code
@@ -356,7 +356,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         if not config.site_url:  # a sitemap without addresses is of no use, and carries a date
             (site / "sitemap.xml").unlink(missing_ok=True)
             (site / "sitemap.xml.gz").unlink(missing_ok=True)
-        for lost in links.broken(site):
+        for lost in page_html.broken_links(site):
             log.warning(lost)
         if os.environ.get(SURPRISES) and self.problems:
             raise SurprisedAbort("\n".join(self.problems))

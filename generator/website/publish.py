@@ -67,11 +67,7 @@ def site_files(
 ) -> dict[str, bytes]:
     """Every file of `site/pages/`, by its path there: pages with their images, assets, raw traces.
 
-    Args:
-        book: what pages are made from.
-        content: its folder.
-        press: prints them, and keeps them.
-        under: how the paths begin of the pages to print; the press has printed the others before.
+    Of the pages, those are printed anew whose paths begin with `under`.
 
     Raises:
         ContentErrors: a text of the book has a mistake.
@@ -241,7 +237,7 @@ def committed_machines(content: Path) -> frozenset[str]:
 
 
 def changed(content: Path) -> list[str]:
-    """What a published book reads of runs and plans, and the commit has otherwise or not at all."""
+    """Files of runs and plans, below `content`, that differ from the commit or are not in it."""
     folders = *(f"traces/{one}" for one in committed_machines(content)), "planner", "verified"
     read = "--", *(f"{folder}/*.json" for folder in folders)
     edited = _git(content, "diff", "-z", "--relative", "--name-only", "HEAD", *read) or b""

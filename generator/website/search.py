@@ -64,15 +64,11 @@ _KEPT_OUT = re.compile(
 
 
 def searchable_part(html: str, headings: Iterable[Heading]) -> str:
-    """The part of a page that the search may find and show.
+    """The part of a page's HTML that the search may find and show.
 
     Terms, rows with an anchor and titles of figures that readers play with become headings here, so
     that each is an entry of its own. Such a title names quantities and answers nothing, so it stays
-    where its figure waits for an answer.
-
-    Args:
-        html: the page's content.
-        headings: of the page; one that no list shows is text of the one above.
+    where its figure waits for an answer. A heading that no list shows is text of the one above.
     """
     html = html[max(html.find("<h1"), 0) :]
     texts = {heading.anchor for heading in headings if not heading.is_listed}
@@ -95,13 +91,10 @@ def searchable_part(html: str, headings: Iterable[Heading]) -> str:
 
 
 def add_words(entries: Sequence[Entry], groups: Iterable[Sequence[str]]) -> None:
-    """Give each entry of the index other words by which it is found, and which nobody sees.
+    """Give entries of Material's index the words of `groups` that mean the same as theirs.
 
-    Args:
-        entries: of Material's index. Each gets `title_synonyms` and `text_synonyms`, the other
-            words for what its title and its text say, and in a lesson `above`, the titles of its
-            page and its topic.
-        groups: words and phrases that mean the same.
+    Each gets `title_synonyms` and `text_synonyms`, the other words for what its title and its text
+    say, and in a lesson `above`, the titles of its page and its topic. Nobody sees these.
     """
     forms = list(groups)
     known = _by_first_word(forms)
@@ -156,13 +149,10 @@ def _titles_above(location: str, titles: Mapping[str, str]) -> Iterator[str]:
 def add_leads(
     entries: Iterable[Entry], leads: Mapping[str, Iterable[str]], field: str = "leads"
 ) -> Iterator[str]:
-    """Give entries the words that lead to them; the addresses that no entry has come back.
+    """Give entries the words that lead to their address; yield the addresses that no entry has.
 
-    Args:
-        entries: of Material's index.
-        leads: by address, the words that lead there.
-        field: `leads` for words that lead there among others, `alone` for whole searches, `names`
-            for those of a term, which bring it among the first two.
+    The `field` is `leads` for words that lead there among others, `alone` for whole searches,
+    `names` for those of a term, which bring it among the first two.
     """
     by_place = {section["location"]: section for section in entries}
     for location, searches in leads.items():
@@ -178,10 +168,6 @@ def add_places(entries: Sequence[Entry], words: InterfaceWords) -> None:
     A title that is a sentence of others, quoted or on the page of statements, would read among
     results as an answer of the book. A figure is found by what it is called, too,
     and a machine by its id.
-
-    Args:
-        entries: of Material's index.
-        words: of the interface.
     """
     titles = {section["location"]: section["title"] for section in entries}
     for section in entries:

@@ -35,11 +35,11 @@ def chunks(
 
     Args:
         frames: the cells of each row, by moment; None where nothing is held yet.
-        rows: what stands before each row, or above it where cells need the whole width.
-        columns: what stands above each column.
+        rows: names before each row, or above it where cells need the whole width.
+        columns: names above each column.
         group: how many neighbouring columns are ranks that sum.
-        layout: the room there is.
-        groups: what stands above each group of columns.
+        layout: width of the drawing.
+        groups: titles above each group of columns.
     """
     left = max(map(text_width, rows)) + GAP
     cells = [cell for frame in frames.values() for row in frame for cell in row if cell]

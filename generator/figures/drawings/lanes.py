@@ -33,12 +33,9 @@ class Travel(NamedTuple):
 
 
 def lanes(rows: Sequence[Lane], travels: Sequence[Travel], idle: str) -> Drawing:
-    """Draw one stage.
+    """Draw a lane for each rank, from rank 0; `idle` stands where one takes no part.
 
-    Args:
-        rows: the ranks, from rank 0.
-        travels: what travels between them; those of one kind share a rail, with a word each.
-        idle: words for a rank that takes no part.
+    Operations of one kind share a rail, with a word each.
     """
     steps = [
         (travel.words, travel.source, travel.destination)

@@ -58,21 +58,13 @@ def axis_of(
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one look.
+    """Points of one look."""
 
-    Attributes:
-        name: for the legend; empty where another series stands there for this one.
-        points: of each x, y, and what it says, if anything.
-        line: the look of the line through them, if any.
-        mark: look and shape of the points that say something, if these are marked.
-        radius: of such a point.
-    """
-
-    name: str
-    points: Sequence[tuple[float, float, str]]
-    line: str = ""
-    mark: tuple[str, str] | None = None
-    radius: float = 4
+    name: str  # for the legend; empty where another series stands there for this one
+    points: Sequence[tuple[float, float, str]]  # of each x, y, and its words, if any
+    line: str = ""  # the look of the line through them, if any
+    mark: tuple[str, str] | None = None  # look and shape of points with words, if marked
+    radius: float = 4  # of such a point
 
 
 def dashed(name: str, points: Sequence[tuple[float, float, str]], position: int) -> Series:
@@ -102,16 +94,9 @@ def plot(
     series: Sequence[Series], x: Axis, y: Axis, height: float, layout: PageWidth, *,
     sides: tuple[str, str] | None = None, title: str = "",
 ) -> Drawing:  # fmt: skip
-    """Draw the series, with a legend above them.
+    """Draw the series from back to front over axes `height` pixels apart, below a legend.
 
-    Args:
-        series: what is drawn, from back to front.
-        x: the axis below.
-        y: the axis at the left.
-        height: between the axes.
-        layout: the room there is.
-        sides: what holds above the line y = x, and below it, if that line is drawn.
-        title: above the drawing, if it has one.
+    With `sides` the line y = x is drawn, and words for what holds above and below it.
     """
     drawing = Drawing(layout.width)
     drawing.word(0, LINE / 2, title, "strong")
@@ -159,15 +144,8 @@ def crossed(
 ) -> Drawing:  # fmt: skip
     """Draw a plane that the line y = x divides, and points which readers move up and down in it.
 
-    Args:
-        points: each needs a height as large as its `x`.
-        x: the axis below; both axes are logarithmic and have the same ends.
-        y: the axis at the left.
-        height: between the axes.
-        layout: the room there is.
-        sides: what holds above the line, and below it.
-        at: the height at which all points start.
-        title: above the drawing.
+    Each point needs a height as large as its `x`; all start at the height `at`. Both axes are
+    logarithmic and have the same ends; `sides` says what holds above the line, and below it.
     """
     drawing = Drawing(layout.width)
     drawing.word(0, LINE / 2, title, "strong")

@@ -40,19 +40,12 @@ Loads = Sequence[Sequence[tuple[float, int]]]
 
 
 class Curve(NamedTuple):
-    """What is held in each unit of time, in parts, one on the other.
+    """What is held in each unit of time, in parts, one on the other."""
 
-    Attributes:
-        unit: title of its axis.
-        ticks: of its axis, the same for all states of a figure.
-        parts: each with its name, its look, and its size in each unit of time.
-        mark: the measured peak.
-    """
-
-    unit: str
-    ticks: Sequence[float]
-    parts: Sequence[tuple[str, str, Sequence[float]]]
-    mark: AxisMark
+    unit: str  # title of its axis
+    ticks: Sequence[float]  # of its axis, the same for all states of a figure
+    parts: Sequence[tuple[str, str, Sequence[float]]]  # name, look, size in each unit of time
+    mark: AxisMark  # the measured peak
 
 
 def schedule(
@@ -197,16 +190,10 @@ def overlap(
     step: Overlapped, names: tuple[str, str], unit: str, words: Mapping[str, str],
     layout: PageWidth, *, longest: float, mark: AxisMark,
 ) -> Drawing:  # fmt: skip
-    """A step of DDP as it goes: the state of each layer's gradient over what rank and link do.
+    """A step of DDP: the state of each layer's gradient above rows of its rank and its link.
 
-    Args:
-        step: what is drawn.
-        names: of the rows: the rank, and its link.
-        unit: title of the axis.
-        words: names of actions, of the states of a gradient, and `layer`.
-        layout: the room there is.
-        longest: where the axis ends at least.
-        mark: when the step was over in the run.
+    Rows have these two `names`, `words` name actions, states of a gradient, and `layer`. The axis
+    ends at `longest` at least; the mark is when the step was over in the run.
     """
     rows, upper = dict(zip(names, step, strict=True)), TOP + HEIGHT + 12
     drawing = schedule(rows, unit, words, layout, upper=upper, longest=longest, mark=mark)

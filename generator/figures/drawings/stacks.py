@@ -52,22 +52,16 @@ class BarPart(NamedTuple):
 
 @dataclass(frozen=True)
 class Stack:
-    """A bar: rows of a `group` stand together; `words` tells its sum.
-
-    Attributes:
-        limits: where the line of a budget has to be for the bar to fit, and where it begins to be
-            marginal, if readers move that line.
-        is_over: whether the words say that it does not fit.
-        ending: whether it fits where that line starts.
-    """
+    """A bar: rows of a `group` stand together; `words` tells its sum."""
 
     group: str
     label: str
     parts: Sequence[BarPart]
     words: str
+    # The budget at which the bar fits, and at which it is marginal, if readers move that line.
     limits: tuple[float, float] | None = None
-    is_over: bool = False
-    ending: str = ""
+    is_over: bool = False  # whether the words say that it does not fit
+    ending: str = ""  # whether it fits where that line starts
 
     @property
     def size(self) -> float:
@@ -92,15 +86,10 @@ def stacks(
     rows: Sequence[Stack], unit: str, top: float, layout: PageWidth, *,
     budget: AxisMark | None = None,
 ) -> Drawing:  # fmt: skip
-    """Draw the bars.
+    """Draw bars from top to bottom over an axis with a title such as "MiB per rank".
 
-    Args:
-        rows: from top to bottom, in `unit`.
-        unit: title of the axis, as in "MiB per rank".
-        top: the end of the axis, the same for all states of a figure; a longer bar is cut there,
-            and two strokes mark it.
-        layout: the room there is.
-        budget: the line, if there is one.
+    The axis ends at `top`, the same for all states of a figure; a longer bar is cut there, and two
+    strokes mark it.
     """
     drawing, over = Drawing(layout.width), Drawing(layout.width)
     x = _scale(rows, top, layout)

@@ -17,27 +17,15 @@ CLEAR = 3  # pixels by which a bar is seen, or seen to cross the line
 
 
 class Bar(NamedTuple):
-    """A tensor.
+    """The bar of a tensor."""
 
-    Attributes:
-        name: of the parameter.
-        says: what the bar shows, in words.
-        times: its error over what rounding allows; None where it was not compared.
-    """
-
-    name: str
-    says: str
-    times: float | None
+    name: str  # of the parameter
+    says: str  # what the bar shows, in words
+    times: float | None  # its error over what rounding allows; None where it was not compared
 
 
 def strip(bars: Sequence[Bar], allowed: str, layout: PageWidth) -> Drawing:
-    """Draw the strip.
-
-    Args:
-        bars: in the order of the model.
-        allowed: what the dashed line is, for the legend.
-        layout: how wide.
-    """
+    """Draw the bars in the order of the model; the legend names the dashed line `allowed`."""
     drawing = Drawing(layout.width, LINE + HEIGHT + LINE)
     bottom, step = LINE + HEIGHT, layout.width / max(len(bars), 1)
     largest = max([MOST, *(bar.times for bar in bars if bar.times is not None)])

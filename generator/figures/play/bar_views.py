@@ -10,8 +10,8 @@ from generator.content.exhibit import Figure
 from generator.figures.axes import AxisMark
 from generator.figures.drawings.stacks import BarPart, Stack, stacks
 from generator.figures.picture import DrawnState, both_widths, byte_unit, printed_bytes
+from generator.figures.placement_figure import sent_bytes
 from generator.figures.play.states import LabelledRun, PlayState
-from generator.figures.sent_bytes import sent_bytes
 from generator.figures.step_rules import number
 from generator.printing.folio import Folio
 from generator.values.value import numeric
@@ -141,7 +141,7 @@ def _peak_cells(labelled: LabelledRun, folio: Folio) -> dict[str, Markup]:
 
 
 def sent(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """What the rank that sends most sends in a step: a bar for each run, a part an operation."""
+    """Bytes that the rank with most sends in a step: a bar for each run, a part an operation."""
     bars = [[_most_sent(labelled, folio) for labelled in state.runs] for state in states]
     most = max(sum(parts.values()) for state in bars for _, parts in state)
     unit, size = byte_unit(most)
@@ -183,16 +183,11 @@ def _bar(one: LabelledRun, held: Mapping[str, float], size: float) -> Stack:
 
 
 def plans(layouts: Sequence[tuple[str, Run, Verdict]], memory: float, folio: Folio) -> DrawnState:
-    """The layouts of a plan under a device's memory: what the fullest rank of each needs.
+    """The layouts of a plan under a device's memory in bytes: what the fullest rank of each needs.
 
     A bar is what it holds at its peak by class, what CUDA's allocator would reserve beyond, and
     what the device needs beside both. So a layout fits where its bar ends before the line.
-
-    Args:
-        layouts: from top to bottom, at least one: its name, its simulated run, and whether its
-            ranks fit the device.
-        memory: bytes of a device, where the line stands.
-        folio: the page.
+    Layouts stand from top to bottom, each with its name, its simulated run and its verdict.
     """
     needs = [number(_fullest(run).measures["needed_bytes"]) for _, run, _ in layouts]
     longest, whole = max(needs), [need for need in needs if need <= memory * MOST]

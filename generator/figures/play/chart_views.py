@@ -63,7 +63,7 @@ def _lines(state: PlayState, folio: Folio) -> Iterator[Series]:
 
 
 def regions(states: Sequence[PlayState], figure: Figure, folio: Folio) -> list[DrawnState]:
-    """Devices in a plane that a law divides, and below it all runs on a scale of their own.
+    """Devices in a plane that a law divides, and below it the runs on a scale of their own.
 
     Readers move the devices up and down; the runs of a state stand out.
     """

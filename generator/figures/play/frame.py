@@ -83,16 +83,9 @@ def _state_markup(
 def packed(
     name: str, places: Sequence[tuple[int, ...]], drawn: Sequence[Markup], folio: Folio
 ) -> str:
-    """Put what all states show into a script that a page under its policy may load.
+    """Pack the drawings of all states into a script of the page; its path under the site's root.
 
-    Args:
-        name: the figure's id.
-        places: of each state, the option of each control.
-        drawn: what it shows.
-        folio: the page, whose assets the script joins.
-
-    Returns:
-        The path of the script under the site's root.
+    A state is known by its place among the options of each control.
     """
     states_of = [[at, str(markup)] for at, markup in zip(places, drawn, strict=True)]
     text = json.dumps(states_of, ensure_ascii=True, separators=(",", ":"))

@@ -48,12 +48,7 @@ def start(num: int) -> list[list[int]]:
 
 
 def after(before: Sequence[Sequence[int]], step: int) -> list[list[int]]:
-    """What each rank holds after one more step, as `held[rank][chunk]`.
-
-    Args:
-        before: what it held before.
-        step: how many of the 2 (N - 1) steps of a ring of N ranks have gone before.
-    """
+    """What each rank holds after step `step` of the 2 (N - 1) of a ring, as `held[rank][chunk]`."""
     num, rows = len(before), [list(row) for row in before]
     is_adding, turn = step < num - 1, step % (num - 1)
     for rank in range(num):

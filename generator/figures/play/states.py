@@ -56,7 +56,7 @@ class PlayState:
 
 
 def states(figure: Figure, folio: Folio) -> tuple[list[Control], list[PlayState]]:
-    """The controls of a figure, and every state that completed runs of this machine have."""
+    """The controls of a figure, and its states: combinations of options with completed runs."""
     assert figure.play is not None
     play, evidence = figure.play, folio.evidence
     measured = [
@@ -109,7 +109,7 @@ def option_of(control: PlayControl, path: str, evidence: Evidence) -> str:
 
 
 def faults(figure: Figure, evidence: Evidence) -> Iterator[tuple[Path, str]]:
-    """What is wrong with the controls and facts: where below the figure, and the message."""
+    """Mistakes in the controls and facts of a figure: paths below it, with messages."""
     play = figure.play
     if play is None:
         return

@@ -136,13 +136,9 @@ def _moments(
     rows: Mapping[str, Sequence[Action]], words: Mapping[str, str],
     more: Callable[[float], str] = lambda _: "", brief: Callable[[float], str] | None = None,
 ) -> tuple[Moment, ...]:  # fmt: skip
-    """The actions under way from each moment on.
+    """The actions under way from each moment on, in `words`, and `more` of each time.
 
-    Args:
-        rows: the actions of each, by its name.
-        words: names of actions, and `done`, for a moment without any.
-        more: what else there is to say of a time.
-        brief: what is said of a time instead of its actions, where these are too many.
+    `brief` says of a time what stands instead of its actions, where these are too many.
     """
     actions = [(row, action) for row, row_actions in rows.items() for action in row_actions]
     end = max(action.end for _, action in actions)

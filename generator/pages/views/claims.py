@@ -78,7 +78,7 @@ def runs_behind(claims: Sequence[str], folio: Folio) -> list[str]:
 
 
 def sides_of(outcome: Judged, folio: Folio) -> tuple[Markup, Markup]:
-    """What was predicted, behind its relation, and what was observed."""
+    """Prediction, behind its relation, and observation of a judged claim, printed."""
     predicted, observed = _readable(outcome)
     is_bare = predicted is None or predicted.is_digest
     relation = outcome.claim.relation
@@ -148,7 +148,7 @@ def _regime_of(claim: Claim, outcome: Judged, folio: Folio, has_turns: bool = Tr
 def proofs_of(
     names: Sequence[str], lessons: Mapping[str, Sequence[tuple[str, str]]], folio: Folio
 ) -> list[View]:
-    """The claims that rest on an experiment first of all; runs tell those of one sentence apart."""
+    """The claims that rest first on an experiment; runs tell apart those with the same sentence."""
     found = [_proof(name, lessons.get(name, ()), folio) for name in names]
     alike = Counter(plain(one.says) for one in found)
     return [one if alike[plain(one.says)] > 1 else one.copy_with(runs=()) for one in found]
@@ -181,7 +181,7 @@ def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> View:
 
 
 def _merged(judged: Sequence[View], shared: Sequence[str]) -> list[View]:
-    """Verdicts of machines, those that print alike as one, with what is of their regime alone."""
+    """Verdicts of machines, merged where they print alike, with the regime that only they have."""
     by_texts: dict[tuple[str, ...], list[View]] = {}
     for verdict in judged:
         own = [part for part in plain(verdict.regime).split("; ") if part not in map(plain, shared)]
@@ -218,7 +218,7 @@ def _by_machine(name: str, folio: Folio) -> Iterator[View]:
 
 
 def measured_by(outcome: Judged, folio: Folio) -> str:
-    """The machine behind a verdict, which is the reference machine where that stands in."""
+    """The machine behind a verdict: the reference machine where it stands in."""
     shown = folio.book.holder(outcome.runs[0]) if outcome.runs else None
     return outcome.machine or (shown and shown.measured_on) or folio.book.machine.name
 
@@ -300,7 +300,7 @@ def _domain_of(claim: Claim, folio: Folio) -> Markup:
 
 
 def tally(claims: Sequence[str], folio: Folio) -> View:
-    """What these claims come to on the machine at hand; the reference machine's are counted."""
+    """Counts of laws and observations by verdict on the machine at hand, without lent runs."""
     outcomes = [folio.at_hand.judged(name) for name in claims]
     here = [
         outcome
@@ -320,7 +320,7 @@ def tally(claims: Sequence[str], folio: Folio) -> View:
 
 
 def furthest(folio: Folio) -> list[View]:
-    """The laws that predict a number and are furthest off it."""
+    """The laws with the largest relative errors of their predicted numbers."""
     errors = []
     for name, outcome in folio.at_hand.judged_claims.items():
         if outcome.claim.kind == "law" and outcome.claim.relation == "equals":
@@ -340,7 +340,7 @@ def furthest(folio: Folio) -> list[View]:
 
 
 def on_others(folio: Folio) -> Iterator[tuple[str, int, int]]:
-    """Each other machine: how many claims it decides as well, and how many otherwise."""
+    """Per other machine: its name, how many claims it decides as well, and how many otherwise."""
     for machine, other in folio.other_outcomes.items():
         pairs = [(folio.at_hand.judged(name), there) for name, there in other.judged_claims.items()]
         decided = [UNDECIDED.isdisjoint({here.verdict, there.verdict}) for here, there in pairs]
@@ -348,7 +348,7 @@ def on_others(folio: Folio) -> Iterator[tuple[str, int, int]]:
 
 
 def cited(folio: Folio) -> tuple[list[list[Reference]], list[Reference]]:
-    """The references of the book: a list for each document, and rows of published tables."""
+    """References grouped by document, and those of rows of published tables."""
     references = sorted(
         folio.book.references.values(), key=lambda reference: reference.title.strip("“").lower()
     )

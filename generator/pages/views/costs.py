@@ -36,13 +36,7 @@ _FORMULA = re.compile(r"`[^`]+`(?=[^`])")
 def cost_table(
     written: CostTable, folio: Folio, run_link: Callable[[str], Markup]
 ) -> tuple[list[str], list[Row]]:
-    """The titles and rows of a table of costs; the first row with a law explains its formula.
-
-    Args:
-        written: by an author.
-        folio: the page.
-        run_link: leads to a run.
-    """
+    """The titles and rows of a table of costs; the first row with a law explains its formula."""
     outcomes = [folio.evidence.judged(row.law) for row in written.rows]
     rows: list[Row] = []
     explained_before: set[str] = set()
@@ -66,7 +60,7 @@ def cost_table(
 
 
 def _off_by(outcome: Judged, folio: Folio) -> Markup:
-    """How far a formula is off, or by what share of it a run is beyond, and whether it holds."""
+    """Error of a formula, or the share by which a run exceeds a bound, with the verdict."""
     relation, word = outcome.claim.relation, outcome.verdict.replace("_", " ")
     is_bound, slack = relation != "equals", tolerance_of(outcome.claim.tolerance, outcome.observed)
     says = f"bound {word}" if is_bound else word

@@ -141,6 +141,6 @@ def surprises(folio: Folio) -> list[tuple[str, Run]]:
 
 
 def natures(folio: Folio, body: str) -> list[tuple[str, str]]:
-    """The words behind numbers of a page, also of numbers that wait, and what each means."""
+    """The natures of numbers on a page, also of hidden ones, each with its meaning."""
     said = " ".join(re.findall(r'class="pb-nature">([^<]*)', body))
     return [(word, means) for word, means in folio.ui["natures"].items() if word in said]

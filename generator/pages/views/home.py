@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from generator.content.book import Topic
 from generator.content.topic import Survivor
 from generator.pages.view import View
-from generator.pages.views.rail import hour
-from generator.pages.views.ways import all_items, marks, ways
+from generator.pages.views.ways import all_items, hour, marks, ways
 from generator.printing.folio import Folio
 from generator.values import units
 from generator.values.value import Value, numeric
@@ -77,7 +76,7 @@ def begin(folio: Folio) -> str:
 
 
 def topic_map(folio: Folio, minutes: Mapping[str, int]) -> View:
-    """The topics in columns, each behind all that it requires, and the lines between them."""
+    """The topics in columns, each right of all that it requires, and the lines between them."""
     columns: dict[str, int] = {}
     for topic in folio.book.topics:  # in their order, so that what one requires comes before it
         columns[topic.id] = max((columns[name] + 1 for name in topic.file.requires), default=0)

@@ -29,7 +29,7 @@ AN_EMPTY_LINE = 3  # lines further from the middle are no worse a place to cut a
 
 
 def lecture(topic: Topic, folio: Folio) -> View:
-    """What happens when, which questions are asked, and which are left for paper."""
+    """The plan of a class: its steps with minutes, questions to vote on, questions for paper."""
     modes = [mode for mode in SHOWN if mode in topic.lessons][:3]
     recalled = topic.items_by_mode.get("recall", topic.items)  # not only on their own page
     names = {name for name in recalled if _fits_paper(topic.items[name], folio)}
@@ -54,7 +54,7 @@ def lecture(topic: Topic, folio: Folio) -> View:
 
 
 def on_slides(program: View) -> list[Markup]:
-    """A program in parts of about a length, the last of which leaves space for what it printed.
+    """A program split into slides of similar length; the last has space for the printed output.
 
     A part begins with a line that is not indented, where it can after an empty one.
     """

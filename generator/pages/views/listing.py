@@ -54,7 +54,7 @@ def listing(written: Listing, folio: Folio, is_asked: bool = False) -> View:
 
 
 def printed(path: str | None, folio: Folio) -> View:
-    """The output of a run, without the code behind it."""
+    """The output and status of a run."""
     run = folio.run(path) if path else None
     return View(
         run=path,
@@ -65,7 +65,7 @@ def printed(path: str | None, folio: Folio) -> View:
 
 
 def raised(failure: Failure) -> str:
-    """The recorded message, none of a program that hung; one that was cut ends with a sentence."""
+    """The error message of a failed run, cut after whole sentences; empty if the program hung."""
     if failure.kind == "hang" and failure.phase == "program":
         return ""  # where it hung, only its source says
     if len(failure.message) < KEPT:
@@ -128,7 +128,7 @@ def breakable_code(code: Markup) -> Markup:
 def code_lines(
     wrong: Listing, choices: Iterable[str], folio: Folio
 ) -> list[tuple[Markup, int | None]]:
-    """A program as a question shows it; the choices have a position. No line ends in an indent."""
+    """The lines of a program as a question shows them, each with its place among the choices."""
     places = {line.strip(): place for place, line in enumerate(choices)}
     lines = highlighted_lines(unnamed(folio.book.root, wrong.path, wrong.object).rstrip())
     return [

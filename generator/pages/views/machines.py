@@ -65,10 +65,7 @@ def _primitives() -> Iterator[tuple[str, str]]:
 
 
 def by_machine(experiment: str, folio: Folio) -> list[View]:
-    """Every machine's runs of an experiment; those that pages show first.
-
-    A machine that skipped all of them comes last.
-    """
+    """Runs of an experiment by machine: the page's own first, those that skipped all of them last."""
     having = [one for one in folio.book.machines.values() if experiment in one.traces]
     found = [_on_machine(experiment, one, folio) for one in having]
     return sorted(found, key=lambda one: (not one.rows, not one.is_shown))

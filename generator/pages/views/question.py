@@ -58,7 +58,7 @@ def question(quiz_item: Item, folio: Folio, asked_as: str) -> View:
 
 
 def variants(quiz_item: Item, folio: Folio, asked_as: str) -> list[View]:
-    """The item on other runs, wherever these have one answer; readers' answers are the item's."""
+    """The item asked about other runs with one answer each; readers' answers count for the item."""
     asked_cases = []
     for number, case in answerable(quiz_item, folio.evidence):
         digest = digest_of(quiz_item, folio.evidence)

@@ -27,7 +27,7 @@ _NOT_AMONG_ALL = ("send", "recv", "barrier")  # or without a payload
 
 
 def recorded(written: Recorded, field: str, folio: Folio) -> list[View]:
-    """What a run recorded as `stages` or as `prediction`, each row with a title and a note."""
+    """Rows of what a run recorded as `stages` or as `prediction`, each with a title and a note."""
     run = folio.run(written.run)
     found = {one.name: one for one in getattr(run, field)} if run else {}
     base = f"{written.run}.{field}"

@@ -16,24 +16,21 @@ MAX_TRIES = 8  # the newest ones
 
 
 def command(run: str, changed: Mapping[str, object] | None = None) -> str:
-    """What measures the run of a trial, with some of its settings changed."""
+    """The command that runs a trial, with some settings changed."""
     return " ".join(
         [program(PYTHON), "try", run, *(f"--set {key}={to}" for key, to in (changed or {}).items())]
     )
 
 
 def output(written: Trial, lesson: TryFile, folio: Folio) -> str:
-    """What that command prints of the book's own run.
-
-    It stands at the last trial of a run, so that it answers no question before it is asked.
-    """
+    """The lines that a trial prints of the book's own run, at the last trial of that run."""
     run = folio.run(written.run)
     is_last = [one for one in lesson.trials if one.run == written.run][-1] is written
     return "\n".join(summary_lines(run)) if run and is_last else ""
 
 
 def own(written: Trial, folio: Folio) -> list[View]:
-    """The reader's own runs; only while serving."""
+    """The reader's own runs of a trial; only while serving."""
     books, tries = folio.book.run(written.run), folio.book.tries
     found = [one for one in tries if written.run == f"{one.experiment}.{next(iter(one.runs))}"]
     return [_try(written, one, books, folio) for one in found[-MAX_TRIES:] if books]

@@ -33,11 +33,7 @@ Sections = Callable[[str], Mapping[str, str]]
 
 
 def causes(sections: Sections) -> list[View]:
-    """The table of causes in groups.
-
-    Args:
-        sections: of a lesson, where each of its headings is.
-    """
+    """The table of causes in groups; `sections` tells where each heading of a lesson is."""
     rows = [
         View(id=_anchor(key), title=cause.title, usually=cause.usually, group=cause.group,
              section=cause.section, href=_place(cause.page, cause.section, sections))
@@ -50,7 +46,7 @@ def causes(sections: Sections) -> list[View]:
 
 
 def findings(report: Verdict, sections: Sections) -> list[View]:
-    """What was found, each with its cause and where the book explains it."""
+    """The findings of `verify`, each with its cause and the section of the book on it."""
     return [
         View(
             title=row.title, says=finding.says.splitlines(), usually=row.usually,
@@ -67,12 +63,12 @@ def findings(report: Verdict, sections: Sections) -> list[View]:
 
 
 def command(watched: Watched) -> str:
-    """What watches the script again."""
+    """The command that watches the script again."""
     return f"{program(PYTHON)} {watched.command}"
 
 
 def in_words(watched: Watched) -> str:
-    """How many tensors agree and differ, and which is the first."""
+    """Sentence with the number of tensors by state, and the first that differs."""
     states = [tensor.state for tensor in watched.tensors]
     counted = ", ".join(
         f"{states.count(state)} {word}"
@@ -86,7 +82,7 @@ def in_words(watched: Watched) -> str:
 
 
 def drawing(watched: Watched, name: str) -> Markup:
-    """The strip, for a wide page and for a phone."""
+    """The strip of tensors, for a wide page and for a phone."""
     bars = [Bar(one.name, f"{one.name}: {one.state}", _times(one)) for one in watched.tensors]
     drawn = both_widths(strip, bars, "what rounding allows")
     return DrawnState(drawn, in_words(watched)).svg(name, "The strip of tensors")
