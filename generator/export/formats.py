@@ -79,13 +79,13 @@ def _lacking(asked: View, lacks: Mapping[str, str]) -> str:
 
 def file_content(name: str, asked: Sequence[View], book: Book, folio: Folio) -> bytes:
     """The bytes of an export in the format of this name."""
-    topics = [
-        (topic, _pools([*own])) for topic, own in groupby(asked, lambda question: question.topic)
-    ]
+    topics = [(topic, _pools([*own])) for topic, own in groupby(asked, lambda view: view.topic)]
     if name == "gift":
         return _filled("gift.txt", topics=topics, line=_gift_line)
     if name == "anki":
-        return _decks(asked, plain(folio.line(book.home.title)), _newest(book))
+        recorded = (one.trace.recorded_at for one in book.traces.values())
+        newest = max(datetime.fromisoformat(time).timestamp() for time in recorded)
+        return _decks(asked, plain(folio.line(book.home.title)), newest)
     if name == "qti-1.2":
         files = {
             f"{topic}.xml": _filled("qti-1.2.xml", topic=topic, pools=own) for topic, own in topics
@@ -165,9 +165,3 @@ def _decks(asked: Sequence[View], title: str, moment: float) -> bytes:
 def _number(of: str) -> int:
     """What Anki knows a deck or a kind of card by: 31 bits of a name."""
     return int.from_bytes(hashlib.sha256(of.encode()).digest()[:4], "big") >> 1
-
-
-def _newest(book: Book) -> float:
-    """When the last of a book's runs was recorded, in seconds since the epoch."""
-    recorded = (one.trace.recorded_at for one in book.traces.values())
-    return max(datetime.fromisoformat(one).timestamp() for one in recorded)

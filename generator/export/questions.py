@@ -100,14 +100,10 @@ def _question(
     explains = str(asked.explains)
     if isinstance(quiz_item, FaultyLine):
         places = (quiz_item.wrong, quiz_item.right)
-        wrong, right = (
-            _pre(unnamed(folio.book.root, program.path, program.object)) for program in places
-        )
+        wrong, right = (_pre(unnamed(folio.book.root, code.path, code.object)) for code in places)
         asks = "" if "Which line" in quiz_item.stem else "<p>Which line is at fault?</p>"
-        kind, stem = (
-            "choice",
-            f"{stem}{asks}{wrong}{_run_output(printed(quiz_item.wrong.run, folio))}",
-        )
+        kind = "choice"
+        stem += f"{asks}{wrong}{_run_output(printed(quiz_item.wrong.run, folio))}"
         explains += f"<p>Corrected:</p>{right}"
     elif isinstance(quiz_item, Order) and quiz_item.ends:
         first, last = map(folio.line, quiz_item.ends)
@@ -119,9 +115,7 @@ def _question(
         kind = "shape"
     if asked.backing:
         explains += f"<p>{_evidence_words(asked.backing)}</p>"
-    stem, pictures = pictures_apart(
-        stem, quiz_item.id, folio.book.root / "content/topics" / topic.id
-    )
+    stem, files = pictures_apart(stem, quiz_item.id, folio.book.root / "content/topics" / topic.id)
     replies = [_reply(answer, field.unit.scale if field else 1) for answer in asked.answers]
     by_place = {reply.place: reply for reply in replies}
     is_arranged = kind in ("order", "match")
@@ -148,7 +142,7 @@ def _question(
         is_arranged=is_arranged,  # pieces or pairs, which are explained all at once
         solution=tidy(_solution_list(kind, replies) * is_arranged + explains),  # said of any answer
         hints=[tidy(hint) for hint in asked.hints],
-        pictures=pictures,  # files that the stem shows, by name
+        pictures=files,  # files that the stem shows, by name
     )
 
 
@@ -184,14 +178,12 @@ def _solution_list(kind: str, replies: Iterable[View]) -> str:
 def _evidence_words(backing: Iterable[Backing]) -> str:
     """What shows it, in words."""
     sentences = []
-    for evidence in backing:
-        if evidence.belief:
-            sentences.append(f"The misconception: “{evidence.belief}”")
-        if evidence.says:
-            against, verdict = " against it" * bool(evidence.belief), f" ({evidence.verdict})"
-            sentences.append(
-                f"The evidence{against}: {evidence.says}{verdict * bool(evidence.verdict)}"
-            )
+    for proof in backing:
+        if proof.belief:
+            sentences.append(f"The misconception: “{proof.belief}”")
+        if proof.says:
+            against, verdict = " against it" * bool(proof.belief), f" ({proof.verdict})"
+            sentences.append(f"The proof{against}: {proof.says}{verdict * bool(proof.verdict)}")
     return " ".join(sentences)
 
 

@@ -98,9 +98,9 @@ class Drawing:
         """
         named = {"class": " ".join(f"pb-{word}" for word in look.split())} | attributes
         written = "".join(
-            f' {name.replace("_", "-")}="{_attribute(value)}"'
-            for name, value in named.items()
-            if value != ""
+            f' {name.replace("_", "-")}="{escape(to) if isinstance(to, str) else number(to)}"'
+            for name, to in named.items()
+            if to != ""
         )
         end = f">{escape(within, quote=False)}</{kind}>" if within else "/>"
         self.parts.append(f"<{kind}{written}{end}")
@@ -182,10 +182,6 @@ class Drawing:
             f'<title id="{name}-title">{escape(title)}</title>'
             f'<desc id="{name}-desc">{escape(description)}</desc>{"".join(self.parts)}</svg>'
         )
-
-
-def _attribute(value: float | str) -> str:
-    return escape(value) if isinstance(value, str) else number(value)
 
 
 def _places(points: Sequence[tuple[float, float]]) -> str:

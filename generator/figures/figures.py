@@ -84,7 +84,8 @@ def _natures(figure: Figure, runs: Sequence[Run], folio: Folio) -> str:
     if crowded:  # whose labels do not say it
         named = " and ".join(SPELLED.get(num, str(num)) for num in sorted(crowded))
         natures.append(CROWDED if all(map(is_crowded, runs)) else f"{CROWDED} ({named} ranks)")
-    if folio.marks_reference and folio.is_lent(_named(figure)):
+    machines = map(folio.book.machine_of, filter(folio.book.run, _named(figure)))
+    if folio.marks_reference and folio.book.reference.name in machines:
         natures.append(REFERENCE)
     return ", ".join(natures)
 

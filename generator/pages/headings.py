@@ -49,10 +49,10 @@ class Headings:
             content = Markup('<span class="pb-label">{}</span> {}').format(number, words)
         if not anchor:
             anchor = unique(slugify(content.striptags(), "-"), self._taken)
-            added = Heading(
+            new = Heading(
                 level, Markup(_TAG.sub("", content)), anchor, words.striptags(), is_listed
             )
-            self.written.insert(0 if level == 1 else len(self.written), added)
+            self.written.insert(0 if level == 1 else len(self.written), new)
         self.above = level
         if level > 1 and "<a " not in content:  # links do not nest
             content = Markup('<a href="#{}">{}</a>').format(anchor, content)

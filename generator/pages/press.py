@@ -16,12 +16,10 @@ from dataclasses import replace
 from functools import cache, partial
 from multiprocessing import active_children, get_context
 from threading import active_count
-from typing import Any
 
 from generator.checks import content_checks
 from generator.content import prose
 from generator.content.book import Book
-from generator.content.documents import Document
 from generator.content.errors import ContentError, ContentErrors
 from generator.content.lesson import CHAINED, MODES
 from generator.pages.page import Gathered, Printed, Sheet, environment, printed
@@ -106,7 +104,7 @@ class Press:
                 yield path
 
     def printed(self, book: Book, under: tuple[str, ...] = EVERYTHING) -> dict[str, bytes]:
-        """Every page of a book, by its path; pages kept are printed anew where it begins with `under`.
+        """Every page of a book, by its path; pages kept are printed anew if it begins with `under`.
 
         Raises:
             ContentErrors: whatever authors wrote that cannot be printed, all at once.
@@ -125,11 +123,9 @@ class Press:
         for is_listed in (True, False):  # lessons and pages by hand first, because others list them
             group = [sheet for sheet in planned if _is_listed(sheet) is is_listed]
             to_print = [s for s in group if s.path not in kept or s.path.startswith(under)]
-            made = dict(
-                zip([s.path for s in to_print], _print_all(to_print, gathered), strict=True)
-            )
+            new = dict(zip([s.path for s in to_print], _print_all(to_print, gathered), strict=True))
             for sheet in group:
-                match made.get(sheet.path) or kept[sheet.path]:
+                match new.get(sheet.path) or kept[sheet.path]:
                     case Printed() as page:
                         pages[sheet.path] = page
                     case mistakes:
@@ -223,18 +219,15 @@ def _on_machines(planned: Iterable[Sheet], evidence: Evidence) -> Iterator[Sheet
 
     @cache
     def lacks(of: str) -> list[str] | None:
-        return lacking(_files(of, evidence.book), evidence)
+        """Of a topic, one file and those named after it; home's are its own and all topics'."""
+        starts = (of, "content/topics/") if of == HOME else of.removesuffix(".yml")
+        files = (one for one in evidence.book.documents if one.source.file.startswith(starts))
+        return lacking(files, evidence)
 
     for sheet in planned:
         of = f"content/topics/{sheet.topic.id}/" if sheet.topic else sheet.source
         is_decided = of is not None and sheet.path != EVIDENCE
         yield replace(sheet, lacks=lacks(of) if is_decided else None)
-
-
-def _files(of: str, book: Book) -> Iterator[Document[Any]]:
-    """The files of a topic, or one and those named after it; home's are its own and all topics'."""
-    starts = (of, "content/topics/") if of == HOME else of.removesuffix(".yml")
-    return (one for one in book.documents if one.source.file.startswith(starts))
 
 
 def _shared_texts(book: Book) -> dict[str, _Texts]:

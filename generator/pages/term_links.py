@@ -75,9 +75,7 @@ def _term_pattern(
     A number after it makes a name of it, such as rank 1.
     """
     ids = {spelling.lower(): term for term, spellings in terms for spelling in spellings}
-    forms = sorted(
-        (spelling for _, spellings in terms for spelling in spellings), key=len, reverse=True
-    )
+    forms = sorted((form for _, spellings in terms for form in spellings), key=len, reverse=True)
     alternatives = "|".join(map(_form, forms))
     return ids, re.compile(rf"(?<![\w-])(?:{alternatives})(?![\w-]|\s\d)") if alternatives else None
 

@@ -103,7 +103,7 @@ class Folio:
         return part
 
     def for_table(self, values: Iterable[Value | None]) -> Folio:
-        """A copy of the page for a table of these values; its caption has the marks that all share."""
+        """A copy of the page for a table of these values; its caption names their common marks."""
         marked_values = [(value, self._marks(value)) for value in values if value is not None]
         marked = [marks for _, marks in marked_values if marks]
         first = marked[0] if len(marked) >= LEAST else []
@@ -116,15 +116,10 @@ class Folio:
 
     @property
     def in_link(self) -> Folio:
-        """A copy of the page for the words of a link, which prints values plain: links do not nest."""
+        """A copy of the page for the words of a link, where values are plain: links do not nest."""
         part = copy(self)
         part.opens = False
         return part
-
-    def is_lent(self, paths: Iterable[str]) -> bool:
-        """Whether the reference machine measured any of these runs."""
-        machines = map(self.book.machine_of, filter(self.book.run, paths))
-        return self.book.reference.name in machines
 
     def place_of(self, path: str) -> str:
         """Address of a run's row, from the site's root, on the machine of the section."""

@@ -128,14 +128,12 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
             return f'href="{target.url_relative_to(file) if target else found[1]}'
 
         try:
-            questions = _PAGE.sub(
-                linked, str(self.guest.html(folio, fence.text, fence.span, level))
-            )
+            markup = _PAGE.sub(linked, str(self.guest.html(folio, fence.text, fence.span, level)))
         except ContentErrors as errors:
             for error in errors.errors:
                 log.warning(str(error))
-            questions = f'<pre class="pb-mistakes">{escape(errors)}</pre>' * self.is_serving
-        return f'<div class="pb-quiz">\n{questions}\n</div>' if questions else ""
+            markup = f'<pre class="pb-mistakes">{escape(errors)}</pre>' * self.is_serving
+        return f'<div class="pb-quiz">\n{markup}\n</div>' if markup else ""
 
     @event_priority(-50)  # after the search
     def on_page_context(

@@ -103,7 +103,8 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         root = Path(config.config_file_path or "mkdocs.yml").resolve().parent
         if config.strict and not log.isEnabledFor(logging.WARNING):
             logging.getLogger("mkdocs").setLevel(logging.WARNING)  # --quiet would count no warning
-        if self._is_book(root):
+        is_named = self.config.content or self.config.pages
+        if is_named or any((root / BOOK / name).exists() for name in ("site.yml", "topics")):
             if not isinstance(self.mode, BookPlugin):
                 self.mode = BookPlugin(self.is_serving, self.is_deploying)
             self.mode.begin(root, self.config, config)
@@ -119,11 +120,6 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         if isinstance(error, OSError):
             site = error.filename2 or error.filename or "the folder of the site"
             raise ContentAbort(f"{site}: {error.strerror}; build again") from None
-
-    def _is_book(self, root: Path) -> bool:
-        """Whether a setting says that there is a book, or the folder that one is written in."""
-        is_named = self.config.content or self.config.pages
-        return bool(is_named) or any((root / BOOK / one).exists() for one in ("site.yml", "topics"))
 
 
 class BookPlugin(BasePlugin[ProofbookConfig]):

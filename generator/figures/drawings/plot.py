@@ -149,10 +149,8 @@ def crossed(
     """
     drawing = Drawing(layout.width)
     drawing.word(0, LINE / 2, title, "strong")
-    shapes = dict(
-        zip((point.name for point in points), (shape for _, shape in MARKS), strict=False)
-    )
-    keys = [LegendEntry(name, mark=("", shape)) for name, shape in shapes.items()]
+    shapes = dict(zip((point.name for point in points), (form for _, form in MARKS), strict=False))
+    keys = [LegendEntry(name, mark=("", form)) for name, form in shapes.items()]
     top = legend(drawing, keys, LINE * 1.5) + GAP
     to_x, to_y = _axes(drawing, x, y, top, height, sides)
     for point in points:

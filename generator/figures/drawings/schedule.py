@@ -69,20 +69,21 @@ def schedule(
     """
     drawing, end = Drawing(layout.width), max(action.end for row in rows.values() for action in row)
     mosts = [f"{words['most']} {_most(row)}" for row in loads]
-    labels = [row.removeprefix(f"{title}, ") for row, title in _titled(rows, groups)]
+    size = len(rows) // max(len(groups), 1)  # of a group
+    titles = [title for title in groups or [""] for _ in range(size)]  # of the group of each row
+    labels = [row.removeprefix(f"{title}, ") for row, title in zip(rows, titles, strict=True)]
     left = max(room_for(curve.ticks if curve else []), GAP + max(map(text_width, labels + mosts)))
     x = Scale(0, max(end, longest, mark.value if mark else 0), left, layout.width - 1)
     top, height = upper + LINE * bool(mark), LOADED if loads else ROW
-    size = len(rows) // max(len(groups), 1)  # of a group
     tops = [top + height * n + TITLE * (n // size + 1) * bool(groups) for n in range(len(rows))]
     bottom = tops[-1] + height
     _rows(drawing, rows, labels, words, x.between(0, end), tops)
-    used = [
-        kind
-        for kind in LOOKS
-        if any(action.kind == kind for row in rows.values() for action in row)
+    used = {action.kind for row in rows.values() for action in row}
+    keys = [
+        LegendEntry(words[kind], box=f"span {look}")
+        for kind, (look, _) in LOOKS.items()
+        if kind in used
     ]
-    keys = [LegendEntry(words[kind], box=f"span {LOOKS[kind][0]}") for kind in used]
     for position, (row, most) in enumerate(zip(loads, mosts, strict=True)):
         base = tops[position] + LOADED - 4
         y = Scale(0, max(map(_most, loads)), base, base - LOAD)
@@ -104,12 +105,6 @@ def schedule(
     across(drawing, x, bottom, unit, [] if curve else x.ticks(4 if layout.labels_above else 6))
     drawing.height = legend(drawing, keys, bottom + BELOW + LINE / 2) + 2
     return drawing
-
-
-def _titled(rows: Rows, groups: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Each row's name, and the title of its group."""
-    size = len(rows) // max(len(groups), 1)
-    return ((row, groups[n // size] if groups else "") for n, row in enumerate(rows))
 
 
 def _rows(

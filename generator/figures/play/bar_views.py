@@ -38,11 +38,9 @@ def _parts(label: str, held: Mapping[str, float], size: float, folio: Folio) -> 
     """The parts of a bar, from their bytes by class."""
     words = folio.ui["play"]["classes"]
     return [
-        BarPart(
-            kind, words[kind], number / size, f"{label}, {words[kind]}: {printed_bytes(number)}"
-        )
-        for kind, number in held.items()
-        if number > 0
+        BarPart(kind, words[kind], num / size, f"{label}, {words[kind]}: {printed_bytes(num)}")
+        for kind, num in held.items()
+        if num > 0
     ]
 
 

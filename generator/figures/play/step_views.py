@@ -52,16 +52,14 @@ def schedule(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[Drawn
         says = "; ".join(f"{title} idle, computed: {of}".strip() for title, of in idle.items())
 
         def num_busy(time: float, steps: dict[str, list[list[Action]]] = steps) -> str:
-            said = (
-                f"{title}: {_busy(step, time)} of {len(step)} ranks compute"
-                for title, step in steps.items()
-            )
-            return "; ".join(said)
+            counts = []
+            for title, step in steps.items():
+                busy = [row for row in step if any(_is_under_way(one, time) for one in row)]
+                counts.append(f"{title}: {len(busy)} of {len(step)} ranks compute")
+            return "; ".join(counts)
 
-        brief = num_busy if groups else None
-        drawn_states.append(
-            DrawnState(drawings, says, moments=_moments(named, words["actions"], brief=brief))
-        )
+        moments = _moments(named, words["actions"], brief=num_busy if groups else None)
+        drawn_states.append(DrawnState(drawings, says, moments=moments))
     return drawn_states
 
 
@@ -73,11 +71,6 @@ def _pipeline(run: Run) -> list[list[Action]]:
 
 def _is_under_way(one: Action, time: float) -> bool:
     return one.kind != "whole" and one.start - 1e-9 <= time < one.end - 1e-9
-
-
-def _busy(step: Sequence[Sequence[Action]], time: float) -> int:
-    """How many rows do something at a time."""
-    return sum(any(_is_under_way(one, time) for one in row) for row in step)
 
 
 def overlap(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
@@ -143,9 +136,7 @@ def _moments(
     actions = [(row, action) for row, row_actions in rows.items() for action in row_actions]
     end = max(action.end for _, action in actions)
     told = []
-    for time in sorted(
-        {round(at, 9) for _, action in actions for at in (action.start, action.end)}
-    ):
+    for time in sorted({round(at, 9) for _, act in actions for at in (act.start, act.end)}):
         now = [
             f"{row}: {words[action.kind]} {action.name}".rstrip()
             for row, action in actions

@@ -185,14 +185,8 @@ def _merged(judged: Sequence[View], shared: Sequence[str]) -> list[View]:
     by_texts: dict[tuple[str, ...], list[View]] = {}
     for verdict in judged:
         own = [part for part in plain(verdict.regime).split("; ") if part not in map(plain, shared)]
-        texts = (
-            verdict.predicted,
-            verdict.observed,
-            verdict.off or "",
-            verdict.words,
-            verdict.says,
-            "; ".join(own),
-        )
+        sides = (verdict.predicted, verdict.observed, verdict.off or "")
+        texts = (*sides, verdict.words, verdict.says, "; ".join(own))
         by_texts.setdefault(tuple(map(plain, texts)), []).append(verdict)
     return [
         ones[0].copy_with(machines=[verdict.machine for verdict in ones], regime=texts[-1])
@@ -223,9 +217,7 @@ def measured_by(outcome: Judged, folio: Folio) -> str:
     return outcome.machine or (shown and shown.measured_on) or folio.book.machine.name
 
 
-def _judged_row(
-    outcome: Judged, machine: str, machine_folio: Folio, page: Folio, *, differs: bool
-) -> View:
+def _judged_row(outcome: Judged, machine: str, local: Folio, page: Folio, *, differs: bool) -> View:
     """A verdict with its numbers on the page, and with its words by the machine's evidence."""
     showed = written(outcome)
     text = showed or (outcome.explanation if outcome.verdict not in DECIDED else "")
@@ -238,7 +230,7 @@ def _judged_row(
     off = _off(outcome)
     return View(
         machine=machine,
-        regime=_regime_of(outcome.claim, outcome, machine_folio, has_turns=False),
+        regime=_regime_of(outcome.claim, outcome, local, has_turns=False),
         predicted=predicted,
         observed=observed,
         heads=heads,
@@ -246,10 +238,10 @@ def _judged_row(
         caption=page.caption,
         words=outcome.verdict.replace("_", " "),
         css=css_of(outcome),
-        says=machine_folio.line(text) if text else "",
+        says=local.line(text) if text else "",
         is_showed=bool(showed),
         differs=differs,
-        why=machine_folio.line(outcome.explanation) if outcome.verdict in UNDECIDED else "",
+        why=local.line(outcome.explanation) if outcome.verdict in UNDECIDED else "",
     )
 
 
@@ -357,6 +349,4 @@ def cited(folio: Folio) -> tuple[list[list[Reference]], list[Reference]]:
     for reference in references:
         if reference.id not in of_rows:
             documents.setdefault(reference.url, []).append(reference)
-    return list(documents.values()), [
-        reference for reference in references if reference.id in of_rows
-    ]
+    return list(documents.values()), [ref for ref in references if ref.id in of_rows]

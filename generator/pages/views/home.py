@@ -19,10 +19,7 @@ def picture(folio: Folio) -> list[View]:
     """The models that the machine has measured, all on one axis, with the budget of each."""
     models = folio.book.home.picture
     peaks = {way.run: _peaks(way.run, folio) for model in models for way in model.ways}
-    top = (
-        max((numeric(peak) for run_peaks in peaks.values() for peak in run_peaks), default=0)
-        * MARGIN
-    )
+    top = MARGIN * max((numeric(peak) for of_run in peaks.values() for peak in of_run), default=0)
     unit, scale = units.of_axis(units.BYTES, top, 10)
     charts = []
     for model in models:

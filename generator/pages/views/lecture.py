@@ -109,9 +109,6 @@ def beliefs(topic: Topic, folio: Folio) -> list[View]:
     named = Counter(part.misconception for part in parts if part.misconception)
     misconceptions = [folio.book.misconceptions[name] for name, _ in named.most_common(BELIEFS)]
     return [
-        View(
-            belief=folio.line(misconception.belief),
-            row=verdict_row(misconception.refuted_by, folio),
-        )
-        for misconception in misconceptions
+        View(belief=folio.line(wrong.belief), row=verdict_row(wrong.refuted_by, folio))
+        for wrong in misconceptions
     ]

@@ -65,7 +65,7 @@ def _primitives() -> Iterator[tuple[str, str]]:
 
 
 def by_machine(experiment: str, folio: Folio) -> list[View]:
-    """Runs of an experiment by machine: the page's own first, those that skipped all of them last."""
+    """Runs of an experiment by machine: the page's own first, those that skipped all last."""
     having = [one for one in folio.book.machines.values() if experiment in one.traces]
     found = [_on_machine(experiment, one, folio) for one in having]
     return sorted(found, key=lambda one: (not one.rows, not one.is_shown))
@@ -78,7 +78,7 @@ def _on_machine(experiment: str, measured: MachineFolder, folio: Folio) -> View:
     end = "" if is_shown else f"-on-{machine.name}"
     rows = [
         _row(f"{experiment}.{name}", run, end, evidence, folio)
-        for name, run in sorted(trace.runs.items(), key=lambda named_run: _in_order(named_run[0]))
+        for name, run in sorted(trace.runs.items(), key=lambda pair: _numbers_apart(pair[0]))
     ]
     ran = [row for row in rows if row.ended != "skipped"]
     several = [row.nature for row in ran if row.num_ranks > 1]
@@ -101,6 +101,11 @@ def _on_machine(experiment: str, measured: MachineFolder, folio: Folio) -> View:
         has_kinds=len(ran) < LEAST or len({(row.strategy, row.nature) for row in ran}) > 1,
         skipped=[row for row in rows if row.ended == "skipped"],
     )
+
+
+def _numbers_apart(name: str) -> list[str | int]:
+    """A key that sorts names as people do, so that `step_9` precedes `step_10`."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
 def _evidence(experiment: str, measured: MachineFolder, folio: Folio) -> Evidence:
@@ -135,10 +140,11 @@ def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Vie
     }
     if is_plain(run):  # its own measures, instead of those of ranks
         own = {measure: f"measures.{measure}" for measure in run.ranks[0].measures}
-        own |= {
-            measure: f"timing.measures.{measure}.median_seconds" for measure in run.timing.measures
+        own |= {name: f"timing.measures.{name}.median_seconds" for name in run.timing.measures}
+        measured = {
+            measure.removeprefix("num_").replace("_", " ").capitalize(): value(path)
+            for measure, path in own.items()
         }
-        measured = {_in_words(measure): value(path) for measure, path in own.items()}
     num = "world_size" if num_ranks(run) == run.world_size else "settings.num_ranks"
     message = run.error.message if run.error else ""
     return View(
@@ -159,17 +165,11 @@ def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Vie
     )
 
 
-def _in_words(measure: str) -> str:
-    return measure.removeprefix("num_").replace("_", " ").capitalize()
-
-
 def _payload(run: Run, value: Callable[[str], Value | None]) -> Value | None:
     """What the rank with the largest payload sends in a step; what it receives, others sent."""
     most: list[Value] = []
     for place, rank in enumerate(run.ranks):
-        sent = [
-            at for at, collective in enumerate(rank.collectives) if collective.operation != "recv"
-        ]
+        sent = [at for at, call in enumerate(rank.collectives) if call.operation != "recv"]
         values = [value(f"ranks[{place}].collectives[{at}].bytes") for at in sent]
         most = max(most, [reading for reading in values if reading], key=_total)
     formula = " + ".join(reading.formula for reading in most)
@@ -178,8 +178,3 @@ def _payload(run: Run, value: Callable[[str], Value | None]) -> Value | None:
 
 def _total(values: list[Value]) -> float:
     return sum(map(numeric, values))
-
-
-def _in_order(name: str) -> list[str | int]:
-    """A key that sorts names as people do, so that `step_9` precedes `step_10`."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]

@@ -128,9 +128,7 @@ def _with_drawing(
     sentences = [
         f"{row.label}: {', '.join(filter(None, [row.works_on or idle, row.holds]))}" for row in rows
     ]
-    sentences += [
-        f"{travel.operation} {plain(travel.num_bytes)} {travel.between}" for travel in travelled
-    ]
+    sentences += [f"{move.operation} {plain(move.num_bytes)} {move.between}" for move in travelled]
     drawing = lanes(rows, travels, idle).svg(
         stage.anchor, plain(stage.row.title), "; ".join(sentences), "pb-lanes"
     )

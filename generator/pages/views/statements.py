@@ -30,10 +30,8 @@ def statement(sentence: Statement, folio: Folio) -> View:
     first, *others = re.split(r"\n\s*\n", sentence.correction.strip())
     sentences = _SENTENCE_ENDS.split(first)
     more = [" ".join(sentences[SHOWN:]), *others]
-    row, machine = (
-        verdict_row(sentence.claim, folio),
-        measured_by(folio.judged(sentence.claim), folio),
-    )
+    row = verdict_row(sentence.claim, folio)
+    machine = measured_by(folio.judged(sentence.claim), folio)
     return View(
         why=folio.prose(" ".join(sentences[:SHOWN])),
         more=folio.prose("\n\n".join(filter(None, more))),
@@ -84,9 +82,7 @@ def _standing(sentence: Statement, outcome: Judged) -> str:
 def _program(path: str, folio: Folio) -> View:
     """The program of a run, which several sentences may share, and what it printed."""
     file = statement_checks.path_of(folio.book, path)
-    sharing = (
-        sentence.uses for sentence in folio.book.statements.values() if sentence.program == path
-    )
+    sharing = (other.uses for other in folio.book.statements.values() if other.program == path)
     run = folio.run(path)
     assert run is not None, path  # the checks have looked
     name, start = file.rpartition("/")[2], f"torchrun --nproc-per-node {run.world_size}"

@@ -12,7 +12,6 @@ from generator.figures.picture import DrawnState, both_widths
 from generator.pages.view import Row, View, label
 from generator.printing.folio import breakable
 from generator.printing.sources import PYTHON
-from runners.core.trace.schema import Shape
 from runners.system.book import program
 from runners.verify.report import Off, Parameter, Verdict, Watched, table
 
@@ -35,8 +34,9 @@ Sections = Callable[[str], Mapping[str, str]]
 def causes(sections: Sections) -> list[View]:
     """The table of causes in groups; `sections` tells where each heading of a lesson is."""
     rows = [
-        View(id=_anchor(key), title=cause.title, usually=cause.usually, group=cause.group,
-             section=cause.section, href=_place(cause.page, cause.section, sections))
+        View(id=f"cause-{key.replace(' ', '-').replace(chr(39), '')}", title=cause.title,
+             usually=cause.usually, group=cause.group, section=cause.section,
+             href=_place(cause.page, cause.section, sections))
         for key, cause in table().items()
     ]  # fmt: skip
     return [
@@ -93,7 +93,7 @@ def tensors(watched: Watched) -> list[Row]:
     return [
         [
             Markup("<code>{}</code>").format(breakable(tensor.name)),
-            label(_shape(tensor.shape)),
+            label(" × ".join(map(str, tensor.shape)) or "scalar"),
             _error(tensor.gradient),
             label(_number(tensor.gradient.allowed) if tensor.gradient else "–"),
             _error(tensor.step),
@@ -124,14 +124,6 @@ def _error(off: Off | None) -> Markup:
 
 def _number(value: float) -> str:
     return f"{value:.2g}" if abs(value) < 1e-3 else f"{value:.4g}"
-
-
-def _shape(shape: Shape) -> str:
-    return " × ".join(map(str, shape)) or "scalar"
-
-
-def _anchor(key: str) -> str:
-    return f"cause-{key.replace(' ', '-').replace(chr(39), '')}"
 
 
 def _place(page: str, section: str, sections: Sections) -> str:
