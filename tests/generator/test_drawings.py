@@ -1,7 +1,5 @@
 """Drawings: each mark where the axis says, told apart without colour, with nothing inline."""
 
-from __future__ import annotations
-
 import re
 from itertools import combinations, pairwise
 

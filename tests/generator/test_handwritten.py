@@ -1,7 +1,5 @@
 """Pages of content/pages: the rules of every text, with file, line and column, and what prints."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """MkDocs and Proofbook together: exit codes, files on disk, warnings, what `serve` survives."""
 
-from __future__ import annotations
-
 import os
 import re
 import resource
