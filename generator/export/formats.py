@@ -74,7 +74,7 @@ def write(evidence: Evidence, topics: Sequence[Topic], paths: Mapping[str, Path]
 def _lacking(asked: View, lacks: Mapping[str, str]) -> str:
     """For which reason a format has no place for a question, if it has none."""
     kinds = (asked.kind, "picture" if asked.pictures else "")
-    return next((one for one in kinds if one in lacks), "")
+    return next((kind for kind in kinds if kind in lacks), "")
 
 
 def file_content(name: str, asked: Sequence[View], book: Book, folio: Folio) -> bytes:
@@ -83,7 +83,7 @@ def file_content(name: str, asked: Sequence[View], book: Book, folio: Folio) -> 
     if name == "gift":
         return _filled("gift.txt", topics=topics, line=_gift_line)
     if name == "anki":
-        recorded = (one.trace.recorded_at for one in book.traces.values())
+        recorded = (trace.trace.recorded_at for trace in book.traces.values())
         newest = max(datetime.fromisoformat(time).timestamp() for time in recorded)
         return _decks(asked, plain(folio.line(book.home.title)), newest)
     if name == "qti-1.2":
@@ -103,8 +103,8 @@ def file_content(name: str, asked: Sequence[View], book: Book, folio: Folio) -> 
 def _pools(asked: Sequence[View]) -> dict[str, list[View]]:
     """The questions of a topic, and apart from them those that one item asks in several cases."""
     pools: dict[str, list[View]] = {"": []}
-    for one in asked:
-        pools.setdefault(one.alike, []).append(one)
+    for question in asked:
+        pools.setdefault(question.alike, []).append(question)
     return pools
 
 
@@ -118,7 +118,7 @@ def _gift_line(html: str) -> Markup:
 
 
 def _pictures(asked: Iterable[View]) -> dict[str, bytes]:
-    return {name: content for one in asked for name, content in one.pictures.items()}
+    return {name: content for question in asked for name, content in question.pictures.items()}
 
 
 def _zipped(files: Mapping[str, bytes]) -> bytes:

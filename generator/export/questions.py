@@ -170,9 +170,12 @@ def _reply(answer: Answer, scale: float) -> View:
 
 def _solution_list(kind: str, replies: Iterable[View]) -> str:
     """Why pieces and pairs belong where they do."""
-    said = (f"{one.text}{': ' if one.beside else ''}{one.beside}<br/>{one.why}" for one in replies)
+    lines = (
+        f"{reply.text}{': ' if reply.beside else ''}{reply.beside}<br/>{reply.why}"
+        for reply in replies
+    )
     tag = "ol" if kind == "order" else "ul"
-    return f"<{tag}>{''.join(f'<li>{one}</li>' for one in said)}</{tag}>"
+    return f"<{tag}>{''.join(f'<li>{line}</li>' for line in lines)}</{tag}>"
 
 
 def _evidence_words(backing: Iterable[Backing]) -> str:
@@ -188,14 +191,14 @@ def _evidence_words(backing: Iterable[Backing]) -> str:
 
 
 def _paragraphs(words: Iterable[str]) -> str:
-    return "".join(f"<p>{one}</p>" for one in words)
+    return "".join(f"<p>{word}</p>" for word in words)
 
 
 def _table(titles: Sequence[str], rows: Iterable[Iterable[str]], caption: str) -> str:
     """A table of values; nothing where there is none."""
-    head = "".join(f"<th>{one.removeprefix('#')}</th>" for one in titles)
+    head = "".join(f"<th>{title.removeprefix('#')}</th>" for title in titles)
     body = ("".join(f"<td>{cell}</td>" for cell in row) for row in rows)
-    lines = "".join(f"<tr>{one}</tr>" for one in (head, *body))
+    lines = "".join(f"<tr>{row}</tr>" for row in (head, *body))
     noted = f"<p>The runs of this table are {caption}.</p>" if caption else ""
     return f"<table><tbody>{lines}</tbody></table>{noted}" if head else ""
 
@@ -263,5 +266,7 @@ def _alone(head: re.Match[str]) -> str:
 
 @cache
 def _style() -> str:
-    parts = ((STYLES / f"{one}.css").read_text(encoding="utf-8") for one in ("palette", "drawings"))
+    parts = (
+        (STYLES / f"{sheet}.css").read_text(encoding="utf-8") for sheet in ("palette", "drawings")
+    )
     return str(escape(_LIGHT.sub(r"\1", cssmin("".join(parts))) + _PLAYED))

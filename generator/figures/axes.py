@@ -42,8 +42,8 @@ class Scale:
     def ticks(self, num: int) -> list[float]:
         """About `num` round values of the scale."""
         slack = (self.high - self.low) * 1e-9
-        found = around(self.low, self.high, num)
-        return [one for one in found if self.low - slack <= one <= self.high + slack]
+        ticks = around(self.low, self.high, num)
+        return [tick for tick in ticks if self.low - slack <= tick <= self.high + slack]
 
 
 def _round_step(rough: float) -> float:

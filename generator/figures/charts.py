@@ -118,16 +118,16 @@ class GrowthRun:
 
 def runs_by_series(growth: Growth, evidence: Evidence) -> dict[str, list[GrowthRun]]:
     """Measured runs of each series by its label, along x."""
-    found: dict[str, list[GrowthRun]] = {}
+    by_label: dict[str, list[GrowthRun]] = {}
     for series in growth.series:
         formula = series.predicted or growth.predicted
         rows = [row for run in series.runs if (row := _row(growth, formula, run, evidence))]
-        found[series.label] = sorted(rows, key=lambda row: numeric(row.x))
-    return found
+        by_label[series.label] = sorted(rows, key=lambda row: numeric(row.x))
+    return by_label
 
 
 def _row(growth: Growth, formula: str | None, run: str, evidence: Evidence) -> GrowthRun | None:
-    x, measured = (evidence.value(one, run) for one in (growth.x, growth.measured))
+    x, measured = (evidence.value(expression, run) for expression in (growth.x, growth.measured))
     if x is None or measured is None:
         return None
     predicted = evidence.value(formula, run) if formula else None

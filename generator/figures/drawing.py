@@ -191,7 +191,7 @@ def _places(points: Sequence[tuple[float, float]]) -> str:
 def _head(x1: float, y1: float, x2: float, y2: float) -> str:
     """The open head of an arrow from one place to another."""
     back = math.atan2(y1 - y2, x1 - x2)
-    one, other = (
+    left, right = (
         (x2 + 7 * math.cos(back + turn), y2 + 7 * math.sin(back + turn)) for turn in (-0.5, 0.5)
     )
-    return "M{} L{} L{}".format(*_places([one, (x2, y2), other]).split())
+    return "M{} L{} L{}".format(*_places([left, (x2, y2), right]).split())

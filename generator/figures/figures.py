@@ -67,9 +67,9 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
     return FigureOnPage(figure.id, title, caption, natures, picture, missing)
 
 
-def exhibit(figure: Figure, item: str, folio: Folio) -> tuple[FigureOnPage, Markup]:
+def exhibit(figure: Figure, question: str, folio: Folio) -> tuple[FigureOnPage, Markup]:
     """A figure for a question, and its one drawing: the first state of a play, as for a phone."""
-    alone = play_states.first_alone(figure, folio).model_copy(update={"id": f"of-{item}"})
+    alone = play_states.first_alone(figure, folio).model_copy(update={"id": f"of-{question}"})
     drawn = draw(alone, folio)
     play = drawn.picture.play
     drawing = play.drawn if play else drawn.picture.drawings or Markup()

@@ -58,8 +58,8 @@ def _travels(path: str, run: Run, folio: Folio) -> Iterator[str]:
         yield f"{operation}: {' / '.join(dict.fromkeys(sizes))} sent per rank{how}"
 
 
-def _ranks(found: Iterable[int]) -> str:
-    return ", ".join(f"rank {rank}" for rank in found)
+def _ranks(ranks: Iterable[int]) -> str:
+    return ", ".join(f"rank {rank}" for rank in ranks)
 
 
 def _in_words(panel: Panel) -> str:

@@ -67,14 +67,16 @@ def pipeline(
 
 def idle_share(actions: Sequence[Sequence[Action]]) -> float:
     """The part of all ranks' time, up to the last action, in which a rank does nothing."""
-    end = max(one.end for row in actions for one in row)
-    busy = sum(one.end - one.start for row in actions for one in row)
+    end = max(action.end for row in actions for action in row)
+    busy = sum(action.end - action.start for row in actions for action in row)
     return 1 - busy / (end * len(actions))
 
 
 def in_flight(actions: Sequence[Action]) -> list[tuple[float, int]]:
     """Number of microbatches whose activations a rank holds, from each time on."""
-    changes = [(one.start, 1) if one.kind == "forward" else (one.end, -1) for one in actions]
+    changes = [
+        (action.start, 1) if action.kind == "forward" else (action.end, -1) for action in actions
+    ]
     times = [time for time, _ in sorted(changes)]
     return list(zip(times, accumulate(change for _, change in sorted(changes)), strict=True))
 
@@ -148,7 +150,7 @@ class UnitStep(NamedTuple):
     @property
     def peak_bytes(self) -> float:
         """The most bytes held in an event."""
-        return max(sum(one.values()) for one in self.held)
+        return max(sum(parts.values()) for parts in self.held)
 
 
 def unit_step(sizes: Sequence[int], num_ranks: int, *, frees: bool) -> UnitStep:

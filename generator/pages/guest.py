@@ -30,8 +30,8 @@ class GuestFolio(Folio):
         """A value, whose formula shows where a pointer rests; one that was typed has none."""
         if self.evidence.is_typed(value.formula) or not self.opens:
             return label(str(value))
-        said = '<a class="pb-value" title="{}">{}</a> <small class="pb-nature">computed</small>'
-        return Markup(said).format(value.formula, str(value))
+        html = '<a class="pb-value" title="{}">{}</a> <small class="pb-nature">computed</small>'
+        return Markup(html).format(value.formula, str(value))
 
 
 class Guest:
@@ -97,8 +97,8 @@ def _or_cite(error: ContentError) -> ContentError:
     """A mistake, with the other way to mend it where it is a number in a text."""
     if not error.message.startswith(NUMBERS):
         return error
-    said = f"{error.message}, or say under source: of the item where it stands"
-    return ContentError(error.file, error.line, error.column, said)
+    message = f"{error.message}, or say under source: of the item where it stands"
+    return ContentError(error.file, error.line, error.column, message)
 
 
 def _context(folio: Folio, above: int) -> dict[str, Any]:

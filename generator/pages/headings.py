@@ -63,8 +63,10 @@ class Headings:
         """List what divides a text in Markdown, below its title, with the anchors of MkDocs."""
         reader = Markdown(extensions=["attr_list", "md_in_html", "toc"])
         reader.convert(markdown)
-        for one in (one for title in reader.toc_tokens for one in title["children"]):
-            self.written.append(Heading(one["level"], Markup(one["name"]), one["id"], one["name"]))
+        for token in (token for title in reader.toc_tokens for token in title["children"]):
+            self.written.append(
+                Heading(token["level"], Markup(token["name"]), token["id"], token["name"])
+            )
 
     def contents(self) -> list[tuple[str, Markup]]:
         """The anchors and words of the headings that divide the page, where they are many.

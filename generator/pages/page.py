@@ -139,26 +139,26 @@ class Gathered:
     @cached_property
     def minutes(self) -> dict[str, int]:
         """The minutes that each lesson takes, by the path of its first page."""
-        return {path: sum(one.minutes for one in pages) for path, pages in self._lessons.items()}
+        return {path: sum(page.minutes for page in pages) for path, pages in self._lessons.items()}
 
     @cached_property
     def _lessons(self) -> dict[str, list[Printed]]:
         """The pages of each lesson, by the path of its first; a page by hand is one."""
-        found = defaultdict(list)
+        lessons = defaultdict(list)
         for path, page in self.pages.items():
             folder, _, name = path.rpartition("/")
             mode = name.removesuffix(".md").partition("-")[0]
-            found[f"{folder}/{mode}.md" if mode in CHAINED else path].append(page)
-        return found
+            lessons[f"{folder}/{mode}.md" if mode in CHAINED else path].append(page)
+        return lessons
 
     @cached_property
     def used_in(self) -> dict[str, list[str]]:
         """The lessons that use each term of the glossary, by its id."""
-        found = defaultdict(list)
+        lessons = defaultdict(list)
         for path, pages in self._lessons.items():
-            for term in frozenset[str]().union(*(one.terms for one in pages)):
-                found[term].append(path)
-        return found
+            for term in frozenset[str]().union(*(page.terms for page in pages)):
+                lessons[term].append(path)
+        return lessons
 
     @cached_property
     def claim_groups(self) -> dict[str, list[str]]:
@@ -301,7 +301,7 @@ def items_of(fence: QuizFence, book: Book) -> list[Item]:
 def _rendered(template: str, context: Mapping[str, Any], **more: object) -> str:
     """A template's text, with what a run printed and nobody would see spelled out."""
     text = environment().get_template(template).render(context, **more)
-    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _variants_script(html: Markup, folio: Folio) -> str:
@@ -317,8 +317,12 @@ def _variants_script(html: Markup, folio: Folio) -> str:
 
 def _terms_script(folio: Folio) -> str:
     """Put the definitions of all terms into a script, for popovers; its path under the root."""
-    found = {one.id: [one.term, unlinked(folio.prose(one.definition))] for one in folio.book.terms}
-    folio.assets[TERMS] = f"proofbook.terms = {json.dumps(found, ensure_ascii=True)};\n".encode()
+    definitions = {
+        term.id: [term.term, unlinked(folio.prose(term.definition))] for term in folio.book.terms
+    }
+    folio.assets[TERMS] = (
+        f"proofbook.terms = {json.dumps(definitions, ensure_ascii=True)};\n".encode()
+    )
     return TERMS
 
 

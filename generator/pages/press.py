@@ -139,7 +139,7 @@ class Press:
     @property
     def assets(self) -> dict[str, bytes]:
         """The files that single pages load, by path, such as the states of a figure."""
-        return {path: one for page in self.pages.values() for path, one in page.assets.items()}
+        return {path: file for page in self.pages.values() for path, file in page.assets.items()}
 
 
 def _of_try(name: str, book: Book) -> Iterator[str]:
@@ -148,7 +148,7 @@ def _of_try(name: str, book: Book) -> Iterator[str]:
         yield "verify"
     else:
         yield f"evidence/{name.partition('.')[0]}.md"
-        yield from (f"topics/{one.id}/try.md" for one in book.topics)
+        yield from (f"topics/{topic.id}/try.md" for topic in book.topics)
 
 
 def _is_listed(sheet: Sheet) -> bool:
@@ -221,7 +221,7 @@ def _on_machines(planned: Iterable[Sheet], evidence: Evidence) -> Iterator[Sheet
     def lacks(of: str) -> list[str] | None:
         """Of a topic, one file and those named after it; home's are its own and all topics'."""
         starts = (of, "content/topics/") if of == HOME else of.removesuffix(".yml")
-        files = (one for one in evidence.book.documents if one.source.file.startswith(starts))
+        files = (file for file in evidence.book.documents if file.source.file.startswith(starts))
         return lacking(files, evidence)
 
     for sheet in planned:
@@ -232,16 +232,16 @@ def _on_machines(planned: Iterable[Sheet], evidence: Evidence) -> Iterator[Sheet
 
 def _shared_texts(book: Book) -> dict[str, _Texts]:
     """What the files of `SHARED` hold."""
-    found = {one.source.file: one.source.document for one in book.documents}
-    return {file: Counter(_texts(found[file])) for file in SHARED if file in found}
+    documents = {document.source.file: document.source.document for document in book.documents}
+    return {file: Counter(_texts(documents[file])) for file in SHARED if file in documents}
 
 
 def _texts(written: object, key: str = "") -> Iterator[tuple[str, str]]:
     """Every text of a document, with its key, and every number as a value."""
     if isinstance(written, dict | list):
-        pairs = written.items() if isinstance(written, dict) else ((key, one) for one in written)
-        for name, one in pairs:
-            yield from _texts(one, name)
+        pairs = written.items() if isinstance(written, dict) else ((key, part) for part in written)
+        for name, part in pairs:
+            yield from _texts(part, name)
     else:
         yield key if isinstance(written, str) else "value", str(written)
 

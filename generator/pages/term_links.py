@@ -32,7 +32,7 @@ class TermLinks:
 
     def __init__(self, terms: Sequence[Term], root: str) -> None:
         """Start a page that stands `root` below the site's root, such as `../../`."""
-        self._ids, self._pattern = _term_pattern(tuple((one.id, one.spellings) for one in terms))
+        self._ids, self._pattern = _term_pattern(tuple((term.id, term.spellings) for term in terms))
         self._root = root
         self.used: set[str] = set()
 
@@ -49,21 +49,21 @@ class TermLinks:
                 parts[position] = self._pattern.sub(self._link, part)
         return Markup("".join(parts))
 
-    def _link(self, found: re.Match[str]) -> str:
-        term = self._ids[" ".join(found[0].lower().split())]
+    def _link(self, match: re.Match[str]) -> str:
+        term = self._ids[" ".join(match[0].lower().split())]
         if term in self.used:
-            return found[0]
+            return match[0]
         self.used.add(term)
-        return f'<a class="pb-term" href="{self._root}{PAGE}.html#term-{term}">{found[0]}</a>'
+        return f'<a class="pb-term" href="{self._root}{PAGE}.html#term-{term}">{match[0]}</a>'
 
 
 def limit_links(body: str) -> str:
     """Unlink terms of the glossary beyond the first `MOST_LINKS` links of a page's text."""
-    found = list(_LINK.finditer(body))
-    terms = [one.start() for one in found if one["term"]]
-    num_others = sum(one[0] == "<a" for one in found)
+    links = list(_LINK.finditer(body))
+    terms = [link.start() for link in links if link["term"]]
+    num_others = sum(link[0] == "<a" for link in links)
     lost = {*terms[max(0, MOST_LINKS - num_others) :]}
-    return _LINK.sub(lambda one: one["term"] if one.start() in lost else one[0], body)
+    return _LINK.sub(lambda link: link["term"] if link.start() in lost else link[0], body)
 
 
 @lru_cache(maxsize=8)

@@ -125,8 +125,8 @@ class Folio:
         """Address of a run's row, from the site's root, on the machine of the section."""
         self.run(path)
         experiment, _, name = path.partition(".")
-        shown = self.book.holder(path)
-        machine = shown.measured_on if shown else ""
+        trace = self.book.holder(path)
+        machine = trace.measured_on if trace else ""
         return self.sources.place_of(Origin(machine, experiment, name))
 
     def judged(self, claim: str) -> Judged:
@@ -171,9 +171,9 @@ class Folio:
 
     def _marks(self, value: Value) -> list[str]:
         """The words behind a value: its nature, and whether the reference machine measured it."""
-        marks = [one for one in value.marks[-1:] if one != self.unmarked]
-        measured = (one.machines for one in value.leaves if one.kind != "given")
-        if self.marks_reference and any(self.book.reference.name in one for one in measured):
+        marks = [mark for mark in value.marks[-1:] if mark != self.unmarked]
+        measured = (leaf.machines for leaf in value.leaves if leaf.kind != "given")
+        if self.marks_reference and any(self.book.reference.name in names for names in measured):
             marks.append(REFERENCE)
         return marks
 
@@ -181,8 +181,8 @@ class Folio:
         """The runs of the machine shown that a value was read from or computed from."""
         for origin in (leaf.origin for leaf in value.leaves):
             if origin and origin.experiment and origin.run:
-                shown = self.book.holder(f"{origin.experiment}.{origin.run}")
-                if shown and origin.machine == shown.measured_on:
+                trace = self.book.holder(f"{origin.experiment}.{origin.run}")
+                if trace and origin.machine == trace.measured_on:
                     yield f"{origin.experiment}.{origin.run}"
 
     def value(self, expression: str) -> Value | None:
@@ -212,7 +212,7 @@ class Folio:
 
     def column_head(self, values: Iterable[Value | None]) -> str:
         """The head of a column of values: measured, computed, simulated or cited."""
-        ways = {one.way for one in values if one is not None} or {"measured"}
+        ways = {value.way for value in values if value is not None} or {"measured"}
         both = {"computed from runs", "measured"}
         return "From runs" if ways == both else " or ".join(sorted(ways)).capitalize()
 
@@ -221,7 +221,7 @@ class Folio:
         words: dict[str, str] = self.ui["strategies"]
         parts = (run.label or run.strategy).split("+")  # of a plan: fsdp.4+tp.2
         axes = [part.partition(".")[0] for part in parts]
-        return " × ".join(words.get(one, one.replace("_", " ")) for one in axes)
+        return " × ".join(words.get(axis, axis.replace("_", " ")) for axis in axes)
 
 
 @lru_cache(maxsize=65536)

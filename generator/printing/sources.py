@@ -68,7 +68,7 @@ class Sources:
     def _machine_suffix(self, origin: Origin) -> str:
         """What the id of a run's row ends in where another machine than the one shown ran it."""
         machines = self._evidence.book.machines.items()
-        first = next((name for name, one in machines if origin.experiment in one.traces), "")
+        first = next((name for name, folder in machines if origin.experiment in folder.traces), "")
         return "" if origin.machine in ("", first) else f"-on-{origin.machine}"
 
     def block(self) -> Markup:
@@ -130,4 +130,4 @@ def _short(row: Row) -> Row:
     cells = list(row)
     while cells[-1] in (None, ""):
         cells.pop()
-    return [0 if one in (None, "") else one for one in cells]
+    return [0 if cell in (None, "") else cell for cell in cells]

@@ -44,7 +44,7 @@ def with_anchors(html: str) -> str:
 
     def anchored(row: re.Match[str]) -> str:
         says = [cell[2].replace("<br>", " ") for cell in _CELL.finditer(row["cells"] or "")]
-        num_words = [len(_WORD.findall(_NO_WORDS.sub(" ", one))) for one in says]
+        num_words = [len(_WORD.findall(_NO_WORDS.sub(" ", cell))) for cell in says]
         if len(says) < 2 or max(num_words) < SENTENCE:
             return row[0]
         name = slugify(" ".join(Markup(says[0]).striptags().split()[:IN_ANCHOR]), "-")
@@ -86,12 +86,12 @@ def _scrolled(table: Element) -> Element:
     return box
 
 
-def _as_class(one: Element) -> None:
+def _as_class(element: Element) -> None:
     """Classes for how a cell is aligned, in place of a style, and for the number of a footnote."""
-    if one.tag in ("th", "td") and (aligned := one.attrib.pop("style", "").strip("; ")):
-        one.set("class", ALIGNED.get(aligned.rpartition(" ")[2], ""))
-    if one.get("class") == "footnote-ref":
-        one.set("class", "footnote-ref pb-label")
+    if element.tag in ("th", "td") and (aligned := element.attrib.pop("style", "").strip("; ")):
+        element.set("class", ALIGNED.get(aligned.rpartition(" ")[2], ""))
+    if element.get("class") == "footnote-ref":
+        element.set("class", "footnote-ref pb-label")
 
 
 def _link(heading: Element) -> None:

@@ -215,10 +215,10 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
 
     def _under(self, changed: Iterable[Path]) -> tuple[str, ...]:
         """How the paths of the pages begin that some changed files are printed on."""
-        shown = [path for path in changed if not path.is_relative_to(publish.ASSETS)]
-        if not all(path.is_relative_to(self.content) for path in shown):
+        printed = [path for path in changed if not path.is_relative_to(publish.ASSETS)]
+        if not all(path.is_relative_to(self.content) for path in printed):
             return EVERYTHING
-        names = (path.relative_to(self.content.parent).as_posix() for path in shown)
+        names = (path.relative_to(self.content.parent).as_posix() for path in printed)
         return self.press.pages_of(names, self.book)
 
     def on_serve(

@@ -111,8 +111,8 @@ def _assets() -> dict[str, bytes]:
 
 def _joint(files: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
     """Each file of several scripts that a page loads: compressed, it is smaller than they are."""
-    lists = {found[1] for content in files.values() if (found := _SCRIPTS.match(content))}
-    for name in sorted({name for one in lists for name in json.loads(one)}):
+    lists = {match[1] for content in files.values() if (match := _SCRIPTS.match(content))}
+    for name in sorted({name for names in lists for name in json.loads(names)}):
         if JOINT in name:
             parts = (files[f"assets/{part}.js"] for part in name.split(JOINT))
             yield f"assets/{name}.js", b"".join(parts)
@@ -136,19 +136,19 @@ def guest_assets() -> dict[str, bytes]:
 
 def raw_traces(book: Book, content: Path) -> dict[str, Path]:
     """The raw traces that pages link, by their path under the site's root."""
-    files = [f"{folder}/{one}.json" for folder, of in book.machines.items() for one in of.traces]
+    files = [f"{folder}/{name}.json" for folder, of in book.machines.items() for name in of.traces]
     measured = {f"traces/{name}": content / "traces" / name for name in files}
     return measured | {
-        one.file: content / one.file for one in book.traces.values() if one.is_of_planner
+        trace.file: content / trace.file for trace in book.traces.values() if trace.is_of_planner
     }
 
 
 def _programs(book: Book) -> dict[str, bytes]:
     """Every program that pages offer for download, by its path under the site's root."""
     fields = (field for document in book.documents for field in document.fields)
-    runs = (one.program for one in book.statements.values() if one.program)
+    runs = (statement.program for statement in book.statements.values() if statement.program)
     paths = {statement_checks.path_of(book, run) for run in runs}
-    paths |= {one.text for one in fields if one.path[-1] == "path"}
+    paths |= {field.text for field in fields if field.path[-1] == "path"}
     files = {name: path for path in sorted(paths) if (name := listed_code.file_of(path))}
     return {name: listed_code.text(book.root, path).encode() for name, path in files.items()}
 
@@ -238,7 +238,7 @@ def committed_machines(content: Path) -> frozenset[str]:
 
 def changed(content: Path) -> list[str]:
     """Files of runs and plans, below `content`, that differ from the commit or are not in it."""
-    folders = *(f"traces/{one}" for one in committed_machines(content)), "planner", "verified"
+    folders = *(f"traces/{name}" for name in committed_machines(content)), "planner", "verified"
     read = "--", *(f"{folder}/*.json" for folder in folders)
     edited = _git(content, "diff", "-z", "--relative", "--name-only", "HEAD", *read) or b""
     new = _git(content, "ls-files", "-z", "--others", *read) or b""  # also what git ignores

@@ -143,7 +143,7 @@ def _titles_above(location: str, titles: Mapping[str, str]) -> Iterator[str]:
     page, _, anchor = location.partition("#")
     topic = f"{page.rpartition('/')[0]}/index.html"
     if page.startswith("topics/") and page != topic:
-        yield from (titles.get(one, "") for one in ([page, topic] if anchor else [topic]))
+        yield from (titles.get(address, "") for address in ([page, topic] if anchor else [topic]))
 
 
 def add_leads(

@@ -77,17 +77,18 @@ def dashed(name: str, points: Sequence[tuple[float, float, str]], position: int)
 def _parted(series: Sequence[Series], near: float) -> list[Series]:
     """The same, with a band for a thick line that a later one lies on, so that both are seen."""
     return [
-        replace(one, line=f"{one.line.partition(' ')[0]} band")
-        if "thick" in one.line and any(_is_on(later, one, near) for later in series[n + 1 :])
-        else one
-        for n, one in enumerate(series)
+        replace(earlier, line=f"{earlier.line.partition(' ')[0]} band")
+        if "thick" in earlier.line
+        and any(_is_on(later, earlier, near) for later in series[n + 1 :])
+        else earlier
+        for n, earlier in enumerate(series)
     ]
 
 
-def _is_on(later: Series, one: Series, near: float) -> bool:
-    pairs = list(zip(later.points, one.points, strict=False))
+def _is_on(later: Series, earlier: Series, near: float) -> bool:
+    pairs = list(zip(later.points, earlier.points, strict=False))
     num_near = sum(a[0] == b[0] and abs(a[1] - b[1]) <= near for a, b in pairs)
-    return len(later.points) == len(one.points) < 2 * num_near
+    return len(later.points) == len(earlier.points) < 2 * num_near
 
 
 def plot(

@@ -83,21 +83,21 @@ def memory(states: Sequence[PlayState], figure: Figure, folio: Folio) -> list[Dr
     return drawn
 
 
-def _budget_slider(start: float, top: float, unit: str, shown: Markup) -> SimpleNamespace:
+def _budget_slider(start: float, top: float, unit: str, printed: Markup) -> SimpleNamespace:
     """Where a line starts, and how far readers may move it, in the unit of the axis."""
     step, start = 10.0 ** math.floor(math.log10(top / 100)), round(start, 3)
     low = round(start % step, 3)  # from which steps lead to `start`
     return SimpleNamespace(
-        label="Budget", start=start, low=low, top=round(top, 3), step=step, unit=unit, shown=shown,
-        powers="",
+        label="Budget", start=start, low=low, top=round(top, 3), step=step, unit=unit,
+        shown=printed, powers="",
     )  # fmt: skip
 
 
-def _peaks(one: LabelledRun) -> list[tuple[Memory, RankRecord]]:
+def _peaks(labelled: LabelledRun) -> list[tuple[Memory, RankRecord]]:
     """The memory of each rank whose peak is known by class, and its record."""
     return [
         (record.memory, record)
-        for record in one.run.ranks
+        for record in labelled.run.ranks
         if record.memory and record.memory.at_peak and record.memory.peak_bytes
     ]
 
@@ -158,23 +158,23 @@ def sent(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnStat
     return drawn
 
 
-def _most_sent(one: LabelledRun, folio: Folio) -> tuple[dict[str, str], dict[str, float]]:
+def _most_sent(labelled: LabelledRun, folio: Folio) -> tuple[dict[str, str], dict[str, float]]:
     """By operation, the expression of what a rank sends, and its bytes; of the rank with most."""
     ranks = []
-    for place in range(len(one.run.ranks)):
-        read = sent_bytes(one.path, one.run, place)
+    for place in range(len(labelled.run.ranks)):
+        read = sent_bytes(labelled.path, labelled.run, place)
         values = {name: folio.value(how) for name, how in read.items()}
         ranks.append((read, {name: float(numeric(v)) for name, v in values.items() if v}))
     return max(ranks, key=lambda rank: sum(rank[1].values()))
 
 
-def _bar(one: LabelledRun, held: Mapping[str, float], size: float) -> Stack:
-    said = printed_bytes(sum(held.values())) if held else "nothing sent"
+def _bar(labelled: LabelledRun, held: Mapping[str, float], size: float) -> Stack:
+    words = printed_bytes(sum(held.values())) if held else "nothing sent"
     parts = [
         BarPart(name, name.replace("_", "-"), number / size, f"{name}: {printed_bytes(number)}")
         for name, number in held.items()
     ]
-    return Stack(one.path, one.label, parts, said)
+    return Stack(labelled.path, labelled.label, parts, words)
 
 
 # --- what plans need

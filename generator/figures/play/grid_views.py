@@ -81,7 +81,7 @@ def ring(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnStat
 
 def _in_words(rows: Held) -> str:
     held = (" · ".join(cell.words for cell in row if cell) for row in rows)
-    return "; ".join(f"rank {position}: {said}" for position, said in enumerate(held))
+    return "; ".join(f"rank {position}: {words}" for position, words in enumerate(held))
 
 
 def _cells(before: list[list[int]], held: list[list[int]]) -> Held:

@@ -104,8 +104,8 @@ def option_of(control: PlayControl, path: str, evidence: Evidence) -> str:
     if control.reads is None:
         return evidence.plain(control.words.get(path, ""))
     value = evidence.value(control.reads, path)
-    said = str(value) if value else ""
-    return evidence.plain(control.words[said]) if said in control.words else said
+    word = str(value) if value else ""
+    return evidence.plain(control.words[word]) if word in control.words else word
 
 
 def faults(figure: Figure, evidence: Evidence) -> Iterator[tuple[Path, str]]:
@@ -187,6 +187,6 @@ def _with_reference(runs: Sequence[LabelledRun], play: Play, folio: Folio) -> It
     """The runs of a state, and the one that all states show for comparison."""
     yield from runs
     run = folio.run(play.reference) if play.reference else None
-    if play.reference and run and play.reference not in {one.path for one in runs}:
+    if play.reference and run and play.reference not in {labelled.path for labelled in runs}:
         named = option_of(play.beside, play.reference, folio.evidence) if play.beside else ""
         yield LabelledRun(play.reference, run, named or folio.strategy(run))

@@ -54,7 +54,7 @@ def schedule(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[Drawn
         def num_busy(time: float, steps: dict[str, list[list[Action]]] = steps) -> str:
             counts = []
             for title, step in steps.items():
-                busy = [row for row in step if any(_is_under_way(one, time) for one in row)]
+                busy = [row for row in step if any(_is_under_way(action, time) for action in row)]
                 counts.append(f"{title}: {len(busy)} of {len(step)} ranks compute")
             return "; ".join(counts)
 
@@ -69,8 +69,8 @@ def _pipeline(run: Run) -> list[list[Action]]:
     return step_rules.pipeline(run.strategy, run.world_size, int(num), ratio)
 
 
-def _is_under_way(one: Action, time: float) -> bool:
-    return one.kind != "whole" and one.start - 1e-9 <= time < one.end - 1e-9
+def _is_under_way(action: Action, time: float) -> bool:
+    return action.kind != "whole" and action.start - 1e-9 <= time < action.end - 1e-9
 
 
 def overlap(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:

@@ -37,8 +37,10 @@ NUM_FURTHEST = 5
 def verdict_rows(names: Sequence[str], folio: Folio) -> list[View]:
     """Several claims, in the order in which they are named, as the table that ends a section."""
     repeated = folio.shown_claims
-    shown = [folio.judged(name) for name in names if name not in repeated]
-    page = folio.for_table(side for one in shown for side in (one.predicted, one.observed))
+    outcomes = [folio.judged(name) for name in names if name not in repeated]
+    page = folio.for_table(
+        side for outcome in outcomes for side in (outcome.predicted, outcome.observed)
+    )
     rows = [verdict_row(name, folio if name in repeated else page) for name in names]
     folio.shown_claims.clear()
     return rows
@@ -74,7 +76,7 @@ def _is_of_a_machine(folio: Folio, claim: Claim) -> bool:
 
 def runs_behind(claims: Sequence[str], folio: Folio) -> list[str]:
     """The runs that claims were judged on, each once."""
-    return list(dict.fromkeys(run for one in claims for run in folio.judged(one).runs))
+    return list(dict.fromkeys(run for claim in claims for run in folio.judged(claim).runs))
 
 
 def sides_of(outcome: Judged, folio: Folio) -> tuple[Markup, Markup]:
@@ -83,8 +85,8 @@ def sides_of(outcome: Judged, folio: Folio) -> tuple[Markup, Markup]:
     is_bare = predicted is None or predicted.is_digest
     relation = outcome.claim.relation
     sign = "" if is_bare or relation == "equals" else SIGNS[relation] + NBSP
-    said = Markup("{}{}").format(sign, _side(predicted, folio, outcome.claim.id))
-    return said, _side(observed, folio, outcome.claim.id)
+    relation_and_value = Markup("{}{}").format(sign, _side(predicted, folio, outcome.claim.id))
+    return relation_and_value, _side(observed, folio, outcome.claim.id)
 
 
 def _readable(outcome: Judged) -> tuple[Value | None, Value | None]:
@@ -149,9 +151,9 @@ def proofs_of(
     names: Sequence[str], lessons: Mapping[str, Sequence[tuple[str, str]]], folio: Folio
 ) -> list[View]:
     """The claims that rest first on an experiment; runs tell apart those with the same sentence."""
-    found = [_proof(name, lessons.get(name, ()), folio) for name in names]
-    alike = Counter(plain(one.says) for one in found)
-    return [one if alike[plain(one.says)] > 1 else one.copy_with(runs=()) for one in found]
+    proofs = [_proof(name, lessons.get(name, ()), folio) for name in names]
+    alike = Counter(plain(proof.says) for proof in proofs)
+    return [proof if alike[plain(proof.says)] > 1 else proof.copy_with(runs=()) for proof in proofs]
 
 
 def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> View:
@@ -213,8 +215,8 @@ def _by_machine(name: str, folio: Folio) -> Iterator[View]:
 
 def measured_by(outcome: Judged, folio: Folio) -> str:
     """The machine behind a verdict: the reference machine where it stands in."""
-    shown = folio.book.holder(outcome.runs[0]) if outcome.runs else None
-    return outcome.machine or (shown and shown.measured_on) or folio.book.machine.name
+    trace = folio.book.holder(outcome.runs[0]) if outcome.runs else None
+    return outcome.machine or (trace and trace.measured_on) or folio.book.machine.name
 
 
 def _judged_row(outcome: Judged, machine: str, local: Folio, page: Folio, *, differs: bool) -> View:

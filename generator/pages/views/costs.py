@@ -108,9 +108,9 @@ def calculator(written: Calculator, folio: Folio) -> View:
     )
 
 
-def _called(one: CalculatorInput) -> str:
+def _called(variable: CalculatorInput) -> str:
     """What formulas and messages call an input: the beginning of its label."""
-    return _END_OF_CALLED.split(one.label)[0]
+    return _END_OF_CALLED.split(variable.label)[0]
 
 
 def _model_buttons(fields: Sequence[View], folio: Folio) -> Iterator[View]:
@@ -118,7 +118,7 @@ def _model_buttons(fields: Sequence[View], folio: Folio) -> Iterator[View]:
     for name, numbers in known_models({field.name for field in fields}, folio):
         own = [field for field in fields if field.name in numbers]
         typed = {field.name: numbers[field.name] / float(field.size) for field in own}
-        if all(float(one.low) <= typed[one.name] <= float(one.high) for one in own):
+        if all(float(field.low) <= typed[field.name] <= float(field.high) for field in own):
             texts = {name: _typed(number, STARTED) for name, number in typed.items()}
             yield View(label=name, numbers=json.dumps(texts))
 

@@ -75,10 +75,10 @@ def minutes(body: str, num_items: int) -> int:
 
 def scripts(body: str, *, has_ways: bool) -> list[str]:
     """The scripts that a page loads, in order: a file that most pages share, and one of its own."""
-    found = [name for name, marks in SCRIPTS.items() if any(mark in body for mark in marks)]
+    of_body = [name for name, marks in SCRIPTS.items() if any(mark in body for mark in marks)]
     keeps = has_ways or "data-items=" in body or "data-item=" in body
-    needed = ["page", *(["proofbook"] if keeps else []), *found]
-    parts = ([one for one in needed if (one in SHARED) is shared] for shared in (True, False))
+    needed = ["page", *(["proofbook"] if keeps else []), *of_body]
+    parts = ([name for name in needed if (name in SHARED) is shared] for shared in (True, False))
     return [JOINT.join(names) for names in parts if names]
 
 
@@ -87,14 +87,14 @@ def styles(body: str) -> list[str]:
     return [
         name
         for name, marks in STYLES.items()
-        if any(re.search(one, body, re.MULTILINE) for one in marks)
+        if any(re.search(pattern, body, re.MULTILINE) for pattern in marks)
     ]
 
 
-def machines(found: Sequence[View], book: Book) -> list[tuple[str, bool]]:
+def machines(origins: Sequence[View], book: Book) -> list[tuple[str, bool]]:
     """The machines behind a page, the one shown first, and whether each is the reference's."""
-    named = {(origin.machine, origin.is_reference) for origin in found if origin.machine}
-    return sorted(named, key=lambda one: (one[0] != book.machine.name, one))
+    named = {(origin.machine, origin.is_reference) for origin in origins if origin.machine}
+    return sorted(named, key=lambda machine: (machine[0] != book.machine.name, machine))
 
 
 def origins(folio: Folio, depth: int) -> list[View]:
@@ -129,9 +129,9 @@ def _origin(on_page: TraceOnPage, book: Book, depth: int) -> View:
     )
 
 
-def again(shown: TraceOnPage, book: Book) -> str:
+def again(trace: TraceOnPage, book: Book) -> str:
     """The command that measures an experiment again and compares it with this page's trace."""
-    return command([shown.trace.experiment], shown.measured_on, book.reference.name)
+    return command([trace.trace.experiment], trace.measured_on, book.reference.name)
 
 
 def surprises(folio: Folio) -> list[tuple[str, Run]]:
@@ -142,5 +142,5 @@ def surprises(folio: Folio) -> list[tuple[str, Run]]:
 
 def natures(folio: Folio, body: str) -> list[tuple[str, str]]:
     """The natures of numbers on a page, also of hidden ones, each with its meaning."""
-    said = " ".join(re.findall(r'class="pb-nature">([^<]*)', body))
-    return [(word, means) for word, means in folio.ui["natures"].items() if word in said]
+    marks = " ".join(re.findall(r'class="pb-nature">([^<]*)', body))
+    return [(word, means) for word, means in folio.ui["natures"].items() if word in marks]

@@ -40,8 +40,8 @@ def picture(folio: Folio) -> list[View]:
 def _peaks(path: str, folio: Folio) -> list[Value]:
     run = folio.run(path)
     places = range(len(run.ranks)) if run else ()
-    found = [folio.value(f"{path}.ranks[{at}].memory.peak_bytes") for at in places]
-    return [one for one in found if one is not None]
+    peaks = [folio.value(f"{path}.ranks[{at}].memory.peak_bytes") for at in places]
+    return [peak for peak in peaks if peak is not None]
 
 
 def _row(way: Survivor, peaks: Sequence[Value], top: float, line: float, folio: Folio) -> View:

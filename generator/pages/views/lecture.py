@@ -89,12 +89,12 @@ def _on_paper(topic: Topic, names: set[str]) -> list[str]:
     """The first of these questions that each page asks, then the second."""
     by_mode = (own for mode, own in topic.items_by_mode.items() if mode != "recall")
     in_turn = dict.fromkeys(chain.from_iterable(zip_longest(*by_mode, topic.items)))
-    return [one for one in in_turn if one in names][:ON_PAPER]
+    return [name for name in in_turn if name in names][:ON_PAPER]
 
 
-def _fits_paper(item: Item, folio: Folio) -> bool:
+def _fits_paper(quiz_item: Item, folio: Folio) -> bool:
     """Whether a sheet of paper can ask it: a program to search would fill a page."""
-    kind = kind_of(item, folio.evidence)
+    kind = kind_of(quiz_item, folio.evidence)
     return kind.is_graded and not kind.key.is_open and kind.form != "lines"
 
 

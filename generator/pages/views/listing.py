@@ -111,8 +111,8 @@ def _has_colour(kind: _TokenType) -> bool:
 def fences_as_listings(markdown: str) -> str:
     """Markdown whose fenced code is a listing like those of lessons, in colours if it is Python."""
 
-    def fenced(found: re.Match[str]) -> str:
-        code = highlighted(found[2]) if found[1] == "python" else escape(found[2])
+    def fenced(fence: re.Match[str]) -> str:
+        code = highlighted(fence[2]) if fence[1] == "python" else escape(fence[2])
         box = Markup('<div class="highlight"><pre><code tabindex="0">{}</code></pre></div>')
         return Markup('<div class="pb-listing">{}</div>').format(box.format(code))
 
@@ -153,7 +153,7 @@ class _Body(NamedTuple):
 
 def difference(wrong: Listing, right: Listing, folio: Folio) -> View:
     """Both programs, and what differs between them: empty where that is most of both."""
-    before, after = (listed(folio.book.root, one.path, one.object) for one in (wrong, right))
+    before, after = (listed(folio.book.root, code.path, code.object) for code in (wrong, right))
     return View(
         wrong=listing(wrong, folio), right=listing(right, folio), lines=unified(before, after)
     )

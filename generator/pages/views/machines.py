@@ -66,9 +66,9 @@ def _primitives() -> Iterator[tuple[str, str]]:
 
 def by_machine(experiment: str, folio: Folio) -> list[View]:
     """Runs of an experiment by machine: the page's own first, those that skipped all last."""
-    having = [one for one in folio.book.machines.values() if experiment in one.traces]
-    found = [_on_machine(experiment, one, folio) for one in having]
-    return sorted(found, key=lambda one: (not one.rows, not one.is_shown))
+    having = [folder for folder in folio.book.machines.values() if experiment in folder.traces]
+    views = [_on_machine(experiment, folder, folio) for folder in having]
+    return sorted(views, key=lambda view: (not view.rows, not view.is_shown))
 
 
 def _on_machine(experiment: str, measured: MachineFolder, folio: Folio) -> View:
@@ -110,8 +110,8 @@ def _numbers_apart(name: str) -> list[str | int]:
 
 def _evidence(experiment: str, measured: MachineFolder, folio: Folio) -> Evidence:
     """What expressions read where a machine's own runs of an experiment stand."""
-    shown = TraceOnPage(measured.traces[experiment], measured.machine)
-    return Evidence(replace(folio.book, traces={experiment: shown}))
+    trace = TraceOnPage(measured.traces[experiment], measured.machine)
+    return Evidence(replace(folio.book, traces={experiment: trace}))
 
 
 def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> View:
@@ -126,8 +126,8 @@ def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Vie
 
     def value(expression: str) -> Value | None:
         """None where the run did not measure it, or was skipped."""
-        found = evidence.evaluate(f"{path}.{expression}").result
-        return found if isinstance(found, Value) and run.status != "skipped" else None
+        result = evidence.evaluate(f"{path}.{expression}").result
+        return result if isinstance(result, Value) and run.status != "skipped" else None
 
     peaks = [value(f"ranks[{at}].memory.peak_bytes") for at in range(len(run.ranks))]
     wall = value("timing.wall_seconds")

@@ -68,10 +68,10 @@ def variants(quiz_item: Item, folio: Folio, asked_as: str) -> list[View]:
     return asked_cases
 
 
-def in_short(item: Item, folio: Folio) -> str:
+def in_short(quiz_item: Item, folio: Folio) -> str:
     """What an item asks, for a line that leads to it: its last question, shortened."""
-    sentences = re.split(r"(?<=[.?!])\s+", folio.evidence.plain(item.stem))
-    asked = [one for one in sentences if one.endswith("?")] or sentences
+    sentences = re.split(r"(?<=[.?!])\s+", folio.evidence.plain(quiz_item.stem))
+    asked = [sentence for sentence in sentences if sentence.endswith("?")] or sentences
     return textwrap.shorten(re.sub("[`$]", "", asked[-1]), _IN_SHORT, placeholder=" …")
 
 

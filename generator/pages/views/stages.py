@@ -29,9 +29,11 @@ _NOT_AMONG_ALL = ("send", "recv", "barrier")  # or without a payload
 def recorded(written: Recorded, field: str, folio: Folio) -> list[View]:
     """Rows of what a run recorded as `stages` or as `prediction`, each with a title and a note."""
     run = folio.run(written.run)
-    found = {one.name: one for one in getattr(run, field)} if run else {}
+    by_name = {record.name: record for record in getattr(run, field)} if run else {}
     base = f"{written.run}.{field}"
-    return [_row(found.get(one.name), f"{base}['{one.name}']", one, folio) for one in written.rows]
+    return [
+        _row(by_name.get(row.name), f"{base}['{row.name}']", row, folio) for row in written.rows
+    ]
 
 
 def _row(
@@ -56,15 +58,15 @@ def _row(
 
 
 def _shape(shape: list[int], expression: str, folio: Folio) -> Markup:
-    shown = folio.cell(f"{expression} | shape") if shape else Markup("–")
-    return shown + " values" if len(shape) == 1 else shown
+    cell = folio.cell(f"{expression} | shape") if shape else Markup("–")
+    return cell + " values" if len(shape) == 1 else cell
 
 
 def _values(values: Sequence[float], base: str, folio: Folio) -> Markup:
     places = range(min(NUM_VALUES, len(values)))
-    shown = [folio.cell(f"{base}.values[{place}] | digits(3)") for place in places]
+    cells = [folio.cell(f"{base}.values[{place}] | digits(3)") for place in places]
     more = ", …" if len(values) > NUM_VALUES else ""
-    return Markup("[{}{}]").format(Markup(", ").join(shown), more) if shown else Markup("")
+    return Markup("[{}{}]").format(Markup(", ").join(cells), more) if cells else Markup("")
 
 
 def _facts(step: PredictionStep, base: str, folio: Folio) -> Iterator[tuple[str, Markup]]:
@@ -89,7 +91,7 @@ def _label(name: str, folio: Folio) -> str:
 
 def _fact(expression: str, fact: object, folio: Folio) -> Markup:
     if isinstance(fact, list):
-        parts = [_fact(f"{expression}[{i}]", one, folio) for i, one in enumerate(fact)]
+        parts = [_fact(f"{expression}[{i}]", element, folio) for i, element in enumerate(fact)]
         return Markup(", ").join(parts)
     if isinstance(fact, str):
         return Markup("<code>{}</code>").format(fact)
@@ -184,10 +186,10 @@ def _moves(
 
 def _travelled(moves: Sequence[tuple[Travel, str]], folio: Folio) -> Iterator[View]:
     """The same in words; one operation with one payload between several ranks, in one line."""
-    for words, alike in groupby(moves, key=lambda one: one[0].words):
+    for words, alike in groupby(moves, key=lambda move: move[0].words):
         travels, expressions = zip(*alike, strict=True)
         operation, _, _ = words.partition(" ")
-        between = ", ".join(_between(operation, one) for one in travels)
+        between = ", ".join(_between(operation, travel) for travel in travels)
         yield View(operation=operation, num_bytes=folio.cell(expressions[0]), between=between)
 
 

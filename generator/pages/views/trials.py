@@ -25,15 +25,17 @@ def command(run: str, changed: Mapping[str, object] | None = None) -> str:
 def output(written: Trial, lesson: TryFile, folio: Folio) -> str:
     """The lines that a trial prints of the book's own run, at the last trial of that run."""
     run = folio.run(written.run)
-    is_last = [one for one in lesson.trials if one.run == written.run][-1] is written
+    is_last = [trial for trial in lesson.trials if trial.run == written.run][-1] is written
     return "\n".join(summary_lines(run)) if run and is_last else ""
 
 
 def own(written: Trial, folio: Folio) -> list[View]:
     """The reader's own runs of a trial; only while serving."""
     books, tries = folio.book.run(written.run), folio.book.tries
-    found = [one for one in tries if written.run == f"{one.experiment}.{next(iter(one.runs))}"]
-    return [_try(written, one, books, folio) for one in found[-MAX_TRIES:] if books]
+    own_tries = [
+        trace for trace in tries if written.run == f"{trace.experiment}.{next(iter(trace.runs))}"
+    ]
+    return [_try(written, trace, books, folio) for trace in own_tries[-MAX_TRIES:] if books]
 
 
 def of_experiment(name: str, folio: Folio) -> list[View]:

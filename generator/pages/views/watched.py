@@ -83,7 +83,10 @@ def in_words(watched: Watched) -> str:
 
 def drawing(watched: Watched, name: str) -> Markup:
     """The strip of tensors, for a wide page and for a phone."""
-    bars = [Bar(one.name, f"{one.name}: {one.state}", _times(one)) for one in watched.tensors]
+    bars = [
+        Bar(tensor.name, f"{tensor.name}: {tensor.state}", _times(tensor))
+        for tensor in watched.tensors
+    ]
     drawn = both_widths(strip, bars, "what rounding allows")
     return DrawnState(drawn, in_words(watched)).svg(name, "The strip of tensors")
 
@@ -103,19 +106,19 @@ def tensors(watched: Watched) -> list[Row]:
     ]  # fmt: skip
 
 
-def _times(one: Parameter) -> float | None:
+def _times(tensor: Parameter) -> float | None:
     """The larger of both errors over what rounding allows; None where none was compared."""
-    found = [
+    ratios = [
         MOST if off.error is None else min(MOST, off.error / (off.allowed or 1 / MOST))
-        for off in (one.gradient, one.step)
-        if off and not one.is_frozen
+        for off in (tensor.gradient, tensor.step)
+        if off and not tensor.is_frozen
     ]
-    return max(found, default=None)
+    return max(ratios, default=None)
 
 
-def _state(one: Parameter) -> Markup:
-    css = {"agrees": "pb-holds", "differs": "pb-does-not-hold"}.get(one.state, "")
-    return Markup('<span class="pb-verdict {}">{}</span>').format(css, one.state)
+def _state(tensor: Parameter) -> Markup:
+    css = {"agrees": "pb-holds", "differs": "pb-does-not-hold"}.get(tensor.state, "")
+    return Markup('<span class="pb-verdict {}">{}</span>').format(css, tensor.state)
 
 
 def _error(off: Off | None) -> Markup:

@@ -51,11 +51,11 @@ def led_to(topic: Topic) -> dict[str, tuple[Mode, str]]:
     }  # fmt: skip
 
 
-def _page(item: str, mode: Mode, topic: Topic) -> str:
+def _page(name: str, mode: Mode, topic: Topic) -> str:
     """The page of a mode that asks an item, without `.html`."""
     deep = topic.lessons[mode].model
     parts = chain(deep) if isinstance(deep, DeepFile) else ()
-    return next((f"{mode}-{one.id}" for one in parts if item in one.items), mode)
+    return next((f"{mode}-{part.id}" for part in parts if name in part.items), mode)
 
 
 def all_items(topic: Topic) -> list[str]:
@@ -76,11 +76,11 @@ def marks(names: Sequence[str], topic: Topic, evidence: Evidence) -> str:
     )
 
 
-def _digests(item: Item, evidence: Evidence) -> tuple[str, ...]:
+def _digests(quiz_item: Item, evidence: Evidence) -> tuple[str, ...]:
     """The digests of an item, on either machine that its section may come from."""
     by = [evidence, *([evidence.reference] if evidence.reference else [])]
-    digests = (digest_of(item, one) for one in by)
-    return evidence.once("digests", item, lambda: tuple(dict.fromkeys(digests)))
+    digests = (digest_of(quiz_item, known) for known in by)
+    return evidence.once("digests", quiz_item, lambda: tuple(dict.fromkeys(digests)))
 
 
 # --- tabs, the first hour, and the rail
@@ -104,7 +104,7 @@ def tab_groups(row: Sequence[View]) -> list[View]:
 
 def hour(folio: Folio, minutes: Mapping[str, int] | None = None) -> list[View]:
     """The pages of the first hour, with the minutes that pages take, by path."""
-    return [_step(one, folio, minutes or {}) for one in folio.book.home.first_hour]
+    return [_step(step, folio, minutes or {}) for step in folio.book.home.first_hour]
 
 
 def _step(step: HourStep, folio: Folio, minutes: Mapping[str, int]) -> View:
