@@ -79,8 +79,11 @@ class Folio:
 
     def over(self, evidence: Evidence) -> Folio:
         """A copy of the page for a part whose values another machine's evidence gives."""
-        part = copy(self)
-        part.evidence = evidence
+        return self._copy_with(evidence=evidence)
+
+    def _copy_with(self, **changes: object) -> Folio:
+        part = copy(self)  # which numbers its values among those of the page
+        vars(part).update(changes)
         return part
 
     def for_runs(self, paths: Iterable[str]) -> Folio:
@@ -91,16 +94,12 @@ class Folio:
         machines = {self.book.machine_of(path) for path in paths if self.book.run(path)} - {""}
         if len(machines) < 2 or self.evidence.reference is None:
             return self
-        part = self.over(self.evidence.reference)
-        part.runs = self.lent
-        return part
+        return self._copy_with(evidence=self.evidence.reference, runs=self.lent)
 
     def without_mark(self, nature: str, marks_reference: bool = True) -> Folio:
         """A copy of the page for a part that states the nature of all its numbers once."""
-        part = copy(self)
-        part.unmarked = nature or self.unmarked
-        part.marks_reference &= marks_reference
-        return part
+        is_marking = self.marks_reference and marks_reference
+        return self._copy_with(unmarked=nature or self.unmarked, marks_reference=is_marking)
 
     def for_table(self, values: Iterable[Value | None]) -> Folio:
         """A copy of the page for a table of these values; its caption names their common marks."""
@@ -111,15 +110,13 @@ class Folio:
         if not shared or any(value.decided_by for value, marks in marked_values if not marks):
             return self
         part = self.without_mark("".join({*shared} - {REFERENCE}), REFERENCE not in shared)
-        part.caption = " and ".join(shared).replace(REFERENCE, f"of the {REFERENCE} machine")
-        return part
+        caption = " and ".join(shared).replace(REFERENCE, f"of the {REFERENCE} machine")
+        return part._copy_with(caption=caption)
 
     @property
     def in_link(self) -> Folio:
         """A copy of the page for the words of a link, where values are plain: links do not nest."""
-        part = copy(self)
-        part.opens = False
-        return part
+        return self._copy_with(opens=False)
 
     def place_of(self, path: str) -> str:
         """Address of a run's row, from the site's root, on the machine of the section."""

@@ -51,21 +51,22 @@ def verdict_row(name: str, folio: Folio) -> View:
     claim, outcome = folio.book.claims[name], folio.judged(name)
     folio.runs.update(outcome.runs)
     is_repeated = name in folio.shown_claims
-    predicted, observed = (Markup(""), Markup("")) if is_repeated else sides_of(outcome, folio)
-    return View(
+    return _verdict(outcome, folio, has_sides=not is_repeated).copy_with(
         claim=claim,
         says=folio.line(claim.says),
-        predicted=predicted,
-        observed=observed,
-        words=outcome.verdict.replace("_", " "),
-        css=css_of(outcome),
         runs=outcome.runs,
         formula=_formula_of(claim, folio),
         is_repeated=is_repeated,
-        caption=folio.caption,
         is_contrary=not is_repeated and outcome.verdict in CONTRARY,
         regime=_regime_of(claim, outcome, folio) if _is_of_a_machine(folio, claim) else "",
     )
+
+
+def _verdict(outcome: Judged, folio: Folio, *, has_sides: bool = True) -> View:
+    """A verdict and both sides of its claim, printed on a page."""
+    predicted, observed = sides_of(outcome, folio) if has_sides else (Markup(""), Markup(""))
+    words, css = outcome.verdict.replace("_", " "), css_of(outcome)
+    return View(predicted=predicted, observed=observed, words=words, css=css, caption=folio.caption)
 
 
 def _is_of_a_machine(folio: Folio, claim: Claim) -> bool:
@@ -228,18 +229,12 @@ def _judged_row(outcome: Judged, machine: str, local: Folio, page: Folio, *, dif
         heads[1] = outcome.observed.kind.capitalize()
         if outcome.predicted and outcome.predicted.kind == "cited":
             heads[0] = "Cited"
-    predicted, observed = sides_of(outcome, page)
     off = _off(outcome)
-    return View(
+    return _verdict(outcome, page).copy_with(
         machine=machine,
         regime=_regime_of(outcome.claim, outcome, local, has_turns=False),
-        predicted=predicted,
-        observed=observed,
         heads=heads,
         off=page.show(off) if off else None,
-        caption=page.caption,
-        words=outcome.verdict.replace("_", " "),
-        css=css_of(outcome),
         says=local.line(text) if text else "",
         is_showed=bool(showed),
         differs=differs,

@@ -52,7 +52,7 @@ def of_experiment(name: str, folio: Folio) -> list[View]:
 
 def _changed(books: Run, own: Run) -> list[View]:
     """The settings of a run that are not those of the page's."""
-    before, after = _settings(books), _settings(own)
+    before, after = ({**run.settings, "world_size": run.world_size} for run in (books, own))
     return [
         View(name=name, before=before.get(name, "–"), after=after.get(name, "–"))
         for name in dict.fromkeys([*before, *after])
@@ -78,8 +78,3 @@ def _try(written: Trial, own: Trace, books: Run, folio: Folio) -> View:
         machine=own.machine,
         when=own.recorded_at,
     )
-
-
-def _settings(run: Run) -> dict[str, object]:
-    """What a reader may set of a run, as the command takes it."""
-    return {**run.settings, "world_size": run.world_size}
