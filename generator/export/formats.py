@@ -48,7 +48,7 @@ pre { white-space: pre-wrap; } td, th { padding: 0.1em 0.6em; }"""
 
 
 def write(evidence: Evidence, topics: Sequence[Topic], paths: Mapping[str, Path]) -> Iterator[str]:
-    """Write the questions of some topics, a file for each format, and say what is in it.
+    """Write the questions to a file for each format; yield what each holds and lacks.
 
     Raises:
         OSError: a file cannot be written, or is there already.

@@ -15,7 +15,7 @@ PARTS = ("plan", "slides", "questions", "answers", "lab", "mistakes")
 
 
 def documents(evidence: Evidence, topic: Topic) -> dict[str, bytes]:
-    """The documents by their names; one without content is left out."""
+    """The HTML documents of a class by name; those without content are left out."""
     sheets = ASSETS / "asking.css", TEMPLATES / "exported/class.css"
     css = style().decode() + "".join(path.read_text(encoding="utf-8") for path in sheets)
     files = {}

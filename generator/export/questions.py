@@ -44,7 +44,7 @@ _TAG = re.compile(r"<(?!img\b)(\w+)\b[^>]*?( ?/)?>")
 def questions(
     evidence: Evidence, topics: Iterable[Topic]
 ) -> tuple[list[View], dict[str, list[str]]]:
-    """The questions of some topics, and the ids of the items that are none, by the reason."""
+    """Exportable questions of some topics, and ids of the other items by the reason."""
     exported: list[View] = []
     left = defaultdict[str, list[str]](list)
     for topic in topics:

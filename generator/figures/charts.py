@@ -27,7 +27,7 @@ BY_FORMULA = "by the formula"
 
 
 def epochs(figure: Figure, folio: Folio) -> Picture:
-    """Two panels: losses and accuracies, in training and in validation where there is any."""
+    """Picture of losses and accuracies over epochs, in two panels."""
     names = _names_of(figure.runs, folio)
     read = {
         names[path]: {
@@ -135,7 +135,7 @@ def _row(growth: Growth, formula: str | None, run: str, evidence: Evidence) -> G
 
 
 def growth(figure: Figure, folio: Folio) -> Picture:
-    """Points and a line a series, the formula dashed, and every number in a table."""
+    """Picture of a measured number of many runs beside its formula."""
     assert figure.growth is not None
     written = figure.growth
     by_label = {

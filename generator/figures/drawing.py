@@ -74,13 +74,13 @@ def wrapped(text: str, width: float) -> list[str]:
 
 
 def number(value: float) -> str:
-    """A place in pixels, to a tenth: what lies nearer than that looks the same."""
+    """A length in pixels as text, rounded to a tenth."""
     return f"{round(value, 1) + 0:.1f}".removesuffix(".0")
 
 
 @dataclass
 class Drawing:
-    """What is drawn, in the order in which it is drawn.
+    """An SVG under construction: its elements in drawing order.
 
     `look` is one or more words: the classes of a shape without `pb-`. One of them names what the
     shape stands for, such as `compute` or `series-a`, and with it the colour. `say` tells what a
@@ -152,7 +152,7 @@ class Drawing:
 
     @contextmanager
     def during(self, start: float, end: float) -> Iterator[None]:
-        """What is drawn inside is seen from one moment of a play to another; 1 is its last."""
+        """Draw in a group that shows between two moments of a play; 1 is the last."""
         past = ' class="pb-past"' if end <= 1 else ""
         self.parts.append(f'<g{past} data-during="{start:g} {end:g}">')
         yield

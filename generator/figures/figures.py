@@ -44,7 +44,7 @@ class FigureOnPage(NamedTuple):
 
 
 def draw(figure: Figure, folio: Folio) -> FigureOnPage:
-    """Draw a figure from the runs it names; the caption names those that were skipped."""
+    """Draw a figure from its runs; `missing` names those that were skipped."""
     named = _named(figure)
     folio = folio.for_runs(named)
     folio.figures.append(figure.id)

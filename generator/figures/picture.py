@@ -47,7 +47,7 @@ class DrawnState:
     budget: SimpleNamespace | None = None  # a line that readers move: its start and its range
 
     def svg(self, name: str, title: str) -> Markup:
-        """The drawing of each layout, which says the same in words."""
+        """The SVG of each layout, with the words as description."""
         return Markup("").join(
             drawing.svg(f"{name}-{layout.name}", title, self.says, f"pb-{layout.name}")
             for drawing, layout in zip(self.drawings, (WIDE, NARROW), strict=True)
@@ -57,7 +57,7 @@ class DrawnState:
 def both_widths(
     draw: Callable[..., Drawing], *what: object, **more: object
 ) -> tuple[Drawing, Drawing]:
-    """A drawing for a wide page and one for a phone."""
+    """A drawing for a wide page, and the same for a phone."""
     return draw(*what, layout=WIDE, **more), draw(*what, layout=NARROW, **more)
 
 

@@ -14,7 +14,7 @@ OVER_A_RING = {"all_reduce", "all_gather", "reduce_scatter", "broadcast"}
 
 
 def placement(figure: Figure, folio: Folio) -> Picture:
-    """What each rank holds, as wide as its bytes, and what travels between the ranks in a step."""
+    """Picture of the layers that each rank holds, and of the transfers in a step."""
     runs = {path: folio.run(path) for path in figure.runs}
     placed = {path: run for path, run in runs.items() if run and run.model}
     table = _table(placed, folio)
@@ -103,7 +103,7 @@ def _table(placed: Mapping[str, Run], folio: Folio) -> NumberTable:
 
 
 def sent_bytes(path: str, run: Run, place: int) -> dict[str, str]:
-    """By operation, what a rank sends in a step: in a ring, to a peer, or to and from a root.
+    """Expressions of the bytes that a rank sends in a step, by operation.
 
     A broadcast passes around the ring too, and all ranks share its work.
     """

@@ -66,7 +66,7 @@ def pipeline(
 
 
 def idle_share(actions: Sequence[Sequence[Action]]) -> float:
-    """The part of all ranks' time, up to the last action, in which a rank does nothing."""
+    """Share of all ranks' time, up to the last action, in which a rank idles."""
     end = max(action.end for row in actions for action in row)
     busy = sum(action.end - action.start for row in actions for action in row)
     return 1 - busy / (end * len(actions))

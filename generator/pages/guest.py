@@ -24,10 +24,10 @@ from generator.values.value import Value
 
 
 class GuestFolio(Folio):
-    """A page of such a site."""
+    """A page of a site without runs."""
 
     def show(self, value: Value, claim: str = "", at: str = "") -> Markup:
-        """A value, whose formula shows where a pointer rests; one that was typed has none."""
+        """A value with its formula as a tooltip; a typed number is plain text."""
         if self.evidence.is_typed(value.formula) or not self.opens:
             return label(str(value))
         html = '<a class="pb-value" title="{}">{}</a> <small class="pb-nature">computed</small>'
@@ -89,7 +89,7 @@ class Guest:
         )
 
     def folio(self, page: str) -> Folio:
-        """One page of the site."""
+        """The folio of one page of the site."""
         return GuestFolio(self.evidence, self.evidence, path=page)
 
 

@@ -17,7 +17,7 @@ LEVEL, FEWEST = 2, 5  # of the headings in a list of contents
 
 
 class Heading(NamedTuple):
-    """A heading: its level, its words without tags, its anchor, its text, what shows it."""
+    """A heading of a page, as lists, links and the search use it."""
 
     level: int
     words: Markup
@@ -60,7 +60,7 @@ class Headings:
         return Markup('<h{0}{1} id="{2}">{3}</h{0}>').format(level, marked, anchor, content)
 
     def read(self, markdown: str) -> None:
-        """List what divides a text in Markdown, below its title, with the anchors of MkDocs."""
+        """Add the headings of a text in Markdown, below its title, with the anchors of MkDocs."""
         reader = Markdown(extensions=["attr_list", "md_in_html", "toc"])
         reader.convert(markdown)
         for token in (token for title in reader.toc_tokens for token in title["children"]):
@@ -69,7 +69,7 @@ class Headings:
             )
 
     def contents(self) -> list[tuple[str, Markup]]:
-        """The anchors and words of the headings that divide the page, where they are many.
+        """Anchors and words for a table of contents; empty where headings are few.
 
         A page of few sections lists the parts of these too.
         """

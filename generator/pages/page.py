@@ -60,7 +60,7 @@ _HIDDEN = re.compile(
 
 @lru_cache(maxsize=1)
 def environment() -> Environment:
-    """The templates, autoescaped and strict."""
+    """The Jinja environment of the templates, autoescaped and strict."""
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         undefined=StrictUndefined,
@@ -88,7 +88,7 @@ def unbroken(name: str) -> Markup:
 
 
 def with_code(reason: str) -> Markup:
-    """Why a run was skipped, with what stands between backticks as code."""
+    """A reason why a run was skipped, with its backticks turned into code."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(reason))))
 
 
@@ -138,7 +138,7 @@ class Gathered:
 
     @cached_property
     def minutes(self) -> dict[str, int]:
-        """The minutes that each lesson takes, by the path of its first page."""
+        """Reading minutes of each lesson, by the path of its first page."""
         return {path: sum(page.minutes for page in pages) for path, pages in self._lessons.items()}
 
     @cached_property
@@ -153,7 +153,7 @@ class Gathered:
 
     @cached_property
     def used_in(self) -> dict[str, list[str]]:
-        """The lessons that use each term of the glossary, by its id."""
+        """Paths of the lessons that use each term of the glossary, by the term's id."""
         lessons = defaultdict(list)
         for path, pages in self._lessons.items():
             for term in frozenset[str]().union(*(page.terms for page in pages)):
@@ -183,7 +183,7 @@ class Gathered:
         return lessons
 
     def sections(self, lesson: str) -> dict[str, str]:
-        """Where each heading of a lesson, `topic/mode`, is; none where it is not printed."""
+        """Addresses of the headings of a lesson, `topic/mode`, by text; empty if not printed."""
         pages = {
             path: page for path, page in self.pages.items()
             if path == f"topics/{lesson}.md" or path.startswith(f"topics/{lesson}-")

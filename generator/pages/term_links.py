@@ -37,7 +37,7 @@ class TermLinks:
         self.used: set[str] = set()
 
     def linked(self, html: Markup) -> Markup:
-        """A paragraph with a link at each term that it is the first to use."""
+        """A paragraph with a link at each term that the page has not used before."""
         if self._pattern is None:
             return html
         depth, parts = 0, _TAG.split(html)

@@ -127,15 +127,15 @@ class Folio:
         return self.sources.place_of(Origin(machine, experiment, name))
 
     def judged(self, claim: str) -> Judged:
-        """The verdict on a claim, by the machine of the section."""
+        """The verdict on a claim by the evidence of the section."""
         return self.evidence.judged(claim)
 
     def line(self, text: str) -> Markup:
-        """An author's line, inline."""
+        """An author's line as inline HTML."""
         return Markup(prose.render(text, self.expression, self.in_link.expression, inline=True))
 
     def prose(self, text: str) -> Markup:
-        """An author's prose, as paragraphs; its tables and footnotes as this page's."""
+        """An author's prose as HTML paragraphs, tables and footnotes."""
         html = prose.render(text, self.expression, self.in_link.expression, inline=False)
         if prose.NOTES in html:
             self.noted.append(text)
@@ -144,7 +144,7 @@ class Folio:
         return Markup(html.replace(prose.SCROLLED, named))
 
     def expression(self, expression: str) -> Markup:
-        """One expression printed with its provenance."""
+        """The value of an expression as HTML with its provenance."""
         result = self.evidence.printable(expression)
         if isinstance(result, Value):
             sides = (claim for name, claim in calls_of_claims(expression) if name in SIDES)
@@ -183,26 +183,26 @@ class Folio:
                     yield f"{origin.experiment}.{origin.run}"
 
     def value(self, expression: str) -> Value | None:
-        """A value for a table or a figure; None where this machine has none."""
+        """The value of an expression; None where this machine has none."""
         return self.evidence.value(expression)
 
     def printed(self, value: Value | None) -> Markup:
-        """A value with its provenance; a dash where this machine has none."""
+        """A value as HTML with its provenance; a dash for None."""
         return ABSENT if value is None else self.show(value)
 
     def cell(self, expression: str) -> Markup:
-        """A value for a cell of a table, or a dash."""
+        """The value of an expression as HTML for a table's cell; a dash for None."""
         return self.printed(self.value(expression))
 
     def run(self, path: str) -> Run | None:
-        """A run by `experiment.run`, remembered as used by this page."""
+        """A run by `experiment.run`, recorded as used by this page."""
         run = self.book.run(path)
         if run is not None:
             self.runs.add(path)
         return run
 
     def claim_place(self, claim: str) -> str:
-        """Where a claim stands with its numbers, from the site's root."""
+        """Address of a claim with its numbers, from the site's root."""
         experiment = self.judged(claim).experiment
         page = page_of(experiment) if experiment in self.book.traces else "evidence.html"
         return f"{page}#claim-{claim}"
@@ -233,7 +233,7 @@ def _look(printed: str, kind: Kind, mark: str, is_absent: bool) -> tuple[str, Ma
 
 
 def breakable(name: str) -> Markup:
-    """A run's name or a path, which is one long word, with places where a line may end.
+    """A run's name or a path with places where a line may break.
 
     They are between its parts, and within a part only where no line of a phone would hold it.
     """
@@ -241,7 +241,7 @@ def breakable(name: str) -> Markup:
 
 
 def escaped_heading(markup: str | Markup) -> Markup:
-    """HTML that may stand in a Markdown heading: nothing in its text is Markdown any more."""
+    """HTML for a Markdown heading, with the characters of Markdown escaped."""
     out, in_tag = [], False
     for letter in str(escape(markup)):
         in_tag = letter == "<" or (in_tag and letter != ">")

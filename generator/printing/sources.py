@@ -34,7 +34,7 @@ def command(paths: Iterable[str], machine: str, reference: str) -> str:
 
 
 class Sources:
-    """The sources of one page's values, gathered while it is written."""
+    """The values of one page and their sources, numbered in the order of printing."""
 
     def __init__(self, evidence: Evidence, root: str, natures: Mapping[str, str]) -> None:
         """Start a page, from which `root` leads to the site's root; `natures` defines marks."""
@@ -43,7 +43,7 @@ class Sources:
         self.values: list[Value] = []
 
     def number(self, value: Value) -> int:
-        """The number of a value on this page; equal ones have the same."""
+        """The number of a value on this page; equal values share one."""
         key = (str(value), value.kind, value.formula, value.origin or value.machines)
         if key not in self._numbers:
             self._numbers[key] = len(self.values)
@@ -72,7 +72,7 @@ class Sources:
         return "" if origin.machine in ("", first) else f"-on-{origin.machine}"
 
     def block(self) -> Markup:
-        """The data as an element; nothing where the page prints no value."""
+        """The JSON block of all sources as a script element; empty without values."""
         if not self.values:
             return Markup("")
         book, runs = self._evidence.book, dict[object, Row]()  # each once

@@ -39,7 +39,7 @@ def ids(html: str) -> set[str]:
 
 
 def with_anchors(html: str) -> str:
-    """A page whose rows that say something in words can be linked to, by their first cell."""
+    """A page whose table rows of prose have anchors made from their first cell."""
     taken: set[str] = set()
 
     def anchored(row: re.Match[str]) -> str:
@@ -53,15 +53,15 @@ def with_anchors(html: str) -> str:
     return _ROW.sub(anchored, html)
 
 
-class LikeOurs(markdown.Extension):  # type: ignore[misc]
-    """What people write in Markdown, as our templates would have written it."""
+class SiteMarkup(markdown.Extension):  # type: ignore[misc]
+    """Markdown extension that gives pages by hand the markup of our templates."""
 
     def extendMarkdown(self, md: markdown.Markdown) -> None:  # noqa: N802
-        """Come after headings have got their ids, and MkDocs has read the links."""
+        """Register after headings have got their ids, and MkDocs has read the links."""
         md.treeprocessors.register(self, "like_ours", -10)
 
     def run(self, root: Element) -> None:
-        """Headings link to themselves, tables look like others, a keyboard scrolls code."""
+        """Link headings to themselves, wrap tables, make code scrollable by keyboard."""
         for parent in list(root.iter()):
             for at, table in enumerate(parent):
                 if table.tag == "table":

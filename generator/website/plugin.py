@@ -65,7 +65,7 @@ class ContentAbort(Abort):
     code = exit_code = 2
 
     def show(self, *_: object, **__: object) -> None:
-        """Print what is wrong where errors belong; MkDocs' own goes to standard output."""
+        """Print the mistakes to standard error; MkDocs prints to standard output."""
         sys.stderr.write(f"{self.format_message()}\n")
 
 
@@ -99,7 +99,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
 
     @event_priority(50)  # before the search, which asks the theme for its language
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
-        """Let MkDocs call the plugin of the book, or that of a guest, from here on."""
+        """Register the plugin of a book or of a guest, whichever the site is."""
         root = Path(config.config_file_path or "mkdocs.yml").resolve().parent
         if config.strict and not log.isEnabledFor(logging.WARNING):
             logging.getLogger("mkdocs").setLevel(logging.WARNING)  # --quiet would count no warning
@@ -114,7 +114,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         return config
 
     def on_build_error(self, *, error: Exception) -> None:
-        """Let other builds write; where the disk refused, raise a `ContentAbort`: one line."""
+        """Release the lock; raise one line as `ContentAbort` if the disk refused."""
         if isinstance(self.mode, BookPlugin):
             self.mode.held.close()
         if isinstance(error, OSError):
@@ -145,11 +145,11 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         enter_book(root)
         if self.config.pages:
             config.docs_dir = str(self.root / self.config.pages)
-        config.markdown_extensions.append(page_html.LikeOurs())
+        config.markdown_extensions.append(page_html.SiteMarkup())
         config.theme.dirs.insert(0 if config.theme.custom_dir is None else 1, str(OVERRIDES))
 
     def on_pre_build(self, *, config: MkDocsConfig) -> None:
-        """Bring `docs_dir` to what the content says now.
+        """Write the pages of the current content to `docs_dir`.
 
         Raises:
             ContentAbort: the content has errors, or the disk refused.
@@ -157,7 +157,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         self.mistakes = ""
         gc.disable()  # what a build makes stays, and looking through it takes long
         try:
-            self.held.enter_context(publish.alone(Path(config.docs_dir)))
+            self.held.enter_context(publish.locked(Path(config.docs_dir)))
             self._publish(config)
         except ContentErrors as errors:
             self._refuse(str(errors))
@@ -191,7 +191,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         pages = publish.site_files(self.book, self.content, self.press, under)
         if sources := publish.committed_sources(self.content) if is_published else b"":
             pages[publish.SOURCES] = sources
-        publish.bring_to(Path(config.docs_dir), pages)
+        publish.sync_folder(Path(config.docs_dir), pages)
         self.files = files
         self.problems = list(verdicts.problems(self.book, self.press.evidence.judged_claims))
         for unread in self.book.unread:
@@ -224,7 +224,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
     def on_serve(
         self, server: LiveReloadServer, /, *, config: MkDocsConfig, builder: Callable[..., None]
     ) -> LiveReloadServer:
-        """Watch what people write instead of what is generated from it, and look more often."""
+        """Watch the content and the generator instead of `docs_dir`, and poll more often."""
         watched = [str(self.content), str(GENERATOR)]
         if own := own_book():
             watched.append(str(own / "experiments"))
@@ -239,7 +239,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         return server
 
     def on_env(self, env: Environment, /, *, config: MkDocsConfig, files: Files) -> Environment:
-        """Give our templates the files that are not a page's own."""
+        """Give the theme's templates files that are not a page's own."""
         env.globals.update(
             topics=[f"topics/{topic.id}/index.md" for topic in self.book.topics],
             picture=files.get_file_from_path(publish.PICTURE),

@@ -119,7 +119,7 @@ def _joint(files: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
 
 
 def guest_assets() -> dict[str, bytes]:
-    """What a page of another site loads for its questions, by its path under the site's root.
+    """Script and style sheet of the questions in another site, by path.
 
     Our sizes count from a root of 20 px, which Material has; `--pb-rem` is that size elsewhere.
     """
@@ -167,15 +167,15 @@ def style(components: Iterable[str] = COMPONENTS) -> bytes:
 
 
 def words_for_scripts(name: str, words: Mapping[str, object]) -> bytes:
-    """Words of the interface as the first line of a script, under a name of `window.proofbook`."""
+    """A line of JavaScript that defines words of the interface under `window.proofbook`."""
     text = json.dumps(words, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
     text = text.replace("<", r"\u003c")
     return f"(window.proofbook=window.proofbook||{{}}).{name}={text};\n".encode()
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Hold the folder of pages, made where it is missing: a build writes and reads it alone.
+def locked(folder: Path) -> Iterator[None]:
+    """Lock the folder of pages, made where it is missing, for one build at a time.
 
     A second build waits here, before MkDocs empties the folder of the site.
     """
@@ -191,8 +191,8 @@ def alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def bring_to(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Make a folder hold these files; equal bytes stay, and so does what somebody else put there.
+def sync_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write these files, and delete those written before; keep files of others.
 
     The list `.written` in the folder names what the generator wrote: nothing else is ever
     overwritten or deleted.

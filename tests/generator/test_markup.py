@@ -10,7 +10,7 @@ from markupsafe import Markup
 from generator.content import prose
 from generator.pages.press import Press
 from generator.pages.views.columns import with_units
-from generator.website.page_html import LikeOurs
+from generator.website.page_html import SiteMarkup
 from generator.website.publish import site_files
 from tests.generator.conftest import render
 
@@ -179,7 +179,7 @@ VALUE = '<a class="pb-value" href="evidence.html">4 MiB</a>'
     ],
 )
 def test_markdown_by_hand_becomes_what_templates_write(written, html):
-    reader = Markdown(extensions=["tables", "md_in_html", "toc", LikeOurs()])
+    reader = Markdown(extensions=["tables", "md_in_html", "toc", SiteMarkup()])
     assert html in reader.convert(written)
 
 

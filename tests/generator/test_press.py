@@ -11,7 +11,7 @@ from generator.content.errors import ContentErrors
 from generator.pages import page as printing
 from generator.pages.press import EVERYTHING, Press
 from generator.website import publish
-from generator.website.publish import bring_to
+from generator.website.publish import sync_folder
 
 LESSON = "topics/averaging/learn.yml"
 LEARN = f"content/{LESSON}"
@@ -160,12 +160,12 @@ BOOK = {"index.md": b"home", "topics/ddp/learn.md": b"lesson"}
 
 
 def test_what_somebody_else_put_there_is_neither_overwritten_nor_deleted(tmp_path):
-    bring_to(tmp_path, {**BOOK, "topics/fsdp/learn.md": b"lesson"})
+    sync_folder(tmp_path, {**BOOK, "topics/fsdp/learn.md": b"lesson"})
     (tmp_path / "topics/fsdp/mine.md").write_bytes(b"mine")
     (tmp_path / "guide.md").write_bytes(b"my guide")
     with pytest.raises(ContentErrors, match=r"guide\.md: .* written by hand; move it to"):
-        bring_to(tmp_path, {**BOOK, "guide.md": b"the book's"})
-    bring_to(tmp_path, {"index.md": b"another home"})
+        sync_folder(tmp_path, {**BOOK, "guide.md": b"the book's"})
+    sync_folder(tmp_path, {"index.md": b"another home"})
     files = (path for path in tmp_path.rglob("*") if path.is_file() and path.name != publish.NOTE)
     assert {path.relative_to(tmp_path).as_posix(): path.read_bytes() for path in files} == {
         "index.md": b"another home", "topics/fsdp/mine.md": b"mine", "guide.md": b"my guide",

@@ -9,13 +9,13 @@ from generator.figures.axes import (
     GAP,
     LegendEntry,
     Scale,
-    across,
-    around,
+    grid_lines,
+    label_room,
     legend,
     plain,
-    room_for,
+    round_values,
+    x_axis,
 )
-from generator.figures.axes import up as grid
 from generator.figures.drawing import LINE, Drawing, PageWidth, number
 
 # Series are told apart by the shape of their points as well as by colour, both in a pinned order.
@@ -52,7 +52,7 @@ def axis_of(
     """An axis with about `num` round ticks around some values."""
     low, high = min(values), max(values)
     space = 0 if high > low else abs(low) * 0.1 or 1.0
-    ticks = around(low - space, high + space, num, is_logarithmic=is_logarithmic)
+    ticks = round_values(low - space, high + space, num, is_logarithmic=is_logarithmic)
     return Axis(title, ticks, says=says, is_logarithmic=is_logarithmic)
 
 
@@ -68,7 +68,7 @@ class Series:
 
 
 def dashed(name: str, points: Sequence[tuple[float, float, str]], position: int) -> Series:
-    """A line with the look of its position among `LINES`; beyond, its points have another shape."""
+    """A series with the dash and colour of a position among `LINES`; beyond, another marker."""
     turn, place = divmod(position, len(LINES))
     look, (_, shape) = LINES[place], MARKS[turn]
     return Series(name, points, f"{look} thick", (look.partition(" ")[0], shape), 3.3)
@@ -121,12 +121,12 @@ def _axes(
     """Draw both axes and what divides the plane, and end the drawing below; the two scales."""
     drawing.word(0, top + LINE / 2, y.title, "soft")
     top += LINE + GAP if y.title else 4
-    to_x = x.between(room_for(y.ticks, y.says), drawing.width - RIGHT)
+    to_x = x.between(label_room(y.ticks, y.says), drawing.width - RIGHT)
     to_y = y.between(top + height, top)
     if sides:
         _draw_sides(drawing, to_x, to_y, *sides)
-    grid(drawing, to_y, to_x.start, to_x.end, y.ticks, y.says)
-    across(drawing, to_x, to_y.start, x.title, x.ticks, x.says)
+    grid_lines(drawing, to_y, to_x.start, to_x.end, y.ticks, y.says)
+    x_axis(drawing, to_x, to_y.start, x.title, x.ticks, x.says)
     drawing.height = to_y.start + BELOW
     return to_x, to_y
 

@@ -14,10 +14,10 @@ from generator.figures.axes import (
     AxisMark,
     LegendEntry,
     Scale,
-    across,
+    grid_lines,
+    label_room,
     legend,
-    room_for,
-    up,
+    x_axis,
 )
 from generator.figures.drawing import LINE, Drawing, PageWidth, text_width
 from generator.figures.step_rules import Action, Kind, Overlapped
@@ -72,7 +72,7 @@ def schedule(
     size = len(rows) // max(len(groups), 1)  # of a group
     titles = [title for title in groups or [""] for _ in range(size)]  # of the group of each row
     labels = [row.removeprefix(f"{title}, ") for row, title in zip(rows, titles, strict=True)]
-    left = max(room_for(curve.ticks if curve else []), GAP + max(map(text_width, labels + mosts)))
+    left = max(label_room(curve.ticks if curve else []), GAP + max(map(text_width, labels + mosts)))
     x = Scale(0, max(end, longest, mark.value if mark else 0), left, layout.width - 1)
     top, height = upper + LINE * bool(mark), LOADED if loads else ROW
     tops = [top + height * n + TITLE * (n // size + 1) * bool(groups) for n in range(len(rows))]
@@ -102,7 +102,7 @@ def schedule(
         bottom = _curve(drawing, curve, x, legend(drawing, keys, bottom + LINE) + 2 * GAP)
         keys = [LegendEntry(name, box=f"span {look}") for name, look, _ in curve.parts]
         keys.append(LegendEntry(curve.mark.words, line="budget"))
-    across(drawing, x, bottom, unit, [] if curve else x.ticks(4 if layout.labels_above else 6))
+    x_axis(drawing, x, bottom, unit, [] if curve else x.ticks(4 if layout.labels_above else 6))
     drawing.height = legend(drawing, keys, bottom + BELOW + LINE / 2) + 2
     return drawing
 
@@ -156,7 +156,7 @@ def _curve(drawing: Drawing, curve: Curve, x: Scale, top: float) -> float:
     """The parts as areas, the whole of them behind; returns where their axis lies."""
     y = Scale(0, curve.ticks[-1], top + LINE + CURVE, top + LINE)
     drawing.word(0, top, curve.unit, "soft")
-    up(drawing, y, x.start, x.end, curve.ticks)
+    grid_lines(drawing, y, x.start, x.end, curve.ticks)
     sums = [0.0] * len(curve.parts[0][2])
     stacked = []
     for _, look, sizes in curve.parts:

@@ -11,7 +11,7 @@ from math import inf
 from string import ascii_letters
 from typing import NamedTuple
 
-from generator.figures.axes import BELOW, GAP, AxisMark, LegendEntry, Scale, across, legend
+from generator.figures.axes import BELOW, GAP, AxisMark, LegendEntry, Scale, legend, x_axis
 from generator.figures.drawing import LINE, Drawing, PageWidth, number, text_width, wrapped
 
 # Kinds of parts in their order, each with its look and that of words on it.
@@ -113,13 +113,13 @@ def stacks(
             d=f"M-1 {number(start)}h2V{number(y)}h-2z",
         )  # fmt: skip
     drawing.parts += over.parts
-    across(drawing, x, y, unit, x.ticks(4 if layout.labels_above else 6))
+    x_axis(drawing, x, y, unit, x.ticks(4 if layout.labels_above else 6))
     drawing.height = y + BELOW
     return drawing
 
 
 def panels(runs: Sequence[Panel], layout: PageWidth) -> Drawing:
-    """Every run as a group of bars, a bar a rank, its layers as parts as wide as their bytes."""
+    """Draw every run as a group of bars: a bar for each rank, layers as wide as their bytes."""
     drawing = Drawing(layout.width)
     ranks = [rank for run in runs for rank in run.ranks]
     x, y = _scale(ranks, max(rank.size for rank in ranks), layout), 4.0

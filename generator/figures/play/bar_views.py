@@ -52,7 +52,7 @@ def _described(rows: Iterable[Stack]) -> str:
 
 
 def memory(states: Sequence[PlayState], figure: Figure, folio: Folio) -> list[DrawnState]:
-    """The bars of each state under the line that readers move: a rank each, parts by class.
+    """Peak memory of each rank by class of tensors, under a budget that readers move.
 
     All states have the axis of the largest peak.
     """

@@ -32,7 +32,7 @@ NOTHING = Markup("–")  # of a part that this run does not have
 
 
 def play(figure: Figure, folio: Folio) -> Picture:
-    """All states of a figure; the first run's state is the one that the page shows."""
+    """Picture of a figure that readers operate; the page shows the first run's state."""
     assert figure.play is not None
     controls, all_states = states(figure, folio)
     by_view = {

@@ -43,7 +43,7 @@ def _places(num: int) -> list[float]:
 
 
 def start(num: int) -> list[list[int]]:
-    """Numbers whose sums tell what they are sums of: rank 1 holds 10, 20, 30 and so on."""
+    """Chunks of each rank before a ring: rank 0 holds 1, 2, 3, rank 1 holds 10, 20, 30."""
     return [[(chunk + 1) * 10**rank for chunk in range(num)] for rank in range(num)]
 
 
@@ -59,7 +59,7 @@ def after(before: Sequence[Sequence[int]], step: int) -> list[list[int]]:
 
 
 def ring(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """The ring of each state, over the ranks of its first run."""
+    """A played ring all-reduce for each state, over the ranks of its first run."""
     words, drawn = folio.ui["play"]["ring"], []
     for state in states:
         num = state.runs[0].run.world_size
@@ -100,7 +100,7 @@ def _cells(before: list[list[int]], held: list[list[int]]) -> Held:
 
 
 def block(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """The first block of each state's first run, on all its ranks."""
+    """A played block under tensor parallelism for each state's first run."""
     words, drawn = folio.ui["play"]["block"], []
     for state in states:
         run = state.runs[0].run

@@ -84,7 +84,7 @@ def states(figure: Figure, folio: Folio) -> tuple[list[Control], list[PlayState]
 
 
 def first_alone(figure: Figure, folio: Folio) -> Figure:
-    """The figure with the runs of its first state only, for a page that offers no choice.
+    """The figure with the runs of its first state only, for a page without choices.
 
     The page uses no run of the other states, so nothing is noted about these. A run of the first
     state that did not complete stays in it. In a plane, all runs lie beside one another.

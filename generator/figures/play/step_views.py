@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from generator.content.exhibit import Figure
 from generator.figures import step_rules
-from generator.figures.axes import AxisMark, around
+from generator.figures.axes import AxisMark, round_values
 from generator.figures.drawings.schedule import Curve
 from generator.figures.drawings.schedule import overlap as drawn_over_link
 from generator.figures.drawings.schedule import schedule as drawn
@@ -28,7 +28,7 @@ LOOKS = {
 
 
 def schedule(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """The schedules that the runs of each state declare, computed by their rules, over one time.
+    """Played pipeline schedules of each state's runs, computed by their rules.
 
     Each state has an axis of its own: forward passes of another number of microbatches last another
     time.
@@ -74,7 +74,7 @@ def _is_under_way(action: Action, time: float) -> bool:
 
 
 def overlap(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """The step of each state's first run, all on the same axis."""
+    """A played step of DDP for each state's first run, all on one axis."""
     words = folio.ui["play"]["actions"] | folio.ui["play"]["overlap"]
     names, drawn_states = ("rank", "link"), []
     runs = [state.runs[0].run for state in states]
@@ -95,12 +95,12 @@ def overlap(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnS
 
 
 def unit_steps(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """The step of each state's first run under its curve of memory, all on the same axis."""
+    """A played step of FSDP for each state's first run, above its curve of memory."""
     words = folio.ui["play"]["actions"] | folio.ui["play"]["units"]
     runs = [state.runs[0].run for state in states]
     peaks = [max(rank.memory.peak_bytes or 0 for rank in run.ranks if rank.memory) for run in runs]
     unit, size = byte_unit(max(peaks))
-    title, ticks = f"{unit} per rank", around(0, max(peaks) / size, 4)
+    title, ticks = f"{unit} per rank", round_values(0, max(peaks) / size, 4)
     drawn_states = []
     for run, peak in zip(runs, peaks, strict=True):
         assert run.model is not None

@@ -35,7 +35,7 @@ NUM_FURTHEST = 5
 
 
 def verdict_rows(names: Sequence[str], folio: Folio) -> list[View]:
-    """Several claims, in the order in which they are named, as the table that ends a section."""
+    """Rows for the table of claims that ends a section, in the order of their names."""
     repeated = folio.shown_claims
     outcomes = [folio.judged(name) for name in names if name not in repeated]
     page = folio.for_table(
@@ -47,7 +47,7 @@ def verdict_rows(names: Sequence[str], folio: Folio) -> list[View]:
 
 
 def verdict_row(name: str, folio: Folio) -> View:
-    """One claim, judged on the runs this book shows; its numbers once in a section."""
+    """One claim with its verdict; its numbers are left out where the section has them already."""
     claim, outcome = folio.book.claims[name], folio.judged(name)
     folio.runs.update(outcome.runs)
     is_repeated = name in folio.shown_claims
@@ -127,7 +127,7 @@ def _side(value: Value | None, folio: Folio, claim: str) -> Markup:
 
 
 def css_of(outcome: Judged) -> str:
-    """The class of a verdict, which colours it."""
+    """The CSS class of a verdict."""
     return f"pb-{outcome.verdict.replace('_', '-')}"
 
 
@@ -263,7 +263,7 @@ def _points(share: float) -> str:
 
 
 def tolerance_of(tolerance: Tolerance | None, observed: Value | None) -> str:
-    """How far observed may lie from predicted; empty where it may not."""
+    """A tolerance in words; empty without one."""
     if tolerance is None:
         return ""
     if tolerance.epsilons is not None:

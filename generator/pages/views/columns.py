@@ -17,7 +17,7 @@ _EMPTY = ("", "–")
 
 
 def with_units(table: Markup) -> Markup:
-    """The table as it is read: a unit that all numbers of a column have, only the head says.
+    """A table whose columns state a common unit in the head instead of in each cell.
 
     A cell that spans several columns would shift those after it, so its table stays as it is.
     """

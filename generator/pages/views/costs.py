@@ -83,7 +83,7 @@ def _off_by(outcome: Judged, folio: Folio) -> Markup:
 
 
 def calculator(written: Calculator, folio: Folio) -> View:
-    """The calculator of a lesson, compared with this book's runs.
+    """The calculator of a lesson: fields, outputs, and their comparison with runs.
 
     Without fields, this machine has no numbers to start from.
     """

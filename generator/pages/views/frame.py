@@ -67,14 +67,14 @@ _NOT_READ = re.compile(
 
 
 def minutes(body: str, num_items: int) -> int:
-    """Minutes for a page: the words that it shows, its questions, its figures to operate."""
+    """Reading minutes of a page, from its words, questions and figures to operate."""
     text = re.sub(r"<[^>]+>", " ", _NOT_READ.sub(" ", body.replace("<wbr>", "")))
     words = _WORD.findall(text)  # a comma behind a link is none
     return max(1, round(len(words) / WORDS_PER_MINUTE + num_items + body.count("data-play=")))
 
 
 def scripts(body: str, *, has_ways: bool) -> list[str]:
-    """The scripts that a page loads, in order: a file that most pages share, and one of its own."""
+    """Names of the scripts that a page loads: one file that most pages share, one of its own."""
     of_body = [name for name, marks in SCRIPTS.items() if any(mark in body for mark in marks)]
     keeps = has_ways or "data-items=" in body or "data-item=" in body
     needed = ["page", *(["proofbook"] if keeps else []), *of_body]
@@ -92,13 +92,13 @@ def styles(body: str) -> list[str]:
 
 
 def machines(origins: Sequence[View], book: Book) -> list[tuple[str, bool]]:
-    """The machines behind a page, the one shown first, and whether each is the reference's."""
+    """The machines behind a page, its own first, and whether each is the reference machine."""
     named = {(origin.machine, origin.is_reference) for origin in origins if origin.machine}
     return sorted(named, key=lambda machine: (machine[0] != book.machine.name, machine))
 
 
 def origins(folio: Folio, depth: int) -> list[View]:
-    """The experiments behind a page, with the runs it used on each machine."""
+    """The experiments behind a page, each with its machine, software and runs."""
     by_trace: dict[tuple[str, str], View] = {}
     used = [(folio.book, folio.runs)]
     if folio.evidence.reference:
@@ -122,14 +122,14 @@ def _origin(on_page: TraceOnPage, book: Book, depth: int) -> View:
         software=software(on_page.trace.circumstances),
         runs=[],
         raw=f"{'../' * depth}{on_page.file}",
-        again=again(on_page, book),
+        again=reproduce_command(on_page, book),
         is_stale=on_page.is_stale,
         was_busy=on_page.trace.quiet is not None and on_page.trace.quiet.was_busy,
         is_new=not (on_page.reference or on_page.is_of_planner),
     )
 
 
-def again(trace: TraceOnPage, book: Book) -> str:
+def reproduce_command(trace: TraceOnPage, book: Book) -> str:
     """The command that measures an experiment again and compares it with this page's trace."""
     return command([trace.trace.experiment], trace.measured_on, book.reference.name)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from generator.content.book import Topic
 from generator.content.topic import Survivor
 from generator.pages.view import View
-from generator.pages.views.ways import all_items, hour, marks, ways
+from generator.pages.views.ways import all_items, first_hour, item_marks, ways
 from generator.printing.folio import Folio
 from generator.values import units
 from generator.values.value import Value, numeric
@@ -16,7 +16,7 @@ GAP = 8  # between the columns of the map, in per cent of its width
 
 
 def picture(folio: Folio) -> list[View]:
-    """The models that the machine has measured, all on one axis, with the budget of each."""
+    """Bars of peak memory for the models of the home page, on one axis, with their budgets."""
     models = folio.book.home.picture
     peaks = {way.run: _peaks(way.run, folio) for model in models for way in model.ways}
     top = MARGIN * max((numeric(peak) for of_run in peaks.values() for peak in of_run), default=0)
@@ -67,8 +67,8 @@ def _row(way: Survivor, peaks: Sequence[Value], top: float, line: float, folio: 
 
 
 def begin(folio: Folio) -> str:
-    """The page to start with, from the site's root."""
-    steps = hour(folio)
+    """Address of the first page to read, from the site's root."""
+    steps = first_hour(folio)
     return steps[0].href if steps else f"topics/{next(iter(folio.book.lessons), 'index')}.html"
 
 
@@ -105,5 +105,5 @@ def _card(topic: Topic, folio: Folio, minutes: Mapping[str, int]) -> View:
         asks=folio.line(next(iter(topic.file.modes.values()))),
         after=[titles[name] for name in topic.file.requires],
         minutes=sum(way.minutes or 0 for way in ways(topic, None, folio, minutes)),
-        items=marks(all_items(topic), topic, folio.evidence),
+        items=item_marks(all_items(topic), topic, folio.evidence),
     )

@@ -99,7 +99,7 @@ def _fits_paper(quiz_item: Item, folio: Folio) -> bool:
 
 
 def beliefs(topic: Topic, folio: Folio) -> list[View]:
-    """What wrong answers of the topic believe, each with the claim that refutes it, as measured."""
+    """The most frequent misconceptions of a topic, each with the claim that refutes it."""
     parts = (
         part
         for quiz_item in topic.items.values()

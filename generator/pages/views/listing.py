@@ -41,7 +41,7 @@ MOST = 20  # lines that differ; beyond, two programs are easier to read than the
 
 
 def listing(written: Listing, folio: Folio, is_asked: bool = False) -> View:
-    """Read a listing from its file and its run; a question does not name its file."""
+    """Code of a listing in colours, with what its run printed; a question hides the file name."""
     code = (unnamed if is_asked else listed)(folio.book.root, written.path, written.object)
     return View(
         title=folio.line(written.title),
@@ -59,12 +59,12 @@ def printed(path: str | None, folio: Folio) -> View:
     return View(
         run=path,
         status=run.status.replace("_", " ") if run else "skipped",
-        message=raised(run.error) if run and run.error else "",
+        message=error_message(run.error) if run and run.error else "",
         printed="\n".join(run.printed) if run else "",
     )
 
 
-def raised(failure: Failure) -> str:
+def error_message(failure: Failure) -> str:
     """The error message of a failed run, cut after whole sentences; empty if the program hung."""
     if failure.kind == "hang" and failure.phase == "program":
         return ""  # where it hung, only its source says
@@ -74,7 +74,7 @@ def raised(failure: Failure) -> str:
 
 
 def notes(program: ExplainedProgram, folio: Folio) -> list[tuple[int, Markup, Markup]]:
-    """The notes on a program: the number of a line from 1, the line, and what it does."""
+    """Notes on a program: number of the line from 1, the line, and its explanation."""
     text = listed(folio.book.root, program.path, program.object)
     lines = [line.strip() for line in text.splitlines()]
     return [
@@ -91,13 +91,13 @@ def notes(program: ExplainedProgram, folio: Folio) -> list[tuple[int, Markup, Ma
 
 
 def highlighted(code: str) -> Markup:
-    """Code as HTML, for a `<code>` under `.highlight`."""
+    """Python code in colours, as HTML for a `<code>` under `.highlight`."""
     return Markup("\n").join(highlighted_lines(code))
 
 
 @lru_cache(maxsize=1024)
 def highlighted_lines(code: str) -> tuple[Markup, ...]:
-    """The same line by line, for a `<code>` each: no element goes on in the next line."""
+    """Python code in colours, line by line: no element continues in the next line."""
     tokens = PythonLexer().get_tokens(code)
     coloured = ((kind if _has_colour(kind) else Text, text) for kind, text in tokens)
     return tuple(map(Markup, pygments.format(coloured, _AS_SPANS).split("\n")))
@@ -109,7 +109,7 @@ def _has_colour(kind: _TokenType) -> bool:
 
 
 def fences_as_listings(markdown: str) -> str:
-    """Markdown whose fenced code is a listing like those of lessons, in colours if it is Python."""
+    """Markdown whose fenced code became listings, in colours if it is Python."""
 
     def fenced(fence: re.Match[str]) -> str:
         code = highlighted(fence[2]) if fence[1] == "python" else escape(fence[2])
@@ -152,7 +152,7 @@ class _Body(NamedTuple):
 
 
 def difference(wrong: Listing, right: Listing, folio: Folio) -> View:
-    """Both programs, and what differs between them: empty where that is most of both."""
+    """Views of both programs and their unified diff, empty where most lines differ."""
     before, after = (listed(folio.book.root, code.path, code.object) for code in (wrong, right))
     return View(
         wrong=listing(wrong, folio), right=listing(right, folio), lines=unified(before, after)
@@ -160,7 +160,7 @@ def difference(wrong: Listing, right: Listing, folio: Folio) -> View:
 
 
 def unified(wrong: str, right: str) -> Markup:
-    """A unified diff in which a change of nothing but the indent counts as none."""
+    """A unified diff as HTML that ignores indentation; empty beyond `MOST` lines."""
     before, after = _body(wrong), _body(right)
     matcher = difflib.SequenceMatcher(None, before.compared, after.compared, autojunk=False)
     hunks = [

@@ -26,7 +26,7 @@ LEAST = 3  # rows that share what a table need not repeat
 
 
 def facts(measured: MachineFolder, folio: Folio) -> Iterator[tuple[str, Markup]]:
-    """What a machine is: the fields of `machine.json` that people read, with their provenance."""
+    """Fields of `machine.json` in words, each with its value."""
     evidence, named = Evidence(replace(folio.book, machine=measured.machine)), [*FACTS]
     for place in range(len(measured.machine.accelerators)):
         at = f"accelerators[{place}]"
@@ -42,7 +42,7 @@ def facts(measured: MachineFolder, folio: Folio) -> Iterator[tuple[str, Markup]]
 
 
 def primitives(measured: MachineFolder, folio: Folio) -> Iterator[tuple[str, Markup]]:
-    """How fast a machine computes and communicates: words, with a value."""
+    """Measured rates and latencies of a machine in words, each with its value."""
     if "primitives" in measured.traces:
         evidence = _evidence("primitives", measured, folio)
         for word, expression in _primitives():

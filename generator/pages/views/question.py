@@ -26,7 +26,7 @@ _IN_SHORT = 80  # characters
 
 
 def question(quiz_item: Item, folio: Folio, asked_as: str) -> View:
-    """Judge an item on this book's runs and render it."""
+    """A question as its template needs it: an item with its key on this book's runs."""
     kind = kind_of(quiz_item, folio.evidence)
     folio.items.append(quiz_item.id)
     again = folio.items.count(quiz_item.id)
@@ -69,7 +69,7 @@ def variants(quiz_item: Item, folio: Folio, asked_as: str) -> list[View]:
 
 
 def in_short(quiz_item: Item, folio: Folio) -> str:
-    """What an item asks, for a line that leads to it: its last question, shortened."""
+    """The last question of an item's stem, shortened for a link."""
     sentences = re.split(r"(?<=[.?!])\s+", folio.evidence.plain(quiz_item.stem))
     asked = [sentence for sentence in sentences if sentence.endswith("?")] or sentences
     return textwrap.shorten(re.sub("[`$]", "", asked[-1]), _IN_SHORT, placeholder=" …")
@@ -100,12 +100,12 @@ def _stem(prose: Markup) -> tuple[Markup, Markup]:
 
 
 def unopened(markup: Markup) -> Markup:
-    """A text whose values open nothing, since where a number comes from would tell."""
+    """HTML whose values are no links: the source of a number would give its question away."""
     return Markup(_OPENS.sub(r'<span class="pb-label">\2</span>', str(markup)))
 
 
 def in_table(written: Table | None, folio: Folio, first: str = "") -> tuple[Row, list[Row], str]:
-    """The titles of an author's table, the `first` above the heads of rows; rows; its caption."""
+    """Titles, rows and caption of an author's table; `first` heads the first column."""
     if written is None:
         return [], [], ""
     if first:  # else a question is about it, whose key is of the machine at hand

@@ -102,7 +102,7 @@ def _fact(expression: str, fact: object, folio: Folio) -> Markup:
 
 
 def stages(flow: Recorded, folio: Folio) -> list[View]:
-    """The stages of a run, each with its drawing."""
+    """The stages of a run, each with its row, its drawing and its transfers."""
     run = folio.run(flow.run)
     by_name = {stage.name: stage for stage in run.stages} if run else {}
     drawn = []

@@ -92,7 +92,7 @@ def drawing(watched: Watched, name: str) -> Markup:
 
 
 def tensors(watched: Watched) -> list[Row]:
-    """A row for each tensor."""
+    """Table rows of a watched script: shape, errors and verdict of each tensor."""
     return [
         [
             Markup("<code>{}</code>").format(breakable(tensor.name)),

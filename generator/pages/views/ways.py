@@ -30,7 +30,7 @@ def ways(
             word=folio.ui["modes"][mode],
             question=folio.line(topic.file.modes[mode]),
             is_here=mode == here,
-            items=marks(topic.items_by_mode[mode], topic, folio.evidence),
+            items=item_marks(topic.items_by_mode[mode], topic, folio.evidence),
             minutes=(minutes or {}).get(f"topics/{topic.id}/{mode}.md"),
         )
         for mode in MODES
@@ -63,8 +63,8 @@ def all_items(topic: Topic) -> list[str]:
     return list(dict.fromkeys(name for names in topic.items_by_mode.values() for name in names))
 
 
-def marks(names: Sequence[str], topic: Topic, evidence: Evidence) -> str:
-    """Items as a link carries them, separated by spaces: `id:digest`.
+def item_marks(names: Sequence[str], topic: Topic, evidence: Evidence) -> str:
+    """Items as a link carries them: `id:digest`, separated by spaces.
 
     An item that never comes back, a prediction that the topic's Recall page leaves out, begins
     with `!`.
@@ -102,8 +102,8 @@ def tab_groups(row: Sequence[View]) -> list[View]:
     ]
 
 
-def hour(folio: Folio, minutes: Mapping[str, int] | None = None) -> list[View]:
-    """The pages of the first hour, with the minutes that pages take, by path."""
+def first_hour(folio: Folio, minutes: Mapping[str, int] | None = None) -> list[View]:
+    """The pages of the first hour, with their reading minutes."""
     return [_step(step, folio, minutes or {}) for step in folio.book.home.first_hour]
 
 
@@ -112,7 +112,7 @@ def _step(step: HourStep, folio: Folio, minutes: Mapping[str, int]) -> View:
     if step.page in folio.book.lessons:
         topic, mode = folio.book.lessons[step.page]
         path, title = f"topics/{step.page}", topic.lessons[mode].model.title
-        items = marks(topic.items_by_mode[mode], topic, folio.evidence)
+        items = item_marks(topic.items_by_mode[mode], topic, folio.evidence)
     else:
         path, title, items = step.page, folio.book.handwritten_by_name[step.page].title, ""
     return View(
@@ -127,7 +127,7 @@ def rail(path: str, topic: Topic | None, row: Sequence[View], folio: Folio) -> V
     A page of the first hour is on that way, one of Deep on its chain, others on their topic's,
     whose modes are the `row`.
     """
-    steps, base, here = hour(folio), "../" * path.count("/"), path.replace(".md", ".html")
+    steps, base, here = first_hour(folio), "../" * path.count("/"), path.replace(".md", ".html")
     own = next((way for way in row if way.is_here), None)
     after = next((_mode(way) for before, way in pairwise(row) if before.is_here), None)
     following = None
@@ -162,5 +162,5 @@ def _part(part: Part, mode: Mode, topic: Topic, folio: Folio) -> View:
     return View(
         page=f"{topic.id}/{mode}-{part.id}", href=f"{mode}-{part.id}.html",
         title=folio.in_link.line(part.title), says="",
-        items=marks(part.items, topic, folio.evidence) if part.items else None,
+        items=item_marks(part.items, topic, folio.evidence) if part.items else None,
     )  # fmt: skip
