@@ -44,7 +44,7 @@ def made(name, found, evidence):
     kept = [
         one for one in found if one.kind not in lacks and not ("picture" in lacks and one.pictures)
     ]
-    return formats.made(name, kept, evidence.book, Folio(evidence, evidence)), kept
+    return formats.file_content(name, kept, evidence.book, Folio(evidence, evidence)), kept
 
 
 def gift_kinds(kept):

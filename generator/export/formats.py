@@ -48,24 +48,24 @@ pre { white-space: pre-wrap; } td, th { padding: 0.1em 0.6em; }"""
 
 
 def write(evidence: Evidence, topics: Sequence[Topic], paths: Mapping[str, Path]) -> Iterator[str]:
-    """Write the questions of some topics, a file for each format, and say what is in it.
+    """Write the questions to a file for each format; yield what each holds and lacks.
 
     Raises:
         OSError: a file cannot be written, or is there already.
     """
-    found, left_out = questions(evidence, topics)
+    asked, left_out = questions(evidence, topics)
     for name, path in paths.items():
-        lacking = {one.id: _lacking(one, LACKS[name]) for one in found}
-        kept = [one for one in found if not lacking[one.id]]
-        content = made(name, kept, evidence.book, Folio(evidence, evidence))
+        lacking = {question.id: _lacking(question, LACKS[name]) for question in asked}
+        kept = [question for question in asked if not lacking[question.id]]
+        content = file_content(name, kept, evidence.book, Folio(evidence, evidence))
         with path.open("xb") as file:
             file.write(content)
-        count = len({one.topic for one in kept})
+        count = len({question.topic for question in kept})
         yield f"{path}: {len(kept)} questions of {count} topic{'s' if count != 1 else ''}"
         for kind, why in LACKS[name].items():
-            if left := [one for one, lacks in lacking.items() if lacks == kind]:
+            if left := [question for question, lacks in lacking.items() if lacks == kind]:
                 yield f"  left out, since {why}: {', '.join(left)}"
-        if name != "anki" and (hinted := sum(bool(one.hints) for one in kept)):
+        if name != "anki" and (hinted := sum(bool(question.hints) for question in kept)):
             yield f"  {hinted} of them without their hints, for which {name} has no place"
     for why, names in left_out.items():
         yield f"in no file, since {why}: {', '.join(names)}"
@@ -74,21 +74,25 @@ def write(evidence: Evidence, topics: Sequence[Topic], paths: Mapping[str, Path]
 def _lacking(asked: View, lacks: Mapping[str, str]) -> str:
     """For which reason a format has no place for a question, if it has none."""
     kinds = (asked.kind, "picture" if asked.pictures else "")
-    return next((one for one in kinds if one in lacks), "")
+    return next((kind for kind in kinds if kind in lacks), "")
 
 
-def made(name: str, asked: Sequence[View], book: Book, folio: Folio) -> bytes:
-    """The content of a file in the format of this name."""
-    topics = [(one, _pools([*own])) for one, own in groupby(asked, lambda one: one.topic)]
+def file_content(name: str, asked: Sequence[View], book: Book, folio: Folio) -> bytes:
+    """The bytes of an export in the format of this name."""
+    topics = [(topic, _pools([*own])) for topic, own in groupby(asked, lambda view: view.topic)]
     if name == "gift":
         return _filled("gift.txt", topics=topics, line=_gift_line)
     if name == "anki":
-        return _decks(asked, plain(folio.line(book.home.title)), _newest(book))
+        recorded = (trace.trace.recorded_at for trace in book.traces.values())
+        newest = max(datetime.fromisoformat(time).timestamp() for time in recorded)
+        return _decks(asked, plain(folio.line(book.home.title)), newest)
     if name == "qti-1.2":
-        files = {f"{one}.xml": _filled("qti-1.2.xml", topic=one, pools=own) for one, own in topics}
+        files = {
+            f"{topic}.xml": _filled("qti-1.2.xml", topic=topic, pools=own) for topic, own in topics
+        }
         type_ = "imsqti_xmlv1p2"
     else:
-        files = {f"{one.id}.xml": _filled("qti-2.1.xml", one=one) for one in asked}
+        files = {f"{question.id}.xml": _filled("qti-2.1.xml", one=question) for question in asked}
         type_ = "imsqti_item_xmlv2p1"
     types = dict.fromkeys(files, type_) | dict.fromkeys(_pictures(asked), "webcontent")
     return _zipped(
@@ -99,8 +103,8 @@ def made(name: str, asked: Sequence[View], book: Book, folio: Folio) -> bytes:
 def _pools(asked: Sequence[View]) -> dict[str, list[View]]:
     """The questions of a topic, and apart from them those that one item asks in several cases."""
     pools: dict[str, list[View]] = {"": []}
-    for one in asked:
-        pools.setdefault(one.alike, []).append(one)
+    for question in asked:
+        pools.setdefault(question.alike, []).append(question)
     return pools
 
 
@@ -114,7 +118,7 @@ def _gift_line(html: str) -> Markup:
 
 
 def _pictures(asked: Iterable[View]) -> dict[str, bytes]:
-    return {name: content for one in asked for name, content in one.pictures.items()}
+    return {name: content for question in asked for name, content in question.pictures.items()}
 
 
 def _zipped(files: Mapping[str, bytes]) -> bytes:
@@ -137,15 +141,17 @@ def _decks(asked: Sequence[View], title: str, moment: float) -> bytes:
     fields = [{"name": name} for name in _FIELDS]
     model = genanki.Model(_number("card"), "Proofbook", fields, [_CARD], css=_CSS)
     decks: dict[str, genanki.Deck] = {}
-    for one in asked:
-        name = f"{title}::{one.topic_title}"
+    for question in asked:
+        name = f"{title}::{question.topic_title}"
         front, back = (
-            _filled("card.html", one=one, side=side).decode() for side in ("front", "back")
+            _filled("card.html", one=question, side=side).decode() for side in ("front", "back")
         )
-        texts = [one.id, front, "<br>".join(one.hints), back]
-        guid, tags = genanki.guid_for(title, one.id), [one.topic, one.kind]
+        texts = [question.id, front, "<br>".join(question.hints), back]
+        guid, tags = genanki.guid_for(title, question.id), [question.topic, question.kind]
         note = genanki.Note(model, texts, guid=guid, tags=tags)
-        decks.setdefault(name, genanki.Deck(_number(f"{title} {one.topic}"), name)).add_note(note)
+        decks.setdefault(name, genanki.Deck(_number(f"{title} {question.topic}"), name)).add_note(
+            note
+        )
     with tempfile.TemporaryDirectory() as folder:
         path, media = Path(folder, "cards.apkg"), []
         for name, content in _pictures(asked).items():
@@ -159,9 +165,3 @@ def _decks(asked: Sequence[View], title: str, moment: float) -> bytes:
 def _number(of: str) -> int:
     """What Anki knows a deck or a kind of card by: 31 bits of a name."""
     return int.from_bytes(hashlib.sha256(of.encode()).digest()[:4], "big") >> 1
-
-
-def _newest(book: Book) -> float:
-    """When the last of a book's runs was recorded, in seconds since the epoch."""
-    recorded = (one.trace.recorded_at for one in book.traces.values())
-    return max(datetime.fromisoformat(one).timestamp() for one in recorded)

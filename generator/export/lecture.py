@@ -6,7 +6,7 @@ first lab, and what students often get wrong with the evidence against it.
 
 from generator.content.book import Topic
 from generator.content.typesetting import unlinked
-from generator.pages.page import TEMPLATES, Gathered, Sheet, environment, opened
+from generator.pages.page import TEMPLATES, Gathered, Sheet, environment, start_page
 from generator.pages.views import lecture
 from generator.values.evaluation import Evidence
 from generator.website.publish import ASSETS, style
@@ -15,19 +15,19 @@ PARTS = ("plan", "slides", "questions", "answers", "lab", "mistakes")
 
 
 def documents(evidence: Evidence, topic: Topic) -> dict[str, bytes]:
-    """The documents by their names; one without content is left out."""
+    """The HTML documents of a class by name; those without content are left out."""
     sheets = ASSETS / "asking.css", TEMPLATES / "exported/class.css"
-    css = style().decode() + "".join(one.read_text(encoding="utf-8") for one in sheets)
-    found = {}
+    css = style().decode() + "".join(path.read_text(encoding="utf-8") for path in sheets)
+    files = {}
     for part in PARTS:
         lab = next(iter(topic.labs), None)
         sheet = Sheet("class.md", "exported/class.html.j2", "", "", topic=topic, lab=lab)
-        folio, context = opened(sheet, Gathered(evidence, {}, {}))
+        folio, context = start_page(sheet, Gathered(evidence, {}, {}))
         plan = lecture.lecture(topic, folio)
         needs = {"lab": lab, "mistakes": plan.beliefs, "questions": plan.paper}
         if not needs.get(part, True):
             continue
         page = environment().get_template(sheet.template)
         html = page.render(context, part=part, lecture=plan, css=css)
-        found[f"{part}.html"] = unlinked(html).encode()
-    return found
+        files[f"{part}.html"] = unlinked(html).encode()
+    return files

@@ -8,13 +8,15 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from functools import cache
+from pathlib import Path
 
 from markupsafe import Markup, escape
+from rcssmin import cssmin  # type: ignore[import-untyped]
 
 from generator.content.book import Topic
 from generator.content.listed_code import unnamed
 from generator.content.typesetting import plain
-from generator.export.pictures import pictured
 from generator.items.answers import Answer, Backing
 from generator.items.kinds.arranged import Order
 from generator.items.kinds.picked import FaultyLine
@@ -23,35 +25,43 @@ from generator.pages.views import question
 from generator.pages.views.listing import printed
 from generator.printing.folio import Folio
 from generator.values.evaluation import Evidence
+from generator.website.publish import STYLES
 from runners.core.trace.fields import NBSP
 
 _MATH = re.compile(r"<math\b([^>]*)>.*?<annotation\b[^>]*>(.*?)</annotation>.*?</math>", re.DOTALL)
 _DROPPED = re.compile(r"</?(?:a|span|wbr|div)\b[^>]*>")
 _SMALL = re.compile(r"<small[^>]*>(.*?)</small>")
 _MARK = r"(?:[(:]|, |\bare) ?{}[,.)]"  # beside a number, or below a table or figure
+_PICTURE = re.compile(r"<svg\b[^>]*>.*?</svg>|<img\b[^>]*>", re.DOTALL)
+_HEAD = re.compile(r'<svg\b[^>]*?viewBox="0 0 (\S+) (\S+)"[^>]*>')
+_DESCRIBED = re.compile(r"<(title|desc)\b[^>]*>(.*?)</\1>", re.DOTALL)
+_SOURCE = re.compile(r'\bsrc="([^"]*)"')
+_LIGHT = re.compile(r"light-dark\(([^,]+),[^;]+\)(?=[;}])")
+_PLAYED = ".pb-past{display:none}"  # the line of a player
 _TAG = re.compile(r"<(?!img\b)(\w+)\b[^>]*?( ?/)?>")
 
 
 def questions(
     evidence: Evidence, topics: Iterable[Topic]
 ) -> tuple[list[View], dict[str, list[str]]]:
-    """The questions of some topics, and the ids of the items that are none, by the reason."""
-    found: list[View] = []
+    """Exportable questions of some topics, and ids of the other items by the reason."""
+    exported: list[View] = []
     left = defaultdict[str, list[str]](list)
     for topic in topics:
         folio = Folio(evidence, evidence).in_link
         words = _words(folio)
-        for item in topic.items.values():
-            asked = question.question(item, folio, "question")
+        for quiz_item in topic.items.values():
+            asked = question.question(quiz_item, folio, "question")
             if asked.is_open:
-                left["the runs leave open what is right"].append(item.id)
-            elif item.id not in topic.items_by_mode.get("recall", topic.items):
-                left["they make sense on their own page only"].append(item.id)
+                left["the runs leave open what is right"].append(quiz_item.id)
+            elif quiz_item.id not in topic.items_by_mode.get("recall", topic.items):
+                left["they make sense on their own page only"].append(quiz_item.id)
             else:
-                every = [asked, *question.variants(item, folio, "question")]
-                alike = f"{item.id}: {question.in_short(item, folio)}" if len(every) > 1 else ""
-                found += [_question(one, topic, folio, words, alike) for one in every]
-    return found, left
+                every = [asked, *question.variants(quiz_item, folio, "question")]
+                short = question.in_short(quiz_item, folio)
+                alike = f"{quiz_item.id}: {short}" if len(every) > 1 else ""
+                exported += [_question(case, topic, folio, words, alike) for case in every]
+    return exported, left
 
 
 def tidy(markup: str) -> Markup:
@@ -68,9 +78,9 @@ def _words(folio: Folio) -> list[tuple[re.Pattern[str], Markup]]:
     """What to explain to a reader without the book: its own words, and those beside numbers."""
     marks = ((_MARK.format(name), name, says) for name, says in folio.ui["natures"].items())
     own = [
-        (rf"\b(?:{'|'.join(map(re.escape, one.spellings))})\b", one.term, one.definition)
-        for one in folio.book.terms
-        if one.of_this_book
+        (rf"\b(?:{'|'.join(map(re.escape, term.spellings))})\b", term.term, term.definition)
+        for term in folio.book.terms
+        if term.of_this_book
     ]
     return [
         (re.compile(form), Markup("<b>{}</b>: {}").format(word, folio.line(says)))
@@ -85,17 +95,18 @@ def _question(
     words: Iterable[tuple[re.Pattern[str], Markup]],
     alike: str,
 ) -> View:
-    item, field, kind = asked.item, asked.field, asked.item.kind
-    stem = f"{folio.prose(item.stem)}{_tabled(*asked.about)}{_exhibited(asked.exhibit)}"
+    quiz_item, field, kind = asked.item, asked.field, asked.item.kind
+    stem = f"{folio.prose(quiz_item.stem)}{_table(*asked.about)}{_exhibit(asked.exhibit)}"
     explains = str(asked.explains)
-    if isinstance(item, FaultyLine):
-        places = (item.wrong, item.right)
-        wrong, right = (_pre(unnamed(folio.book.root, one.path, one.object)) for one in places)
-        asks = "" if "Which line" in item.stem else "<p>Which line is at fault?</p>"
-        kind, stem = "choice", f"{stem}{asks}{wrong}{_said(printed(item.wrong.run, folio))}"
+    if isinstance(quiz_item, FaultyLine):
+        places = (quiz_item.wrong, quiz_item.right)
+        wrong, right = (_pre(unnamed(folio.book.root, code.path, code.object)) for code in places)
+        asks = "" if "Which line" in quiz_item.stem else "<p>Which line is at fault?</p>"
+        kind = "choice"
+        stem += f"{asks}{wrong}{_run_output(printed(quiz_item.wrong.run, folio))}"
         explains += f"<p>Corrected:</p>{right}"
-    elif isinstance(item, Order) and item.ends:
-        first, last = map(folio.line, item.ends)
+    elif isinstance(quiz_item, Order) and quiz_item.ends:
+        first, last = map(folio.line, quiz_item.ends)
         stem += f"<p>First: {first}. Last: {last}.</p>"
     elif field and field.is_number:
         unit = f" ({escape(field.unit.label)})" if field.unit.label else ""
@@ -103,34 +114,35 @@ def _question(
     elif field:
         kind = "shape"
     if asked.backing:
-        explains += f"<p>{_backed(asked.backing)}</p>"
-    stem, pictures = pictured(stem, item.id, folio.book.root / "content/topics" / topic.id)
-    replies = [_reply(one, field.unit.scale if field else 1) for one in asked.answers]
-    by_place = {one.place: one for one in replies}
+        explains += f"<p>{_evidence_words(asked.backing)}</p>"
+    stem, files = pictures_apart(stem, quiz_item.id, folio.book.root / "content/topics" / topic.id)
+    replies = [_reply(answer, field.unit.scale if field else 1) for answer in asked.answers]
+    by_place = {reply.place: reply for reply in replies}
     is_arranged = kind in ("order", "match")
-    said = "".join(f"{one.text} {one.beside}" for one in replies)
-    shows = plain(tidy(stem + said * (field is None)))
-    tells = plain(tidy(explains + said + "".join(one.why for one in replies)))
+    texts = "".join(f"{reply.text} {reply.beside}" for reply in replies)
+    shows = plain(tidy(stem + texts * (field is None)))
+    tells = plain(tidy(explains + texts + "".join(reply.why for reply in replies)))
     used = {says: form.search(shows) for form, says in words if form.search(shows + tells)}
-    stem += _noted(says for says, is_shown in used.items() if is_shown)
-    explains += _noted(says for says, is_shown in used.items() if not is_shown)
+    stem += _paragraphs(says for says, is_shown in used.items() if is_shown)
+    explains += _paragraphs(says for says, is_shown in used.items() if not is_shown)
     sizes = plain(replies[0].text).replace(",", "").replace(NBSP, " ").split(" × ")
     return View(
-        id=item.id,  # the item's; in a further case, with its number
+        id=quiz_item.id,  # the item's; in a further case, with its number
         topic=topic.id,
-        title=question.in_short(item, folio),  # what it asks
+        title=question.in_short(quiz_item, folio),  # what it asks
         alike=alike,  # of questions that one item asks in several cases, what they have in common
         topic_title=plain(folio.line(topic.file.title)),
         kind=kind,  # choice, several, order, match, number, shape, or predict, which is not graded
         stem=tidy(stem),
         replies=replies,  # those of an order in the right one
-        shown=[] if field else [by_place[one.position] for one in asked.shown],  # in a page's order
+        # in a page's order
+        shown=[by_place[answer.position] for answer in asked.shown if not field],
         spellings=[sign.join(sizes) for sign in (" × ", "×", " x ", "x")],  # of a shape
         is_typed=field is not None,
         is_arranged=is_arranged,  # pieces or pairs, which are explained all at once
-        solution=tidy(_arranged(kind, replies) * is_arranged + explains),  # said of any answer
-        hints=[tidy(one) for one in asked.hints],
-        pictures=pictures,  # files that the stem shows, by name
+        solution=tidy(_solution_list(kind, replies) * is_arranged + explains),  # said of any answer
+        hints=[tidy(hint) for hint in asked.hints],
+        pictures=files,  # files that the stem shows, by name
     )
 
 
@@ -140,14 +152,14 @@ def _reply(answer: Answer, scale: float) -> View:
     numbers: Sequence[str] = ("", "", "", "")
     if reach and reach.number is not None:
         ends = reach.number - reach.within, reach.number + reach.within
-        in_unit = (f"{one / scale:.12g}" for one in (reach.number, reach.within, *ends))
-        numbers = [f"{Decimal(one):f}" for one in in_unit]  # no reader of GIFT takes 1e-6
+        in_unit = (f"{number / scale:.12g}" for number in (reach.number, reach.within, *ends))
+        numbers = [f"{Decimal(number):f}" for number in in_unit]  # no reader of GIFT takes 1e-6
     return View(
         id=f"r{answer.position}" if is_right or reach is None else f"slip{answer.position}",
         place=answer.position,
         text=tidy(answer.text),  # the option, the piece, the left side, or what is typed
         is_right=is_right,
-        why=tidy(f"{answer.why} {_backed(answer.backing)}"),
+        why=tidy(f"{answer.why} {_evidence_words(answer.backing)}"),
         beside=tidy(answer.beside or ""),  # the right side, or the value that a piece is sorted by
         number=numbers[0],  # in the unit that the stem names
         within=numbers[1],
@@ -156,54 +168,61 @@ def _reply(answer: Answer, scale: float) -> View:
     )
 
 
-def _arranged(kind: str, replies: Iterable[View]) -> str:
+def _solution_list(kind: str, replies: Iterable[View]) -> str:
     """Why pieces and pairs belong where they do."""
-    said = (f"{one.text}{': ' if one.beside else ''}{one.beside}<br/>{one.why}" for one in replies)
+    lines = (
+        f"{reply.text}{': ' if reply.beside else ''}{reply.beside}<br/>{reply.why}"
+        for reply in replies
+    )
     tag = "ol" if kind == "order" else "ul"
-    return f"<{tag}>{''.join(f'<li>{one}</li>' for one in said)}</{tag}>"
+    return f"<{tag}>{''.join(f'<li>{line}</li>' for line in lines)}</{tag}>"
 
 
-def _backed(backing: Iterable[Backing]) -> str:
+def _evidence_words(backing: Iterable[Backing]) -> str:
     """What shows it, in words."""
-    said = []
-    for one in backing:
-        if one.belief:
-            said.append(f"The misconception: “{one.belief}”")
-        if one.says:
-            against, verdict = " against it" * bool(one.belief), f" ({one.verdict})"
-            said.append(f"The evidence{against}: {one.says}{verdict * bool(one.verdict)}")
-    return " ".join(said)
+    sentences = []
+    for proof in backing:
+        if proof.belief:
+            sentences.append(f"The misconception: “{proof.belief}”")
+        if proof.says:
+            against, verdict = " against it" * bool(proof.belief), f" ({proof.verdict})"
+            sentences.append(f"The proof{against}: {proof.says}{verdict * bool(proof.verdict)}")
+    return " ".join(sentences)
 
 
-def _noted(words: Iterable[str]) -> str:
-    return "".join(f"<p>{one}</p>" for one in words)
+def _paragraphs(words: Iterable[str]) -> str:
+    return "".join(f"<p>{word}</p>" for word in words)
 
 
-def _tabled(titles: Sequence[str], rows: Iterable[Iterable[str]], caption: str) -> str:
+def _table(titles: Sequence[str], rows: Iterable[Iterable[str]], caption: str) -> str:
     """A table of values; nothing where there is none."""
-    head = "".join(f"<th>{one.removeprefix('#')}</th>" for one in titles)
+    head = "".join(f"<th>{title.removeprefix('#')}</th>" for title in titles)
     body = ("".join(f"<td>{cell}</td>" for cell in row) for row in rows)
-    lines = "".join(f"<tr>{one}</tr>" for one in (head, *body))
+    lines = "".join(f"<tr>{row}</tr>" for row in (head, *body))
     noted = f"<p>The runs of this table are {caption}.</p>" if caption else ""
     return f"<table><tbody>{lines}</tbody></table>{noted}" if head else ""
 
 
-def _exhibited(shown: View | None) -> str:
+def _exhibit(exhibit: View | None) -> str:
     """What stands below a stem: a figure, code, or what a run printed."""
-    if shown is None:
+    if exhibit is None:
         return ""
-    figure, parts = shown.figure, []
+    figure, parts = exhibit.figure, []
     if figure:
         drawn = f"Runs drawn here: {figure.natures}." if figure.natures else ""
-        says = f"{figure.caption if shown.has_caption else ''} {drawn}"
-        parts += [f"<p>{figure.title}</p>", shown.drawing, f"<p>{says}</p>" if says.strip() else ""]
-    if shown.program:
-        parts.append(_pre(plain(shown.program.code)))
-    parts += map(_said, filter(None, (shown.program, shown.printed)))
+        says = f"{figure.caption if exhibit.has_caption else ''} {drawn}"
+        parts += [
+            f"<p>{figure.title}</p>",
+            exhibit.drawing,
+            f"<p>{says}</p>" if says.strip() else "",
+        ]
+    if exhibit.program:
+        parts.append(_pre(plain(exhibit.program.code)))
+    parts += map(_run_output, filter(None, (exhibit.program, exhibit.printed)))
     return "".join(parts)
 
 
-def _said(run: View) -> str:
+def _run_output(run: View) -> str:
     """What a program printed, and how it ended if it failed."""
     texts = "".join(_pre(text) for text in (run.printed, run.message) if text)
     return f"<p>It printed:</p>{texts}" if texts else f"<p>It printed nothing ({run.status}).</p>"
@@ -211,3 +230,43 @@ def _said(run: View) -> str:
 
 def _pre(code: str) -> str:
     return f"<pre>{escape(code.strip())}</pre>"
+
+
+# --- pictures as files
+
+
+def pictures_apart(html: str, name: str, folder: Path) -> tuple[str, dict[str, bytes]]:
+    """A text whose drawings, and images of a folder, became files, and these files by name.
+
+    Of two drawings the wide one is taken; the names of files begin with `name`.
+    """
+    files: dict[str, bytes] = {}
+
+    def as_file(picture: re.Match[str]) -> str:
+        text = picture[0]
+        if source := _SOURCE.search(text):
+            file = f"{name}-{Path(source[1]).name}"
+            files[file] = (folder / source[1]).read_bytes()
+            return text.replace(source[0], f'src="{file}"')
+        if "pb-narrow" in text.partition(">")[0] and "pb-wide" in html:
+            return ""
+        file = f"{name}-{len(files) + 1}.svg"
+        says = ". ".join(plain(words) for _, words in _DESCRIBED.findall(text))
+        files[file] = _HEAD.sub(_alone, text, count=1).encode()
+        return f'<img src="{file}" alt="{escape(says)}"/>'
+
+    return _PICTURE.sub(as_file, html), files
+
+
+def _alone(head: re.Match[str]) -> str:
+    """The beginning of a drawing as a document, with its styles; it is light on any screen."""
+    of = f'xmlns="http://www.w3.org/2000/svg" class="pb-drawing" viewBox="0 0 {head[1]} {head[2]}"'
+    return f'<svg {of} width="{head[1]}" height="{head[2]}"><style>{_style()}</style>'
+
+
+@cache
+def _style() -> str:
+    parts = (
+        (STYLES / f"{sheet}.css").read_text(encoding="utf-8") for sheet in ("palette", "drawings")
+    )
+    return str(escape(_LIGHT.sub(r"\1", cssmin("".join(parts))) + _PLAYED))

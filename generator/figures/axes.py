@@ -19,7 +19,7 @@ SAMPLE = 40  # of a legend's line
 
 @dataclass(frozen=True)
 class Scale:
-    """Values from `low` to `high` between two places in pixels; both in logarithms if asked."""
+    """A linear or logarithmic map from values to pixels."""
 
     low: float
     high: float
@@ -42,8 +42,8 @@ class Scale:
     def ticks(self, num: int) -> list[float]:
         """About `num` round values of the scale."""
         slack = (self.high - self.low) * 1e-9
-        found = around(self.low, self.high, num)
-        return [one for one in found if self.low - slack <= one <= self.high + slack]
+        ticks = round_values(self.low, self.high, num)
+        return [tick for tick in ticks if self.low - slack <= tick <= self.high + slack]
 
 
 def _round_step(rough: float) -> float:
@@ -52,8 +52,8 @@ def _round_step(rough: float) -> float:
     return power * next((step for step in (1, 2, 5) if rough / power < step * math.sqrt(2)), 10)
 
 
-def around(low: float, high: float, num: int, *, is_logarithmic: bool = False) -> list[float]:
-    """Round values for a grid: the first is at most `low`, the last at least `high`."""
+def round_values(low: float, high: float, num: int, *, is_logarithmic: bool = False) -> list[float]:
+    """Round values that span `low` to `high`, about `num` of them."""
     if is_logarithmic:
         exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         has_few = sum(low <= 10.0**e <= high for e in exponents) <= 3
@@ -80,11 +80,11 @@ def percent(value: float) -> str:
     return f"{plain(value * 100, 4)}%"
 
 
-def across(
+def x_axis(
     drawing: Drawing, scale: Scale, y: float, title: str,
     values: Sequence[float], says: Callable[[float], str] = plain,
 ) -> None:  # fmt: skip
-    """An axis at `y`: ticks, the labels that have room from the right on, a title below."""
+    """Draw an axis at `y`: ticks, labels where they have room, and a title below."""
     drawing.line(scale.start, y, scale.end, y, "axis")
     free = drawing.width
     for value in sorted(values, reverse=True):
@@ -97,23 +97,23 @@ def across(
     drawing.word(scale.end, y + TICK + 30, title, "soft", "end")
 
 
-def up(
+def grid_lines(
     drawing: Drawing, scale: Scale, left: float, right: float,
     values: Sequence[float], says: Callable[[float], str] = plain,
 ) -> None:  # fmt: skip
-    """A grid line across the plot for each value, and its label at the left."""
+    """Draw a grid line across the plot for each value, labelled at the left."""
     for value in values:
         y = scale(value)
         drawing.line(left, y, right, y, "grid")
         drawing.word(left - GAP, y, says(value), "soft", "end")
 
 
-def room_for(values: Sequence[float], says: Callable[[float], str] = plain) -> float:
-    """What the labels of an upright axis take, at the left of its plot."""
+def label_room(values: Sequence[float], says: Callable[[float], str] = plain) -> float:
+    """Width of the labels of an upright axis, with a gap, in pixels."""
     return max(map(text_width, map(says, values)), default=0) + GAP
 
 
-class Mark(NamedTuple):
+class AxisMark(NamedTuple):
     """A value at its place on an axis, and its words; of a line that readers move, none."""
 
     value: float
@@ -122,25 +122,17 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True)
 class LegendEntry:
-    """An entry of a legend: a name, and a sample of the line, the point or the box that it names.
-
-    Attributes:
-        name: what the sample stands for.
-        line: the look of a line.
-        mark: look and shape of a point.
-        box: the look of a box.
-        letter: what stands on the box, and its look; none by default.
-    """
+    """An entry of a legend: a name, and a sample of the line, the point or the box of that name."""
 
     name: str
-    line: str = ""
-    mark: tuple[str, str] | None = None
-    box: str = ""
-    letter: tuple[str, str] = ("", "")
+    line: str = ""  # the look of a line
+    mark: tuple[str, str] | None = None  # look and shape of a point
+    box: str = ""  # the look of a box
+    letter: tuple[str, str] = ("", "")  # on the box, and its look
 
 
 def legend(drawing: Drawing, keys: Sequence[LegendEntry], y: float = 10) -> float:
-    """A sample and a name each, in as many lines as they need; returns where the last one ends."""
+    """Draw a legend in as many lines as it needs; returns where the last one ends."""
     x = 0.0
     for key in keys:
         width = SAMPLE + GAP + text_width(key.name)

@@ -10,7 +10,7 @@ from generator.content.exhibit import Figure, Growth
 from generator.figures.axes import percent, plain
 from generator.figures.drawing import WIDE
 from generator.figures.drawings.plot import LINES, MARKS, Axis, Series, axis_of, dashed, plot
-from generator.figures.picture import Picture, Seen, Table, both, plainly
+from generator.figures.picture import DrawnState, NumberTable, Picture, both_widths, plain_line
 from generator.printing.folio import Folio
 from generator.values import units
 from generator.values.evaluation import Evidence
@@ -27,7 +27,7 @@ BY_FORMULA = "by the formula"
 
 
 def epochs(figure: Figure, folio: Folio) -> Picture:
-    """Two panels: losses and accuracies, in training and in validation where there is any."""
+    """Picture of losses and accuracies over epochs, in two panels."""
     names = _names_of(figure.runs, folio)
     read = {
         names[path]: {
@@ -41,17 +41,18 @@ def epochs(figure: Figure, folio: Folio) -> Picture:
     for panel, says in (("loss", plain), ("accuracy", percent)):
         series = list(_lines(panel, read))
         if series:
-            ys = [y for one in series for _, y, _ in one.points]
-            numbers = range(1, 1 + max(len(one.points) for one in series))
+            ys = [y for curve in series for _, y, _ in curve.points]
+            numbers = range(1, 1 + max(len(curve.points) for curve in series))
             x = Axis("epoch", numbers, ends=(1, max(numbers[-1], 2)))
             drawing = plot(series, x, axis_of("", ys, 4, says=says), PANEL_HEIGHT, PANEL)
             described = "; ".join(
-                f"{one.name}: " + ", ".join(f"{y:.4g}" for _, y, _ in one.points) for one in series
+                f"{curve.name}: " + ", ".join(f"{y:.4g}" for _, y, _ in curve.points)
+                for curve in series
             )
             described = f"{panel.capitalize()}. {described}"
-            title = plainly(figure.title, folio)
-            shown = drawing.svg(f"{figure.id}-{panel}", title, described, f"pb-{panel}")
-            panels += Markup("<div><p>{}</p>{}</div>").format(panel.capitalize(), shown)
+            title = plain_line(figure.title, folio)
+            svg = drawing.svg(f"{figure.id}-{panel}", title, described, f"pb-{panel}")
+            panels += Markup("<div><p>{}</p>{}</div>").format(panel.capitalize(), svg)
     drawings = Markup('<div class="pb-panels">{}</div>').format(panels) if panels else None
     return Picture(_table_of_epochs(read, folio), drawings)
 
@@ -90,15 +91,15 @@ def _lines(panel: str, read: Read) -> Iterator[Series]:
                 position += 1
 
 
-def _table_of_epochs(read: Read, folio: Folio) -> Table:
+def _table_of_epochs(read: Read, folio: Folio) -> NumberTable:
     """A row for each epoch of each run."""
-    columns = [one for one in FIELDS if any(any(values[one]) for values in read.values())]
-    table = Table(["Epoch", *(column.replace("_", " ").capitalize() for column in columns)])
+    columns = [field for field in FIELDS if any(any(values[field]) for values in read.values())]
+    table = NumberTable(["Epoch", *(column.replace("_", " ").capitalize() for column in columns)])
     for of_run, values in read.items():
         for n, row in enumerate(zip(*(values[column] for column in columns), strict=True), 1):
             label = f"{of_run} · epoch {n}" if len(read) > 1 else f"epoch {n}"
-            shown = ["" if value is None else folio.show(value) for value in row]
-            table.rows.append([label, *shown])
+            cells = ["" if value is None else folio.show(value) for value in row]
+            table.rows.append([label, *cells])
     return table
 
 
@@ -116,17 +117,17 @@ class GrowthRun:
 
 
 def runs_by_series(growth: Growth, evidence: Evidence) -> dict[str, list[GrowthRun]]:
-    """The runs of each series that this machine has measured, by the series' label, along x."""
-    found: dict[str, list[GrowthRun]] = {}
+    """Measured runs of each series by its label, along x."""
+    by_label: dict[str, list[GrowthRun]] = {}
     for series in growth.series:
         formula = series.predicted or growth.predicted
         rows = [row for run in series.runs if (row := _row(growth, formula, run, evidence))]
-        found[series.label] = sorted(rows, key=lambda row: numeric(row.x))
-    return found
+        by_label[series.label] = sorted(rows, key=lambda row: numeric(row.x))
+    return by_label
 
 
 def _row(growth: Growth, formula: str | None, run: str, evidence: Evidence) -> GrowthRun | None:
-    x, measured = (evidence.value(one, run) for one in (growth.x, growth.measured))
+    x, measured = (evidence.value(expression, run) for expression in (growth.x, growth.measured))
     if x is None or measured is None:
         return None
     predicted = evidence.value(formula, run) if formula else None
@@ -134,32 +135,34 @@ def _row(growth: Growth, formula: str | None, run: str, evidence: Evidence) -> G
 
 
 def growth(figure: Figure, folio: Folio) -> Picture:
-    """Points and a line a series, the formula dashed, and every number in a table."""
+    """Picture of a measured number of many runs beside its formula."""
     assert figure.growth is not None
     written = figure.growth
-    found = {label: runs for label, runs in runs_by_series(written, folio.evidence).items() if runs}
-    rows = [row for runs in found.values() for row in runs]
+    by_label = {
+        label: runs for label, runs in runs_by_series(written, folio.evidence).items() if runs
+    }
+    rows = [row for runs in by_label.values() for row in runs]
     for row in rows:
         folio.run(row.run)
     measured = folio.column_head(row.measured for row in rows)
-    table = _table(found, written, measured, folio)
+    table = _table(by_label, written, measured, folio)
     if not rows:
         return Picture(table)
     of_x = _unit([row.x for row in rows])
-    of_y = _unit([one for row in rows for one in (row.measured, row.predicted) if one])
-    series = list(_series(found, measured.lower(), of_x[1], of_y[1], folio))
-    points = [point for one in series for point in one.points]
+    of_y = _unit([value for row in rows for value in (row.measured, row.predicted) if value])
+    series = list(_series(by_label, measured.lower(), of_x[1], of_y[1], folio))
+    points = [point for curve in series for point in curve.points]
     xs, ys, is_log = {x for x, _, _ in points}, {y for _, y, _ in points}, written.logarithmic
     x_title, y_title = (
-        ", ".join(filter(None, (plainly(label, folio), unit, is_log * "log scale")))
+        ", ".join(filter(None, (plain_line(label, folio), unit, is_log * "log scale")))
         for label, unit in ((written.x_label, of_x[0]), (written.y_label, of_y[0]))
     )
     ends = (min(xs) if is_log else 0, max(xs))
     x = Axis(x_title, sorted({ends[0], *xs}), ends, lambda value: plain(value, 4), is_log)
     y = axis_of(y_title, ys if is_log else {0, *ys}, 5, is_logarithmic=is_log)
     says = "; ".join(say for _, _, say in points if say)
-    seen = Seen(both(plot, series, x, y, HEIGHT), says)
-    return Picture(table, seen.svg(figure.id, plainly(figure.title, folio)))
+    state = DrawnState(both_widths(plot, series, x, y, HEIGHT), says)
+    return Picture(table, state.svg(figure.id, plain_line(figure.title, folio)))
 
 
 def _unit(values: Sequence[Value]) -> tuple[str, float]:
@@ -168,7 +171,7 @@ def _unit(values: Sequence[Value]) -> tuple[str, float]:
 
 
 def _series(
-    found: Mapping[str, Sequence[GrowthRun]], measured: str, x: float, y: float, folio: Folio
+    by_label: Mapping[str, Sequence[GrowthRun]], measured: str, x: float, y: float, folio: Folio
 ) -> Iterator[Series]:
     """A line for each label, and what the formula says, which needs one name for all.
 
@@ -177,13 +180,13 @@ def _series(
     """
     formulas = [
         [(numeric(row.x) / x, numeric(row.predicted) / y, "") for row in runs if row.predicted]
-        for runs in found.values()
+        for runs in by_label.values()
     ]
-    for (label, runs), mark in zip(found.items(), MARKS, strict=False):
-        name, points = plainly(label, folio), []
+    for (label, runs), mark in zip(by_label.items(), MARKS, strict=False):
+        name, points = plain_line(label, folio), []
         for row in runs:
-            said = f" ({BY_FORMULA} {row.predicted})" if row.predicted else ""
-            say = f"{name}, {row.x}: {row.measured}{said}"
+            formula_words = f" ({BY_FORMULA} {row.predicted})" if row.predicted else ""
+            say = f"{name}, {row.x}: {row.measured}{formula_words}"
             points.append((numeric(row.x) / x, numeric(row.measured) / y, say))
         # beside a formula a band, on which dashes still show
         title, width = (f"{name}, {measured}", "band") if any(formulas) else (name, "thick")
@@ -195,14 +198,14 @@ def _series(
 
 
 def _table(
-    found: Mapping[str, Sequence[GrowthRun]], written: Growth, measured: str, folio: Folio
-) -> Table:
+    by_label: Mapping[str, Sequence[GrowthRun]], written: Growth, measured: str, folio: Folio
+) -> NumberTable:
     """Every number."""
-    head = ["Run", plainly(written.x_label, folio), measured]
+    head = ["Run", plain_line(written.x_label, folio), measured]
     if written.predicted:
         head.append(BY_FORMULA)
-    table = Table(head)
-    for label, runs in found.items():
+    table = NumberTable(head)
+    for label, runs in by_label.items():
         for row in runs:
             values = (row.x, row.measured, row.predicted)[: len(head) - 1]
             name = Markup("{} · <code>{}</code>").format(folio.line(label), row.run)

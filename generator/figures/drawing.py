@@ -74,13 +74,13 @@ def wrapped(text: str, width: float) -> list[str]:
 
 
 def number(value: float) -> str:
-    """A place in pixels, to a tenth: what lies nearer than that looks the same."""
+    """A length in pixels as text, rounded to a tenth."""
     return f"{round(value, 1) + 0:.1f}".removesuffix(".0")
 
 
 @dataclass
 class Drawing:
-    """What is drawn, in the order in which it is drawn.
+    """An SVG under construction: its elements in drawing order.
 
     `look` is one or more words: the classes of a shape without `pb-`. One of them names what the
     shape stands for, such as `compute` or `series-a`, and with it the colour. `say` tells what a
@@ -96,11 +96,11 @@ class Drawing:
 
         Attributes have `_` for `-`, and empty ones are left out.
         """
-        named = {"class": " ".join(f"pb-{one}" for one in look.split())} | attributes
+        named = {"class": " ".join(f"pb-{word}" for word in look.split())} | attributes
         written = "".join(
-            f' {name.replace("_", "-")}="{_attribute(value)}"'
-            for name, value in named.items()
-            if value != ""
+            f' {name.replace("_", "-")}="{escape(to) if isinstance(to, str) else number(to)}"'
+            for name, to in named.items()
+            if to != ""
         )
         end = f">{escape(within, quote=False)}</{kind}>" if within else "/>"
         self.parts.append(f"<{kind}{written}{end}")
@@ -152,7 +152,7 @@ class Drawing:
 
     @contextmanager
     def during(self, start: float, end: float) -> Iterator[None]:
-        """What is drawn inside is seen from one moment of a play to another; 1 is its last."""
+        """Draw in a group that shows between two moments of a play; 1 is the last."""
         past = ' class="pb-past"' if end <= 1 else ""
         self.parts.append(f'<g{past} data-during="{start:g} {end:g}">')
         yield
@@ -173,14 +173,7 @@ class Drawing:
         return self
 
     def svg(self, name: str, title: str, description: str, css_class: str) -> Markup:
-        """The drawing as one inline `<svg>` with a title and a description.
-
-        Args:
-            name: an id, unique on the page.
-            title: what it shows, in a few words.
-            description: the same in a sentence or two, for those who cannot see it.
-            css_class: a class of the `<svg>` beside `pb-drawing`.
-        """
+        """One inline `<svg>` with an id unique on the page, a title, a description and a class."""
         width, height = number(self.width), number(self.height)
         return Markup(
             f'<svg class="pb-drawing {css_class}" viewBox="0 0 {width} {height}" '
@@ -191,10 +184,6 @@ class Drawing:
         )
 
 
-def _attribute(value: float | str) -> str:
-    return escape(value) if isinstance(value, str) else number(value)
-
-
 def _places(points: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{number(x)},{number(y)}" for x, y in points)
 
@@ -202,7 +191,7 @@ def _places(points: Sequence[tuple[float, float]]) -> str:
 def _head(x1: float, y1: float, x2: float, y2: float) -> str:
     """The open head of an arrow from one place to another."""
     back = math.atan2(y1 - y2, x1 - x2)
-    one, other = (
+    left, right = (
         (x2 + 7 * math.cos(back + turn), y2 + 7 * math.sin(back + turn)) for turn in (-0.5, 0.5)
     )
-    return "M{} L{} L{}".format(*_places([one, (x2, y2), other]).split())
+    return "M{} L{} L{}".format(*_places([left, (x2, y2), right]).split())

@@ -44,20 +44,20 @@ class FigureOnPage(NamedTuple):
 
 
 def draw(figure: Figure, folio: Folio) -> FigureOnPage:
-    """Draw a figure from the runs it names; the caption names those that were skipped."""
+    """Draw a figure from its runs; `missing` names those that were skipped."""
     named = _named(figure)
     folio = folio.for_runs(named)
     folio.figures.append(figure.id)
     again = folio.figures.count(figure.id)
     if again > 1:  # a figure may stand on a page more than once, an id may not
         figure = figure.model_copy(update={"id": f"{figure.id}-{again}"})
-    found = {path: folio.run(path) for path in named}
+    by_path = {path: folio.run(path) for path in named}
     missing = [
         f"{path}: {run.why_skipped if run else 'skipped'}"
-        for path, run in found.items()
+        for path, run in by_path.items()
         if run is None or run.status == "skipped"
     ]
-    runs = list(filter(None, found.values()))
+    runs = list(filter(None, by_path.values()))
     natures = _natures(figure, runs, folio)
     nature = natures.partition(", ")[0]
     is_alike = {run.nature for run in runs} == {nature}
@@ -67,9 +67,9 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
     return FigureOnPage(figure.id, title, caption, natures, picture, missing)
 
 
-def exhibit(figure: Figure, item: str, folio: Folio) -> tuple[FigureOnPage, Markup]:
+def exhibit(figure: Figure, question: str, folio: Folio) -> tuple[FigureOnPage, Markup]:
     """A figure for a question, and its one drawing: the first state of a play, as for a phone."""
-    alone = play_states.first_alone(figure, folio).model_copy(update={"id": f"of-{item}"})
+    alone = play_states.first_alone(figure, folio).model_copy(update={"id": f"of-{question}"})
     drawn = draw(alone, folio)
     play = drawn.picture.play
     drawing = play.drawn if play else drawn.picture.drawings or Markup()
@@ -78,15 +78,16 @@ def exhibit(figure: Figure, item: str, folio: Folio) -> tuple[FigureOnPage, Mark
 
 def _natures(figure: Figure, runs: Sequence[Run], folio: Folio) -> str:
     """What no word beside a bar or a point could say: that a run drawn here is no ordinary one."""
-    found: list[str] = sorted({run.nature for run in runs} - {"real", folio.unmarked})
+    natures: list[str] = sorted({run.nature for run in runs} - {"real", folio.unmarked})
     draws_times = figure.growth is not None and "timing." in (figure.growth.measured or "")
     crowded = {run.world_size for run in runs if draws_times and is_crowded(run)}
     if crowded:  # whose labels do not say it
         named = " and ".join(SPELLED.get(num, str(num)) for num in sorted(crowded))
-        found.append(CROWDED if all(map(is_crowded, runs)) else f"{CROWDED} ({named} ranks)")
-    if folio.marks_reference and folio.is_lent(_named(figure)):
-        found.append(REFERENCE)
-    return ", ".join(found)
+        natures.append(CROWDED if all(map(is_crowded, runs)) else f"{CROWDED} ({named} ranks)")
+    machines = map(folio.book.machine_of, filter(folio.book.run, _named(figure)))
+    if folio.marks_reference and folio.book.reference.name in machines:
+        natures.append(REFERENCE)
+    return ", ".join(natures)
 
 
 def _named(figure: Figure) -> list[str]:

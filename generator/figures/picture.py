@@ -16,7 +16,7 @@ Moment = tuple[float, str]
 
 
 @dataclass
-class Table:
+class NumberTable:
     """Numbers behind a figure: a head, and rows whose first cell names the row."""
 
     head: list[str]
@@ -30,51 +30,44 @@ class Picture:
     A figure that readers operate has all that it shows in `play`, which `play/frame.py` makes.
     """
 
-    table: Table
+    table: NumberTable
     drawings: Markup | None = None
     play: SimpleNamespace | None = None
 
 
 @dataclass(frozen=True)
-class Seen:
-    """One state of runs: a drawing for each layout, and the same in words.
+class DrawnState:
+    """One state of runs: a drawing for each layout, and the same in words."""
 
-    Attributes:
-        drawings: for a wide page and for a phone.
-        says: what they show, in words.
-        cells: for each run of the state, the values in the drawing.
-        title: the key of the words above it, where these are not those of the view.
-        moments: when something begins or ends, if the state is played.
-        budget: a line that readers move: where it starts, and how far it goes.
-    """
-
-    drawings: tuple[Drawing, Drawing]
+    drawings: tuple[Drawing, Drawing]  # for a wide page and for a phone
     says: str
-    cells: tuple[dict[str, Markup], ...] = ()
-    title: str = ""
-    moments: tuple[Moment, ...] = ()
-    budget: SimpleNamespace | None = None
+    cells: tuple[dict[str, Markup], ...] = ()  # for each run of the state, the values drawn
+    title: str = ""  # the key of the words above it, where these are not those of the view
+    moments: tuple[Moment, ...] = ()  # when something begins or ends, if the state is played
+    budget: SimpleNamespace | None = None  # a line that readers move: its start and its range
 
     def svg(self, name: str, title: str) -> Markup:
-        """The drawing of each layout, which says the same in words."""
+        """The SVG of each layout, with the words as description."""
         return Markup("").join(
             drawing.svg(f"{name}-{layout.name}", title, self.says, f"pb-{layout.name}")
             for drawing, layout in zip(self.drawings, (WIDE, NARROW), strict=True)
         )
 
 
-def both(draw: Callable[..., Drawing], *what: object, **more: object) -> tuple[Drawing, Drawing]:
-    """A drawing for a wide page and one for a phone."""
+def both_widths(
+    draw: Callable[..., Drawing], *what: object, **more: object
+) -> tuple[Drawing, Drawing]:
+    """A drawing for a wide page, and the same for a phone."""
     return draw(*what, layout=WIDE, **more), draw(*what, layout=NARROW, **more)
 
 
-def plainly(text: str, folio: Folio) -> str:
-    """An author's line as the words of a drawing."""
+def plain_line(text: str, folio: Folio) -> str:
+    """An author's line as plain text, for a drawing."""
     return plain(folio.line(text))
 
 
 def byte_unit(largest: float) -> tuple[str, float]:
-    """The unit of an axis of bytes, the largest of which its longest bar has two."""
+    """Unit of an axis of bytes, and its size in bytes, chosen by the largest value."""
     return units.of_axis(units.BYTES, largest, 2)
 
 

@@ -4,15 +4,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
 from generator.content.exhibit import Figure
-from generator.figures.drawings.stacks import Panel, Part, Stack, panels
-from generator.figures.picture import Picture, Seen, Table, both, plainly
-from generator.figures.sent_bytes import OVER_A_RING, sent_bytes
+from generator.figures.drawings.stacks import BarPart, Panel, Stack, panels
+from generator.figures.picture import DrawnState, NumberTable, Picture, both_widths, plain_line
 from generator.printing.folio import Folio
 from runners.core.trace.records import Run
 
+# Formulas of a ring; any other operation is a message to each peer.
+OVER_A_RING = {"all_reduce", "all_gather", "reduce_scatter", "broadcast"}
+
 
 def placement(figure: Figure, folio: Folio) -> Picture:
-    """What each rank holds, as wide as its bytes, and what travels between the ranks in a step."""
+    """Picture of the layers that each rank holds, and of the transfers in a step."""
     runs = {path: folio.run(path) for path in figure.runs}
     placed = {path: run for path, run in runs.items() if run and run.model}
     table = _table(placed, folio)
@@ -20,8 +22,8 @@ def placement(figure: Figure, folio: Folio) -> Picture:
         return Picture(table)
     drawn = [_panel(path, run, folio) for path, run in placed.items()]
     says = " ".join(map(_in_words, drawn))
-    seen = Seen(both(panels, drawn), says)
-    return Picture(table, seen.svg(figure.id, plainly(figure.title, folio)))
+    state = DrawnState(both_widths(panels, drawn), says)
+    return Picture(table, state.svg(figure.id, plain_line(figure.title, folio)))
 
 
 def _panel(path: str, run: Run, folio: Folio) -> Panel:
@@ -31,7 +33,7 @@ def _panel(path: str, run: Run, folio: Folio) -> Panel:
     for rank in range(run.world_size):
         label = f"rank {rank}"
         parts = [
-            Part(
+            BarPart(
                 "shard" if layer.is_sharded else "layer",
                 layer.name,
                 layer.bytes / (len(layer.ranks) if layer.is_sharded else 1),
@@ -56,8 +58,8 @@ def _travels(path: str, run: Run, folio: Folio) -> Iterator[str]:
         yield f"{operation}: {' / '.join(dict.fromkeys(sizes))} sent per rank{how}"
 
 
-def _ranks(found: Iterable[int]) -> str:
-    return ", ".join(f"rank {rank}" for rank in found)
+def _ranks(ranks: Iterable[int]) -> str:
+    return ", ".join(f"rank {rank}" for rank in ranks)
 
 
 def _in_words(panel: Panel) -> str:
@@ -71,14 +73,16 @@ def _in_words(panel: Panel) -> str:
     return f"{panel.title}: {ranks}.{travels}"
 
 
-def _table(placed: Mapping[str, Run], folio: Folio) -> Table:
+def _table(placed: Mapping[str, Run], folio: Folio) -> NumberTable:
     """The layers, equal neighbours as one, and what each rank holds in all and sends."""
-    table = Table(["What", "Bytes", "Held or sent by"])
+    table = NumberTable(["What", "Bytes", "Held or sent by"])
     for path, run in placed.items():
         assert run.model is not None
         name = f"{folio.strategy(run)} · " if len(placed) > 1 else ""
         layers = enumerate(run.model.layers)
-        for _, same in groupby(layers, lambda one: (one[1].bytes, one[1].is_sharded, one[1].ranks)):
+        for _, same in groupby(
+            layers, lambda numbered: (numbered[1].bytes, numbered[1].is_sharded, numbered[1].ranks)
+        ):
             (position, first), *others = same
             named = f"{first.name}–{others[-1][1].name}, each" if others else first.name
             how = "in shards" if first.is_sharded else "whole"
@@ -92,7 +96,29 @@ def _table(placed: Mapping[str, Run], folio: Folio) -> Table:
                 read = {"parameters": held} | read
             for what, how in read.items():
                 alike.setdefault((what, str(folio.value(how))), []).append((position, how))
-        for (what, _), found in alike.items():
-            size = folio.cell(found[0][1])
-            table.rows.append([f"{name}{what}", size, _ranks(position for position, _ in found)])
+        for (what, _), holders in alike.items():
+            size = folio.cell(holders[0][1])
+            table.rows.append([f"{name}{what}", size, _ranks(position for position, _ in holders)])
     return table
+
+
+def sent_bytes(path: str, run: Run, place: int) -> dict[str, str]:
+    """Expressions of the bytes that a rank sends in a step, by operation.
+
+    A broadcast passes around the ring too, and all ranks share its work.
+    """
+    rank, expressions = run.ranks[place], {}
+    for c in rank.collectives:
+        payload = f"{path}.ranks[{place}].collectives['{c.operation}'].bytes"
+        is_root = any(rank.rank in (via.source, via.destination) for via in c.transfers)
+        ring, share = (f"{law}_bytes({payload}, {path}.world_size)" for law in ("ring", "share"))
+        sends = {
+            "all_reduce": ring,
+            "scatter": share if is_root else "",
+            "gather": "" if is_root else payload,
+            "send": payload,
+            "recv": "",
+            "barrier": "",
+        }
+        expressions[c.operation] = sends.get(c.operation, share)
+    return {operation: how for operation, how in expressions.items() if how}

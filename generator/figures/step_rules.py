@@ -52,29 +52,31 @@ def pipeline(
     """The actions of each rank, by the rule `gpipe` or `one_f_one_b`."""
     left = [list(_order(rule, num_ranks - rank, num_microbatches)) for rank in range(num_ranks)]
     done: dict[tuple[Kind, int, int], float] = {}
-    found: list[list[Action]] = [[] for _ in range(num_ranks)]
+    actions: list[list[Action]] = [[] for _ in range(num_ranks)]
     while any(left):
         for rank, order in enumerate(left):
             while order and (needed := _needs(*order[0], rank, num_ranks)) in (None, *done):
                 kind, microbatch = order.pop(0)
-                free = found[rank][-1].end if found[rank] else 0.0
+                free = actions[rank][-1].end if actions[rank] else 0.0
                 start = max(free, done[needed] if needed else 0.0)
                 end = start + (1.0 if kind == "forward" else backward_ratio)
                 done[kind, microbatch, rank] = end
-                found[rank].append(Action(kind, str(microbatch), start, end))
-    return found
+                actions[rank].append(Action(kind, str(microbatch), start, end))
+    return actions
 
 
 def idle_share(actions: Sequence[Sequence[Action]]) -> float:
-    """The part of all ranks' time, up to the last action, in which a rank does nothing."""
-    end = max(one.end for row in actions for one in row)
-    busy = sum(one.end - one.start for row in actions for one in row)
+    """Share of all ranks' time, up to the last action, in which a rank idles."""
+    end = max(action.end for row in actions for action in row)
+    busy = sum(action.end - action.start for row in actions for action in row)
     return 1 - busy / (end * len(actions))
 
 
 def in_flight(actions: Sequence[Action]) -> list[tuple[float, int]]:
-    """How many microbatches a rank holds activations of from each time on."""
-    changes = [(one.start, 1) if one.kind == "forward" else (one.end, -1) for one in actions]
+    """Number of microbatches whose activations a rank holds, from each time on."""
+    changes = [
+        (action.start, 1) if action.kind == "forward" else (action.end, -1) for action in actions
+    ]
     times = [time for time, _ in sorted(changes)]
     return list(zip(times, accumulate(change for _, change in sorted(changes)), strict=True))
 
@@ -114,13 +116,9 @@ class Overlapped(NamedTuple):
 
 
 def overlapped(settings: Mapping[str, Setting], *, overlaps: bool) -> Overlapped:
-    """What a rank computes and sends in the step that the settings of a run of `overlap` describe.
+    """Actions of rank and link in a step of `overlap`, in milliseconds, from the settings of a run.
 
-    Each action has its start and its end in milliseconds; the step ends with the last one.
-
-    Args:
-        settings: how many layers, and for how long all of them compute and send.
-        overlaps: whether buckets are sent while backward goes on, or all gradients in one after it.
+    Buckets are sent while backward goes on, or without `overlaps` all gradients at once after it.
     """
     names = ("num_layers", "computing_seconds", "backward_seconds", "reducing_seconds")
     num, *times = (number(settings[name]) for name in names)
@@ -144,12 +142,7 @@ def overlapped(settings: Mapping[str, Setting], *, overlaps: bool) -> Overlapped
 
 
 class UnitStep(NamedTuple):
-    """A step with Adam, and its events.
-
-    Attributes:
-        rows: the actions of each unit, the root's last.
-        held: bytes of each part of what is held, from shards to what is whole, in each event.
-    """
+    """The actions of each unit in a step with Adam, the root last; the bytes held in each event."""
 
     rows: list[list[Action]]
     held: list[dict[str, float]]
@@ -157,16 +150,13 @@ class UnitStep(NamedTuple):
     @property
     def peak_bytes(self) -> float:
         """The most bytes held in an event."""
-        return max(sum(one.values()) for one in self.held)
+        return max(sum(parts.values()) for parts in self.held)
 
 
 def unit_step(sizes: Sequence[int], num_ranks: int, *, frees: bool) -> UnitStep:
-    """The step.
+    """A step of FSDP over units whose parameters take `sizes` bytes, the root's last.
 
-    Args:
-        sizes: bytes of the parameters of each unit, the root's last.
-        num_ranks: over which every unit is sharded.
-        frees: whether units but the root are freed after forward, and gathered again.
+    With `frees`, units but the root are freed after forward, and gathered again.
     """
     model, rows = sum(sizes) / num_ranks, [list[Action]() for _ in sizes]
     held: list[dict[str, float]] = []
@@ -192,8 +182,8 @@ def unit_step(sizes: Sequence[int], num_ranks: int, *, frees: bool) -> UnitStep:
                 "optimizer": NUM_MOMENTS * model,
                 "parameters": model,
                 "gradients": reduced_bytes / num_ranks,
-                "whole_parameters": sum(sizes[one] for one in whole),
-                "whole_gradients": sum(sizes[one] for one in gradients),
+                "whole_parameters": sum(sizes[index] for index in whole),
+                "whole_gradients": sum(sizes[index] for index in gradients),
                 "copies": 0 if sent is None else sizes[sent],
             }
         )

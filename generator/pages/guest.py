@@ -24,42 +24,36 @@ from generator.values.value import Value
 
 
 class GuestFolio(Folio):
-    """A page of such a site."""
+    """A page of a site without runs."""
 
     def show(self, value: Value, claim: str = "", at: str = "") -> Markup:
-        """A value, whose formula shows where a pointer rests; one that was typed has none."""
+        """A value with its formula as a tooltip; a typed number is plain text."""
         if self.evidence.is_typed(value.formula) or not self.opens:
             return label(str(value))
-        said = '<a class="pb-value" title="{}">{}</a> <small class="pb-nature">computed</small>'
-        return Markup(said).format(value.formula, str(value))
+        html = '<a class="pb-value" title="{}">{}</a> <small class="pb-nature">computed</small>'
+        return Markup(html).format(value.formula, str(value))
 
 
 class Guest:
-    """The questions of one build of a site.
-
-    Attributes:
-        errors: what is wrong in the files of questions.
-    """
+    """The questions of one build of a site, with the mistakes in the files of questions."""
 
     def __init__(self, name: str, root: Path, folder: Path) -> None:
-        """Read the files.
-
-        Args:
-            name: of the site, under which a browser keeps answers beside those of other sites.
-            root: where mkdocs.yml stands.
-            folder: with the files of questions.
-        """
+        """Read the questions below a folder; `name`, the site's, sets its answers apart."""
         self.name = name
         self.book, self.errors = quizzes(root, folder)
         self.evidence = Runless(self.book)
-        self.errors = [_or_cite(one) for one in self.errors or content_checks.check(self.evidence)]
+        self.errors = [
+            _or_cite(error) for error in self.errors or content_checks.check(self.evidence)
+        ]
         self._written = {
-            one.text: document.source.file
-            for document in self.book.documents for one in document.fields if one.path[-1] == "id"
-        }  # fmt: skip
+            field.text: document.source.file
+            for document in self.book.documents
+            for field in document.fields
+            if field.path[-1] == "id"
+        }
 
     def html(self, folio: Folio, text: str, span: tuple[int, int], above: int) -> Markup:
-        """The questions of one fence.
+        """The questions of one fence, whose YAML stands at a span of its page's text.
 
         Args:
             folio: of its page; `path` is how messages name the page.
@@ -74,22 +68,28 @@ class Guest:
         if self.errors and document.model.names:
             return Markup()  # what it names may be among what could not be read
         errors = list(content_checks.of_document(self.evidence, document))
-        for number, item in enumerate(document.model.items):
+        for number, quiz_item in enumerate(document.model.items):
             here = f"{folio.path}:{span[0]}"
-            if self._written.setdefault(item.id, here) != here:
-                where = self._written[item.id].partition(":")[0]
-                said = f"{where} has an item {item.id!r} already; name it, or choose another id"
-                errors.append(document.error(("items", number, "id"), said))
+            if self._written.setdefault(quiz_item.id, here) != here:
+                where = self._written[quiz_item.id].partition(":")[0]
+                message = (
+                    f"{where} has an item {quiz_item.id!r} already; name it, or choose another id"
+                )
+                errors.append(document.error(("items", number, "id"), message))
         if errors:
             raise ContentErrors(map(_or_cite, errors))
         context = _context(folio, above)
-        items = (question(one, folio, "question") for one in items_of(document.model, self.book))
+        items = (
+            question(quiz_item, folio, "question")
+            for quiz_item in items_of(document.model, self.book)
+        )
         return Markup("").join(
-            context["items"].question_of(one.but(id=f"{self.name}/{one.id}")) for one in items
+            context["items"].question_of(asked.copy_with(id=f"{self.name}/{asked.id}"))
+            for asked in items
         )
 
     def folio(self, page: str) -> Folio:
-        """One page of the site."""
+        """The folio of one page of the site."""
         return GuestFolio(self.evidence, self.evidence, path=page)
 
 
@@ -97,8 +97,8 @@ def _or_cite(error: ContentError) -> ContentError:
     """A mistake, with the other way to mend it where it is a number in a text."""
     if not error.message.startswith(NUMBERS):
         return error
-    said = f"{error.message}, or say under source: of the item where it stands"
-    return ContentError(error.file, error.line, error.column, said)
+    message = f"{error.message}, or say under source: of the item where it stands"
+    return ContentError(error.file, error.line, error.column, message)
 
 
 def _context(folio: Folio, above: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ LEVEL, FEWEST = 2, 5  # of the headings in a list of contents
 
 
 class Heading(NamedTuple):
-    """A heading: its level, its words without tags, its anchor, its text, what shows it."""
+    """A heading of a page, as lists, links and the search use it."""
 
     level: int
     words: Markup
@@ -27,12 +27,7 @@ class Heading(NamedTuple):
 
 
 class Headings:
-    """The headings of one page, in the order in which its templates write them.
-
-    Attributes:
-        written: those so far, the title first; none that was given an anchor.
-        above: the level of the last one; the heading of a question is one level below.
-    """
+    """The headings of one page, in the order in which its templates write them."""
 
     def __init__(self) -> None:
         """Start a page."""
@@ -44,43 +39,46 @@ class Headings:
         self, level: int, words: str, number: int | None = None, *, anchor: str = "",
         css: str = "", is_listed: bool = True,
     ) -> Markup:  # fmt: skip
-        """Write a heading.
+        """Write a heading; level 1 is the title, which does not link to itself.
 
-        Args:
-            level: 1 for the title, which does not link to itself.
-            words: HTML, or text.
-            number: that stands before the words.
-            anchor: instead of the one that follows from the words; lists do not show it then.
-            css: its class.
-            is_listed: whether lists show it.
+        An `anchor` stands in place of the one that follows from the words, which may be HTML; lists
+        leave such a heading out, and one that is not listed.
         """
-        shown = words = escape(words)
+        content = words = escape(words)
         if number:
-            shown = Markup('<span class="pb-label">{}</span> {}').format(number, words)
+            content = Markup('<span class="pb-label">{}</span> {}').format(number, words)
         if not anchor:
-            anchor = unique(slugify(shown.striptags(), "-"), self._taken)
-            one = Heading(level, Markup(_TAG.sub("", shown)), anchor, words.striptags(), is_listed)
-            self.written.insert(0 if level == 1 else len(self.written), one)
+            anchor = unique(slugify(content.striptags(), "-"), self._taken)
+            new = Heading(
+                level, Markup(_TAG.sub("", content)), anchor, words.striptags(), is_listed
+            )
+            self.written.insert(0 if level == 1 else len(self.written), new)
         self.above = level
-        if level > 1 and "<a " not in shown:  # links do not nest
-            shown = Markup('<a href="#{}">{}</a>').format(anchor, shown)
+        if level > 1 and "<a " not in content:  # links do not nest
+            content = Markup('<a href="#{}">{}</a>').format(anchor, content)
         marked = Markup(' class="{}"').format(css) if css else ""
-        return Markup('<h{0}{1} id="{2}">{3}</h{0}>').format(level, marked, anchor, shown)
+        return Markup('<h{0}{1} id="{2}">{3}</h{0}>').format(level, marked, anchor, content)
 
     def read(self, markdown: str) -> None:
-        """List what divides a text in Markdown, below its title, with the anchors of MkDocs."""
+        """Add the headings of a text in Markdown, below its title, with the anchors of MkDocs."""
         reader = Markdown(extensions=["attr_list", "md_in_html", "toc"])
         reader.convert(markdown)
-        for one in (one for title in reader.toc_tokens for one in title["children"]):
-            self.written.append(Heading(one["level"], Markup(one["name"]), one["id"], one["name"]))
+        for token in (token for title in reader.toc_tokens for token in title["children"]):
+            self.written.append(
+                Heading(token["level"], Markup(token["name"]), token["id"], token["name"])
+            )
 
     def contents(self) -> list[tuple[str, Markup]]:
-        """The anchors and words of the headings that divide the page, where they are many.
+        """Anchors and words for a table of contents; empty where headings are few.
 
         A page of few sections lists the parts of these too.
         """
         for deepest in (LEVEL, LEVEL + 1):
-            parts = [one for one in self.written if LEVEL <= one.level <= deepest and one.is_listed]
+            parts = [
+                heading
+                for heading in self.written
+                if LEVEL <= heading.level <= deepest and heading.is_listed
+            ]
             if len(parts) >= FEWEST:
-                return [(one.anchor, one.words) for one in parts]
+                return [(heading.anchor, heading.words) for heading in parts]
         return []

@@ -32,9 +32,9 @@ from generator.figures import figures
 from generator.figures.play import states as play_states
 from generator.pages import views
 from generator.pages.headings import Heading, Headings
-from generator.pages.term_links import TermLinks, fewer
+from generator.pages.term_links import TermLinks, limit_links
 from generator.pages.view import View, counted, label
-from generator.pages.views import claims, frame, listing, question, rail, ways
+from generator.pages.views import claims, frame, listing, question, ways
 from generator.printing.folio import Folio, breakable, escaped_heading
 from generator.values.evaluation import Evidence
 from generator.values.filters import calls_of_claims
@@ -60,7 +60,7 @@ _HIDDEN = re.compile(
 
 @lru_cache(maxsize=1)
 def environment() -> Environment:
-    """The templates, autoescaped and strict."""
+    """The Jinja environment of the templates, autoescaped and strict."""
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         undefined=StrictUndefined,
@@ -70,124 +70,95 @@ def environment() -> Environment:
         keep_trailing_newline=True,
     )
     made.filters |= {
-        "plain": plain, "breakable": breakable, "moment": moment, "coded": coded, "kept": kept,
-        "unopened": question.unopened, "counted": counted, "unlinked": unlinked,
+        "plain": plain, "breakable": breakable, "moment": moment, "with_code": with_code,
+        "unbroken": unbroken, "unopened": question.unopened, "counted": counted,
+        "unlinked": unlinked,
     }  # fmt: skip
     made.globals["views"] = {
-        one.name: import_module(f"{views.__name__}.{one.name}")
-        for one in iter_modules(views.__path__)
+        module.name: import_module(f"{views.__name__}.{module.name}")
+        for module in iter_modules(views.__path__)
     }
     made.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     return made
 
 
-def kept(name: str) -> Markup:
+def unbroken(name: str) -> Markup:
     """A name in which no line ends, at none of its hyphens."""
     return Markup('<span class="pb-keep">{}</span>').format(name)
 
 
-def coded(reason: str) -> Markup:
-    """Why a run was skipped, with what stands between backticks as code."""
+def with_code(reason: str) -> Markup:
+    """A reason why a run was skipped, with its backticks turned into code."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(reason))))
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """What one page is, before it is printed.
+    """What one page is, before it is printed."""
 
-    Attributes:
-        path: under the site's root.
-        template: its template; the frame is shared.
-        heading: the page's title, an author's line; of what runs measured, plain text.
-        about: what it is about, for search engines and previews.
-        source: the file that an author edits.
-        topic: the topic it belongs to.
-        mode: the mode, for the page of a lesson.
-        part: of the chain of Deep, for one of its pages.
-        lab: the name of the lab, for its page.
-        text: for a page that somebody writes by hand, its Markdown.
-        by_hand: this page, with the listings and the questions of its fences.
-        machine: for the page of one machine, its name.
-        experiment: for the page of one experiment's runs, its name.
-        symptom: for the page of one symptom of the guide, its id.
-        watched: for the page of a script that a reader had watched, its name.
-        has_toc: whether a table of contents stands beside it.
-        under: the page of the header that stands for it, where that is not its folder's index.
-        lacks: where it shows the reference machine, the experiments to measure before it does not.
-    """
-
-    path: str
-    template: str
-    heading: str
-    about: str
-    source: str | None = None
+    path: str  # under the site's root
+    template: str  # of its body; the frame is shared
+    heading: str  # its title, an author's line; of what runs measured, plain text
+    about: str  # for search engines and previews
+    source: str | None = None  # the file that an author edits
     topic: Topic | None = None
-    mode: Mode | None = None
-    part: Part | None = None
-    lab: str | None = None
-    text: str = ""
-    by_hand: HandWritten | None = None
-    machine: str | None = None
-    experiment: str | None = None
-    symptom: str | None = None
-    watched: str | None = None
+    mode: Mode | None = None  # of a lesson
+    part: Part | None = None  # of the chain of Deep
+    lab: str | None = None  # its name, on the page of a lab
+    text: str = ""  # the Markdown of a page by hand
+    by_hand: HandWritten | None = None  # such a page, with the listings and quizzes of its fences
+    machine: str | None = None  # on the page of one machine
+    experiment: str | None = None  # on the page of one experiment's runs
+    symptom: str | None = None  # the id of one, on its page of the guide
+    watched: str | None = None  # a script that `verify` watched, on its page
     has_toc: bool = False
-    under: str | None = None
+    under: str | None = None  # its page in the header, where that is not its folder's index
+    # Where it shows the reference machine, the experiments to measure before it does not.
     lacks: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)
 class Printed:
-    """A page: its bytes, the minutes that it takes, and its headings, the title first.
-
-    `terms` are those of the glossary that its prose uses, and `assets` the files that only this
-    page loads, by their path under the site's root.
-    """
+    """A page as it is written to disk, and what other pages show of it."""
 
     content: bytes
-    minutes: int
-    headings: Sequence[Heading] = ()
-    terms: frozenset[str] = frozenset()
-    assets: Mapping[str, bytes] = field(default_factory=dict)
+    minutes: int  # that reading it takes
+    headings: Sequence[Heading] = ()  # the title first
+    terms: frozenset[str] = frozenset()  # of the glossary, that its prose uses
+    assets: Mapping[str, bytes] = field(default_factory=dict)  # that only it loads, by path
 
 
 @dataclass
 class Gathered:
-    """What pages say of claims and of lessons; pages that others list are printed first.
+    """What pages say of claims and of lessons; pages that others list are printed first."""
 
-    Attributes:
-        evidence: of the machine at hand.
-        others: what the other machines say.
-        pages: those that are printed, by path; lessons come first.
-    """
-
-    evidence: Evidence
-    others: Mapping[str, OtherOutcomes]
-    pages: Mapping[str, Printed]
+    evidence: Evidence  # of the machine at hand
+    others: Mapping[str, OtherOutcomes]  # of the other machines
+    pages: Mapping[str, Printed]  # those that are printed, by path
 
     @cached_property
     def minutes(self) -> dict[str, int]:
-        """The minutes that each lesson takes, by the path of its first page."""
-        return {path: sum(one.minutes for one in pages) for path, pages in self._lessons.items()}
+        """Reading minutes of each lesson, by the path of its first page."""
+        return {path: sum(page.minutes for page in pages) for path, pages in self._lessons.items()}
 
     @cached_property
     def _lessons(self) -> dict[str, list[Printed]]:
         """The pages of each lesson, by the path of its first; a page by hand is one."""
-        found = defaultdict(list)
+        lessons = defaultdict(list)
         for path, page in self.pages.items():
             folder, _, name = path.rpartition("/")
             mode = name.removesuffix(".md").partition("-")[0]
-            found[f"{folder}/{mode}.md" if mode in CHAINED else path].append(page)
-        return found
+            lessons[f"{folder}/{mode}.md" if mode in CHAINED else path].append(page)
+        return lessons
 
     @cached_property
     def used_in(self) -> dict[str, list[str]]:
-        """The lessons that use each term of the glossary, by its id."""
-        found = defaultdict(list)
+        """Paths of the lessons that use each term of the glossary, by the term's id."""
+        lessons = defaultdict(list)
         for path, pages in self._lessons.items():
-            for term in frozenset[str]().union(*(one.terms for one in pages)):
-                found[term].append(path)
-        return found
+            for term in frozenset[str]().union(*(page.terms for page in pages)):
+                lessons[term].append(path)
+        return lessons
 
     @cached_property
     def claim_groups(self) -> dict[str, list[str]]:
@@ -200,43 +171,43 @@ class Gathered:
     @cached_property
     def claim_lessons(self) -> dict[str, list[tuple[str, str]]]:
         """The lessons that name or link each claim, as topic and mode; Recall repeats others."""
-        found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        lessons: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for topic in self.evidence.book.topics:
-            for mode in (one for one in topic.lessons if one != "recall"):
+            for mode in (name for name in topic.lessons if name != "recall"):
                 pages = self._lessons.get(f"topics/{topic.id}/{mode}.md", ())
-                linked = (at for one in pages for at in _TO_CLAIM.findall(one.content.decode()))
-                texts = (one.text for one in topic.lessons[mode].fields)
+                linked = (at for page in pages for at in _TO_CLAIM.findall(page.content.decode()))
+                texts = (field.text for field in topic.lessons[mode].fields)
                 named = (claim for text in texts for _, claim in calls_of_claims(text))
                 for claim in {*linked, *named}:
-                    found[claim].append((topic.id, mode))
-        return found
+                    lessons[claim].append((topic.id, mode))
+        return lessons
 
     def sections(self, lesson: str) -> dict[str, str]:
-        """Where each heading of a lesson, `topic/mode`, is; none where it is not printed."""
+        """Addresses of the headings of a lesson, `topic/mode`, by text; empty if not printed."""
         pages = {
             path: page for path, page in self.pages.items()
             if path == f"topics/{lesson}.md" or path.startswith(f"topics/{lesson}-")
         }  # fmt: skip
         return {
-            one.text: path.replace(".md", f".html#{one.anchor}")
-            for path, page in pages.items() for one in reversed(page.headings)
+            heading.text: path.replace(".md", f".html#{heading.anchor}")
+            for path, page in pages.items() for heading in reversed(page.headings)
         }  # fmt: skip
 
 
 def printed(sheet: Sheet, gathered: Gathered) -> Printed:
-    """Print one page: the template's body inside the frame."""
+    """Print one page: render its template inside the frame."""
     depth, at_hand = sheet.path.count("/"), gathered.evidence
-    folio, context = opened(sheet, gathered)
+    folio, context = start_page(sheet, gathered)
     book, topic, headings = folio.book, sheet.topic, context["headings"]
-    body = fewer(_rendered(sheet.template, context))
+    body = limit_links(_rendered(sheet.template, context))
     is_recorded = sheet.experiment or sheet.machine or sheet.watched
     title = (label if is_recorded else folio.line)(sheet.heading)
     if sheet.text:
         title = escaped_heading(title)
         headings.read(f"# {title}\n\n{body}")
     row = ways.ways(topic, sheet.mode, folio) if topic else []
-    way = rail.rail(sheet.path, topic, row, folio)
-    found = frame.origins(folio, depth)
+    way = ways.rail(sheet.path, topic, row, folio)
+    origins = frame.origins(folio, depth)
     # What a trace says is text: no expression, no Markdown.
     about = (label if sheet.template in OF_MACHINES[:2] else folio.line)(sheet.about)
     # A sitting of Recall takes as long as what is due that day.
@@ -254,8 +225,8 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
         scripts=frame.scripts(
             body, has_ways=bool(row or way) and sheet.template != "summary.md.j2"
         ),
-        origins=found,
-        machines=None if sheet.template in UNMEASURED else frame.machines(found, book),
+        origins=origins,
+        machines=None if sheet.template in UNMEASURED else frame.machines(origins, book),
         machine_at_hand=at_hand.book.machine.name,
         surprises=frame.surprises(folio),
         natures=frame.natures(folio, body),
@@ -269,8 +240,8 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
     return Printed(content.encode(), minutes, headings.written, terms, loaded)
 
 
-def opened(sheet: Sheet, gathered: Gathered) -> tuple[Folio, dict[str, Any]]:
-    """A page that is about to be written, and what its template reads and calls."""
+def start_page(sheet: Sheet, gathered: Gathered) -> tuple[Folio, dict[str, Any]]:
+    """The folio of a page that is about to be printed, and the context of its template."""
     depth, at_hand = sheet.path.count("/"), gathered.evidence
     evidence = (sheet.lacks is not None and at_hand.reference) or at_hand
     folio = Folio(
@@ -296,7 +267,7 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
     if topic and pictured:
         drawn[topic.figures[pictured].id] = topic.figures[pictured]
     items = topic.items if topic else {}
-    titles = {one.id: one.file.title for one in folio.book.topics}
+    titles = {other.id: other.file.title for other in folio.book.topics}
     return {
         "folio": folio, "book": folio.book, "topic": topic, "root": "../" * depth,
         "ui": folio.ui, "sheet": sheet, "chained": CHAINED, "lesson": lesson, "gathered": gathered,
@@ -310,8 +281,8 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
         "in_short": lambda name: question.in_short(items[name], folio),
         "variants": lambda name, kind: question.variants(items[name], folio, kind),
         "question": lambda name, kind: question.question(items[name], folio, kind),
-        "terms_apart": lambda: _terms_apart(folio),
-        "kept_apart": lambda html: _kept_apart(html, folio),
+        "terms_script": lambda: _terms_script(folio),
+        "variants_script": lambda html: _variants_script(html, folio),
         "listing": lambda written: listing.listing(written, folio),
         "difference": lambda wrong, right: listing.difference(wrong, right, folio),
         "verdicts": lambda names: claims.verdict_rows(names, folio),
@@ -330,10 +301,10 @@ def items_of(fence: QuizFence, book: Book) -> list[Item]:
 def _rendered(template: str, context: Mapping[str, Any], **more: object) -> str:
     """A template's text, with what a run printed and nobody would see spelled out."""
     text = environment().get_template(template).render(context, **more)
-    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def _kept_apart(html: Markup, folio: Folio) -> str:
+def _variants_script(html: Markup, folio: Folio) -> str:
     """Put the variants of a Recall page into a script of their own; its path under the root.
 
     Only a script can ask them, so the page itself stays that much lighter.
@@ -344,10 +315,14 @@ def _kept_apart(html: Markup, folio: Folio) -> str:
     return path
 
 
-def _terms_apart(folio: Folio) -> str:
+def _terms_script(folio: Folio) -> str:
     """Put the definitions of all terms into a script, for popovers; its path under the root."""
-    found = {one.id: [one.term, unlinked(folio.prose(one.definition))] for one in folio.book.terms}
-    folio.assets[TERMS] = f"proofbook.terms = {json.dumps(found, ensure_ascii=True)};\n".encode()
+    definitions = {
+        term.id: [term.term, unlinked(folio.prose(term.definition))] for term in folio.book.terms
+    }
+    folio.assets[TERMS] = (
+        f"proofbook.terms = {json.dumps(definitions, ensure_ascii=True)};\n".encode()
+    )
     return TERMS
 
 
@@ -359,7 +334,7 @@ def _pieces(
     for piece in split(sheet.by_hand):
         if isinstance(piece, QuizFence):
             items = items_of(piece, folio.book)
-            yield [question.question(item, folio, "question") for item in items]
+            yield [question.question(quiz_item, folio, "question") for quiz_item in items]
         elif isinstance(piece, Verified):
             watched = folio.book.verified[piece.path]
             yield View(watched=watched, listing=listing.listing(piece, folio))
@@ -369,4 +344,4 @@ def _pieces(
             headings.above = len([headings.above * "#", *_LEVEL.findall(piece)][-1])
             linked = folio.in_link.expression
             html = prose.put_into(piece, folio.expression, linked, escaped_heading)
-            yield Markup(listing.as_listings(html))
+            yield Markup(listing.fences_as_listings(html))

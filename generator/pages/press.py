@@ -16,12 +16,10 @@ from dataclasses import replace
 from functools import cache, partial
 from multiprocessing import active_children, get_context
 from threading import active_count
-from typing import Any
 
 from generator.checks import content_checks
 from generator.content import prose
 from generator.content.book import Book
-from generator.content.documents import Document
 from generator.content.errors import ContentError, ContentErrors
 from generator.content.lesson import CHAINED, MODES
 from generator.pages.page import Gathered, Printed, Sheet, environment, printed
@@ -48,19 +46,13 @@ SHARED: dict[str, tuple[str, ...]] = {
 # Their keys that are more than words on a page: others read by them.
 READ_BY = frozenset({"id", "term", "also", "refuted_by", "value", "unit"})
 _WORDS = re.compile(r"[\w ,.;:]+")  # of a text, as a page has them too
-_Made = Printed | list[ContentError]
-_Make = Callable[[int], _Made]
+_PageOrMistakes = Printed | list[ContentError]
+_Make = Callable[[int], _PageOrMistakes]
 _Texts = Counter[tuple[str, str]]  # of a file, each with its key
 
 
 class Press:
-    """Prints one book after another.
-
-    Attributes:
-        evidence: of the last book, with its verdicts; `others` that of the other machines.
-        sheets: what each page is, by path.
-        pages: the pages.
-    """
+    """Prints one book after another, and keeps its sheets and pages by path."""
 
     evidence: Evidence
     others: dict[str, OtherOutcomes]
@@ -72,56 +64,47 @@ class Press:
         self.shared: dict[str, _Texts] = {}
 
     def pages_of(self, files: Iterable[str], book: Book) -> tuple[str, ...]:
-        """The pages to print after an edit of some files, by how their paths begin.
+        """How the paths begin of the pages to print after an edit of some files of the project.
 
-        These are the page of a lesson, the pages of a topic, those that show a word that changed,
-        or all pages. Pages that only count or list what changed are printed with the next edit
-        that concerns all pages.
-
-        Args:
-            files: from the project's root.
-            book: as they say it now.
+        These are the page of a lesson, the pages of a topic, those that show a changed word, or all
+        pages. Pages that only count or list what changed are printed with the next such edit.
         """
-        found, shared = set(), _shared(book)
+        prefixes, shared = set(), _shared_texts(book)
         for file in files:
             folder, _, name = file.removeprefix("content/").rpartition("/")
             stem, _, suffix = name.rpartition(".")
             if folder == "pages" and suffix == "md":
-                found.add(name)
+                prefixes.add(name)
             elif folder.startswith("topics/") and suffix == "yml":
-                found.add(f"{folder}/{stem}.md" if stem in MODES else f"{folder}/")
+                prefixes.add(f"{folder}/{stem}.md" if stem in MODES else f"{folder}/")
                 if stem.startswith("quiz"):
                     asking = book.handwritten_by_name.items()
-                    found.update(f"{path}.md" for path, page in asking if page.quizzes)
+                    prefixes.update(f"{path}.md" for path, page in asking if page.quizzes)
                 if stem in CHAINED:
-                    found.add(f"{folder}/{stem}-")
+                    prefixes.add(f"{folder}/{stem}-")
             elif folder == "tries":
-                found.update(_of_try(name, book))
+                prefixes.update(_of_try(name, book))
             elif file in self.shared and file in shared:
-                found.update(self._showing(file, self.shared[file], shared[file]))
+                prefixes.update(self._pages_showing(file, self.shared[file], shared[file]))
             else:
                 return EVERYTHING
-        return EVERYTHING if "" in found else tuple(sorted(found))
+        return EVERYTHING if "" in prefixes else tuple(sorted(prefixes))
 
-    def _showing(self, file: str, before: _Texts, after: _Texts) -> Iterator[str]:
+    def _pages_showing(self, file: str, before: _Texts, after: _Texts) -> Iterator[str]:
         """A file of `SHARED`, its pages, and those that show a text of it that changed."""
         gone = before - after
         if READ_BY.intersection(key for key, _ in (*gone, *(after - before))):
             yield from EVERYTHING
         yield from (file.removeprefix("content/").replace(".yml", ".md"), *SHARED[file])
         parts = (_WORDS.findall(prose.filled(text, lambda _: "|")) for _, text in gone)
-        words = [max(found, key=len).strip().lower() for found in parts if found]
+        words = [max(phrases, key=len).strip().lower() for phrases in parts if phrases]
         for path, page in self.pages.items():
             content = page.content.decode().lower()
-            if any(one in content for one in words):
+            if any(word in content for word in words):
                 yield path
 
     def printed(self, book: Book, under: tuple[str, ...] = EVERYTHING) -> dict[str, bytes]:
-        """Every page of a book, by its path under the site's root.
-
-        Args:
-            book: what pages are made from.
-            under: how the paths begin of the pages that are printed; see `pages_of`.
+        """Every page of a book, by its path; pages kept are printed anew if it begins with `under`.
 
         Raises:
             ContentErrors: whatever authors wrote that cannot be printed, all at once.
@@ -136,27 +119,27 @@ class Press:
         pages: dict[str, Printed] = {}
         gathered = Gathered(self.evidence, self.others, pages)
         planned = list(_on_machines(sheets(book), self.evidence))
-        errors = list(_taken(planned))
+        errors = list(_path_conflicts(planned))
         for is_listed in (True, False):  # lessons and pages by hand first, because others list them
             group = [sheet for sheet in planned if _is_listed(sheet) is is_listed]
             to_print = [s for s in group if s.path not in kept or s.path.startswith(under)]
-            made = dict(zip([s.path for s in to_print], _made(to_print, gathered), strict=True))
+            new = dict(zip([s.path for s in to_print], _print_all(to_print, gathered), strict=True))
             for sheet in group:
-                match made.get(sheet.path) or kept[sheet.path]:
+                match new.get(sheet.path) or kept[sheet.path]:
                     case Printed() as page:
                         pages[sheet.path] = page
-                    case found:
-                        errors += found
+                    case mistakes:
+                        errors += mistakes
         errors += content_checks.missing_sections(book, gathered.sections)
         content_checks.raise_any(errors)
-        self.sheets, self.pages = {one.path: one for one in planned}, pages
-        self.shared = _shared(book)
+        self.sheets, self.pages = {sheet.path: sheet for sheet in planned}, pages
+        self.shared = _shared_texts(book)
         return {path: page.content for path, page in pages.items()}
 
     @property
     def assets(self) -> dict[str, bytes]:
         """The files that single pages load, by path, such as the states of a figure."""
-        return {path: one for page in self.pages.values() for path, one in page.assets.items()}
+        return {path: file for page in self.pages.values() for path, file in page.assets.items()}
 
 
 def _of_try(name: str, book: Book) -> Iterator[str]:
@@ -165,7 +148,7 @@ def _of_try(name: str, book: Book) -> Iterator[str]:
         yield "verify"
     else:
         yield f"evidence/{name.partition('.')[0]}.md"
-        yield from (f"topics/{one.id}/try.md" for one in book.topics)
+        yield from (f"topics/{topic.id}/try.md" for topic in book.topics)
 
 
 def _is_listed(sheet: Sheet) -> bool:
@@ -173,7 +156,7 @@ def _is_listed(sheet: Sheet) -> bool:
     return bool(sheet.mode or (sheet.by_hand and not sheet.by_hand.verified))
 
 
-def _taken(planned: Sequence[Sheet]) -> Iterator[ContentError]:
+def _path_conflicts(planned: Sequence[Sheet]) -> Iterator[ContentError]:
     """Sheets whose path another one has."""
     paths: dict[str, Sheet] = {}
     for sheet in planned:
@@ -183,30 +166,30 @@ def _taken(planned: Sequence[Sheet]) -> Iterator[ContentError]:
             yield ContentError(sheet.source or sheet.path, 0, 0, f"{TAKEN}{of}; choose another")
 
 
-def _made(planned: Sequence[Sheet], gathered: Gathered) -> list[_Made]:
+def _print_all(planned: Sequence[Sheet], gathered: Gathered) -> list[_PageOrMistakes]:
     """The page of each sheet, or its mistakes. Processes share the work where they may be forked.
 
     That is on Linux, before a thread runs (MkDocs serves with some): a fork copies no other thread,
     and what one held stays locked.
     """
-    make = partial(_one, planned, gathered)
+    make = partial(_page_or_mistakes, planned, gathered)
     places = range(len(planned))
     num_processes = min(num_cores(), len(planned) // FEWEST)
     may_fork = sys.platform == "linux" and active_count() == 1
     if may_fork and num_processes > 1:
-        begin = partial(_begin, os.getpid(), make)
+        begin = partial(_start_worker, os.getpid(), make)
         for template in environment().list_templates():
             environment().get_template(template)  # compiled once, for all processes
         try:
             with ProcessPoolExecutor(num_processes, get_context("fork"), begin) as pool:
-                return list(pool.map(_made_here, places))
+                return list(pool.map(_print_inherited, places))
         except (OSError, RuntimeError):  # none can be forked, or somebody ended one
-            for one in active_children():
-                one.kill()
+            for process in active_children():
+                process.kill()
     return [make(place) for place in places]
 
 
-def _one(planned: Sequence[Sheet], gathered: Gathered, place: int) -> _Made:
+def _page_or_mistakes(planned: Sequence[Sheet], gathered: Gathered, place: int) -> _PageOrMistakes:
     try:
         return printed(planned[place], gathered)
     except ContentErrors as found:
@@ -216,7 +199,7 @@ def _one(planned: Sequence[Sheet], gathered: Gathered, place: int) -> _Made:
 _inherited: list[_Make] = []  # of a forked process
 
 
-def _begin(parent: int, make: _Make) -> None:
+def _start_worker(parent: int, make: _Make) -> None:
     """Keep what the fork brought, a whole book. Ctrl-C is for the parent, and its end ends this."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -224,7 +207,7 @@ def _begin(parent: int, make: _Make) -> None:
     _inherited.append(make)
 
 
-def _made_here(place: int) -> _Made:
+def _print_inherited(place: int) -> _PageOrMistakes:
     return _inherited[0](place)
 
 
@@ -236,7 +219,10 @@ def _on_machines(planned: Iterable[Sheet], evidence: Evidence) -> Iterator[Sheet
 
     @cache
     def lacks(of: str) -> list[str] | None:
-        return lacking(_files(of, evidence.book), evidence)
+        """Of a topic, one file and those named after it; home's are its own and all topics'."""
+        starts = (of, "content/topics/") if of == HOME else of.removesuffix(".yml")
+        files = (file for file in evidence.book.documents if file.source.file.startswith(starts))
+        return lacking(files, evidence)
 
     for sheet in planned:
         of = f"content/topics/{sheet.topic.id}/" if sheet.topic else sheet.source
@@ -244,24 +230,18 @@ def _on_machines(planned: Iterable[Sheet], evidence: Evidence) -> Iterator[Sheet
         yield replace(sheet, lacks=lacks(of) if is_decided else None)
 
 
-def _files(of: str, book: Book) -> Iterator[Document[Any]]:
-    """The files of a topic, or one and those named after it; home's are its own and all topics'."""
-    starts = (of, "content/topics/") if of == HOME else of.removesuffix(".yml")
-    return (one for one in book.documents if one.source.file.startswith(starts))
-
-
-def _shared(book: Book) -> dict[str, _Texts]:
+def _shared_texts(book: Book) -> dict[str, _Texts]:
     """What the files of `SHARED` hold."""
-    found = {one.source.file: one.source.document for one in book.documents}
-    return {file: Counter(_texts(found[file])) for file in SHARED if file in found}
+    documents = {document.source.file: document.source.document for document in book.documents}
+    return {file: Counter(_texts(documents[file])) for file in SHARED if file in documents}
 
 
 def _texts(written: object, key: str = "") -> Iterator[tuple[str, str]]:
     """Every text of a document, with its key, and every number as a value."""
     if isinstance(written, dict | list):
-        pairs = written.items() if isinstance(written, dict) else ((key, one) for one in written)
-        for name, one in pairs:
-            yield from _texts(one, name)
+        pairs = written.items() if isinstance(written, dict) else ((key, part) for part in written)
+        for name, part in pairs:
+            yield from _texts(part, name)
     else:
         yield key if isinstance(written, str) else "value", str(written)
 

@@ -15,7 +15,7 @@ PLAN = "plan.md"
 
 
 def sheets(book: Book) -> Iterator[Sheet]:
-    """Every page of a book, lessons first: other pages list them."""
+    """The sheet of every page of a book, lessons first: other pages list them."""
     for topic in book.topics:
         yield from _lessons(topic)
     for topic in book.topics:
@@ -86,10 +86,10 @@ def _of_the_book(book: Book) -> Iterator[Sheet]:
             "guide.md", "guide.md.j2", book.guide.title, book.guide.about, "content/guide.yml",
             has_toc=True,
         )  # fmt: skip
-        for _, one in book.guide.symptoms:
+        for _, symptom in book.guide.symptoms:
             yield Sheet(
-                f"guide/{one.id}.md", "symptom.md.j2", one.title, one.tell, "content/guide.yml",
-                symptom=one.id, under="guide.md",
+                f"guide/{symptom.id}.md", "symptom.md.j2", symptom.title, symptom.tell,
+                "content/guide.yml", symptom=symptom.id, under="guide.md",
             )  # fmt: skip
     yield Sheet(
         EVIDENCE, "evidence.md.j2", "Evidence",
@@ -118,11 +118,11 @@ def _of_machines(book: Book) -> Iterator[Sheet]:
             f"machines/{name}.md", "machine.md.j2", f"Machine {name}",
             "What a machine is, and what it measured.", machine=name, under=EVIDENCE,
         )  # fmt: skip
-    for name, shown in book.traces.items():
-        if not shown.is_of_planner:
+    for name, on_page in book.traces.items():
+        if not on_page.is_of_planner:
             title = f"The runs of {name}"
             yield Sheet(
-                f"evidence/{name}.md", "runs.md.j2", title, shown.trace.question,
+                f"evidence/{name}.md", "runs.md.j2", title, on_page.trace.question,
                 experiment=name, under=EVIDENCE,
             )  # fmt: skip
 
@@ -137,8 +137,8 @@ def _of_plans(book: Book, plan: PlanFile) -> Iterator[Sheet]:
             written, under=PLAN, has_toc=True, experiment=PEAKS.experiment,
         )  # fmt: skip
     for name in plan.models:
-        shown = book.traces[name]
-        assert shown.grid is not None
-        title = plan.model_title.replace("{model}", shown.grid.title)
-        path = shown.page.replace(".html", ".md")
+        on_page = book.traces[name]
+        assert on_page.grid is not None
+        title = plan.model_title.replace("{model}", on_page.grid.title)
+        path = on_page.page.replace(".html", ".md")
         yield Sheet(path, "planned.md.j2", title, plan.about, experiment=name, under=PLAN)

@@ -28,20 +28,16 @@ _UNLINKED = frozenset({"a", "button", "code", "math", "pre"})
 
 
 class TermLinks:
-    """The terms that one page has not used yet.
-
-    Attributes:
-        used: the ids of those that it has, each with its link.
-    """
+    """Links the first use of each term on a page; `used` has the ids of the terms linked so far."""
 
     def __init__(self, terms: Sequence[Term], root: str) -> None:
         """Start a page that stands `root` below the site's root, such as `../../`."""
-        self._ids, self._pattern = _spelled(tuple((one.id, one.spellings) for one in terms))
+        self._ids, self._pattern = _term_pattern(tuple((term.id, term.spellings) for term in terms))
         self._root = root
         self.used: set[str] = set()
 
     def linked(self, html: Markup) -> Markup:
-        """A paragraph with a link at each term that it is the first to use."""
+        """A paragraph with a link at each term that the page has not used before."""
         if self._pattern is None:
             return html
         depth, parts = 0, _TAG.split(html)
@@ -53,25 +49,25 @@ class TermLinks:
                 parts[position] = self._pattern.sub(self._link, part)
         return Markup("".join(parts))
 
-    def _link(self, found: re.Match[str]) -> str:
-        term = self._ids[" ".join(found[0].lower().split())]
+    def _link(self, match: re.Match[str]) -> str:
+        term = self._ids[" ".join(match[0].lower().split())]
         if term in self.used:
-            return found[0]
+            return match[0]
         self.used.add(term)
-        return f'<a class="pb-term" href="{self._root}{PAGE}.html#term-{term}">{found[0]}</a>'
+        return f'<a class="pb-term" href="{self._root}{PAGE}.html#term-{term}">{match[0]}</a>'
 
 
-def fewer(body: str) -> str:
-    """A page with at most `MOST_LINKS` links in its text, where other links than of terms allow."""
-    found = list(_LINK.finditer(body))
-    terms = [one.start() for one in found if one["term"]]
-    num_others = sum(one[0] == "<a" for one in found)
+def limit_links(body: str) -> str:
+    """Unlink terms of the glossary beyond the first `MOST_LINKS` links of a page's text."""
+    links = list(_LINK.finditer(body))
+    terms = [link.start() for link in links if link["term"]]
+    num_others = sum(link[0] == "<a" for link in links)
     lost = {*terms[max(0, MOST_LINKS - num_others) :]}
-    return _LINK.sub(lambda one: one["term"] if one.start() in lost else one[0], body)
+    return _LINK.sub(lambda link: link["term"] if link.start() in lost else link[0], body)
 
 
 @lru_cache(maxsize=8)
-def _spelled(
+def _term_pattern(
     terms: tuple[tuple[str, tuple[str, ...]], ...],
 ) -> tuple[dict[str, str], re.Pattern[str] | None]:
     """The terms' ids by spelling, and the pattern that finds any of them; the longest first.
@@ -79,9 +75,9 @@ def _spelled(
     A number after it makes a name of it, such as rank 1.
     """
     ids = {spelling.lower(): term for term, spellings in terms for spelling in spellings}
-    forms = sorted((one for _, spellings in terms for one in spellings), key=len, reverse=True)
-    found = "|".join(map(_form, forms))
-    return ids, re.compile(rf"(?<![\w-])(?:{found})(?![\w-]|\s\d)") if found else None
+    forms = sorted((form for _, spellings in terms for form in spellings), key=len, reverse=True)
+    alternatives = "|".join(map(_form, forms))
+    return ids, re.compile(rf"(?<![\w-])(?:{alternatives})(?![\w-]|\s\d)") if alternatives else None
 
 
 def _form(spelling: str) -> str:

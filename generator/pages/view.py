@@ -12,20 +12,20 @@ Row = Sequence[Markup | str]  # the first cell heads it
 
 
 class View(SimpleNamespace):
-    """One thing of a page; the function that makes it says what its template reads."""
+    """Attributes for one part of a page; the function that makes it documents them."""
 
-    def but(self, **changes: object) -> Self:
-        """The same, with some of it otherwise."""
+    def copy_with(self, **changes: object) -> Self:
+        """A copy with some attributes changed."""
         return type(self)(**{**vars(self), **changes})
 
 
 def label(text: str) -> Markup:
-    """Words or a number that carry no provenance."""
+    """Words or a number without provenance."""
     return Markup('<span class="pb-label">{}</span>').format(text)
 
 
 def counted(number: int) -> Markup:
-    """A number that the generator counted."""
+    """A number that the generator counted, with a tooltip that says so."""
     return Markup('<span class="pb-label" title="{}">{}</span>').format(
         interface_words()["counted"], number
     )

@@ -49,41 +49,24 @@ def interface_words() -> dict[str, Any]:
 
 @dataclass
 class Folio:
-    """One page of a book.
+    """One page of a book, with the runs, claims, items, figures and notes that it used so far."""
 
-    Attributes:
-        evidence: what the page's expressions are evaluated by.
-        at_hand: what the machine at hand says, also where the page shows the reference machine.
-        other_outcomes: the verdicts of the other machines.
-        path: the page's, under the site's root.
-        marks_reference: whether numbers of the reference machine carry its mark.
-        unmarked: the nature that the page says once, of all its numbers.
-        caption: what sets all values of a table apart, where this is the page for one.
-        opens: whether values are links; they are not in the words of a link.
-        runs: the runs that it used.
-        lent: the runs of figures and tables that the reference machine lends.
-        shown_claims: those whose numbers stand below the last table of claims.
-        items: the questions asked so far, in their order; `figures` likewise.
-        noted: the texts with footnotes so far.
-        assets: files that the page loads, by path.
-    """
-
-    evidence: Evidence
-    at_hand: Evidence
+    evidence: Evidence  # that its expressions are evaluated by
+    at_hand: Evidence  # of the machine at hand, also where the page shows the reference machine
     other_outcomes: Mapping[str, OtherOutcomes] = field(default_factory=dict)
-    path: str = ""
-    marks_reference: bool = False
-    unmarked: str = ""
-    caption: str = ""
-    opens: bool = True
+    path: str = ""  # under the site's root
+    marks_reference: bool = False  # whether numbers of the reference machine carry its mark
+    unmarked: str = ""  # the nature that the page says once, of all its numbers
+    caption: str = ""  # of the table that this is the page for: the marks that all its values have
+    opens: bool = True  # whether values are links; they are not in the words of a link
     ui: dict[str, Any] = field(default_factory=interface_words)
     runs: set[str] = field(default_factory=set)
-    lent: set[str] = field(default_factory=set)
-    shown_claims: set[str] = field(default_factory=set)
+    lent: set[str] = field(default_factory=set)  # runs that the reference machine lends to figures
+    shown_claims: set[str] = field(default_factory=set)  # with numbers below the last claim table
     items: list[str] = field(default_factory=list)
     figures: list[str] = field(default_factory=list)
-    noted: list[str] = field(default_factory=list)
-    assets: dict[str, bytes] = field(default_factory=dict)
+    noted: list[str] = field(default_factory=list)  # texts with footnotes
+    assets: dict[str, bytes] = field(default_factory=dict)  # files that the page loads, by path
 
     def __post_init__(self) -> None:
         """What the page prints leads to where it comes from."""
@@ -95,9 +78,12 @@ class Folio:
         return self.evidence.book
 
     def over(self, evidence: Evidence) -> Folio:
-        """The same page, for a part of it that another machine's evidence fills."""
-        part = copy(self)
-        part.evidence = evidence
+        """A copy of the page for a part whose values another machine's evidence gives."""
+        return self._copy_with(evidence=evidence)
+
+    def _copy_with(self, **changes: object) -> Folio:
+        part = copy(self)  # which numbers its values among those of the page
+        vars(part).update(changes)
         return part
 
     def for_runs(self, paths: Iterable[str]) -> Folio:
@@ -108,59 +94,48 @@ class Folio:
         machines = {self.book.machine_of(path) for path in paths if self.book.run(path)} - {""}
         if len(machines) < 2 or self.evidence.reference is None:
             return self
-        part = self.over(self.evidence.reference)
-        part.runs = self.lent
-        return part
+        return self._copy_with(evidence=self.evidence.reference, runs=self.lent)
 
     def without_mark(self, nature: str, marks_reference: bool = True) -> Folio:
-        """The page for a part of it that says once what is the nature of all its numbers."""
-        part = copy(self)
-        part.unmarked = nature or self.unmarked
-        part.marks_reference &= marks_reference
-        return part
+        """A copy of the page for a part that states the nature of all its numbers once."""
+        is_marking = self.marks_reference and marks_reference
+        return self._copy_with(unmarked=nature or self.unmarked, marks_reference=is_marking)
 
     def for_table(self, values: Iterable[Value | None]) -> Folio:
-        """The page for a table of these values, whose caption says what sets all of them apart."""
-        found = [(one, self._marks(one)) for one in values if one is not None]
-        marked = [marks for _, marks in found if marks]
+        """A copy of the page for a table of these values; its caption names their common marks."""
+        marked_values = [(value, self._marks(value)) for value in values if value is not None]
+        marked = [marks for _, marks in marked_values if marks]
         first = marked[0] if len(marked) >= LEAST else []
-        shared = [one for one in first if all(one in marks for marks in marked)]
-        if not shared or any(one.decided_by for one, marks in found if not marks):
+        shared = [mark for mark in first if all(mark in marks for marks in marked)]
+        if not shared or any(value.decided_by for value, marks in marked_values if not marks):
             return self
         part = self.without_mark("".join({*shared} - {REFERENCE}), REFERENCE not in shared)
-        part.caption = " and ".join(shared).replace(REFERENCE, f"of the {REFERENCE} machine")
-        return part
+        caption = " and ".join(shared).replace(REFERENCE, f"of the {REFERENCE} machine")
+        return part._copy_with(caption=caption)
 
     @property
     def in_link(self) -> Folio:
-        """The page for the words of a link, in which values are plain: links do not nest."""
-        part = copy(self)
-        part.opens = False
-        return part
-
-    def is_lent(self, paths: Iterable[str]) -> bool:
-        """Whether the reference machine measured any of these runs."""
-        machines = map(self.book.machine_of, filter(self.book.run, paths))
-        return self.book.reference.name in machines
+        """A copy of the page for the words of a link, where values are plain: links do not nest."""
+        return self._copy_with(opens=False)
 
     def place_of(self, path: str) -> str:
-        """Where the row of a run stands, from the site's root: on the section's machine."""
+        """Address of a run's row, from the site's root, on the machine of the section."""
         self.run(path)
         experiment, _, name = path.partition(".")
-        shown = self.book.holder(path)
-        machine = shown.measured_on if shown else ""
+        trace = self.book.holder(path)
+        machine = trace.measured_on if trace else ""
         return self.sources.place_of(Origin(machine, experiment, name))
 
     def judged(self, claim: str) -> Judged:
-        """The verdict on a claim, by the machine of the section."""
+        """The verdict on a claim by the evidence of the section."""
         return self.evidence.judged(claim)
 
     def line(self, text: str) -> Markup:
-        """An author's line, inline."""
+        """An author's line as inline HTML."""
         return Markup(prose.render(text, self.expression, self.in_link.expression, inline=True))
 
     def prose(self, text: str) -> Markup:
-        """An author's prose, as paragraphs; its tables and footnotes as this page's."""
+        """An author's prose as HTML paragraphs, tables and footnotes."""
         html = prose.render(text, self.expression, self.in_link.expression, inline=False)
         if prose.NOTES in html:
             self.noted.append(text)
@@ -169,24 +144,18 @@ class Folio:
         return Markup(html.replace(prose.SCROLLED, named))
 
     def expression(self, expression: str) -> Markup:
-        """One expression printed with its provenance."""
-        thing = self.evidence.printable(expression)
-        if isinstance(thing, Value):
+        """The value of an expression as HTML with its provenance."""
+        result = self.evidence.printable(expression)
+        if isinstance(result, Value):
             sides = (claim for name, claim in calls_of_claims(expression) if name in SIDES)
-            return self.show(thing, next(sides, ""))
-        if isinstance(thing, Showed):
-            self.shown_claims.add(thing.claim)
-            return self.line(sentence(self.judged(thing.claim)))
-        return escape(thing.text)
+            return self.show(result, next(sides, ""))
+        if isinstance(result, Showed):
+            self.shown_claims.add(result.claim)
+            return self.line(sentence(self.judged(result.claim)))
+        return escape(result.text)
 
     def show(self, value: Value, claim: str = "", at: str = "") -> Markup:
-        """A value with its provenance.
-
-        Args:
-            value: what is printed; `sources.place` says where it leads.
-            claim: that states it, to which a value leads that no run gave.
-            at: instead, the page that states it, from the site's root.
-        """
+        """A value as a link to its run, or where none gave it, to the claim or the page `at`."""
         self.runs.update(self._runs_of(value))
         place = self.sources.place(value, self.claim_place(claim) if claim else at)
         marks = ", ".join(self._marks(value))
@@ -199,9 +168,9 @@ class Folio:
 
     def _marks(self, value: Value) -> list[str]:
         """The words behind a value: its nature, and whether the reference machine measured it."""
-        marks = [one for one in value.marks[-1:] if one != self.unmarked]
-        measured = (one.machines for one in value.leaves if one.kind != "given")
-        if self.marks_reference and any(self.book.reference.name in one for one in measured):
+        marks = [mark for mark in value.marks[-1:] if mark != self.unmarked]
+        measured = (leaf.machines for leaf in value.leaves if leaf.kind != "given")
+        if self.marks_reference and any(self.book.reference.name in names for names in measured):
             marks.append(REFERENCE)
         return marks
 
@@ -209,47 +178,47 @@ class Folio:
         """The runs of the machine shown that a value was read from or computed from."""
         for origin in (leaf.origin for leaf in value.leaves):
             if origin and origin.experiment and origin.run:
-                shown = self.book.holder(f"{origin.experiment}.{origin.run}")
-                if shown and origin.machine == shown.measured_on:
+                trace = self.book.holder(f"{origin.experiment}.{origin.run}")
+                if trace and origin.machine == trace.measured_on:
                     yield f"{origin.experiment}.{origin.run}"
 
     def value(self, expression: str) -> Value | None:
-        """A value for a table or a figure; None where this machine has none."""
+        """The value of an expression; None where this machine has none."""
         return self.evidence.value(expression)
 
     def printed(self, value: Value | None) -> Markup:
-        """A value with its provenance; a dash where this machine has none."""
+        """A value as HTML with its provenance; a dash for None."""
         return ABSENT if value is None else self.show(value)
 
     def cell(self, expression: str) -> Markup:
-        """A value for a cell of a table, or a dash."""
+        """The value of an expression as HTML for a table's cell; a dash for None."""
         return self.printed(self.value(expression))
 
     def run(self, path: str) -> Run | None:
-        """A run by `experiment.run`, remembered as used by this page."""
+        """A run by `experiment.run`, recorded as used by this page."""
         run = self.book.run(path)
         if run is not None:
             self.runs.add(path)
         return run
 
     def claim_place(self, claim: str) -> str:
-        """Where a claim stands with its numbers, from the site's root."""
+        """Address of a claim with its numbers, from the site's root."""
         experiment = self.judged(claim).experiment
         page = page_of(experiment) if experiment in self.book.traces else "evidence.html"
         return f"{page}#claim-{claim}"
 
     def column_head(self, values: Iterable[Value | None]) -> str:
-        """What heads a column of values: how they were found."""
-        ways = {one.way for one in values if one is not None} or {"measured"}
+        """The head of a column of values: measured, computed, simulated or cited."""
+        ways = {value.way for value in values if value is not None} or {"measured"}
         both = {"computed from runs", "measured"}
         return "From runs" if ways == both else " or ".join(sorted(ways)).capitalize()
 
     def strategy(self, run: Run) -> str:
-        """What a run did, in the words of the interface."""
+        """The strategy of a run, in the words of the interface."""
         words: dict[str, str] = self.ui["strategies"]
         parts = (run.label or run.strategy).split("+")  # of a plan: fsdp.4+tp.2
         axes = [part.partition(".")[0] for part in parts]
-        return " × ".join(words.get(one, one.replace("_", " ")) for one in axes)
+        return " × ".join(words.get(axis, axis.replace("_", " ")) for axis in axes)
 
 
 @lru_cache(maxsize=65536)
@@ -264,7 +233,7 @@ def _look(printed: str, kind: Kind, mark: str, is_absent: bool) -> tuple[str, Ma
 
 
 def breakable(name: str) -> Markup:
-    """A run's name or a path, which is one long word, with places where a line may end.
+    """A run's name or a path with places where a line may break.
 
     They are between its parts, and within a part only where no line of a phone would hold it.
     """
@@ -272,7 +241,7 @@ def breakable(name: str) -> Markup:
 
 
 def escaped_heading(markup: str | Markup) -> Markup:
-    """HTML that may stand in a Markdown heading: nothing in its text is Markdown any more."""
+    """HTML for a Markdown heading, with the characters of Markdown escaped."""
     out, in_tag = [], False
     for letter in str(escape(markup)):
         in_tag = letter == "<" or (in_tag and letter != ">")

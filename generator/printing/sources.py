@@ -28,34 +28,22 @@ _CONSTANT = re.compile(r"'[^']*'|[\d.e+-]+")
 
 
 def command(paths: Iterable[str], machine: str, reference: str) -> str:
-    """The line that measures these again, as a shell in a clone of the book takes it.
-
-    Args:
-        paths: as `EXPERIMENT.RUN.FIELD`, or less.
-        machine: whose trace the page shows.
-        reference: the machine that the command takes without being told.
-    """
+    """The command that measures each `EXPERIMENT.RUN.FIELD`, or less, again as on a machine."""
     on = [] if machine in ("", reference) else ["--from", machine]
     return " ".join([program(PYTHON), "reproduce", *map(shlex.quote, [*on, *paths])])
 
 
 class Sources:
-    """The sources of one page's values, gathered while it is written."""
+    """The values of one page and their sources, numbered in the order of printing."""
 
     def __init__(self, evidence: Evidence, root: str, natures: Mapping[str, str]) -> None:
-        """Start a page.
-
-        Args:
-            evidence: what its values were evaluated by.
-            root: what leads from the page to the site's root.
-            natures: what the words mean that set values apart.
-        """
+        """Start a page, from which `root` leads to the site's root; `natures` defines marks."""
         self._evidence, self._root, self._natures = evidence, root, natures
         self._numbers: dict[object, int] = {}
         self.values: list[Value] = []
 
     def number(self, value: Value) -> int:
-        """The number of a value on this page; equal ones have the same."""
+        """The number of a value on this page; equal values share one."""
         key = (str(value), value.kind, value.formula, value.origin or value.machines)
         if key not in self._numbers:
             self._numbers[key] = len(self.values)
@@ -63,18 +51,13 @@ class Sources:
         return self._numbers[key]
 
     def place(self, value: Value, stated_at: str = "") -> str:
-        """Where the source of a value stands in the book.
-
-        Args:
-            value: what is printed.
-            stated_at: where it stands if no run and no citation is its source.
-        """
+        """Address of a value's source: a run, a citation, or else where the value is stated."""
         first = value.leads_to
         place = stated_at if first is None and stated_at else self.place_of(first)
         return str(escape(self._root + place))
 
     def place_of(self, origin: Origin | None) -> str:
-        """Where what was read off stands: a run in the table of the machine that measured it."""
+        """Address of an origin: a run's row in the table of the machine that measured it."""
         if origin and origin.experiment:
             page = page_of(origin.experiment)
             return page + (f"#{origin.run}{self._machine_suffix(origin)}" if origin.run else "")
@@ -85,11 +68,11 @@ class Sources:
     def _machine_suffix(self, origin: Origin) -> str:
         """What the id of a run's row ends in where another machine than the one shown ran it."""
         machines = self._evidence.book.machines.items()
-        first = next((name for name, one in machines if origin.experiment in one.traces), "")
+        first = next((name for name, folder in machines if origin.experiment in folder.traces), "")
         return "" if origin.machine in ("", first) else f"-on-{origin.machine}"
 
     def block(self) -> Markup:
-        """The data as an element; nothing where the page prints no value."""
+        """The JSON block of all sources as a script element; empty without values."""
         if not self.values:
             return Markup("")
         book, runs = self._evidence.book, dict[object, Row]()  # each once
@@ -117,11 +100,11 @@ class Sources:
         is_stated = value.kind == "computed" and not value.leaves
         if is_stated and _CONSTANT.fullmatch(value.formula):
             return [str(value), len(KINDS)]
-        says, of, exact = self._made(value, runs)
+        says, of, exact = self._origin_cells(value, runs)
         kind = KINDS.index(value.kind)
         return [str(value), kind, says, of, exact, value.absent, " ".join(value.marks)]
 
-    def _made(self, value: Value, runs: dict[object, Row]) -> tuple[str, object, object]:
+    def _origin_cells(self, value: Value, runs: dict[object, Row]) -> tuple[str, object, object]:
         """Formula or field; run, or inputs; the number exactly."""
         origin = value.origin
         if origin is None:
@@ -147,4 +130,4 @@ def _short(row: Row) -> Row:
     cells = list(row)
     while cells[-1] in (None, ""):
         cells.pop()
-    return [0 if one in (None, "") else one for one in cells]
+    return [0 if cell in (None, "") else cell for cell in cells]

@@ -121,27 +121,27 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
     def _questions(self, fence: _Fence, level: int, folio: Folio, file: File, files: Files) -> str:
         """What a fence asks; its mistakes where somebody serves the site, else nothing."""
 
-        def linked(found: re.Match[str]) -> str:
-            target = files.get_file_from_path(found[1])
+        def linked(link: re.Match[str]) -> str:
+            target = files.get_file_from_path(link[1])
             if target is None:
-                log.warning(f"{folio.path}: a question links to {found[1]!r}, no page of the site")
-            return f'href="{target.url_relative_to(file) if target else found[1]}'
+                log.warning(f"{folio.path}: a question links to {link[1]!r}, no page of the site")
+            return f'href="{target.url_relative_to(file) if target else link[1]}'
 
         try:
-            shown = _PAGE.sub(linked, str(self.guest.html(folio, fence.text, fence.span, level)))
+            markup = _PAGE.sub(linked, str(self.guest.html(folio, fence.text, fence.span, level)))
         except ContentErrors as errors:
             for error in errors.errors:
                 log.warning(str(error))
-            shown = f'<pre class="pb-mistakes">{escape(errors)}</pre>' * self.is_serving
-        return f'<div class="pb-quiz">\n{shown}\n</div>' if shown else ""
+            markup = f'<pre class="pb-mistakes">{escape(errors)}</pre>' * self.is_serving
+        return f'<div class="pb-quiz">\n{markup}\n</div>' if markup else ""
 
     @event_priority(-50)  # after the search
     def on_page_context(
         self, context: TemplateContext, /, *, page: Page, config: MkDocsConfig, nav: Navigation
     ) -> TemplateContext:
         """Put the questions into the page."""
-        for number, shown in enumerate(self.asked[page.file.src_uri]):
-            page.content = (page.content or "").replace(_slot(number), shown)
+        for number, markup in enumerate(self.asked[page.file.src_uri]):
+            page.content = (page.content or "").replace(_slot(number), markup)
         return context
 
     def on_post_build(self, *, config: MkDocsConfig) -> None:

@@ -1,7 +1,14 @@
-"""The HTML of a page: Markdown looks like ours, rows get anchors, mistakes stand on top."""
+"""The HTML of a page: Markdown looks like ours, rows get anchors, mistakes stand on top.
+
+MkDocs checks its menu and the links of pages by hand; the texts of a book become links only here.
+"""
 
 import re
+from collections.abc import Iterator
+from functools import cache
+from html import unescape
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 from xml.etree.ElementTree import Element
 
 import markdown  # type: ignore[import-untyped]
@@ -11,6 +18,8 @@ from markupsafe import Markup, escape
 from generator.content.prose import ALIGNED
 from generator.printing.folio import interface_words
 
+_LINK = re.compile(r'<a\b[^>]*?\bhref="([^"]*)"')
+_ID_OR_NAME = re.compile(r'\s(?:id|name)="([^"]*)"')
 _ID = re.compile(r'id="(?<=\sid=")([^"]+)"')  # begins with letters, which `re` finds fast
 # A row of cells, and the cells that say something; what is a head stays as it is.
 _ROW = re.compile(
@@ -30,12 +39,12 @@ def ids(html: str) -> set[str]:
 
 
 def with_anchors(html: str) -> str:
-    """A page whose rows that say something in words can be linked to, by their first cell."""
+    """A page whose table rows of prose have anchors made from their first cell."""
     taken: set[str] = set()
 
     def anchored(row: re.Match[str]) -> str:
         says = [cell[2].replace("<br>", " ") for cell in _CELL.finditer(row["cells"] or "")]
-        num_words = [len(_WORD.findall(_NO_WORDS.sub(" ", one))) for one in says]
+        num_words = [len(_WORD.findall(_NO_WORDS.sub(" ", cell))) for cell in says]
         if len(says) < 2 or max(num_words) < SENTENCE:
             return row[0]
         name = slugify(" ".join(Markup(says[0]).striptags().split()[:IN_ANCHOR]), "-")
@@ -44,22 +53,22 @@ def with_anchors(html: str) -> str:
     return _ROW.sub(anchored, html)
 
 
-class LikeOurs(markdown.Extension):  # type: ignore[misc]
-    """What people write in Markdown, as our templates would have written it."""
+class SiteMarkup(markdown.Extension):  # type: ignore[misc]
+    """Markdown extension that gives pages by hand the markup of our templates."""
 
     def extendMarkdown(self, md: markdown.Markdown) -> None:  # noqa: N802
-        """Come after headings have got their ids, and MkDocs has read the links."""
+        """Register after headings have got their ids, and MkDocs has read the links."""
         md.treeprocessors.register(self, "like_ours", -10)
 
     def run(self, root: Element) -> None:
-        """Headings link to themselves, tables look like others, a keyboard scrolls code."""
+        """Link headings to themselves, wrap tables, make code scrollable by keyboard."""
         for parent in list(root.iter()):
             for at, table in enumerate(parent):
                 if table.tag == "table":
                     table.set("class", "pb-table")
                     parent[at] = _scrolled(table)
-        for one in root.iter():
-            _as_class(one)
+        for element in root.iter():
+            _as_class(element)
         for code in root.iterfind(".//pre/code"):
             code.set("tabindex", "0")
         for level in range(2, 7):
@@ -77,12 +86,12 @@ def _scrolled(table: Element) -> Element:
     return box
 
 
-def _as_class(one: Element) -> None:
+def _as_class(element: Element) -> None:
     """Classes for how a cell is aligned, in place of a style, and for the number of a footnote."""
-    if one.tag in ("th", "td") and (aligned := one.attrib.pop("style", "").strip("; ")):
-        one.set("class", ALIGNED.get(aligned.rpartition(" ")[2], ""))
-    if one.get("class") == "footnote-ref":
-        one.set("class", "footnote-ref pb-label")
+    if element.tag in ("th", "td") and (aligned := element.attrib.pop("style", "").strip("; ")):
+        element.set("class", ALIGNED.get(aligned.rpartition(" ")[2], ""))
+    if element.get("class") == "footnote-ref":
+        element.set("class", "footnote-ref pb-label")
 
 
 def _link(heading: Element) -> None:
@@ -94,17 +103,40 @@ def _link(heading: Element) -> None:
 
 
 def put_mistakes(site: Path, mistakes: str) -> None:
-    """Show these mistakes of the content over every page that `mkdocs serve` serves, and no others.
+    """Show mistakes, a line each, over every page of a served site; none clears those of before.
 
     A build that finds a mistake writes no page again, so the `<article>` of the theme takes them.
-
-    Args:
-        site: the folder that is served.
-        mistakes: one a line, with file, line and column; none takes those of before away.
     """
-    shown = f'<pre class="pb-mistakes" role="alert">{escape(mistakes)}</pre>' if mistakes else ""
+    box = f'<pre class="pb-mistakes" role="alert">{escape(mistakes)}</pre>' if mistakes else ""
     for path in site.rglob("*.html"):
         html = path.read_text(encoding="utf-8")
-        told = _MISTAKES.sub(lambda article: article[1] + shown, html, count=1)
+        told = _MISTAKES.sub(lambda article: article[1] + box, html, count=1)
         if told != html:
             path.write_text(told, encoding="utf-8")
+
+
+def broken_links(site: Path) -> Iterator[str]:
+    """A message for each link whose page or anchor the site lacks."""
+
+    @cache
+    def ids(page: Path) -> frozenset[str]:
+        return frozenset(map(unescape, _ID_OR_NAME.findall(page.read_text(encoding="utf-8"))))
+
+    for page in sorted(site.rglob("*.html")):
+        if page.name == "404.html":  # shown at any depth, so it has links from the root
+            continue
+        _, _, article = page.read_text(encoding="utf-8").partition("<article")
+        for link in dict.fromkeys(map(unescape, _LINK.findall(article.partition("</article>")[0]))):
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = page.parent / unquote(parts.path) if parts.path else page
+            target = target / "index.html" if target.is_dir() else target
+            anchor = unquote(parts.fragment)
+            if not target.is_file():
+                lack = "the site has no such page"
+            elif anchor and target.suffix == ".html" and anchor not in ids(target.resolve()):
+                lack = "that page has no such place"
+            else:
+                continue
+            yield f"{page.relative_to(site).as_posix()}: a link leads to {link!r}: {lack}"

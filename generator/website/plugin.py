@@ -45,7 +45,7 @@ from generator.content.errors import ContentErrors
 from generator.pages.headings import LEVEL, Heading
 from generator.pages.press import EVERYTHING, Press
 from generator.printing.folio import interface_words
-from generator.website import links, page_html, publish, search
+from generator.website import page_html, publish, search
 from generator.website.guest_plugin import GuestPlugin
 from runners.system.book import enter_book, own_book
 from runners.traces.digest import forget_code
@@ -65,7 +65,7 @@ class ContentAbort(Abort):
     code = exit_code = 2
 
     def show(self, *_: object, **__: object) -> None:
-        """Print what is wrong where errors belong; MkDocs' own goes to standard output."""
+        """Print the mistakes to standard error; MkDocs prints to standard output."""
         sys.stderr.write(f"{self.format_message()}\n")
 
 
@@ -99,11 +99,12 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
 
     @event_priority(50)  # before the search, which asks the theme for its language
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
-        """Let MkDocs call the plugin of the book, or that of a guest, from here on."""
+        """Register the plugin of a book or of a guest, whichever the site is."""
         root = Path(config.config_file_path or "mkdocs.yml").resolve().parent
         if config.strict and not log.isEnabledFor(logging.WARNING):
             logging.getLogger("mkdocs").setLevel(logging.WARNING)  # --quiet would count no warning
-        if self._is_book(root):
+        is_named = self.config.content or self.config.pages
+        if is_named or any((root / BOOK / name).exists() for name in ("site.yml", "topics")):
             if not isinstance(self.mode, BookPlugin):
                 self.mode = BookPlugin(self.is_serving, self.is_deploying)
             self.mode.begin(root, self.config, config)
@@ -113,17 +114,12 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
         return config
 
     def on_build_error(self, *, error: Exception) -> None:
-        """Let other builds write; where the disk refused, raise a `ContentAbort`: one line."""
+        """Release the lock; raise one line as `ContentAbort` if the disk refused."""
         if isinstance(self.mode, BookPlugin):
             self.mode.held.close()
         if isinstance(error, OSError):
             site = error.filename2 or error.filename or "the folder of the site"
             raise ContentAbort(f"{site}: {error.strerror}; build again") from None
-
-    def _is_book(self, root: Path) -> bool:
-        """Whether a setting says that there is a book, or the folder that one is written in."""
-        is_named = self.config.content or self.config.pages
-        return bool(is_named) or any((root / BOOK / one).exists() for one in ("site.yml", "topics"))
 
 
 class BookPlugin(BasePlugin[ProofbookConfig]):
@@ -149,11 +145,11 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         enter_book(root)
         if self.config.pages:
             config.docs_dir = str(self.root / self.config.pages)
-        config.markdown_extensions.append(page_html.LikeOurs())
+        config.markdown_extensions.append(page_html.SiteMarkup())
         config.theme.dirs.insert(0 if config.theme.custom_dir is None else 1, str(OVERRIDES))
 
     def on_pre_build(self, *, config: MkDocsConfig) -> None:
-        """Bring `docs_dir` to what the content says now.
+        """Write the pages of the current content to `docs_dir`.
 
         Raises:
             ContentAbort: the content has errors, or the disk refused.
@@ -161,7 +157,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         self.mistakes = ""
         gc.disable()  # what a build makes stays, and looking through it takes long
         try:
-            self.held.enter_context(publish.alone(Path(config.docs_dir)))
+            self.held.enter_context(publish.locked(Path(config.docs_dir)))
             self._publish(config)
         except ContentErrors as errors:
             self._refuse(str(errors))
@@ -195,7 +191,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         pages = publish.site_files(self.book, self.content, self.press, under)
         if sources := publish.committed_sources(self.content) if is_published else b"":
             pages[publish.SOURCES] = sources
-        publish.bring_to(Path(config.docs_dir), pages)
+        publish.sync_folder(Path(config.docs_dir), pages)
         self.files = files
         self.problems = list(trace_checks.problems(self.book, self.press.evidence.judged_claims))
         for unread in self.book.unread:
@@ -211,7 +207,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         home = own_book() or GENERATOR.parent  # of which one folder is there
         for top in (self.content, GENERATOR, home / "experiments", home / "runners"):
             for folder, folders, names in os.walk(top):
-                folders[:] = [one for one in folders if one[0] not in "._"]
+                folders[:] = [name for name in folders if name[0] not in "._"]
                 edited += [Path(folder, name) for name in names if name[0] != "."]
         for path in edited:
             if path.exists():  # not a link that leads nowhere, as editors leave
@@ -219,16 +215,16 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
 
     def _under(self, changed: Iterable[Path]) -> tuple[str, ...]:
         """How the paths of the pages begin that some changed files are printed on."""
-        shown = [path for path in changed if not path.is_relative_to(publish.ASSETS)]
-        if not all(path.is_relative_to(self.content) for path in shown):
+        printed = [path for path in changed if not path.is_relative_to(publish.ASSETS)]
+        if not all(path.is_relative_to(self.content) for path in printed):
             return EVERYTHING
-        names = (path.relative_to(self.content.parent).as_posix() for path in shown)
+        names = (path.relative_to(self.content.parent).as_posix() for path in printed)
         return self.press.pages_of(names, self.book)
 
     def on_serve(
         self, server: LiveReloadServer, /, *, config: MkDocsConfig, builder: Callable[..., None]
     ) -> LiveReloadServer:
-        """Watch what people write instead of what is generated from it, and look more often."""
+        """Watch the content and the generator instead of `docs_dir`, and poll more often."""
         watched = [str(self.content), str(GENERATOR)]
         if own := own_book():
             watched.append(str(own / "experiments"))
@@ -243,7 +239,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         return server
 
     def on_env(self, env: Environment, /, *, config: MkDocsConfig, files: Files) -> Environment:
-        """Give our templates the files that are not a page's own."""
+        """Give the theme's templates files that are not a page's own."""
         env.globals.update(
             topics=[f"topics/{topic.id}/index.md" for topic in self.book.topics],
             picture=files.get_file_from_path(publish.PICTURE),
@@ -277,7 +273,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         if sheet is None:
             return None
         if page.parent or "navigation.tabs" not in config.theme.get("features", ()):
-            page.meta["hide"] = [one for one in page.meta["hide"] if one != "navigation"]
+            page.meta["hide"] = [part for part in page.meta["hide"] if part != "navigation"]
         begins = markdown.rfind('<script type="application/json"') if sheet.text else 0
         self.html = markdown[begins:]
         return markdown[:begins]
@@ -308,7 +304,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         if page.file.src_uri in self.press.sheets:
             self.html = page.content or ""
             headings = self.press.pages[page.file.src_uri].headings
-            page.content = search.part_of(self.html, headings)
+            page.content = search.searchable_part(self.html, headings)
 
     @event_priority(-50)
     def _after_the_search(
@@ -326,10 +322,10 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         of_material = config.plugins.get("material/search")
         if isinstance(of_material, SearchPlugin):
             entries = of_material.search_index.entries
-            groups = (*self.book.glossary.synonyms, *(one.alike for one in self.book.terms))
+            groups = (*self.book.glossary.synonyms, *(term.alike for term in self.book.terms))
             search.add_words(entries, groups)
             search.add_places(entries, interface_words())
-            names = {f"glossary.html#term-{one.id}": one.spellings for one in self.book.terms}
+            names = {f"glossary.html#term-{term.id}": term.spellings for term in self.book.terms}
             leads, alone = self.book.glossary.leads, self.book.glossary.alone
             for field, led in (("leads", leads), ("alone", alone), ("names", names)):
                 for lost in search.add_leads(entries, led, field):
@@ -356,7 +352,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         if not config.site_url:  # a sitemap without addresses is of no use, and carries a date
             (site / "sitemap.xml").unlink(missing_ok=True)
             (site / "sitemap.xml.gz").unlink(missing_ok=True)
-        for lost in links.broken(site):
+        for lost in page_html.broken_links(site):
             log.warning(lost)
         if os.environ.get(SURPRISES) and self.problems:
             raise SurprisedAbort("\n".join(self.problems))
@@ -366,12 +362,12 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
 
 def _contents(written: Sequence[Heading]) -> TableOfContents:
     """A page's title, where the skip link leads; below it what the sidebar lists, in two levels."""
-    title, *others = (one for one in written if one.is_listed)
+    title, *others = (heading for heading in written if heading.is_listed)
     top = AnchorLink("", title.anchor, title.level)
-    for one in others:
-        link = AnchorLink(str(one.words), one.anchor, one.level)
-        if one.level == LEVEL or not top.children:
+    for heading in others:
+        link = AnchorLink(str(heading.words), heading.anchor, heading.level)
+        if heading.level == LEVEL or not top.children:
             top.children.append(link)
-        elif one.level == LEVEL + 1:
+        elif heading.level == LEVEL + 1:
             top.children[-1].children.append(link)
     return TableOfContents([top])

@@ -67,11 +67,7 @@ def site_files(
 ) -> dict[str, bytes]:
     """Every file of `site/pages/`, by its path there: pages with their images, assets, raw traces.
 
-    Args:
-        book: what pages are made from.
-        content: its folder.
-        press: prints them, and keeps them.
-        under: how the paths begin of the pages to print; the press has printed the others before.
+    Of the pages, those are printed anew whose paths begin with `under`.
 
     Raises:
         ContentErrors: a text of the book has a mistake.
@@ -83,12 +79,14 @@ def site_files(
     for name, path in sorted(raw_traces(book, content).items()):
         files[name] = path.read_bytes()
     files.update(_programs(book))
-    shown = dict(one for document in book.documents for one in images.files(document, book.root))
-    files.update((name, path.read_bytes()) for name, path in shown.items())
+    shown_images = dict(
+        image for document in book.documents for image in images.files(document, book.root)
+    )
+    files.update((name, path.read_bytes()) for name, path in shown_images.items())
     if (content / "picture.png").is_file():
         files[PICTURE] = (content / "picture.png").read_bytes()
     folder = content / "pages"
-    for path in (one for one in handwritten.files(folder) if one.suffix != ".md"):
+    for path in (path for path in handwritten.files(folder) if path.suffix != ".md"):
         name = path.relative_to(folder).as_posix()
         if name in files:
             at = path.relative_to(content.parent).as_posix()
@@ -113,15 +111,15 @@ def _assets() -> dict[str, bytes]:
 
 def _joint(files: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
     """Each file of several scripts that a page loads: compressed, it is smaller than they are."""
-    lists = {found[1] for content in files.values() if (found := _SCRIPTS.match(content))}
-    for name in sorted({name for one in lists for name in json.loads(one)}):
+    lists = {match[1] for content in files.values() if (match := _SCRIPTS.match(content))}
+    for name in sorted({name for names in lists for name in json.loads(names)}):
         if JOINT in name:
             parts = (files[f"assets/{part}.js"] for part in name.split(JOINT))
             yield f"assets/{name}.js", b"".join(parts)
 
 
 def guest_assets() -> dict[str, bytes]:
-    """What a page of another site loads for its questions, by its path under the site's root.
+    """Script and style sheet of the questions in another site, by path.
 
     Our sizes count from a root of 20 px, which Material has; `--pb-rem` is that size elsewhere.
     """
@@ -138,19 +136,19 @@ def guest_assets() -> dict[str, bytes]:
 
 def raw_traces(book: Book, content: Path) -> dict[str, Path]:
     """The raw traces that pages link, by their path under the site's root."""
-    files = [f"{folder}/{one}.json" for folder, of in book.machines.items() for one in of.traces]
+    files = [f"{folder}/{name}.json" for folder, of in book.machines.items() for name in of.traces]
     measured = {f"traces/{name}": content / "traces" / name for name in files}
     return measured | {
-        one.file: content / one.file for one in book.traces.values() if one.is_of_planner
+        trace.file: content / trace.file for trace in book.traces.values() if trace.is_of_planner
     }
 
 
 def _programs(book: Book) -> dict[str, bytes]:
     """Every program that pages offer for download, by its path under the site's root."""
     fields = (field for document in book.documents for field in document.fields)
-    runs = (one.program for one in book.statements.values() if one.program)
+    runs = (statement.program for statement in book.statements.values() if statement.program)
     paths = {statement_checks.path_of(book, run) for run in runs}
-    paths |= {one.text for one in fields if one.path[-1] == "path"}
+    paths |= {field.text for field in fields if field.path[-1] == "path"}
     files = {name: path for path in sorted(paths) if (name := listed_code.file_of(path))}
     return {name: listed_code.text(book.root, path).encode() for name, path in files.items()}
 
@@ -169,15 +167,15 @@ def style(components: Iterable[str] = COMPONENTS) -> bytes:
 
 
 def words_for_scripts(name: str, words: Mapping[str, object]) -> bytes:
-    """Words of the interface as the first line of a script, under a name of `window.proofbook`."""
+    """A line of JavaScript that defines words of the interface under `window.proofbook`."""
     text = json.dumps(words, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
     text = text.replace("<", r"\u003c")
     return f"(window.proofbook=window.proofbook||{{}}).{name}={text};\n".encode()
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Hold the folder of pages, made where it is missing: a build writes and reads it alone.
+def locked(folder: Path) -> Iterator[None]:
+    """Lock the folder of pages, made where it is missing, for one build at a time.
 
     A second build waits here, before MkDocs empties the folder of the site.
     """
@@ -193,8 +191,8 @@ def alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def bring_to(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Make a folder hold these files; equal bytes stay, and so does what somebody else put there.
+def sync_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write these files, and delete those written before; keep files of others.
 
     The list `.written` in the folder names what the generator wrote: nothing else is ever
     overwritten or deleted.
@@ -239,8 +237,8 @@ def committed_machines(content: Path) -> frozenset[str]:
 
 
 def changed(content: Path) -> list[str]:
-    """What a published book reads of runs and plans, and the commit has otherwise or not at all."""
-    folders = *(f"traces/{one}" for one in committed_machines(content)), "planner", "verified"
+    """Files of runs and plans, below `content`, that differ from the commit or are not in it."""
+    folders = *(f"traces/{name}" for name in committed_machines(content)), "planner", "verified"
     read = "--", *(f"{folder}/*.json" for folder in folders)
     edited = _git(content, "diff", "-z", "--relative", "--name-only", "HEAD", *read) or b""
     new = _git(content, "ls-files", "-z", "--others", *read) or b""  # also what git ignores

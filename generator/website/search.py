@@ -20,9 +20,9 @@ from typing import Any
 from generator.pages.headings import Heading
 
 Entry = dict[str, Any]
-Words = Mapping[str, Any]  # of the interface
+InterfaceWords = Mapping[str, Any]  # of the interface
 # By the first word of a phrase: the number of its group, the phrase, and what finds it in a text.
-_Known = Mapping[str, Sequence[tuple[int, str, re.Pattern[str]]]]
+_Phrases = Mapping[str, Sequence[tuple[int, str, re.Pattern[str]]]]
 
 _TAG = re.compile(r"<[^>]+>")
 _WORD = re.compile(r"[^\W_]+")
@@ -63,20 +63,16 @@ _KEPT_OUT = re.compile(
 )
 
 
-def part_of(html: str, headings: Iterable[Heading]) -> str:
-    """The part of a page that the search may find and show.
+def searchable_part(html: str, headings: Iterable[Heading]) -> str:
+    """The part of a page's HTML that the search may find and show.
 
     Terms, rows with an anchor and titles of figures that readers play with become headings here, so
     that each is an entry of its own. Such a title names quantities and answers nothing, so it stays
-    where its figure waits for an answer.
-
-    Args:
-        html: the page's content.
-        headings: of the page; one that no list shows is text of the one above.
+    where its figure waits for an answer. A heading that no list shows is text of the one above.
     """
     html = html[max(html.find("<h1"), 0) :]
-    texts = {one.anchor for one in headings if not one.is_listed}
-    html = _HEADING.sub(lambda one: one[1] if one[2] in texts else one[0], html)
+    texts = {heading.anchor for heading in headings if not heading.is_listed}
+    html = _HEADING.sub(lambda tag: tag[1] if tag[2] in texts else tag[0], html)
     for pattern, instead in _REWRITTEN:
         html = pattern.sub(instead, html)
     parts, is_kept = [], [True]  # of each element that is open
@@ -95,74 +91,70 @@ def part_of(html: str, headings: Iterable[Heading]) -> str:
 
 
 def add_words(entries: Sequence[Entry], groups: Iterable[Sequence[str]]) -> None:
-    """Give each entry of the index other words by which it is found, and which nobody sees.
+    """Give entries of Material's index the words of `groups` that mean the same as theirs.
 
-    Args:
-        entries: of Material's index. Each gets `title_synonyms` and `text_synonyms`, the other
-            words for what its title and its text say, and in a lesson `above`, the titles of its
-            page and its topic.
-        groups: words and phrases that mean the same.
+    Each gets `title_synonyms` and `text_synonyms`, the other words for what its title and its text
+    say, and in a lesson `above`, the titles of its page and its topic. Nobody sees these.
     """
     forms = list(groups)
-    known = _known(forms)
-    titles = {entry["location"]: entry["title"] for entry in entries}
-    for entry in entries:
-        above = " ".join(_above(entry["location"], titles))
+    known = _by_first_word(forms)
+    titles = {section["location"]: section["title"] for section in entries}
+    for section in entries:
+        above = " ".join(_titles_above(section["location"], titles))
         if above:
-            entry["above"] = " ".join([above, *_others(above, forms, known)])
+            section["above"] = " ".join([above, *_synonyms_of(above, forms, known)])
         for name in ("title", "text"):
-            entry.pop(f"{name}_synonyms", None)
-            if found := dict.fromkeys(_others(unescape(_TAG.sub(" ", entry[name])), forms, known)):
-                entry[f"{name}_synonyms"] = ", ".join(found)
+            section.pop(f"{name}_synonyms", None)
+            if synonyms := dict.fromkeys(
+                _synonyms_of(unescape(_TAG.sub(" ", section[name])), forms, known)
+            ):
+                section[f"{name}_synonyms"] = ", ".join(synonyms)
 
 
-def _known(groups: Iterable[Sequence[str]]) -> _Known:
+def _by_first_word(groups: Iterable[Sequence[str]]) -> _Phrases:
     """Each phrase of some groups, by its first word; its words may be joined, its last a plural."""
     known: dict[str, list[tuple[int, str, re.Pattern[str]]]] = defaultdict(list)
     for number, group in enumerate(groups):
         for form in group:
-            said = "[ _-]".join(map(re.escape, re.split(r"[\s_-]+", form.lower())))
-            found = re.compile(rf"(?<!\w){said}s?(?!\w)")
-            known[_WORD.findall(form.lower())[0]].append((number, form, found))
+            spelled = "[ _-]".join(map(re.escape, re.split(r"[\s_-]+", form.lower())))
+            pattern = re.compile(rf"(?<!\w){spelled}s?(?!\w)")
+            known[_WORD.findall(form.lower())[0]].append((number, form, pattern))
     return known
 
 
-def _others(text: str, groups: Sequence[Sequence[str]], known: _Known) -> Iterator[str]:
+def _synonyms_of(text: str, groups: Sequence[Sequence[str]], known: _Phrases) -> Iterator[str]:
     """The words that mean the same as those of a text, but do not stand in it."""
     for name in dict.fromkeys(_NAME.findall(text)):
         yield _WITHIN.sub("" if "-" in name else " ", name)
     text = text.lower()
     words = set(_WORD.findall(text))
     words |= {word.removesuffix("s") for word in words}
-    said: dict[int, set[str]] = defaultdict(set)
+    present: dict[int, set[str]] = defaultdict(set)
     for word in words & known.keys():
-        for number, form, found in known[word]:
-            if found.search(text):
-                said[number].add(form)
-    for number in sorted(said):
-        yield from (form for form in groups[number] if form not in said[number])
+        for number, form, pattern in known[word]:
+            if pattern.search(text):
+                present[number].add(form)
+    for number in sorted(present):
+        yield from (form for form in groups[number] if form not in present[number])
 
 
-def _above(location: str, titles: Mapping[str, str]) -> Iterator[str]:
+def _titles_above(location: str, titles: Mapping[str, str]) -> Iterator[str]:
     """The titles of the page and of the topic that an entry belongs to."""
     page, _, anchor = location.partition("#")
     topic = f"{page.rpartition('/')[0]}/index.html"
     if page.startswith("topics/") and page != topic:
-        yield from (titles.get(one, "") for one in ([page, topic] if anchor else [topic]))
+        yield from (titles.get(address, "") for address in ([page, topic] if anchor else [topic]))
 
 
 def add_leads(
     entries: Iterable[Entry], leads: Mapping[str, Iterable[str]], field: str = "leads"
 ) -> Iterator[str]:
-    """Give entries the words that lead to them; the addresses that no entry has come back.
+    """Give entries the words that lead to their address; yield the addresses that no entry has.
 
-    Args:
-        entries: of Material's index.
-        leads: by address, the words that lead there.
-        field: `leads` for words that lead there among others, `alone` for whole searches, `names`
-            for those of a term, which bring it among the first two.
+    The `field` is `leads` for words that lead there among others, `alone` for whole searches,
+    `names` for those of a term, which bring it among the first two.
     """
-    by_place = {entry["location"]: entry for entry in entries}
+    by_place = {section["location"]: section for section in entries}
     for location, searches in leads.items():
         if location in by_place:
             by_place[location][field] = list(searches)
@@ -170,31 +162,27 @@ def add_leads(
             yield location
 
 
-def add_places(entries: Sequence[Entry], words: Words) -> None:
+def add_places(entries: Sequence[Entry], words: InterfaceWords) -> None:
     """Give entries what their titles do not say: the topic and the kind of a lesson.
 
     A title that is a sentence of others, quoted or on the page of statements, would read among
     results as an answer of the book. A figure is found by what it is called, too,
     and a machine by its id.
-
-    Args:
-        entries: of Material's index.
-        words: of the interface.
     """
-    titles = {entry["location"]: entry["title"] for entry in entries}
-    for entry in entries:
-        location, title = entry["location"], entry["title"]
+    titles = {section["location"]: section["title"] for section in entries}
+    for section in entries:
+        location, title = section["location"], section["title"]
         folder, _, page = location.rpartition("/")
         topic = titles.get(f"{folder}/index.html") if folder.startswith("topics/") else None
         mode = words["modes"].get(page.removesuffix(".html").partition("-")[0])
         if folder == "machines" and page.endswith(".html"):
-            entry["leads"] = [page.removesuffix(".html")]
+            section["leads"] = [page.removesuffix(".html")]
         if topic and mode:
-            entry["place"] = f"{topic} · {mode}"
+            section["place"] = f"{topic} · {mode}"
         elif (location.startswith("retracted.html#") and title.endswith(".")) or (
             "#" in location and title.startswith("\N{LEFT DOUBLE QUOTATION MARK}")
         ):  # other headings of that page are no sentences
-            entry["place"] = words["search"]["statement"]
+            section["place"] = words["search"]["statement"]
         elif "#figure-" in location:
-            entry["place"] = words["search"]["figure"]
-            entry["above"] = f"{entry.get('above', '')} {entry['place']}".strip()
+            section["place"] = words["search"]["figure"]
+            section["above"] = f"{section.get('above', '')} {section['place']}".strip()

@@ -4,8 +4,6 @@ The places of values are worked out again from the labels beside the ticks alone
 geometry shares nothing with the code that drew.
 """
 
-from __future__ import annotations
-
 import math
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ Each scene changes a copy of the book and gives the book as it is then. `test_vi
 what its pages say otherwise.
 """
 
-from __future__ import annotations
-
 import json
 
 from generator.content.reading import load

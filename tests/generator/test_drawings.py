@@ -1,7 +1,5 @@
 """Drawings: each mark where the axis says, told apart without colour, with nothing inline."""
 
-from __future__ import annotations
-
 import re
 from itertools import combinations, pairwise
 
@@ -11,13 +9,13 @@ from hypothesis import strategies as st
 
 from generator.content.exhibit import Figure
 from generator.figures import charts, step_rules
-from generator.figures.axes import Mark, Scale, percent, plain
+from generator.figures.axes import AxisMark, Scale, percent, plain
 from generator.figures.drawing import NARROW, WIDE, Drawing, text_width
 from generator.figures.drawings.lanes import Lane as Rank
 from generator.figures.drawings.lanes import Travel, lanes
 from generator.figures.drawings.plot import LINES, MARKS, Axis, Series, axis_of, dashed, plot
 from generator.figures.drawings.schedule import Curve, schedule
-from generator.figures.drawings.stacks import Panel, Part, Stack, panels, stacks
+from generator.figures.drawings.stacks import BarPart, Panel, Stack, panels, stacks
 from generator.figures.step_rules import Action
 from generator.printing.folio import Folio
 from generator.values.evaluation import Evidence
@@ -35,7 +33,7 @@ STEP = {
     "link": [Action("reduce", "3", 4, 6)],
 }
 PARTS = [("whole", "communication faint", [1, 2, 2, 1, 1, 0])]
-HELD = Curve("MiB", [0, 2, 4], PARTS, Mark(3.5, "peak"))
+HELD = Curve("MiB", [0, 2, 4], PARTS, AxisMark(3.5, "peak"))
 CURVES = [
     Series("training", [(1.0, 1.2, "a"), (2.0, 0.8, "b")], LINES[0], ("series-a", "circle")),
     Series("validation", [(1.0, 1.3, ""), (2.0, 0.9, "")], LINES[1]),
@@ -43,7 +41,7 @@ CURVES = [
 
 
 def payloads(layout=WIDE):
-    rows = [Stack(group, label, [Part("all_reduce", "", size, words)], words)
+    rows = [Stack(group, label, [BarPart("all_reduce", "", size, words)], words)
             for group, label, size, words in BARS]  # fmt: skip
     rows.append(Stack("single", "one device", [], "nothing"))
     return stacks(rows, "MiB per step", 900.0, layout)
@@ -60,9 +58,12 @@ def step(layout=WIDE):
 
 
 def peaks(layout=WIDE):
-    parts = [Part("parameters", "parameters", 58, ""), Part("activations", "activations", 40, "")]
+    parts = [
+        BarPart("parameters", "parameters", 58, ""),
+        BarPart("activations", "activations", 40, ""),
+    ]
     row = Stack("", "FSDP", parts, "98 MiB", limits=(98, 98))
-    return stacks([row], "MiB", 120, layout, budget=Mark(99))
+    return stacks([row], "MiB", 120, layout, budget=AxisMark(99))
 
 
 def stage(*travels):
@@ -159,9 +160,9 @@ def test_points_lie_on_their_side_of_the_line_that_divides_a_plane():
 @pytest.mark.parametrize("layout", [WIDE, NARROW])
 def test_a_word_in_a_bar_stands_over_the_line_on_a_patch_of_its_bar(layout):
     name = "activations"
-    parts = [Part("parameters", name, 58, ""), Part("buckets", name, 40, "")]
+    parts = [BarPart("parameters", name, 58, ""), BarPart("buckets", name, 40, "")]
     rows = [Stack("", "DDP", parts, "99 MiB")]
-    drawing = stacks(rows, "", 99, layout, budget=Mark(30))
+    drawing = stacks(rows, "", 99, layout, budget=AxisMark(30))
     _, over = "".join(drawing.parts).split("data-scale")
     patch = r'<rect[^>]* x="([\d.]+)"[^>]* width="([\d.]+)"[^>]*/>'
     words = re.findall(patch + rf'<text[^>]* x="([\d.]+)"[^>]*>{name}<', over)
@@ -227,7 +228,7 @@ def test_text_is_never_wider_in_the_browser_whatever_its_fonts(open_page, tmp_pa
 
 @pytest.mark.parametrize("layout", [WIDE, NARROW])
 def test_numbers_of_layers_do_not_touch_their_boxes(layout):
-    layers = [Part("layer", f"layer{n}", 1.0, "") for n in range(1, 15)]
+    layers = [BarPart("layer", f"layer{n}", 1.0, "") for n in range(1, 15)]
     split = Panel("split", [Stack("", "rank 0", layers, "214 MiB")], ())
     drawn = Drawn(panels([split], layout))
     assert any("214 MiB" in word for word in drawn.words())
@@ -276,8 +277,8 @@ def test_of_more_lines_than_dashes_each_has_a_look_of_its_own():
 
 @pytest.mark.parametrize("layout", [WIDE, NARROW])
 def test_layers_are_as_wide_as_their_bytes(layout):
-    first = [Part("layer", "a", 300.0, ""), Part("shard", "b", 100.0, "")]
-    ranks = [Stack("", "", first, ""), Stack("", "", [Part("layer", "c", 200.0, "")], "")]
+    first = [BarPart("layer", "a", 300.0, ""), BarPart("shard", "b", 100.0, "")]
+    ranks = [Stack("", "", first, ""), Stack("", "", [BarPart("layer", "c", 200.0, "")], "")]
     drawn = Drawn(panels([Panel("split", ranks, ())], layout))
     first, second, third = (at(box, "width") for box in drawn.marks("rect", "layer"))
     assert first == pytest.approx(3 * second, abs=NEAR)

@@ -7,8 +7,6 @@ the invariants still hold. Tensor bytes, payloads, counts, settings and digests 
 stands for equality to the bit on one machine, which other arithmetic moves on both sides alike.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Pages of content/pages: the rules of every text, with file, line and column, and what prints."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -9,7 +7,7 @@ import pytest
 from generator.content.errors import ContentErrors
 from generator.pages.press import Press
 from generator.website.publish import site_files
-from generator.website.search import part_of
+from generator.website.search import searchable_part
 
 HEAD = "---\ntitle: About\ndescription: All of it\n---\n"
 
@@ -93,8 +91,8 @@ def test_the_search_reads_what_a_page_folds_and_no_answer():
     shown = "<p>Here.</p><details class='pb-details'><summary>More</summary><p>There.</p></details>"
     hidden = '<details class="pb-details pb-answer"><p>So.</p></details>'
     html = f"<h1>It</h1>{shown}{hidden}"
-    assert "There" in part_of(html, ())
-    assert "So" not in part_of(html, ())
+    assert "There" in searchable_part(html, ())
+    assert "So" not in searchable_part(html, ())
 
 
 @pytest.mark.parametrize(

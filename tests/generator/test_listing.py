@@ -1,7 +1,5 @@
 """Listings: the file's own text, in colours, and two programs as the lines that differ."""
 
-from __future__ import annotations
-
 import re
 from html import unescape
 

@@ -44,7 +44,7 @@ def build(copy, out):
 
     def bring():
         book = copy.load()
-        publish.bring_to(out, publish.site_files(book, copy.content, Press()))
+        publish.sync_folder(out, publish.site_files(book, copy.content, Press()))
 
     return bring
 

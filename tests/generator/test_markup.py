@@ -1,14 +1,16 @@
 """Marks of authors' texts and what questions show: what a reader gets, and what is never let in."""
 
-from __future__ import annotations
-
 import re
 from xml.etree import ElementTree
 
 import pytest
+from markdown import Markdown
+from markupsafe import Markup
 
 from generator.content import prose
 from generator.pages.press import Press
+from generator.pages.views.columns import with_units
+from generator.website.page_html import SiteMarkup
 from generator.website.publish import site_files
 from tests.generator.conftest import render
 
@@ -156,3 +158,63 @@ def test_a_case_draws_its_own_run(copy):
     (item,) = (one for one in every if one.others and one.exhibit)
     runs = [book.exhibited[one.id].runs for one in (item, *item.others)]
     assert runs == [["tiny_memory.halves"], ["tiny_memory.whole"]]
+
+
+# --- markdown of authors looks as our templates write HTML
+
+
+VALUE = '<a class="pb-value" href="evidence.html">4 MiB</a>'
+
+
+@pytest.mark.parametrize(
+    ("written", "html"),
+    [
+        ("## A `b` & *c*", '<h2 id="a-b-c"><a href="#a-b-c">A <code>b</code> &amp; <em>c</em></a>'),
+        ("# Title", '<h1 id="title">Title</h1>'),
+        ("### [A](b.html)", '<h3 id="a"><a href="b.html">A</a></h3>'),
+        (f"## It needs {VALUE}", f">It needs {VALUE}</h2>"),
+        ("|a|\n|-|\n|1|", '<table class="pb-table">'),
+        ("    code", '<pre><code tabindex="0">code'),
+        ("<div markdown>\n## In it\n</div>", '<h2 id="in-it"><a href="#in-it">In it</a></h2>'),
+    ],
+)
+def test_markdown_by_hand_becomes_what_templates_write(written, html):
+    reader = Markdown(extensions=["tables", "md_in_html", "toc", SiteMarkup()])
+    assert html in reader.convert(written)
+
+
+# --- a unit that all numbers of a column have stands in its head, and nowhere else
+
+
+NBSP = "\u00a0"
+
+
+def table(*cells: str) -> Markup:
+    """A column of these numbers."""
+    rows = "".join(f'<tr><td class="pb-number"><a>{one}</a></td></tr>' for one in cells)
+    return Markup(f"<table><thead><tr><th>Peak</th></tr></thead>{rows}</table>")
+
+
+@pytest.mark.parametrize(
+    ("cells", "head"),
+    [
+        ((f"4.00{NBSP}MiB", f"214{NBSP}MiB"), "Peak, MiB"),
+        ((f"4.00{NBSP}MiB", "–"), "Peak, MiB"),
+        (("4.76%", f"<{NBSP}0.001%"), "Peak, %"),
+        ((f"4.00{NBSP}MiB", f"1.04{NBSP}GiB"), "Peak"),
+        ((f"4.00{NBSP}MiB", "214"), "Peak"),
+        ((f"4.00{NBSP}MiB paced",), "Peak"),
+        ((f"16{NBSP}microbatches",), "Peak"),
+    ],
+)
+def test_the_head_says_a_unit_that_all_numbers_have(cells, head):
+    shown = with_units(table(*cells))
+    assert f"<th>{head}</th>" in shown
+    assert ("MiB</a>" in shown or "%</a>" in shown) == (
+        head == "Peak" and "MiB</a>" in table(*cells)
+    )
+
+
+def test_a_table_with_a_cell_over_several_columns_stays_as_it_is():
+    spanned = table(f"4{NBSP}B").replace("<td ", '<td colspan="2" ')
+    assert with_units(spanned) == spanned

@@ -1,15 +1,20 @@
 """Pages: texts stay text, bars are as long as peaks, arrows lead where a run sent."""
 
-from __future__ import annotations
-
 import re
+from dataclasses import replace
+from typing import get_args
 
 import pytest
 import yaml
 from markdown import Markdown
 
+from generator.checks.statement_checks import bears_out
+from generator.content.claim import SentenceVerdict
+from generator.pages.press import Press
+from generator.pages.views import frame
+from generator.website import publish
 from tests.generator.conftest import render
-from tests.generator.scenes import a_stage_broadcast
+from tests.generator.scenes import a_program_repeats_two_statements, a_stage_broadcast
 from tests.popovers import BLOCK, popovers_of
 
 TRACE = "topics/averaging/trace.md"
@@ -78,3 +83,84 @@ def test_an_operation_of_all_ranks_has_a_head_where_a_rank_receives(copy, render
     assert _num_heads(rendered[TRACE]) == 2 * 2  # all_reduce: both send and receive
     a_stage_broadcast(copy)
     assert _num_heads(render(copy.load())[TRACE]) == 1
+
+
+# --- the first hour on its pages and on the Path, a page by hand in it, and the minutes of a
+
+
+HAND = "---\ntitle: Your first run\ndescription: All of it\n---\n\n{}\n"
+LAST = '  - {page: averaging/learn, says: "What do ranks average?"}\n'
+ADDED = '  - {page: about, says: "Which program do you start?"}\n'
+
+
+@pytest.fixture
+def with_a_page_by_hand(copy):
+    """The frozen book, whose first hour ends with a page of content/pages."""
+    (copy.content / "pages").mkdir(exist_ok=True)
+    path = copy.content / "pages" / "about.md"
+    path.write_text(HAND.format("word " * frame.WORDS_PER_MINUTE * 5))
+    copy.edit("site.yml", LAST, LAST + ADDED)
+    return copy
+
+
+def test_a_page_by_hand_is_on_the_way_and_the_path_adds_its_minutes(with_a_page_by_hand):
+    pages = render(with_a_page_by_hand.load())
+    rail = re.search(r'<nav class="pb-rail".*?</nav>', pages["about.md"], re.DOTALL)[0]
+    assert 'href="topics/index.html#first-hour">First hour</a>' in rail
+    assert ">3 of 3<" in rail
+    assert "rel=" not in rail
+    before = pages["topics/averaging/learn.md"]
+    assert before.count('rel="next" href="../../about.html"') == 2
+    path = pages["topics/index.md"].partition("All topics")[0]
+    total, *each = map(int, re.findall(r">(\d+)</span>&nbsp;minutes", path))
+    assert each[-1] == 5
+    assert total == sum(each)
+
+
+def test_a_step_of_the_first_hour_that_is_no_page_is_a_mistake(with_a_page_by_hand):
+    with_a_page_by_hand.edit("site.yml", "page: about", "page: abuot")
+    (error,) = with_a_page_by_hand.errors()
+    assert "abuot" in error
+    assert "did you mean 'about'" in error
+
+
+def test_minutes_count_what_a_page_shows_its_questions_and_its_figures_to_operate():
+    text = f"<p>{'word ' * frame.WORDS_PER_MINUTE * 3}</p>"
+    folded = f'<details class="pb-details"><summary>More</summary>{text}</details>'
+    states = f'<table class="pb-table pb-states pb-stack"><tr><td>{text}</td></tr></table>'
+    assert frame.minutes(text, 0) == 3
+    assert frame.minutes(text + folded + states, 2) == 3 + 2
+    assert frame.minutes(f'{text}<figure data-play="x.js"></figure>', 0) == 3 + 1
+
+
+# --- retracted sentences: the verdicts that they may have, and the programs that repeat them
+
+
+def test_a_program_is_published_whole_where_its_link_leads(copy):
+    a_program_repeats_two_statements(copy)
+    files = publish.site_files(copy.load(), copy.content, Press())
+    program = (copy.content / "retracted" / "shown.py").read_bytes()
+    assert files["programs/shown.py"] == program
+    assert 'href="programs/shown.py" download' in files["retracted.md"].decode()
+
+
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [
+        ("traces/reference-frozen/repeats.json", "no trace of 'repeats' on any machine"),
+        ("retracted/shown.py", "no file 'content/retracted/shown.py'"),
+    ],
+)
+def test_a_program_without_its_run_or_its_file_is_refused(copy, lost, said):
+    a_program_repeats_two_statements(copy)
+    (copy.content / lost).unlink()
+    assert said in copy.errors()[0]
+
+
+def test_a_sentence_that_its_claim_leaves_open_gets_no_verdict(book, evidence):
+    for sentence in book.statements.values():
+        outcome = evidence.judged(sentence.claim)
+        for verdict in get_args(SentenceVerdict):
+            one = sentence.model_copy(update={"verdict": verdict})
+            for undecided in ("no_evidence", "does_not_apply"):
+                assert not bears_out(one, replace(outcome, verdict=undecided))

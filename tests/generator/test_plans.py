@@ -1,7 +1,5 @@
 """Committed plans in a book: their values, claims over them, pages, and files that are refused."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Figures that readers operate: their states, and what is drawn in each, against the traces."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -1,7 +1,5 @@
 """MkDocs and Proofbook together: exit codes, files on disk, warnings, what `serve` survives."""
 
-from __future__ import annotations
-
 import os
 import re
 import resource
@@ -47,7 +45,7 @@ def test_a_page_put_where_the_book_has_one_ends_the_build_in_one_line_and_stays(
 def test_a_build_waits_until_another_has_ended_and_says_so(project):
     """`make pages` beside `make serve`: they write the same folder of pages."""
     log, quiet = project / "build.log", os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    with publish.alone(project / "pages"), log.open("w") as said:
+    with publish.locked(project / "pages"), log.open("w") as said:
         command = [sys.executable, "-m", "mkdocs", "build", "--quiet"]
         build = subprocess.Popen(command, cwd=project, env=quiet, stderr=said)
         wait_until(log.read_text, meanwhile=lambda: build.poll() is None)

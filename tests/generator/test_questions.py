@@ -1,7 +1,5 @@
 """Items as pages and links print them: the unit asked in, and digests, by which answers count."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import get_args

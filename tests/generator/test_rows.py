@@ -3,7 +3,7 @@
 import re
 
 from generator.website.page_html import with_anchors
-from generator.website.search import part_of
+from generator.website.search import searchable_part
 
 HEAD = (
     "<thead><tr><th>What the program prints</th><th>What it means, and what to do</th></tr></thead>"
@@ -34,7 +34,7 @@ def test_an_anchor_that_a_row_has_stays():
 
 def test_a_row_with_an_anchor_is_an_entry_and_no_number_of_a_cell_is_in_it():
     html = with_anchors(table(f"<th>A rank has failed</th>{SAYS}{NUMBER}"))
-    found = part_of(html, ())
+    found = searchable_part(html, ())
     assert '<h3 id="row-a-rank-has-failed">A rank has failed</h3>' in found
     assert "another rank has failed" in found
     assert "What the program prints" in found
@@ -43,4 +43,4 @@ def test_a_row_with_an_anchor_is_an_entry_and_no_number_of_a_cell_is_in_it():
 
 def test_a_row_that_waits_for_an_answer_is_none():
     html = f'<h1 id="it">It</h1><div data-after="asked">{table(f"<td>A rank</td>{SAYS}")}</div>'
-    assert "rank" not in part_of(with_anchors(html), ())
+    assert "rank" not in searchable_part(with_anchors(html), ())

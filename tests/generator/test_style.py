@@ -1,7 +1,5 @@
 """The style sheets: no unused class, and no rule twice."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

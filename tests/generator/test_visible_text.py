@@ -1,7 +1,5 @@
 """What every page of the frozen book says, and what it leads to, is what it was; in scenes too."""
 
-from __future__ import annotations
-
 import hashlib
 import html
 import json

@@ -1,7 +1,5 @@
 """The frozen book as a built site: its pages look the same for ever."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

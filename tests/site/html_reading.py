@@ -1,7 +1,5 @@
 """Built HTML, read with nothing but the standard library: links, anchors, text by its ancestors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property

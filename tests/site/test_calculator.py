@@ -1,7 +1,5 @@
 """The calculator in a browser: the page's numbers are those of the Python formulas."""
 
-from __future__ import annotations
-
 import random
 import re
 

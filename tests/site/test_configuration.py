@@ -4,8 +4,6 @@ One project has all of it, and is built once: a nav of every legal kind, a repos
 written by hand in `content/pages` and put into `docs_dir`.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

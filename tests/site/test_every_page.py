@@ -4,8 +4,6 @@ axe looks at every page of the frozen book, which has every kind of page, item a
 depends on the texts is looked at on real pages: one of each kind here, and all in `make soak`.
 """
 
-from __future__ import annotations
-
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 

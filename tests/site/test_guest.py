@@ -1,7 +1,5 @@
 """A site that is not ours, with one line for the plugin: it asks, and nothing else moves."""
 
-from __future__ import annotations
-
 import re
 from http.server import SimpleHTTPRequestHandler
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Items in a browser: nothing given away, every answer explained, also by keyboard alone."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """One frame for all pages: edges, tables and headings, measured in the browser on real pages."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.site.html_reading import pages

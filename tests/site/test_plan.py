@@ -1,7 +1,5 @@
 """The Plan pages: each choice against the command's own, and by hand in a browser."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -1,7 +1,5 @@
 """Paper: pages as the browser prints them, read again from the PDF."""
 
-from __future__ import annotations
-
 import io
 import re
 import unicodedata

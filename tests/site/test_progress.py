@@ -1,7 +1,5 @@
 """What a browser keeps of a reader: over reloads and edits, as a file out and in, or not at all."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The site as a reader has it: from disk, by keyboard, on a phone, dark, without JavaScript."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Recall in a browser whose clock the test moves: what comes back when."""
 
-from __future__ import annotations
-
 import random
 import re
 from datetime import UTC, datetime, timedelta

@@ -4,8 +4,6 @@ Words are those that a reader sees at 1280 before answering. Programs, outputs, 
 and the numbers behind a figure are no words of a lesson, nor is what a question says once answered.
 """
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = pytest.mark.browser

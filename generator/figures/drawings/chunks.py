@@ -35,14 +35,14 @@ def chunks(
 
     Args:
         frames: the cells of each row, by moment; None where nothing is held yet.
-        rows: what stands before each row, or above it where cells need the whole width.
-        columns: what stands above each column.
+        rows: names before each row, or above it where cells need the whole width.
+        columns: names above each column.
         group: how many neighbouring columns are ranks that sum.
-        layout: the room there is.
-        groups: what stands above each group of columns.
+        layout: width of the drawing.
+        groups: titles above each group of columns.
     """
     left = max(map(text_width, rows)) + GAP
-    cells = [cell for found in frames.values() for row in found for cell in row if cell]
+    cells = [cell for frame in frames.values() for row in frame for cell in row if cell]
     most = max(text_width(cell.words) for cell in cells)
     is_above = (layout.width - left) / len(columns) < most + GAP
     start, line = (0, LINE) if is_above else (left, 0)
@@ -61,8 +61,8 @@ def chunks(
         else:
             drawing.word(left - GAP, y + HEIGHT / 2, name, anchor="end")
         for column, middle in enumerate(middles):
-            through = [found[position][column] for found in frames.values()]
-            _held(drawing, list(zip(through, moments, strict=True)), middle, y, width)
+            through = [frame[position][column] for frame in frames.values()]
+            _draw_cell(drawing, list(zip(through, moments, strict=True)), middle, y, width)
             ranks = middles[column - column % group :][:group]
             for cell, ends in zip(through, moments, strict=True):
                 if cell and cell.came:
@@ -72,13 +72,13 @@ def chunks(
     return drawing
 
 
-def _held(
+def _draw_cell(
     drawing: Drawing, through: Sequence[tuple[Cell | None, tuple[float, float]]],
     middle: float, y: float, width: float,
 ) -> None:  # fmt: skip
     """What one place holds, a box for as long as it stays as it is."""
-    for cell, found in groupby(through, lambda one: one[0]):
-        times = [time for _, ends in found for time in ends]
+    for cell, alike in groupby(through, lambda span: span[0]):
+        times = [time for _, ends in alike for time in ends]
         if cell:
             look, letters = ("compute", "ground") if cell.is_whole else ("layer", "")
             with drawing.during(times[0], times[-1]):

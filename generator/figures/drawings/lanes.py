@@ -33,21 +33,18 @@ class Travel(NamedTuple):
 
 
 def lanes(rows: Sequence[Lane], travels: Sequence[Travel], idle: str) -> Drawing:
-    """Draw one stage.
+    """Draw a lane for each rank, from rank 0; `idle` stands where one takes no part.
 
-    Args:
-        rows: the ranks, from rank 0.
-        travels: what travels between them; those of one kind share a rail, with a word each.
-        idle: words for a rank that takes no part.
+    Operations of one kind share a rail, with a word each.
     """
     steps = [
-        (one.words, one.source, one.destination)
-        for one in travels
-        if one.source is not None and one.destination is not None
-        if abs(one.source - one.destination) == 1
+        (travel.words, travel.source, travel.destination)
+        for travel in travels
+        if travel.source is not None and travel.destination is not None
+        if abs(travel.source - travel.destination) == 1
     ]
-    railed = [one for one in travels if one not in steps]
-    words = ", ".join(dict.fromkeys(one.words for one in railed if one[1:] == railed[0][1:]))
+    railed = [travel for travel in travels if travel not in steps]
+    words = ", ".join(dict.fromkeys(move.words for move in railed if move[1:] == railed[0][1:]))
     shared = railed[0]._replace(words=words) if railed else None
     gap, top = GAP if steps else NARROW_GAP, 26 if shared else 2
     drawing = Drawing(WIDTH, top + len(rows) * (HEIGHT + gap) - gap + 2)

@@ -9,13 +9,13 @@ from generator.figures.axes import (
     GAP,
     LegendEntry,
     Scale,
-    across,
-    around,
+    grid_lines,
+    label_room,
     legend,
     plain,
-    room_for,
+    round_values,
+    x_axis,
 )
-from generator.figures.axes import up as grid
 from generator.figures.drawing import LINE, Drawing, PageWidth, number
 
 # Series are told apart by the shape of their points as well as by colour, both in a pinned order.
@@ -52,31 +52,23 @@ def axis_of(
     """An axis with about `num` round ticks around some values."""
     low, high = min(values), max(values)
     space = 0 if high > low else abs(low) * 0.1 or 1.0
-    ticks = around(low - space, high + space, num, is_logarithmic=is_logarithmic)
+    ticks = round_values(low - space, high + space, num, is_logarithmic=is_logarithmic)
     return Axis(title, ticks, says=says, is_logarithmic=is_logarithmic)
 
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one look.
+    """Points of one look."""
 
-    Attributes:
-        name: for the legend; empty where another series stands there for this one.
-        points: of each x, y, and what it says, if anything.
-        line: the look of the line through them, if any.
-        mark: look and shape of the points that say something, if these are marked.
-        radius: of such a point.
-    """
-
-    name: str
-    points: Sequence[tuple[float, float, str]]
-    line: str = ""
-    mark: tuple[str, str] | None = None
-    radius: float = 4
+    name: str  # for the legend; empty where another series stands there for this one
+    points: Sequence[tuple[float, float, str]]  # of each x, y, and its words, if any
+    line: str = ""  # the look of the line through them, if any
+    mark: tuple[str, str] | None = None  # look and shape of points with words, if marked
+    radius: float = 4  # of such a point
 
 
 def dashed(name: str, points: Sequence[tuple[float, float, str]], position: int) -> Series:
-    """A line with the look of its position among `LINES`; beyond, its points have another shape."""
+    """A series with the dash and colour of a position among `LINES`; beyond, another marker."""
     turn, place = divmod(position, len(LINES))
     look, (_, shape) = LINES[place], MARKS[turn]
     return Series(name, points, f"{look} thick", (look.partition(" ")[0], shape), 3.3)
@@ -85,47 +77,41 @@ def dashed(name: str, points: Sequence[tuple[float, float, str]], position: int)
 def _parted(series: Sequence[Series], near: float) -> list[Series]:
     """The same, with a band for a thick line that a later one lies on, so that both are seen."""
     return [
-        replace(one, line=f"{one.line.partition(' ')[0]} band")
-        if "thick" in one.line and any(_is_on(later, one, near) for later in series[n + 1 :])
-        else one
-        for n, one in enumerate(series)
+        replace(earlier, line=f"{earlier.line.partition(' ')[0]} band")
+        if "thick" in earlier.line
+        and any(_is_on(later, earlier, near) for later in series[n + 1 :])
+        else earlier
+        for n, earlier in enumerate(series)
     ]
 
 
-def _is_on(later: Series, one: Series, near: float) -> bool:
-    pairs = list(zip(later.points, one.points, strict=False))
+def _is_on(later: Series, earlier: Series, near: float) -> bool:
+    pairs = list(zip(later.points, earlier.points, strict=False))
     num_near = sum(a[0] == b[0] and abs(a[1] - b[1]) <= near for a, b in pairs)
-    return len(later.points) == len(one.points) < 2 * num_near
+    return len(later.points) == len(earlier.points) < 2 * num_near
 
 
 def plot(
     series: Sequence[Series], x: Axis, y: Axis, height: float, layout: PageWidth, *,
     sides: tuple[str, str] | None = None, title: str = "",
 ) -> Drawing:  # fmt: skip
-    """Draw the series, with a legend above them.
+    """Draw the series from back to front over axes `height` pixels apart, below a legend.
 
-    Args:
-        series: what is drawn, from back to front.
-        x: the axis below.
-        y: the axis at the left.
-        height: between the axes.
-        layout: the room there is.
-        sides: what holds above the line y = x, and below it, if that line is drawn.
-        title: above the drawing, if it has one.
+    With `sides` the line y = x is drawn, and words for what holds above and below it.
     """
     drawing = Drawing(layout.width)
     drawing.word(0, LINE / 2, title, "strong")
     series = _parted(series, NEAR * (y.ticks[-1] - y.ticks[0]) / height)
-    keys = [LegendEntry(one.name, one.line, one.mark) for one in series if one.name]
+    keys = [LegendEntry(curve.name, curve.line, curve.mark) for curve in series if curve.name]
     top = GAP + (legend(drawing, keys, 10 + LINE * bool(title)) if keys or not title else LINE)
     to_x, to_y = _axes(drawing, x, y, top, height, sides)
-    for one in series:
-        if one.line:
-            drawing.curve([(to_x(at), to_y(value)) for at, value, _ in one.points], one.line)
-    for one in series:
-        for at, value, say in one.points:
-            if one.mark and say:
-                drawing.point(to_x(at), to_y(value), *one.mark, one.radius, say)
+    for curve in series:
+        if curve.line:
+            drawing.curve([(to_x(at), to_y(value)) for at, value, _ in curve.points], curve.line)
+    for curve in series:
+        for at, value, say in curve.points:
+            if curve.mark and say:
+                drawing.point(to_x(at), to_y(value), *curve.mark, curve.radius, say)
     return drawing
 
 
@@ -135,12 +121,12 @@ def _axes(
     """Draw both axes and what divides the plane, and end the drawing below; the two scales."""
     drawing.word(0, top + LINE / 2, y.title, "soft")
     top += LINE + GAP if y.title else 4
-    to_x = x.between(room_for(y.ticks, y.says), drawing.width - RIGHT)
+    to_x = x.between(label_room(y.ticks, y.says), drawing.width - RIGHT)
     to_y = y.between(top + height, top)
     if sides:
-        _divided(drawing, to_x, to_y, *sides)
-    grid(drawing, to_y, to_x.start, to_x.end, y.ticks, y.says)
-    across(drawing, to_x, to_y.start, x.title, x.ticks, x.says)
+        _draw_sides(drawing, to_x, to_y, *sides)
+    grid_lines(drawing, to_y, to_x.start, to_x.end, y.ticks, y.says)
+    x_axis(drawing, to_x, to_y.start, x.title, x.ticks, x.says)
     drawing.height = to_y.start + BELOW
     return to_x, to_y
 
@@ -159,38 +145,31 @@ def crossed(
 ) -> Drawing:  # fmt: skip
     """Draw a plane that the line y = x divides, and points which readers move up and down in it.
 
-    Args:
-        points: each needs a height as large as its `x`.
-        x: the axis below; both axes are logarithmic and have the same ends.
-        y: the axis at the left.
-        height: between the axes.
-        layout: the room there is.
-        sides: what holds above the line, and below it.
-        at: the height at which all points start.
-        title: above the drawing.
+    Each point needs a height as large as its `x`; all start at the height `at`. Both axes are
+    logarithmic and have the same ends; `sides` says what holds above the line, and below it.
     """
     drawing = Drawing(layout.width)
     drawing.word(0, LINE / 2, title, "strong")
-    shapes = dict(zip((one.name for one in points), (shape for _, shape in MARKS), strict=False))
-    keys = [LegendEntry(name, mark=("", shape)) for name, shape in shapes.items()]
+    shapes = dict(zip((point.name for point in points), (form for _, form in MARKS), strict=False))
+    keys = [LegendEntry(name, mark=("", form)) for name, form in shapes.items()]
     top = legend(drawing, keys, LINE * 1.5) + GAP
     to_x, to_y = _axes(drawing, x, y, top, height, sides)
-    for one in points:
-        drawing.line(to_x(one.x), to_y.end, to_x(one.x), to_y.start, "idle dotted")
+    for point in points:
+        drawing.line(to_x(point.x), to_y.end, to_x(point.x), to_y.start, "idle dotted")
     ends = f"{number(to_y.start)} {number(to_y.end)} {y.ticks[-1]:g} {y.ticks[0]:g}"
     place = number(to_y(at))
     drawing.parts.append(f'<g data-scale="{ends}" transform="translate(0 {place})">')
     drawing.line(to_x.start, 0, to_x.end, 0, "series-a thick")
-    for one in points:
-        fails = ' class="pb-fails"' if at < one.x else ""
-        drawing.parts.append(f'<g{fails} data-need="{one.x:.6g}" data-least="{one.x:.6g}">')
-        drawing.point(to_x(one.x), 0, "", shapes[one.name], 6, one.say)
+    for point in points:
+        fails = ' class="pb-fails"' if at < point.x else ""
+        drawing.parts.append(f'<g{fails} data-need="{point.x:.6g}" data-least="{point.x:.6g}">')
+        drawing.point(to_x(point.x), 0, "", shapes[point.name], 6, point.say)
         drawing.parts.append("</g>")
     drawing.parts.append("</g>")
     return drawing
 
 
-def _divided(drawing: Drawing, x: Scale, y: Scale, above: str, below: str) -> None:
+def _draw_sides(drawing: Drawing, x: Scale, y: Scale, above: str, below: str) -> None:
     """The two sides of the line from the lower left to the upper right, and their words."""
     low, high = (x.start, y.start), (x.end, y.end)
     for side, look in (((x.end, y.start), "series-b"), ((x.start, y.end), "series-a")):

@@ -11,13 +11,13 @@ from typing import NamedTuple
 from generator.figures.axes import (
     BELOW,
     GAP,
+    AxisMark,
     LegendEntry,
-    Mark,
     Scale,
-    across,
+    grid_lines,
+    label_room,
     legend,
-    room_for,
-    up,
+    x_axis,
 )
 from generator.figures.drawing import LINE, Drawing, PageWidth, text_width
 from generator.figures.step_rules import Action, Kind, Overlapped
@@ -40,24 +40,17 @@ Loads = Sequence[Sequence[tuple[float, int]]]
 
 
 class Curve(NamedTuple):
-    """What is held in each unit of time, in parts, one on the other.
+    """What is held in each unit of time, in parts, one on the other."""
 
-    Attributes:
-        unit: title of its axis.
-        ticks: of its axis, the same for all states of a figure.
-        parts: each with its name, its look, and its size in each unit of time.
-        mark: the measured peak.
-    """
-
-    unit: str
-    ticks: Sequence[float]
-    parts: Sequence[tuple[str, str, Sequence[float]]]
-    mark: Mark
+    unit: str  # title of its axis
+    ticks: Sequence[float]  # of its axis, the same for all states of a figure
+    parts: Sequence[tuple[str, str, Sequence[float]]]  # name, look, size in each unit of time
+    mark: AxisMark  # the measured peak
 
 
 def schedule(
     rows: Rows, unit: str, words: Mapping[str, str], layout: PageWidth, *,
-    upper: float = 0, longest: float = 0, mark: Mark | None = None,
+    upper: float = 0, longest: float = 0, mark: AxisMark | None = None,
     curve: Curve | None = None, loads: Loads = (), groups: Sequence[str] = (),
 ) -> Drawing:  # fmt: skip
     """Draw the actions of each row, up to the end of the last.
@@ -74,18 +67,23 @@ def schedule(
         loads: the same as a number for each row, drawn below it.
         groups: titles above as many rows each, which may be named "title, row".
     """
-    drawing, end = Drawing(layout.width), max(one.end for row in rows.values() for one in row)
+    drawing, end = Drawing(layout.width), max(action.end for row in rows.values() for action in row)
     mosts = [f"{words['most']} {_most(row)}" for row in loads]
-    labels = [row.removeprefix(f"{title}, ") for row, title in _titled(rows, groups)]
-    left = max(room_for(curve.ticks if curve else []), GAP + max(map(text_width, labels + mosts)))
+    size = len(rows) // max(len(groups), 1)  # of a group
+    titles = [title for title in groups or [""] for _ in range(size)]  # of the group of each row
+    labels = [row.removeprefix(f"{title}, ") for row, title in zip(rows, titles, strict=True)]
+    left = max(label_room(curve.ticks if curve else []), GAP + max(map(text_width, labels + mosts)))
     x = Scale(0, max(end, longest, mark.value if mark else 0), left, layout.width - 1)
     top, height = upper + LINE * bool(mark), LOADED if loads else ROW
-    size = len(rows) // max(len(groups), 1)  # of a group
     tops = [top + height * n + TITLE * (n // size + 1) * bool(groups) for n in range(len(rows))]
     bottom = tops[-1] + height
     _rows(drawing, rows, labels, words, x.between(0, end), tops)
-    used = [kind for kind in LOOKS if any(one.kind == kind for row in rows.values() for one in row)]
-    keys = [LegendEntry(words[kind], box=f"span {LOOKS[kind][0]}") for kind in used]
+    used = {action.kind for row in rows.values() for action in row}
+    keys = [
+        LegendEntry(words[kind], box=f"span {look}")
+        for kind, (look, _) in LOOKS.items()
+        if kind in used
+    ]
     for position, (row, most) in enumerate(zip(loads, mosts, strict=True)):
         base = tops[position] + LOADED - 4
         y = Scale(0, max(map(_most, loads)), base, base - LOAD)
@@ -104,15 +102,9 @@ def schedule(
         bottom = _curve(drawing, curve, x, legend(drawing, keys, bottom + LINE) + 2 * GAP)
         keys = [LegendEntry(name, box=f"span {look}") for name, look, _ in curve.parts]
         keys.append(LegendEntry(curve.mark.words, line="budget"))
-    across(drawing, x, bottom, unit, [] if curve else x.ticks(4 if layout.labels_above else 6))
+    x_axis(drawing, x, bottom, unit, [] if curve else x.ticks(4 if layout.labels_above else 6))
     drawing.height = legend(drawing, keys, bottom + BELOW + LINE / 2) + 2
     return drawing
-
-
-def _titled(rows: Rows, groups: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Each row's name, and the title of its group."""
-    size = len(rows) // max(len(groups), 1)
-    return ((row, groups[n // size] if groups else "") for n, row in enumerate(rows))
 
 
 def _rows(
@@ -125,22 +117,22 @@ def _rows(
     others would look like the only ones.
     """
     tight = {
-        one.kind for row in rows.values() for one in row
-        if text_width(one.name) + 2 > x(one.end) - x(one.start)
+        action.kind for row in rows.values() for action in row
+        if text_width(action.name) + 2 > x(action.end) - x(action.start)
     }  # fmt: skip
     for (name, actions), label, top in zip(rows.items(), labels, tops, strict=True):
         middle = top + ROW / 2
         drawing.word(x.start - GAP, middle, label, anchor="end")
-        edges = [x(at) for one in actions for at in (one.start, one.end)]
+        edges = [x(at) for action in actions for at in (action.start, action.end)]
         for start, end in zip([x.start, *edges[1::2]], [*edges[::2], x.end], strict=True):
             if end > start:
                 drawing.line(start, middle, end, middle, "waiting")
-        for one in actions:
-            look, letters = LOOKS[one.kind]
-            start, width = x(one.start), x(one.end) - x(one.start)
-            say = f"{name}, {words[one.kind]} {one.name}".rstrip()
+        for action in actions:
+            look, letters = LOOKS[action.kind]
+            start, width = x(action.start), x(action.end) - x(action.start)
+            say = f"{name}, {words[action.kind]} {action.name}".rstrip()
             drawing.box(start, middle - HALF, width, 2 * HALF, f"span {look}", say=say)
-            inside = "" if one.kind in tight else one.name
+            inside = "" if action.kind in tight else action.name
             drawing.word(start + width / 2, middle, inside, letters, "middle")
 
 
@@ -164,7 +156,7 @@ def _curve(drawing: Drawing, curve: Curve, x: Scale, top: float) -> float:
     """The parts as areas, the whole of them behind; returns where their axis lies."""
     y = Scale(0, curve.ticks[-1], top + LINE + CURVE, top + LINE)
     drawing.word(0, top, curve.unit, "soft")
-    up(drawing, y, x.start, x.end, curve.ticks)
+    grid_lines(drawing, y, x.start, x.end, curve.ticks)
     sums = [0.0] * len(curve.parts[0][2])
     stacked = []
     for _, look, sizes in curve.parts:
@@ -191,18 +183,12 @@ LAYERS = {
 
 def overlap(
     step: Overlapped, names: tuple[str, str], unit: str, words: Mapping[str, str],
-    layout: PageWidth, *, longest: float, mark: Mark,
+    layout: PageWidth, *, longest: float, mark: AxisMark,
 ) -> Drawing:  # fmt: skip
-    """A step of DDP as it goes: the state of each layer's gradient over what rank and link do.
+    """A step of DDP: the state of each layer's gradient above rows of its rank and its link.
 
-    Args:
-        step: what is drawn.
-        names: of the rows: the rank, and its link.
-        unit: title of the axis.
-        words: names of actions, of the states of a gradient, and `layer`.
-        layout: the room there is.
-        longest: where the axis ends at least.
-        mark: when the step was over in the run.
+    Rows have these two `names`, `words` name actions, states of a gradient, and `layer`. The axis
+    ends at `longest` at least; the mark is when the step was over in the run.
     """
     rows, upper = dict(zip(names, step, strict=True)), TOP + HEIGHT + 12
     drawing = schedule(rows, unit, words, layout, upper=upper, longest=longest, mark=mark)
@@ -223,11 +209,11 @@ def overlap(
 
 def _states(step: Overlapped, layer: int) -> Iterator[tuple[str, float, float]]:
     """What is seen of a layer's gradient from when to when, in parts of the step."""
-    forward, backward = (one for one in step.computed if one.name == str(layer))
-    sent = next((one for one in step.sent if one.name == str(layer)), step.sent[-1])
+    forward, backward = (action for action in step.computed if action.name == str(layer))
+    sent = next((action for action in step.sent if action.name == str(layer)), step.sent[-1])
     times = [backward.start, backward.end, sent.start, sent.end, 2 * step.end]
-    found = [("forward", (forward.start, forward.end))]
-    found += zip(("backward", "ready", "sent", "averaged"), pairwise(times), strict=True)
-    for state, (start, end) in found:
+    spans = [("forward", (forward.start, forward.end))]
+    spans += zip(("backward", "ready", "sent", "averaged"), pairwise(times), strict=True)
+    for state, (start, end) in spans:
         if end > start + 1e-9:
             yield state, round(start / step.end, 4), round(end / step.end, 4)

@@ -11,7 +11,7 @@ from math import inf
 from string import ascii_letters
 from typing import NamedTuple
 
-from generator.figures.axes import BELOW, GAP, LegendEntry, Mark, Scale, across, legend
+from generator.figures.axes import BELOW, GAP, AxisMark, LegendEntry, Scale, legend, x_axis
 from generator.figures.drawing import LINE, Drawing, PageWidth, number, text_width, wrapped
 
 # Kinds of parts in their order, each with its look and that of words on it.
@@ -41,7 +41,7 @@ STROKES = 14  # at the end of a bar that is cut
 EDGE = 5  # from the middle of the line to words beside it
 
 
-class Part(NamedTuple):
+class BarPart(NamedTuple):
     """A part of a bar: its kind, its name, its size in the unit of the axis, and what it says."""
 
     kind: str
@@ -52,22 +52,16 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Stack:
-    """A bar: rows of a `group` stand together; `words` tells its sum.
-
-    Attributes:
-        limits: where the line of a budget has to be for the bar to fit, and where it begins to be
-            marginal, if readers move that line.
-        is_over: whether the words say that it does not fit.
-        ending: whether it fits where that line starts.
-    """
+    """A bar: rows of a `group` stand together; `words` tells its sum."""
 
     group: str
     label: str
-    parts: Sequence[Part]
+    parts: Sequence[BarPart]
     words: str
+    # The budget at which the bar fits, and at which it is marginal, if readers move that line.
     limits: tuple[float, float] | None = None
-    is_over: bool = False
-    ending: str = ""
+    is_over: bool = False  # whether the words say that it does not fit
+    ending: str = ""  # whether it fits where that line starts
 
     @property
     def size(self) -> float:
@@ -89,22 +83,18 @@ class Panel(NamedTuple):
 
 
 def stacks(
-    rows: Sequence[Stack], unit: str, top: float, layout: PageWidth, *, budget: Mark | None = None
+    rows: Sequence[Stack], unit: str, top: float, layout: PageWidth, *,
+    budget: AxisMark | None = None,
 ) -> Drawing:  # fmt: skip
-    """Draw the bars.
+    """Draw bars from top to bottom over an axis with a title such as "MiB per rank".
 
-    Args:
-        rows: from top to bottom, in `unit`.
-        unit: title of the axis, as in "MiB per rank".
-        top: the end of the axis, the same for all states of a figure; a longer bar is cut there,
-            and two strokes mark it.
-        layout: the room there is.
-        budget: the line, if there is one.
+    The axis ends at `top`, the same for all states of a figure; a longer bar is cut there, and two
+    strokes mark it.
     """
     drawing, over = Drawing(layout.width), Drawing(layout.width)
     x = _scale(rows, top, layout)
-    seen = [part for row in rows for part in row.parts if x(part.size) - x(0) >= LEAST]
-    y = _legend(drawing, seen) + GAP
+    visible = [part for row in rows for part in row.parts if x(part.size) - x(0) >= LEAST]
+    y = _legend(drawing, visible) + GAP
     if budget and budget.words:
         half = text_width(budget.words) / 2
         middle = min(max(x(budget.value), half), layout.width - half)
@@ -123,13 +113,13 @@ def stacks(
             d=f"M-1 {number(start)}h2V{number(y)}h-2z",
         )  # fmt: skip
     drawing.parts += over.parts
-    across(drawing, x, y, unit, x.ticks(4 if layout.labels_above else 6))
+    x_axis(drawing, x, y, unit, x.ticks(4 if layout.labels_above else 6))
     drawing.height = y + BELOW
     return drawing
 
 
 def panels(runs: Sequence[Panel], layout: PageWidth) -> Drawing:
-    """Every run as a group of bars, a bar a rank, its layers as parts as wide as their bytes."""
+    """Draw every run as a group of bars: a bar for each rank, layers as wide as their bytes."""
     drawing = Drawing(layout.width)
     ranks = [rank for run in runs for rank in run.ranks]
     x, y = _scale(ranks, max(rank.size for rank in ranks), layout), 4.0
@@ -189,7 +179,7 @@ def _bar(
     return y + THICK + GAP
 
 
-def _names(part: Part) -> tuple[str, str]:
+def _names(part: BarPart) -> tuple[str, str]:
     """What may stand on a part: its name, or else the number in it, or its first letter."""
     number_in = part.name.lstrip(f"{ascii_letters} -")
     return part.name, number_in or part.name[:1].upper()
@@ -221,9 +211,9 @@ def _label(row: Stack, layout: PageWidth) -> list[str]:
     return wrapped(row.label, layout.width - 1 - row.width_of_words - GAP)
 
 
-def _legend(drawing: Drawing, shown: Sequence[Part]) -> float:
+def _legend(drawing: Drawing, visible: Sequence[BarPart]) -> float:
     """The kinds of parts that are shown, each with the letter that stands on a narrow part."""
-    parts = {part.kind: part for part in shown if part.name}
+    parts = {part.kind: part for part in visible if part.name}
     keys = [
         LegendEntry(parts[kind].name, box=f"span {look}", letter=(_names(parts[kind])[-1], letters))
         for kind, (look, letters) in LOOKS.items()

@@ -17,44 +17,32 @@ CLEAR = 3  # pixels by which a bar is seen, or seen to cross the line
 
 
 class Bar(NamedTuple):
-    """A tensor.
+    """The bar of a tensor."""
 
-    Attributes:
-        name: of the parameter.
-        says: what the bar shows, in words.
-        times: its error over what rounding allows; None where it was not compared.
-    """
-
-    name: str
-    says: str
-    times: float | None
+    name: str  # of the parameter
+    says: str  # what the bar shows, in words
+    times: float | None  # its error over what rounding allows; None where it was not compared
 
 
 def strip(bars: Sequence[Bar], allowed: str, layout: PageWidth) -> Drawing:
-    """Draw the strip.
-
-    Args:
-        bars: in the order of the model.
-        allowed: what the dashed line is, for the legend.
-        layout: how wide.
-    """
+    """Draw the bars in the order of the model; the legend names the dashed line `allowed`."""
     drawing = Drawing(layout.width, LINE + HEIGHT + LINE)
     bottom, step = LINE + HEIGHT, layout.width / max(len(bars), 1)
-    largest = max([MOST, *(one.times for one in bars if one.times is not None)])
+    largest = max([MOST, *(bar.times for bar in bars if bar.times is not None)])
     up = Scale(LEAST, largest, bottom, LINE, is_logarithmic=True)
     gap = GAP if step > 3 * GAP else 0
-    for place, one in enumerate(bars):
-        differs = one.times is not None and one.times > 1
-        top = bottom - 6 if one.times is None else up(max(one.times, LEAST))
+    for place, bar in enumerate(bars):
+        differs = bar.times is not None and bar.times > 1
+        top = bottom - 6 if bar.times is None else up(max(bar.times, LEAST))
         top = min(top, up(1) - CLEAR if differs else bottom - CLEAR)
-        look = "idle" if one.times is None else "communication" if differs else "compute faint"
+        look = "idle" if bar.times is None else "communication" if differs else "compute faint"
         width = min(step - gap, 40)
-        drawing.box(place * step, top, width, bottom - top, look, say=one.says)
+        drawing.box(place * step, top, width, bottom - top, look, say=bar.says)
     drawing.line(0, bottom, layout.width, bottom, "axis")
     drawing.line(0, up(1), layout.width, up(1), "budget")
     drawing.line(0, bottom + LINE / 2, SAMPLE, bottom + LINE / 2, "budget")
     drawing.word(SAMPLE + GAP * 4, bottom + LINE / 2, allowed, "soft")
-    first = next((n for n, one in enumerate(bars) if (one.times or 0) > 1), None)
+    first = next((n for n, bar in enumerate(bars) if (bar.times or 0) > 1), None)
     if first is not None:
         at = max(0, min(first * step, layout.width - text_width(bars[first].name)))
         drawing.word(at, LINE / 2, bars[first].name)

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure
-from generator.figures.axes import Mark
-from generator.figures.drawings.stacks import Part, Stack, stacks
-from generator.figures.picture import Seen, both, byte_unit, printed_bytes
-from generator.figures.play.states import ShownRun, State
-from generator.figures.sent_bytes import sent_bytes
+from generator.figures.axes import AxisMark
+from generator.figures.drawings.stacks import BarPart, Stack, stacks
+from generator.figures.picture import DrawnState, both_widths, byte_unit, printed_bytes
+from generator.figures.placement_figure import sent_bytes
+from generator.figures.play.states import LabelledRun, PlayState
 from generator.figures.step_rules import number
 from generator.printing.folio import Folio
 from generator.values.value import numeric
@@ -34,13 +34,13 @@ def _cells(read: Mapping[str, str], folio: Folio) -> dict[str, Markup]:
     return {name: folio.cell(what) for name, what in read.items()}
 
 
-def _parts(label: str, held: Mapping[str, float], size: float, folio: Folio) -> list[Part]:
+def _parts(label: str, held: Mapping[str, float], size: float, folio: Folio) -> list[BarPart]:
     """The parts of a bar, from their bytes by class."""
     words = folio.ui["play"]["classes"]
     return [
-        Part(kind, words[kind], number / size, f"{label}, {words[kind]}: {printed_bytes(number)}")
-        for kind, number in held.items()
-        if number > 0
+        BarPart(kind, words[kind], num / size, f"{label}, {words[kind]}: {printed_bytes(num)}")
+        for kind, num in held.items()
+        if num > 0
     ]
 
 
@@ -51,13 +51,15 @@ def _described(rows: Iterable[Stack]) -> str:
 # --- what ranks hold
 
 
-def memory(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
-    """The bars of each state under the line that readers move: a rank each, parts by class.
+def memory(states: Sequence[PlayState], figure: Figure, folio: Folio) -> list[DrawnState]:
+    """Peak memory of each rank by class of tensors, under a budget that readers move.
 
     All states have the axis of the largest peak.
     """
-    runs = [one for state in states for one in state.runs]
-    peaks = [held.peak_bytes for one in runs for held, _ in _peaks(one) if held.peak_bytes]
+    runs = [labelled for state in states for labelled in state.runs]
+    peaks = [
+        held.peak_bytes for labelled in runs for held, _ in _peaks(labelled) if held.peak_bytes
+    ]
     if not all(any(map(_peaks, state.runs)) for state in states):
         return []
     assert figure.play is not None
@@ -66,34 +68,36 @@ def memory(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
     unit, size = byte_unit(max(peaks))
     start = (numeric(budget) if budget else max(peaks)) / size
     top = max(max(peaks) / size, start) * 1.05
-    moved = _moved(start, top, unit, folio.show(budget)) if budget else None
-    is_one = all(one.run.world_size == 1 and one.run.nature == "real" for one in runs)
+    moved = _budget_slider(start, top, unit, folio.show(budget)) if budget else None
+    is_one = all(
+        labelled.run.world_size == 1 and labelled.run.nature == "real" for labelled in runs
+    )
     title = unit if is_one else f"{unit} per rank"
-    found = []
+    drawn = []
     for state in states:
-        rows = [row for one in state.runs for row in _rows(one, size, start, folio)]
-        drawings = both(stacks, rows, title, top, budget=Mark(start))
-        cells = tuple(_held(one, folio) for one in state.runs)
+        rows = [row for labelled in state.runs for row in _rows(labelled, size, start, folio)]
+        drawings = both_widths(stacks, rows, title, top, budget=AxisMark(start))
+        cells = tuple(_peak_cells(labelled, folio) for labelled in state.runs)
         word = "one_device" if is_one else ""
-        found.append(Seen(drawings, _described(rows), cells, word, budget=moved))
-    return found
+        drawn.append(DrawnState(drawings, _described(rows), cells, word, budget=moved))
+    return drawn
 
 
-def _moved(start: float, top: float, unit: str, shown: Markup) -> SimpleNamespace:
+def _budget_slider(start: float, top: float, unit: str, printed: Markup) -> SimpleNamespace:
     """Where a line starts, and how far readers may move it, in the unit of the axis."""
     step, start = 10.0 ** math.floor(math.log10(top / 100)), round(start, 3)
     low = round(start % step, 3)  # from which steps lead to `start`
     return SimpleNamespace(
-        label="Budget", start=start, low=low, top=round(top, 3), step=step, unit=unit, shown=shown,
-        powers="",
+        label="Budget", start=start, low=low, top=round(top, 3), step=step, unit=unit,
+        shown=printed, powers="",
     )  # fmt: skip
 
 
-def _peaks(one: ShownRun) -> list[tuple[Memory, RankRecord]]:
+def _peaks(labelled: LabelledRun) -> list[tuple[Memory, RankRecord]]:
     """The memory of each rank whose peak is known by class, and its record."""
     return [
         (record.memory, record)
-        for record in one.run.ranks
+        for record in labelled.run.ranks
         if record.memory and record.memory.at_peak and record.memory.peak_bytes
     ]
 
@@ -102,11 +106,11 @@ def _by_class(peak: Memory) -> dict[str, float]:
     return {name: getattr(peak.at_peak, f"{name}_bytes") for name in CLASSES}
 
 
-def _rows(one: ShownRun, size: float, start: float, folio: Folio) -> Iterator[Stack]:
-    for place, (peak, record) in enumerate(_peaks(one)):
-        name = f"rank {record.rank}" if len(one.run.ranks) > 1 else ""
-        label = _joined(one.label if not place else "", name) or "rank"
-        parts = _parts(_joined(one.label, name) or "rank", _by_class(peak), size, folio)
+def _rows(labelled: LabelledRun, size: float, start: float, folio: Folio) -> Iterator[Stack]:
+    for place, (peak, record) in enumerate(_peaks(labelled)):
+        name = f"rank {record.rank}" if len(labelled.run.ranks) > 1 else ""
+        label = _joined(labelled.label if not place else "", name) or "rank"
+        parts = _parts(_joined(labelled.label, name) or "rank", _by_class(peak), size, folio)
         total = peak.peak_bytes or 0
         # of a plan: the memory of a device with which a rank fits, and below which it cannot
         need, least = (
@@ -114,19 +118,19 @@ def _rows(one: ShownRun, size: float, start: float, folio: Folio) -> Iterator[St
             for name in ("needed_bytes", "least_bytes")
         )
         ending = "fits" if need <= start else "over" if least > start else "marginal"
-        said, is_over = printed_bytes(total), ending == "over"
+        size_words, is_over = printed_bytes(total), ending == "over"
         words = folio.ui["playing"]
-        yield Stack(one.path, label, parts, said, (need, least), is_over, words[ending])
+        yield Stack(labelled.path, label, parts, size_words, (need, least), is_over, words[ending])
 
 
-def _held(one: ShownRun, folio: Folio) -> dict[str, Markup]:
+def _peak_cells(labelled: LabelledRun, folio: Folio) -> dict[str, Markup]:
     """What the fullest rank held at its peak, by class."""
-    peaks = _peaks(one)
+    peaks = _peaks(labelled)
     if not peaks:
         return {}
     fullest, record = max(peaks, key=lambda peak: peak[0].peak_bytes or 0)
     words = folio.ui["play"]["classes"]
-    at = f"{one.path}.ranks[{one.run.ranks.index(record)}].memory.at_peak"
+    at = f"{labelled.path}.ranks[{labelled.run.ranks.index(record)}].memory.at_peak"
     held = [name for name, number in _by_class(fullest).items() if number]
     return _cells({words[name].capitalize(): f"{at}.{name}_bytes" for name in held}, folio)
 
@@ -134,69 +138,67 @@ def _held(one: ShownRun, folio: Folio) -> dict[str, Markup]:
 # --- what ranks send
 
 
-def sent(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
-    """What the rank that sends most sends in a step: a bar for each run, a part an operation."""
-    bars = [[_sent(one, folio) for one in state.runs] for state in states]
+def sent(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
+    """Bytes that the rank with most sends in a step: a bar for each run, a part an operation."""
+    bars = [[_most_sent(labelled, folio) for labelled in state.runs] for state in states]
     most = max(sum(parts.values()) for state in bars for _, parts in state)
     unit, size = byte_unit(most)
-    found = []
-    for state, shown in zip(states, bars, strict=True):
-        rows = [_bar(one, parts, size) for one, (_, parts) in zip(state.runs, shown, strict=True)]
-        drawings = both(stacks, rows, f"{unit} per step", most * 1.05 / size or 1)
+    drawn = []
+    for state, sent_by_run in zip(states, bars, strict=True):
+        rows = [
+            _bar(labelled, parts, size)
+            for labelled, (_, parts) in zip(state.runs, sent_by_run, strict=True)
+        ]
+        drawings = both_widths(stacks, rows, f"{unit} per step", most * 1.05 / size or 1)
         cells = tuple(
             _cells({f"Sent by {name}": how for name, how in read.items()}, folio)
-            for read, _ in shown
+            for read, _ in sent_by_run
         )
-        found.append(Seen(drawings, _described(rows), cells))
-    return found
+        drawn.append(DrawnState(drawings, _described(rows), cells))
+    return drawn
 
 
-def _sent(one: ShownRun, folio: Folio) -> tuple[dict[str, str], dict[str, float]]:
+def _most_sent(labelled: LabelledRun, folio: Folio) -> tuple[dict[str, str], dict[str, float]]:
     """By operation, the expression of what a rank sends, and its bytes; of the rank with most."""
     ranks = []
-    for place in range(len(one.run.ranks)):
-        read = sent_bytes(one.path, one.run, place)
+    for place in range(len(labelled.run.ranks)):
+        read = sent_bytes(labelled.path, labelled.run, place)
         values = {name: folio.value(how) for name, how in read.items()}
         ranks.append((read, {name: float(numeric(v)) for name, v in values.items() if v}))
     return max(ranks, key=lambda rank: sum(rank[1].values()))
 
 
-def _bar(one: ShownRun, held: Mapping[str, float], size: float) -> Stack:
-    said = printed_bytes(sum(held.values())) if held else "nothing sent"
+def _bar(labelled: LabelledRun, held: Mapping[str, float], size: float) -> Stack:
+    words = printed_bytes(sum(held.values())) if held else "nothing sent"
     parts = [
-        Part(name, name.replace("_", "-"), number / size, f"{name}: {printed_bytes(number)}")
+        BarPart(name, name.replace("_", "-"), number / size, f"{name}: {printed_bytes(number)}")
         for name, number in held.items()
     ]
-    return Stack(one.path, one.label, parts, said)
+    return Stack(labelled.path, labelled.label, parts, words)
 
 
 # --- what plans need
 
 
-def plans(found: Sequence[tuple[str, Run, Verdict]], memory: float, folio: Folio) -> Seen:
-    """The layouts of a plan under a device's memory: what the fullest rank of each needs.
+def plans(layouts: Sequence[tuple[str, Run, Verdict]], memory: float, folio: Folio) -> DrawnState:
+    """The layouts of a plan under a device's memory in bytes: what the fullest rank of each needs.
 
     A bar is what it holds at its peak by class, what CUDA's allocator would reserve beyond, and
     what the device needs beside both. So a layout fits where its bar ends before the line.
-
-    Args:
-        found: from top to bottom, at least one layout: its name, its simulated run, and whether its
-            ranks fit the device.
-        memory: bytes of a device, where the line stands.
-        folio: the page.
+    Layouts stand from top to bottom, each with its name, its simulated run and its verdict.
     """
-    needs = [number(_fullest(run).measures["needed_bytes"]) for _, run, _ in found]
-    longest, whole = max(needs), [one for one in needs if one <= memory * MOST]
+    needs = [number(_fullest(run).measures["needed_bytes"]) for _, run, _ in layouts]
+    longest, whole = max(needs), [need for need in needs if need <= memory * MOST]
     is_far = memory > FAR * longest
     end = longest if is_far else max(longest, memory)
     unit, size = byte_unit(end)
-    rows = [_planned(label, run, verdict, size, folio) for label, run, verdict in found]
-    drawings = both(
+    rows = [_layout_bar(label, run, verdict, size, folio) for label, run, verdict in layouts]
+    drawings = both_widths(
         stacks, rows, f"{unit} per rank",
         (end * 1.05 if needs == whole else max([memory * AXIS, *whole])) / size,
-        budget=None if is_far else Mark(memory / size, printed_bytes(memory)),
+        budget=None if is_far else AxisMark(memory / size, printed_bytes(memory)),
     )  # fmt: skip
-    return Seen(drawings, _described(rows))
+    return DrawnState(drawings, _described(rows))
 
 
 def _fullest(run: Run) -> RankRecord:
@@ -204,12 +206,12 @@ def _fullest(run: Run) -> RankRecord:
     return max(run.ranks, key=lambda rank: number(rank.measures["needed_bytes"]))
 
 
-def _planned(label: str, run: Run, verdict: Verdict, size: float, folio: Folio) -> Stack:
+def _layout_bar(label: str, run: Run, verdict: Verdict, size: float, folio: Folio) -> Stack:
     rank, is_over = _fullest(run), verdict == "no"
     assert rank.memory is not None
     held = _by_class(rank.memory)
     needed, reserved = (number(rank.measures[f"{name}_bytes"]) for name in ("needed", "reserved"))
     beyond = {"allocator": reserved - sum(held.values()), "outside": needed - reserved}
-    said = folio.ui["playing"]["over" if is_over else verdict]
+    verdict_words = folio.ui["playing"]["over" if is_over else verdict]
     parts = _parts(label, held | beyond, size, folio)
-    return Stack("", label, parts, f"{printed_bytes(needed)} · {said}", is_over=is_over)
+    return Stack("", label, parts, f"{printed_bytes(needed)} · {verdict_words}", is_over=is_over)

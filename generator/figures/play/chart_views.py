@@ -18,8 +18,8 @@ from generator.figures.drawings.plot import (
     dashed,
     plot,
 )
-from generator.figures.picture import Seen, both, plainly
-from generator.figures.play.states import State
+from generator.figures.picture import DrawnState, both_widths, plain_line
+from generator.figures.play.states import PlayState
 from generator.printing.folio import Folio
 from generator.values import units
 from generator.values.value import numeric
@@ -30,46 +30,48 @@ AROUND = 5  # times the least and the largest threshold: how far a plane goes be
 SLIDES = 1000  # places of a slider
 
 
-def loss(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
+def loss(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
     """The loss of each step, a line a run, all on the same axes."""
     lines = [list(_lines(state, folio)) for state in states]
-    points = [point for series in lines for one in series for point in one.points]
+    points = [point for series in lines for curve in series for point in curve.points]
     if not points:
         return []
     last = max(x for x, _, _ in points)
     x = Axis("step", Scale(1, last, 0, 1).ticks(6), ends=(1, last))
     y = axis_of("", [y for _, y, _ in points], 4)
     return [
-        Seen(
-            both(plot, series, x, y, HEIGHT),
-            "; ".join(f"{one.name}: {one.points[-1][2]}" for one in series),
+        DrawnState(
+            both_widths(plot, series, x, y, HEIGHT),
+            "; ".join(f"{curve.name}: {curve.points[-1][2]}" for curve in series),
         )
         for series in lines
     ]
 
 
-def _lines(state: State, folio: Folio) -> Iterator[Series]:
+def _lines(state: PlayState, folio: Folio) -> Iterator[Series]:
     """The losses of each run, of which about a dozen can be read off."""
-    for position, one in enumerate(state.runs):
-        name = one.label or folio.strategy(one.run)
-        known = [(n, loss) for n, loss in enumerate(one.run.step_losses, 1) if loss is not None]
+    for position, labelled in enumerate(state.runs):
+        name = labelled.label or folio.strategy(labelled.run)
+        known = [
+            (n, loss) for n, loss in enumerate(labelled.run.step_losses, 1) if loss is not None
+        ]
         every, points = 1 + len(known) // 16, []
         for n, loss in known:
-            said = f"{name}, step {n}: {units.printed(loss, units.LOSS, units.AS_RULED)}"
-            points.append((float(n), loss, "" if n % every and n < len(known) else said))
+            words = f"{name}, step {n}: {units.printed(loss, units.LOSS, units.AS_RULED)}"
+            points.append((float(n), loss, "" if n % every and n < len(known) else words))
         yield dashed(name, points, position)
 
 
-def regions(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]:
-    """Devices in a plane that a law divides, and below it all runs on a scale of their own.
+def regions(states: Sequence[PlayState], figure: Figure, folio: Folio) -> list[DrawnState]:
+    """Devices in a plane that a law divides, and below it the runs on a scale of their own.
 
     Readers move the devices up and down; the runs of a state stand out.
     """
     assert figure.play is not None
     assert figure.play.regions is not None
     written = figure.play.regions
-    titles = [plainly(text, folio) for text in (written.x_label, written.y_label)]
-    sides = (plainly(written.above, folio), plainly(written.below, folio))
+    titles = [plain_line(text, folio) for text in (written.x_label, written.y_label)]
+    sides = (plain_line(written.above, folio), plain_line(written.below, folio))
     places = {}
     for run in (run for state in states for run in state.runs):
         x, y = (folio.evidence.value(what, run.path) for what in (written.x, written.y))
@@ -81,21 +83,21 @@ def regions(states: Sequence[State], figure: Figure, folio: Folio) -> list[Seen]
     ends = [value for x, y, _ in places.values() for value in (x, y)]
     across, up = (axis_of(title, ends, 5, is_logarithmic=True) for title in titles)
     devices, moved = _devices(written, titles, sides, folio)
-    name, seen = plainly(written.runs, folio), []
+    name, drawn_states = plain_line(written.runs, folio), []
     title = f"{name[:1].upper()}{name[1:]}, on a scale of their own"
     for state in states:
-        drawn = [places[one.path] for one in state.runs if one.path in places]
+        drawn = [places[labelled.path] for labelled in state.runs if labelled.path in places]
         others = [place for place in places.values() if place not in drawn]
         runs = [Series("", others, mark=MARKS[0]), Series("", drawn, mark=MARKS[0], radius=7)]
-        below = both(plot, runs, across, up, HEIGHT_OF_RUNS, sides=sides, title=title)
+        below = both_widths(plot, runs, across, up, HEIGHT_OF_RUNS, sides=sides, title=title)
         drawings = tuple(map(_joined, devices or (None, None), below))
         cells = tuple(
-            {titles[0]: folio.printed(folio.evidence.value(written.x, one.path))}
-            for one in state.runs
+            {titles[0]: folio.printed(folio.evidence.value(written.x, labelled.path))}
+            for labelled in state.runs
         )
         says = "; ".join(say for _, _, say in drawn)
-        seen.append(Seen((drawings[0], drawings[1]), says, cells, budget=moved))
-    return seen
+        drawn_states.append(DrawnState((drawings[0], drawings[1]), says, cells, budget=moved))
+    return drawn_states
 
 
 def _joined(above: Drawing | None, below: Drawing) -> Drawing:
@@ -107,20 +109,20 @@ def _devices(
     written: Regions, titles: Sequence[str], sides: tuple[str, str], folio: Folio
 ) -> tuple[tuple[Drawing, Drawing] | None, SimpleNamespace | None]:
     """The plane of the devices, in whose middle they start, and the slider that moves them."""
-    found = [(plainly(one.label, folio), folio.value(one.x)) for one in written.marks]
+    devices = [(plain_line(mark.label, folio), folio.value(mark.x)) for mark in written.marks]
     points = [
-        Point(name, float(numeric(at)), f"{name}: {titles[0]}: {at}") for name, at in found if at
+        Point(name, float(numeric(at)), f"{name}: {titles[0]}: {at}") for name, at in devices if at
     ]
     if not points:
         return None, None
-    thresholds = [one.x for one in points]
+    thresholds = [point.x for point in points]
     ends = (min(thresholds) / AROUND, max(thresholds) * AROUND)
     x, y = (axis_of(title, ends, 5, is_logarithmic=True) for title in titles)
     low, high = y.ticks[0], y.ticks[-1]
     way = math.log(math.prod(thresholds) ** (1 / len(points)) / low) / math.log(high / low)
     place = round(SLIDES * way)
     start = float(f"{low * (high / low) ** (place / SLIDES):.2g}")  # as play.js rounds it
-    drawings = both(
+    drawings = both_widths(
         crossed, points, x, y, HEIGHT_OF_REGIONS, sides=sides, at=start,
         title="Devices at specified rates",
     )  # fmt: skip

@@ -14,16 +14,16 @@ from types import SimpleNamespace
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure, View
-from generator.figures.picture import Picture, Seen, Table, plainly
+from generator.figures.picture import DrawnState, NumberTable, Picture, plain_line
 from generator.figures.play.bar_views import memory, sent
 from generator.figures.play.chart_views import loss, regions
 from generator.figures.play.grid_views import block, ring
-from generator.figures.play.states import Control, State, states
+from generator.figures.play.states import Control, PlayState, states
 from generator.figures.play.step_views import overlap, schedule, unit_steps
 from generator.printing.folio import Folio
 from generator.values.units import BYTES
 
-VIEWS: dict[View, Callable[[Sequence[State], Figure, Folio], list[Seen]]] = {
+VIEWS: dict[View, Callable[[Sequence[PlayState], Figure, Folio], list[DrawnState]]] = {
     "memory": memory, "sent": sent, "loss": loss, "regions": regions,
     "schedule": schedule, "chunks": ring, "overlap": overlap, "units": unit_steps, "block": block,
 }  # fmt: skip
@@ -32,59 +32,60 @@ NOTHING = Markup("–")  # of a part that this run does not have
 
 
 def play(figure: Figure, folio: Folio) -> Picture:
-    """All states of a figure; the first run's state is the one that the page shows."""
+    """Picture of a figure that readers operate; the page shows the first run's state."""
     assert figure.play is not None
-    controls, found = states(figure, folio)
-    seen = {view: VIEWS[view](found, figure, folio) for view in figure.play.shows if found}
-    if not all(len(one) == len(found) for one in seen.values()) or not found:
-        return Picture(Table([]))
-    drawn = [_drawn(figure, n, state, seen, folio) for n, state in enumerate(found)]
+    controls, all_states = states(figure, folio)
+    by_view = {
+        view: VIEWS[view](all_states, figure, folio) for view in figure.play.shows if all_states
+    }
+    if not all(len(of_view) == len(all_states) for of_view in by_view.values()) or not all_states:
+        return Picture(NumberTable([]))
+    drawn = [_state_markup(figure, n, state, by_view, folio) for n, state in enumerate(all_states)]
     return Picture(
-        Table([]),
+        NumberTable([]),
         play=SimpleNamespace(
             task=folio.line(figure.play.task),
-            script=packed(figure.id, [one.at for one in found], drawn, folio),
+            script=packed(figure.id, [state.at for state in all_states], drawn, folio),
             controls=controls,
-            first=found[0],
+            first=all_states[0],
             drawn=drawn[0],
-            moments=[words for one in seen.values() for _, words in one[0].moments],
-            budget=next((one[0].budget for one in seen.values() if one[0].budget), None),
-            **_table(figure, controls, found, seen, folio),
+            moments=[words for of_view in by_view.values() for _, words in of_view[0].moments],
+            budget=next(
+                (of_view[0].budget for of_view in by_view.values() if of_view[0].budget), None
+            ),
+            **_table(figure, controls, all_states, by_view, folio),
         ),
     )
 
 
-def _drawn(
-    figure: Figure, position: int, state: State, seen: Mapping[View, Sequence[Seen]], folio: Folio
+def _state_markup(
+    figure: Figure,
+    position: int,
+    state: PlayState,
+    by_view: Mapping[View, Sequence[DrawnState]],
+    folio: Folio,
 ) -> Markup:
     """Each view of one state below the other, titled by what it shows and how it is known."""
     words, drawn = folio.ui["play"], Markup()
-    is_simulated = any(one.run.nature == "simulated" for one in state.runs)
-    for view, found in seen.items():
+    is_simulated = any(labelled.run.nature == "simulated" for labelled in state.runs)
+    for view, of_view in by_view.items():
         kind = "simulated" if is_simulated else "measured"
-        one = found[position]
-        title = words["views"][one.title or view].format(kind=kind)
-        shown = one.svg(f"{figure.id}-{view}", f"{plainly(figure.title, folio)}: {title}")
-        if one.moments:
-            told = json.dumps(one.moments, ensure_ascii=False, separators=(",", ":"))
-            shown = Markup('<div data-moments="{}">{}</div>').format(told, shown)
-        drawn += Markup('<p class="pb-view">{}</p>{}').format(title, shown)
+        state_view = of_view[position]
+        title = words["views"][state_view.title or view].format(kind=kind)
+        svg = state_view.svg(f"{figure.id}-{view}", f"{plain_line(figure.title, folio)}: {title}")
+        if state_view.moments:
+            told = json.dumps(state_view.moments, ensure_ascii=False, separators=(",", ":"))
+            svg = Markup('<div data-moments="{}">{}</div>').format(told, svg)
+        drawn += Markup('<p class="pb-view">{}</p>{}').format(title, svg)
     return drawn
 
 
 def packed(
     name: str, places: Sequence[tuple[int, ...]], drawn: Sequence[Markup], folio: Folio
 ) -> str:
-    """Put what all states show into a script that a page under its policy may load.
+    """Pack the drawings of all states into a script of the page; its path under the site's root.
 
-    Args:
-        name: the figure's id.
-        places: of each state, the option of each control.
-        drawn: what it shows.
-        folio: the page, whose assets the script joins.
-
-    Returns:
-        The path of the script under the site's root.
+    A state is known by its place among the options of each control.
     """
     states_of = [[at, str(markup)] for at, markup in zip(places, drawn, strict=True)]
     text = json.dumps(states_of, ensure_ascii=True, separators=(",", ":"))
@@ -96,8 +97,8 @@ def packed(
 
 
 def _table(
-    figure: Figure, controls: Sequence[Control], found: Sequence[State],
-    seen: Mapping[View, Sequence[Seen]], folio: Folio,
+    figure: Figure, controls: Sequence[Control], all_states: Sequence[PlayState],
+    by_view: Mapping[View, Sequence[DrawnState]], folio: Folio,
 ) -> dict[str, object]:  # fmt: skip
     """A row for each run of every state: what tells it apart, its facts, and what is drawn of it.
 
@@ -106,34 +107,34 @@ def _table(
     """
     assert figure.play is not None
     facts, beside = figure.play.facts, figure.play.beside
-    has_labels = any(one.label for state in found for one in state.runs)
-    words = [one.label for one in controls]
+    has_labels = any(labelled.label for state in all_states for labelled in state.runs)
+    words = [control.label for control in controls]
     if has_labels:
         words.append(folio.evidence.plain(beside.label) if beside else "Run")
     rows = []
-    for position, state in sorted(enumerate(found), key=lambda one: one[1].at):
-        options = [one.options[at] for one, at in zip(controls, state.at, strict=True)]
-        for number, one in enumerate(state.runs):
+    for position, state in sorted(enumerate(all_states), key=lambda numbered: numbered[1].at):
+        options = [control.options[at] for control, at in zip(controls, state.at, strict=True)]
+        for number, labelled in enumerate(state.runs):
             drawn: dict[str, Markup] = {}
-            for cells in (views[position].cells for views in seen.values()):
+            for cells in (views[position].cells for views in by_view.values()):
                 drawn |= cells[number] if cells else {}
-            nature = one.run.nature
+            nature = labelled.run.nature
             rows.append(
                 SimpleNamespace(
                     state=position,
-                    words=[*options, *([one.label] if has_labels else [])],
-                    facts=[folio.evidence.value(fact.value, one.path) for fact in facts],
+                    words=[*options, *([labelled.label] if has_labels else [])],
+                    facts=[folio.evidence.value(fact.value, labelled.path) for fact in facts],
                     drawn=drawn,
-                    run=one.path,
+                    run=labelled.path,
                     nature="" if nature in ("real", folio.unmarked) else nature,
-                    source=folio.place_of(one.path),
+                    source=folio.place_of(labelled.path),
                 )
             )
     names = list(dict.fromkeys(name for row in rows for name in row.drawn))
     for row in rows:
         known = (row.drawn.get(name, NOTHING) for name in names)
         row.cells = [*map(folio.printed, row.facts), *known]
-    head = [*(plainly(fact.label, folio) for fact in facts), *names]
+    head = [*(plain_line(fact.label, folio) for fact in facts), *names]
     sizes = [fact for row in rows for fact in row.facts if fact]
-    is_drawn = set(seen) <= {"memory", "sent"} and all(one.unit == BYTES for one in sizes)
+    is_drawn = set(by_view) <= {"memory", "sent"} and all(size.unit == BYTES for size in sizes)
     return {"words": words, "head": head, "rows": rows, "is_drawn": is_drawn}

@@ -14,8 +14,8 @@ from typing import Literal
 
 from generator.content.exhibit import Figure
 from generator.figures.drawings.chunks import Cell, chunks
-from generator.figures.picture import Seen, both, printed_bytes
-from generator.figures.play.states import State
+from generator.figures.picture import DrawnState, both_widths, printed_bytes
+from generator.figures.play.states import PlayState
 from generator.printing.folio import Folio
 
 Held = list[list[Cell | None]]
@@ -43,17 +43,12 @@ def _places(num: int) -> list[float]:
 
 
 def start(num: int) -> list[list[int]]:
-    """Numbers whose sums tell what they are sums of: rank 1 holds 10, 20, 30 and so on."""
+    """Chunks of each rank before a ring: rank 0 holds 1, 2, 3, rank 1 holds 10, 20, 30."""
     return [[(chunk + 1) * 10**rank for chunk in range(num)] for rank in range(num)]
 
 
 def after(before: Sequence[Sequence[int]], step: int) -> list[list[int]]:
-    """What each rank holds after one more step, as `held[rank][chunk]`.
-
-    Args:
-        before: what it held before.
-        step: how many of the 2 (N - 1) steps of a ring of N ranks have gone before.
-    """
+    """What each rank holds after step `step` of the 2 (N - 1) of a ring, as `held[rank][chunk]`."""
     num, rows = len(before), [list(row) for row in before]
     is_adding, turn = step < num - 1, step % (num - 1)
     for rank in range(num):
@@ -63,9 +58,9 @@ def after(before: Sequence[Sequence[int]], step: int) -> list[list[int]]:
     return rows
 
 
-def ring(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
-    """The ring of each state, over the ranks of its first run."""
-    words, found = folio.ui["play"]["ring"], []
+def ring(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
+    """A played ring all-reduce for each state, over the ranks of its first run."""
+    words, drawn = folio.ui["play"]["ring"], []
     for state in states:
         num = state.runs[0].run.world_size
         frames = [start(num)]
@@ -78,15 +73,15 @@ def ring(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         cells = [_cells(*pair) for pair in zip([frames[0], *frames], frames, strict=False)]
         places = _places(len(frames))
         named = [[f"{name} {n}" for n in range(num)] for name in ("rank", words["chunk"])]
-        drawings = both(chunks, dict(zip(places, cells, strict=True)), *named, num)
-        says = (f"{said}\n{_in_words(one)}" for said, one in zip(told, cells, strict=True))
-        found.append(Seen(drawings, told[-1], moments=tuple(zip(places, says, strict=True))))
-    return found
+        drawings = both_widths(chunks, dict(zip(places, cells, strict=True)), *named, num)
+        says = (f"{title}\n{_in_words(rows)}" for title, rows in zip(told, cells, strict=True))
+        drawn.append(DrawnState(drawings, told[-1], moments=tuple(zip(places, says, strict=True))))
+    return drawn
 
 
 def _in_words(rows: Held) -> str:
     held = (" · ".join(cell.words for cell in row if cell) for row in rows)
-    return "; ".join(f"rank {position}: {said}" for position, said in enumerate(held))
+    return "; ".join(f"rank {position}: {words}" for position, words in enumerate(held))
 
 
 def _cells(before: list[list[int]], held: list[list[int]]) -> Held:
@@ -104,9 +99,9 @@ def _cells(before: list[list[int]], held: list[list[int]]) -> Held:
 # --- the block
 
 
-def block(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
-    """The first block of each state's first run, on all its ranks."""
-    words, found = folio.ui["play"]["block"], []
+def block(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
+    """A played block under tensor parallelism for each state's first run."""
+    words, drawn = folio.ui["play"]["block"], []
     for state in states:
         run = state.runs[0].run
         sizes = {name: value for name, value in run.settings.items() if isinstance(value, int)}
@@ -123,13 +118,13 @@ def block(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
             sent = " " + words["summed"].format(size=size) if name in SUMS[way] else ""
             told.append(f"{words[way].capitalize()}: {words['rows'][name]}.{sent}")
         places = _places(len(told))
-        drawings = both(
+        drawings = both_widths(
             chunks, dict(zip(places, frames[1:], strict=True)), list(words["rows"].values()),
-            columns, num, groups=[words[one] for one in SUMS],
+            columns, num, groups=[words[way] for way in SUMS],
         )  # fmt: skip
         says = words["says"].format(n=sum(map(len, SUMS.values())), size=size)
-        found.append(Seen(drawings, says, moments=tuple(zip(places, told, strict=True))))
-    return found
+        drawn.append(DrawnState(drawings, says, moments=tuple(zip(places, told, strict=True))))
+    return drawn
 
 
 def _cell(

@@ -39,7 +39,7 @@ class Control:
 
 
 @dataclass(frozen=True)
-class ShownRun:
+class LabelledRun:
     """A run of a state; `label` tells it apart from the runs that are drawn beside it."""
 
     path: str
@@ -48,15 +48,15 @@ class ShownRun:
 
 
 @dataclass(frozen=True)
-class State:
+class PlayState:
     """One option of each control, and the runs that it shows."""
 
     at: tuple[int, ...]
-    runs: tuple[ShownRun, ...]
+    runs: tuple[LabelledRun, ...]
 
 
-def states(figure: Figure, folio: Folio) -> tuple[list[Control], list[State]]:
-    """The controls of a figure, and every state that completed runs of this machine have."""
+def states(figure: Figure, folio: Folio) -> tuple[list[Control], list[PlayState]]:
+    """The controls of a figure, and its states: combinations of options with completed runs."""
     assert figure.play is not None
     play, evidence = figure.play, folio.evidence
     measured = [
@@ -64,34 +64,38 @@ def states(figure: Figure, folio: Folio) -> tuple[list[Control], list[State]]:
         for path in figure.runs
         if (run := folio.run(path)) is not None and run.status == "completed"
     ]
-    options = [_options(one, [path for path, _ in measured], evidence) for one in play.controls]
-    found: dict[tuple[int, ...], list[ShownRun]] = {}
+    options = [
+        _options(control, [path for path, _ in measured], evidence) for control in play.controls
+    ]
+    by_options: dict[tuple[int, ...], list[LabelledRun]] = {}
     for path, run in measured:
-        words = [option_of(one, path, evidence) for one in play.controls]
+        words = [option_of(control, path, evidence) for control in play.controls]
         at = tuple(known.index(word) for known, word in zip(options, words, strict=True))
         label = option_of(play.beside, path, evidence) if play.beside else ""
-        found.setdefault(at, []).append(ShownRun(path, run, label))
-    shown = [State(at, tuple(_with_reference(runs, play, folio))) for at, runs in found.items()]
-    controls = [
-        Control(evidence.plain(one.label), tuple(known))
-        for one, known in zip(play.controls, options, strict=True)
+        by_options.setdefault(at, []).append(LabelledRun(path, run, label))
+    all_states = [
+        PlayState(at, tuple(_with_reference(runs, play, folio))) for at, runs in by_options.items()
     ]
-    return controls, shown
+    controls = [
+        Control(evidence.plain(control.label), tuple(known))
+        for control, known in zip(play.controls, options, strict=True)
+    ]
+    return controls, all_states
 
 
 def first_alone(figure: Figure, folio: Folio) -> Figure:
-    """The figure with the runs of its first state only, for a page that offers no choice.
+    """The figure with the runs of its first state only, for a page without choices.
 
     The page uses no run of the other states, so nothing is noted about these. A run of the first
     state that did not complete stays in it. In a plane, all runs lie beside one another.
     """
     play, evidence = figure.play, folio.evidence
-    found = {path: run for path in figure.runs if (run := evidence.book.run(path)) is not None}
-    first = next((path for path, run in found.items() if run.status == "completed"), None)
+    runs = {path: run for path in figure.runs if (run := evidence.book.run(path)) is not None}
+    first = next((path for path, run in runs.items() if run.status == "completed"), None)
     if play is None or first is None or "regions" in play.shows:
         return figure
-    at = {path: [option_of(one, path, evidence) for one in play.controls] for path in found}
-    alone = [path for path in found if at[path] == at[first]]
+    at = {path: [option_of(control, path, evidence) for control in play.controls] for path in runs}
+    alone = [path for path in runs if at[path] == at[first]]
     return figure.model_copy(update={"runs": alone})
 
 
@@ -100,16 +104,16 @@ def option_of(control: PlayControl, path: str, evidence: Evidence) -> str:
     if control.reads is None:
         return evidence.plain(control.words.get(path, ""))
     value = evidence.value(control.reads, path)
-    said = str(value) if value else ""
-    return evidence.plain(control.words[said]) if said in control.words else said
+    word = str(value) if value else ""
+    return evidence.plain(control.words[word]) if word in control.words else word
 
 
 def faults(figure: Figure, evidence: Evidence) -> Iterator[tuple[Path, str]]:
-    """What is wrong with the controls and facts: where below the figure, and the message."""
+    """Mistakes in the controls and facts of a figure: paths below it, with messages."""
     play = figure.play
     if play is None:
         return
-    seen: dict[tuple[str, ...], str] = {}
+    paths_by_state: dict[tuple[str, ...], str] = {}
     controls = [*play.controls, *([play.beside] if play.beside else [])]
     for path in figure.runs:
         if evidence.book.run(path) is None:
@@ -118,29 +122,31 @@ def faults(figure: Figure, evidence: Evidence) -> Iterator[tuple[Path, str]]:
         yield from failed
         if failed:
             return
-        at = tuple(option_of(one, path, evidence) for one in controls)
+        at = tuple(option_of(control, path, evidence) for control in controls)
         if "" in at:
             yield ("play",), f"{path} has no option of {controls[at.index('')].label!r}"
-        elif at in seen:
-            said = ", ".join(at) or "no control"
-            yield ("play",), f"{path} is the same state as {seen[at]}: {said}"
-        seen.setdefault(at, path)
+        elif at in paths_by_state:
+            options = ", ".join(at) or "no control"
+            yield ("play",), f"{path} is the same state as {paths_by_state[at]}: {options}"
+        paths_by_state.setdefault(at, path)
     yield from _unread_words(figure, play, evidence)
 
 
 def _unread_words(figure: Figure, play: Play, evidence: Evidence) -> Iterator[tuple[Path, str]]:
     """Words for a value or a run that the figure does not have."""
     controls: list[tuple[Path, PlayControl]]
-    controls = [(("controls", n), one) for n, one in enumerate(play.controls)]
+    controls = [(("controls", n), control) for n, control in enumerate(play.controls)]
     controls += [(("beside",), play.beside)] if play.beside else []
     paths = [*figure.runs, *([play.reference] if play.reference else [])]
     for at, control in controls:
         read = [evidence.value(control.reads, path) if control.reads else path for path in paths]
-        known = [str(one) for one in read if one is not None]
+        known = [str(value) for value in read if value is not None]
         for word in control.words if len(known) == len(paths) else ():
             if word not in known:
-                said = f"{control.label!r} has no {word!r}{nearest(word, known) or '; delete it'}"
-                yield ("play", *at, "words", word), said
+                message = (
+                    f"{control.label!r} has no {word!r}{nearest(word, known) or '; delete it'}"
+                )
+                yield ("play", *at, "words", word), message
 
 
 def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[tuple[Path, str]]:
@@ -160,8 +166,8 @@ def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[tuple[
         read["regions", "x"], read["regions", "y"] = play.regions.x, play.regions.y
     read["beside", "reads"] = play.beside.reads if play.beside else None
     for at, expression in read.items():
-        found = evidence.evaluate(expression, path) if expression else None
-        if found and (problem := evidence.unprintable(found)):
+        evaluated = evidence.evaluate(expression, path) if expression else None
+        if evaluated and (problem := evidence.unprintable(evaluated)):
             yield ("play", *at), f"for {path}: {expression}: {problem}"
 
 
@@ -172,15 +178,15 @@ def _options(control: PlayControl, paths: Sequence[str], evidence: Evidence) -> 
         option_of(control, path, evidence): control.reads and evidence.value(control.reads, path)
         for path in paths
     }
-    found = {word: value.number for word, value in read.items() if isinstance(value, Value)}
-    sizes = {word: size for word, size in found.items() if not isinstance(size, str)}
+    numbers = {word: value.number for word, value in read.items() if isinstance(value, Value)}
+    sizes = {word: size for word, size in numbers.items() if not isinstance(size, str)}
     return sorted(sizes, key=sizes.__getitem__) if len(sizes) == len(read) else list(read)
 
 
-def _with_reference(runs: Sequence[ShownRun], play: Play, folio: Folio) -> Iterator[ShownRun]:
+def _with_reference(runs: Sequence[LabelledRun], play: Play, folio: Folio) -> Iterator[LabelledRun]:
     """The runs of a state, and the one that all states show for comparison."""
     yield from runs
     run = folio.run(play.reference) if play.reference else None
-    if play.reference and run and play.reference not in {one.path for one in runs}:
+    if play.reference and run and play.reference not in {labelled.path for labelled in runs}:
         named = option_of(play.beside, play.reference, folio.evidence) if play.beside else ""
-        yield ShownRun(play.reference, run, named or folio.strategy(run))
+        yield LabelledRun(play.reference, run, named or folio.strategy(run))

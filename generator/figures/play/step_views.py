@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from generator.content.exhibit import Figure
 from generator.figures import step_rules
-from generator.figures.axes import Mark, around
+from generator.figures.axes import AxisMark, round_values
 from generator.figures.drawings.schedule import Curve
 from generator.figures.drawings.schedule import overlap as drawn_over_link
 from generator.figures.drawings.schedule import schedule as drawn
-from generator.figures.picture import Moment, Seen, both, byte_unit, printed_bytes
-from generator.figures.play.states import State
+from generator.figures.picture import DrawnState, Moment, both_widths, byte_unit, printed_bytes
+from generator.figures.play.states import PlayState
 from generator.figures.step_rules import Action, UnitStep, number
 from generator.printing.folio import Folio
 from generator.values import units
@@ -27,22 +27,22 @@ LOOKS = {
 }  # fmt: skip
 
 
-def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
-    """The schedules that the runs of each state declare, computed by their rules, over one time.
+def schedule(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
+    """Played pipeline schedules of each state's runs, computed by their rules.
 
     Each state has an axis of its own: forward passes of another number of microbatches last another
     time.
     """
-    words, found = folio.ui["play"], []
+    words, drawn_states = folio.ui["play"], []
     is_split = any(state.runs[0].run.settings["num_microbatches"] != 1 for state in states)
     for state in states:
-        steps = {one.label: _pipeline(one.run) for one in state.runs}
+        steps = {labelled.label: _pipeline(labelled.run) for labelled in state.runs}
         rows = [row for step in steps.values() for row in step]
         groups = [title for title in steps if title]
         names = [f"{title}, rank {n}" for title, step in steps.items() for n in range(len(step))]
         named = dict(zip((name.removeprefix(", ") for name in names), rows, strict=True))
         loads = [step_rules.in_flight(actions) for actions in rows] if is_split else []
-        drawings = both(
+        drawings = both_widths(
             drawn, named, "time, in forward passes", words["actions"], loads=loads, groups=groups
         )
         idle = {
@@ -52,15 +52,15 @@ def schedule(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         says = "; ".join(f"{title} idle, computed: {of}".strip() for title, of in idle.items())
 
         def num_busy(time: float, steps: dict[str, list[list[Action]]] = steps) -> str:
-            said = (
-                f"{title}: {_busy(step, time)} of {len(step)} ranks compute"
-                for title, step in steps.items()
-            )
-            return "; ".join(said)
+            counts = []
+            for title, step in steps.items():
+                busy = [row for row in step if any(_is_under_way(action, time) for action in row)]
+                counts.append(f"{title}: {len(busy)} of {len(step)} ranks compute")
+            return "; ".join(counts)
 
-        brief = num_busy if groups else None
-        found.append(Seen(drawings, says, moments=_moments(named, words["actions"], brief=brief)))
-    return found
+        moments = _moments(named, words["actions"], brief=num_busy if groups else None)
+        drawn_states.append(DrawnState(drawings, says, moments=moments))
+    return drawn_states
 
 
 def _pipeline(run: Run) -> list[list[Action]]:
@@ -69,44 +69,39 @@ def _pipeline(run: Run) -> list[list[Action]]:
     return step_rules.pipeline(run.strategy, run.world_size, int(num), ratio)
 
 
-def _is_under_way(one: Action, time: float) -> bool:
-    return one.kind != "whole" and one.start - 1e-9 <= time < one.end - 1e-9
+def _is_under_way(action: Action, time: float) -> bool:
+    return action.kind != "whole" and action.start - 1e-9 <= time < action.end - 1e-9
 
 
-def _busy(step: Sequence[Sequence[Action]], time: float) -> int:
-    """How many rows do something at a time."""
-    return sum(any(_is_under_way(one, time) for one in row) for row in step)
-
-
-def overlap(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
-    """The step of each state's first run, all on the same axis."""
+def overlap(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
+    """A played step of DDP for each state's first run, all on one axis."""
     words = folio.ui["play"]["actions"] | folio.ui["play"]["overlap"]
-    names, found = ("rank", "link"), []
+    names, drawn_states = ("rank", "link"), []
     runs = [state.runs[0].run for state in states]
     steps = [step_rules.overlapped(run.settings, overlaps=run.strategy == "ddp") for run in runs]
     ends = [1000 * run.timing.step.median_seconds for run in runs if run.timing.step]
     longest = max(*ends, *(step.end for step in steps))
     for step, measured in zip(steps, ends, strict=True):
-        drawings = both(
+        drawings = both_widths(
             drawn_over_link, step, names, "time, ms", words,
-            longest=longest, mark=Mark(measured, "measured"),
+            longest=longest, mark=AxisMark(measured, "measured"),
         )  # fmt: skip
         waits = units.printed(step.end / step.computed[-1].start - 1, units.SHARE, AS_RULED)
         rows = dict(zip(names, step, strict=True))
         moments = _moments(rows, words | words["moments"])
         says = f"Waits after backward, computed, as a share of forward and backward: {waits}"
-        found.append(Seen(drawings, says, moments=moments))
-    return found
+        drawn_states.append(DrawnState(drawings, says, moments=moments))
+    return drawn_states
 
 
-def unit_steps(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
-    """The step of each state's first run under its curve of memory, all on the same axis."""
+def unit_steps(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
+    """A played step of FSDP for each state's first run, above its curve of memory."""
     words = folio.ui["play"]["actions"] | folio.ui["play"]["units"]
     runs = [state.runs[0].run for state in states]
-    peaks = [max(one.memory.peak_bytes or 0 for one in run.ranks if one.memory) for run in runs]
+    peaks = [max(rank.memory.peak_bytes or 0 for rank in run.ranks if rank.memory) for run in runs]
     unit, size = byte_unit(max(peaks))
-    title, ticks = f"{unit} per rank", around(0, max(peaks) / size, 4)
-    found = []
+    title, ticks = f"{unit} per rank", round_values(0, max(peaks) / size, 4)
+    drawn_states = []
     for run, peak in zip(runs, peaks, strict=True):
         assert run.model is not None
         sizes = [layer.bytes for layer in run.model.layers]
@@ -114,44 +109,40 @@ def unit_steps(states: Sequence[State], _: Figure, folio: Folio) -> list[Seen]:
         labels = [*(f"unit {n}" for n in range(1, len(sizes))), "root"]
         rows = dict(zip(labels, step.rows, strict=True))
         parts = [
-            (words["held"][name], look, [one[name] / size for one in step.held])
+            (words["held"][name], look, [held[name] / size for held in step.held])
             for name, look in LOOKS.items()
         ]
         says = f"measured peak {printed_bytes(peak)}"
-        curve = Curve(title, ticks, parts, Mark(peak / size, says))
+        curve = Curve(title, ticks, parts, AxisMark(peak / size, says))
 
         def more(time: float, step: UnitStep = step) -> str:
             held = sum(step.held[min(int(time), len(step.held) - 1)].values())
             most = ", the peak" if held == step.peak_bytes else ""
             return f"the rank holds {printed_bytes(held)}{most}"
 
-        drawings = both(drawn, rows, "events of a step, in their order", words, curve=curve)
-        found.append(Seen(drawings, says, moments=_moments(rows, words, more)))
-    return found
+        drawings = both_widths(drawn, rows, "events of a step, in their order", words, curve=curve)
+        drawn_states.append(DrawnState(drawings, says, moments=_moments(rows, words, more)))
+    return drawn_states
 
 
 def _moments(
     rows: Mapping[str, Sequence[Action]], words: Mapping[str, str],
     more: Callable[[float], str] = lambda _: "", brief: Callable[[float], str] | None = None,
 ) -> tuple[Moment, ...]:  # fmt: skip
-    """The actions under way from each moment on.
+    """The actions under way from each moment on, in `words`, and `more` of each time.
 
-    Args:
-        rows: the actions of each, by its name.
-        words: names of actions, and `done`, for a moment without any.
-        more: what else there is to say of a time.
-        brief: what is said of a time instead of its actions, where these are too many.
+    `brief` says of a time what stands instead of its actions, where these are too many.
     """
-    actions = [(row, one) for row, found in rows.items() for one in found]
-    end = max(one.end for _, one in actions)
+    actions = [(row, action) for row, row_actions in rows.items() for action in row_actions]
+    end = max(action.end for _, action in actions)
     told = []
-    for time in sorted({round(at, 9) for _, one in actions for at in (one.start, one.end)}):
+    for time in sorted({round(at, 9) for _, act in actions for at in (act.start, act.end)}):
         now = [
-            f"{row}: {words[one.kind]} {one.name}".rstrip()
-            for row, one in actions
-            if _is_under_way(one, time)
+            f"{row}: {words[action.kind]} {action.name}".rstrip()
+            for row, action in actions
+            if _is_under_way(action, time)
         ]
-        said = [brief(time)] if brief and now else [*(now or [words["done"]]), more(time)]
-        joined = "; ".join(filter(None, said))
+        phrases = [brief(time)] if brief and now else [*(now or [words["done"]]), more(time)]
+        joined = "; ".join(filter(None, phrases))
         told.append((round(time / end, 4), f"{joined[:1].upper()}{joined[1:]}."))
     return tuple(told)

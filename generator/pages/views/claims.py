@@ -35,35 +35,38 @@ NUM_FURTHEST = 5
 
 
 def verdict_rows(names: Sequence[str], folio: Folio) -> list[View]:
-    """Several claims, in the order in which they are named, as the table that ends a section."""
+    """Rows for the table of claims that ends a section, in the order of their names."""
     repeated = folio.shown_claims
-    shown = [folio.judged(name) for name in names if name not in repeated]
-    page = folio.for_table(side for one in shown for side in (one.predicted, one.observed))
+    outcomes = [folio.judged(name) for name in names if name not in repeated]
+    page = folio.for_table(
+        side for outcome in outcomes for side in (outcome.predicted, outcome.observed)
+    )
     rows = [verdict_row(name, folio if name in repeated else page) for name in names]
     folio.shown_claims.clear()
     return rows
 
 
 def verdict_row(name: str, folio: Folio) -> View:
-    """One claim, judged on the runs this book shows; its numbers once in a section."""
+    """One claim with its verdict; its numbers are left out where the section has them already."""
     claim, outcome = folio.book.claims[name], folio.judged(name)
     folio.runs.update(outcome.runs)
     is_repeated = name in folio.shown_claims
-    predicted, observed = (Markup(""), Markup("")) if is_repeated else sides_of(outcome, folio)
-    return View(
+    return _verdict(outcome, folio, has_sides=not is_repeated).copy_with(
         claim=claim,
         says=folio.line(claim.says),
-        predicted=predicted,
-        observed=observed,
-        words=outcome.verdict.replace("_", " "),
-        css=css_of(outcome),
         runs=outcome.runs,
         formula=_formula_of(claim, folio),
         is_repeated=is_repeated,
-        caption=folio.caption,
         is_contrary=not is_repeated and outcome.verdict in CONTRARY,
         regime=_regime_of(claim, outcome, folio) if _is_of_a_machine(folio, claim) else "",
     )
+
+
+def _verdict(outcome: Judged, folio: Folio, *, has_sides: bool = True) -> View:
+    """A verdict and both sides of its claim, printed on a page."""
+    predicted, observed = sides_of(outcome, folio) if has_sides else (Markup(""), Markup(""))
+    words, css = outcome.verdict.replace("_", " "), css_of(outcome)
+    return View(predicted=predicted, observed=observed, words=words, css=css, caption=folio.caption)
 
 
 def _is_of_a_machine(folio: Folio, claim: Claim) -> bool:
@@ -74,17 +77,17 @@ def _is_of_a_machine(folio: Folio, claim: Claim) -> bool:
 
 def runs_behind(claims: Sequence[str], folio: Folio) -> list[str]:
     """The runs that claims were judged on, each once."""
-    return list(dict.fromkeys(run for one in claims for run in folio.judged(one).runs))
+    return list(dict.fromkeys(run for claim in claims for run in folio.judged(claim).runs))
 
 
 def sides_of(outcome: Judged, folio: Folio) -> tuple[Markup, Markup]:
-    """What was predicted, behind its relation, and what was observed."""
+    """Prediction, behind its relation, and observation of a judged claim, printed."""
     predicted, observed = _readable(outcome)
     is_bare = predicted is None or predicted.is_digest
     relation = outcome.claim.relation
     sign = "" if is_bare or relation == "equals" else SIGNS[relation] + NBSP
-    said = Markup("{}{}").format(sign, _side(predicted, folio, outcome.claim.id))
-    return said, _side(observed, folio, outcome.claim.id)
+    relation_and_value = Markup("{}{}").format(sign, _side(predicted, folio, outcome.claim.id))
+    return relation_and_value, _side(observed, folio, outcome.claim.id)
 
 
 def _readable(outcome: Judged) -> tuple[Value | None, Value | None]:
@@ -124,7 +127,7 @@ def _side(value: Value | None, folio: Folio, claim: str) -> Markup:
 
 
 def css_of(outcome: Judged) -> str:
-    """The class of a verdict, which colours it."""
+    """The CSS class of a verdict."""
     return f"pb-{outcome.verdict.replace('_', '-')}"
 
 
@@ -148,20 +151,20 @@ def _regime_of(claim: Claim, outcome: Judged, folio: Folio, has_turns: bool = Tr
 def proofs_of(
     names: Sequence[str], lessons: Mapping[str, Sequence[tuple[str, str]]], folio: Folio
 ) -> list[View]:
-    """The claims that rest on an experiment first of all; runs tell those of one sentence apart."""
-    found = [_proof(name, lessons.get(name, ()), folio) for name in names]
-    alike = Counter(plain(one.says) for one in found)
-    return [one if alike[plain(one.says)] > 1 else one.but(runs=()) for one in found]
+    """The claims that rest first on an experiment; runs tell apart those with the same sentence."""
+    proofs = [_proof(name, lessons.get(name, ()), folio) for name in names]
+    alike = Counter(plain(proof.says) for proof in proofs)
+    return [proof if alike[plain(proof.says)] > 1 else proof.copy_with(runs=()) for proof in proofs]
 
 
 def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> View:
     claim, here = folio.book.claims[name], folio.at_hand.judged(name)
     folio.runs.update(here.runs)
-    judged = list(_judged(name, folio))
-    decided = [one for one in judged if one.regime and not one.why] or judged[:1]
-    regimes = [one.regime.split("; ") for one in decided]
-    words = [[*map(plain, one)] for one in regimes]
-    shared = [part for part in regimes[0] if all(plain(part) in one for one in words)]
+    judged = list(_by_machine(name, folio))
+    decided = [verdict for verdict in judged if verdict.regime and not verdict.why] or judged[:1]
+    regimes = [verdict.regime.split("; ") for verdict in decided]
+    words = [[*map(plain, conditions)] for conditions in regimes]
+    shared = [part for part in regimes[0] if all(plain(part) in conditions for conditions in words)]
     return View(
         claim=claim,
         says=folio.line(claim.says),
@@ -170,51 +173,54 @@ def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> View:
         tolerance=tolerance_of(claim.tolerance, here.observed),
         regime=Markup("; ").join(shared) if judged[1:] else _regime_of(claim, here, folio),
         lessons=lessons,
-        judged=_alike(judged, shared),
+        judged=_merged(judged, shared),
         machine=judged[0].machine,
-        is_of_planner={folio.book.traces[one.split(".")[0]].is_of_planner for one in here.runs}
+        is_of_planner={folio.book.traces[path.split(".")[0]].is_of_planner for path in here.runs}
         == {True},
-        differs=any(one.differs for one in judged),
+        differs=any(verdict.differs for verdict in judged),
         runs=[run.partition(".")[2] for run in here.runs],
-        holds=here.verdict == "holds" and not any(one.differs for one in judged),
+        holds=here.verdict == "holds" and not any(verdict.differs for verdict in judged),
     )
 
 
-def _alike(judged: Sequence[View], shared: Sequence[str]) -> list[View]:
-    """Verdicts of machines, those that print alike as one, with what is of their regime alone."""
-    found: dict[tuple[str, ...], list[View]] = {}
-    for one in judged:
-        own = [part for part in plain(one.regime).split("; ") if part not in map(plain, shared)]
-        texts = (one.predicted, one.observed, one.off or "", one.words, one.says, "; ".join(own))
-        found.setdefault(tuple(map(plain, texts)), []).append(one)
+def _merged(judged: Sequence[View], shared: Sequence[str]) -> list[View]:
+    """Verdicts of machines, merged where they print alike, with the regime that only they have."""
+    by_texts: dict[tuple[str, ...], list[View]] = {}
+    for verdict in judged:
+        own = [part for part in plain(verdict.regime).split("; ") if part not in map(plain, shared)]
+        sides = (verdict.predicted, verdict.observed, verdict.off or "")
+        texts = (*sides, verdict.words, verdict.says, "; ".join(own))
+        by_texts.setdefault(tuple(map(plain, texts)), []).append(verdict)
     return [
-        ones[0].but(machines=[one.machine for one in ones], regime=texts[-1])
-        for texts, ones in found.items()
+        ones[0].copy_with(machines=[verdict.machine for verdict in ones], regime=texts[-1])
+        for texts, ones in by_texts.items()
     ]
 
 
-def _judged(name: str, folio: Folio) -> Iterator[View]:
+def _by_machine(name: str, folio: Folio) -> Iterator[View]:
     """A claim on the machine shown, then on the others that have measured what it needs."""
     here = folio.at_hand.judged(name)
     holder = measured_by(here, folio)
-    found = [(here, holder, folio)]
+    outcomes = [(here, holder, folio)]
     for machine, there in folio.other_outcomes.items():
         if name in there.judged_claims and machine != holder:
-            found.append((there.judged_claims[name], machine, folio.over(there.evidence)))
+            outcomes.append((there.judged_claims[name], machine, folio.over(there.evidence)))
     is_headed = here.observed is not None and here.observed.kind == "simulated"
     page = folio.without_mark("simulated") if is_headed else folio
-    page = page.for_table(v for one, *_ in found for v in (one.predicted, one.observed, _off(one)))
-    for outcome, machine, said in found:
-        yield _judgement(outcome, machine, said, page, differs=parts(here, outcome))
+    page = page.for_table(
+        v for outcome, *_ in outcomes for v in (outcome.predicted, outcome.observed, _off(outcome))
+    )
+    for outcome, machine, machine_folio in outcomes:
+        yield _judged_row(outcome, machine, machine_folio, page, differs=parts(here, outcome))
 
 
 def measured_by(outcome: Judged, folio: Folio) -> str:
-    """The machine behind a verdict, which is the reference machine where that stands in."""
-    shown = folio.book.holder(outcome.runs[0]) if outcome.runs else None
-    return outcome.machine or (shown and shown.measured_on) or folio.book.machine.name
+    """The machine behind a verdict: the reference machine where it stands in."""
+    trace = folio.book.holder(outcome.runs[0]) if outcome.runs else None
+    return outcome.machine or (trace and trace.measured_on) or folio.book.machine.name
 
 
-def _judgement(outcome: Judged, machine: str, said: Folio, page: Folio, *, differs: bool) -> View:
+def _judged_row(outcome: Judged, machine: str, local: Folio, page: Folio, *, differs: bool) -> View:
     """A verdict with its numbers on the page, and with its words by the machine's evidence."""
     showed = written(outcome)
     text = showed or (outcome.explanation if outcome.verdict not in DECIDED else "")
@@ -223,22 +229,16 @@ def _judgement(outcome: Judged, machine: str, said: Folio, page: Folio, *, diffe
         heads[1] = outcome.observed.kind.capitalize()
         if outcome.predicted and outcome.predicted.kind == "cited":
             heads[0] = "Cited"
-    predicted, observed = sides_of(outcome, page)
     off = _off(outcome)
-    return View(
+    return _verdict(outcome, page).copy_with(
         machine=machine,
-        regime=_regime_of(outcome.claim, outcome, said, has_turns=False),
-        predicted=predicted,
-        observed=observed,
+        regime=_regime_of(outcome.claim, outcome, local, has_turns=False),
         heads=heads,
         off=page.show(off) if off else None,
-        caption=page.caption,
-        words=outcome.verdict.replace("_", " "),
-        css=css_of(outcome),
-        says=said.line(text) if text else "",
+        says=local.line(text) if text else "",
         is_showed=bool(showed),
         differs=differs,
-        why=said.line(outcome.explanation) if outcome.verdict in UNDECIDED else "",
+        why=local.line(outcome.explanation) if outcome.verdict in UNDECIDED else "",
     )
 
 
@@ -262,18 +262,18 @@ def _points(share: float) -> str:
     return f"{sign}{abs(share) * 100:.3g}{NBSP}points"
 
 
-def tolerance_of(one: Tolerance | None, observed: Value | None) -> str:
-    """How far observed may lie from predicted; empty where it may not."""
-    if one is None:
+def tolerance_of(tolerance: Tolerance | None, observed: Value | None) -> str:
+    """A tolerance in words; empty without one."""
+    if tolerance is None:
         return ""
-    if one.epsilons is not None:
-        return f"{one.epsilons:,} epsilons of {one.dtype}"
-    if one.relative is not None:
-        return f"{one.relative * 100:g}%"
+    if tolerance.epsilons is not None:
+        return f"{tolerance.epsilons:,} epsilons of {tolerance.dtype}"
+    if tolerance.relative is not None:
+        return f"{tolerance.relative * 100:g}%"
     if observed is not None and observed.unit == units.SHARE:
-        return _points(one.slack(0))
+        return _points(tolerance.slack(0))
     unit = observed.unit if observed else units.PLAIN
-    return units.printed(one.slack(0), unit, units.Form(way="written"))
+    return units.printed(tolerance.slack(0), unit, units.Form(way="written"))
 
 
 def _domain_of(claim: Claim, folio: Folio) -> Markup:
@@ -289,43 +289,47 @@ def _domain_of(claim: Claim, folio: Folio) -> Markup:
 
 
 def tally(claims: Sequence[str], folio: Folio) -> View:
-    """What these claims come to on the machine at hand; the reference machine's are counted."""
+    """Counts of laws and observations by verdict on the machine at hand, without lent runs."""
     outcomes = [folio.at_hand.judged(name) for name in claims]
-    here = [one for one in outcomes if measured_by(one, folio) == folio.at_hand.book.machine.name]
-    laws = [one.verdict for one in here if one.claim.kind == "law"]
-    observed = [one for one in here if one.claim.kind == "observation"]
+    here = [
+        outcome
+        for outcome in outcomes
+        if measured_by(outcome, folio) == folio.at_hand.book.machine.name
+    ]
+    laws = [outcome.verdict for outcome in here if outcome.claim.kind == "law"]
+    observed = [outcome for outcome in here if outcome.claim.kind == "observation"]
     return View(
         num_laws=len(laws),
         num_holding=laws.count("holds"),
         num_beyond=laws.count("does_not_apply") + laws.count("no_evidence"),
         num_observations=len(observed),
         num_lent=len(outcomes) - len(here),
-        contrary=[one.claim.id for one in observed if one.verdict == "does_not_hold"],
+        contrary=[outcome.claim.id for outcome in observed if outcome.verdict == "does_not_hold"],
     )
 
 
 def furthest(folio: Folio) -> list[View]:
-    """The laws that predict a number and are furthest off it."""
-    found = []
+    """The laws with the largest relative errors of their predicted numbers."""
+    errors = []
     for name, outcome in folio.at_hand.judged_claims.items():
         if outcome.claim.kind == "law" and outcome.claim.relation == "equals":
             off = off_by(outcome.predicted, outcome.observed, outcome.claim.tolerance)
             if off is not None and off.form.way == "error" and numeric(off):
-                found.append((abs(float(numeric(off))), name, off))
-    said = folio.over(folio.evidence)
-    said.runs = set()  # a list of all experiments names no run of theirs at its foot
+                errors.append((abs(float(numeric(off))), name, off))
+    unlisted = folio.over(folio.evidence)
+    unlisted.runs = set()  # a list of all experiments names no run of theirs at its foot
     return [
         View(
             place=folio.claim_place(name),
-            says=said.in_link.line(folio.book.claims[name].says),
-            off=said.show(off),
+            says=unlisted.in_link.line(folio.book.claims[name].says),
+            off=unlisted.show(off),
         )
-        for _, name, off in sorted(found, key=lambda one: -one[0])[:NUM_FURTHEST]
+        for _, name, off in sorted(errors, key=lambda error: -error[0])[:NUM_FURTHEST]
     ]
 
 
 def on_others(folio: Folio) -> Iterator[tuple[str, int, int]]:
-    """Each other machine: how many claims it decides as well, and how many otherwise."""
+    """Per other machine: its name, how many claims it decides as well, and how many otherwise."""
     for machine, other in folio.other_outcomes.items():
         pairs = [(folio.at_hand.judged(name), there) for name, there in other.judged_claims.items()]
         decided = [UNDECIDED.isdisjoint({here.verdict, there.verdict}) for here, there in pairs]
@@ -333,11 +337,13 @@ def on_others(folio: Folio) -> Iterator[tuple[str, int, int]]:
 
 
 def cited(folio: Folio) -> tuple[list[list[Reference]], list[Reference]]:
-    """The references of the book: a list for each document, and rows of published tables."""
-    found = sorted(folio.book.references.values(), key=lambda one: one.title.strip("“").lower())
-    of_rows = {one.id for one in published_references(folio.book.traces)}
+    """References grouped by document, and those of rows of published tables."""
+    references = sorted(
+        folio.book.references.values(), key=lambda reference: reference.title.strip("“").lower()
+    )
+    of_rows = {reference.id for reference in published_references(folio.book.traces)}
     documents: dict[str, list[Reference]] = {}
-    for one in found:
-        if one.id not in of_rows:
-            documents.setdefault(one.url, []).append(one)
-    return list(documents.values()), [one for one in found if one.id in of_rows]
+    for reference in references:
+        if reference.id not in of_rows:
+            documents.setdefault(reference.url, []).append(reference)
+    return list(documents.values()), [ref for ref in references if ref.id in of_rows]

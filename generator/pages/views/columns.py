@@ -17,7 +17,7 @@ _EMPTY = ("", "–")
 
 
 def with_units(table: Markup) -> Markup:
-    """The table as it is read: a unit that all numbers of a column have, only the head says.
+    """A table whose columns state a common unit in the head instead of in each cell.
 
     A cell that spans several columns would shift those after it, so its table stays as it is.
     """
@@ -30,14 +30,14 @@ def with_units(table: Markup) -> Markup:
     def without_units(row: re.Match[str]) -> str:
         at, is_head = -1, row.start() < table.find("</thead>")
 
-        def cell(found: re.Match[str]) -> str:
+        def cell(match: re.Match[str]) -> str:
             nonlocal at
             at += 1
             unit = units[at] if at < len(units) else ""
             if not unit:
-                return found[0]
+                return match[0]
             end = f", {unit}</th>"
-            return found[0].removesuffix("</th>") + end if is_head else _UNIT.sub("", found[0])
+            return match[0].removesuffix("</th>") + end if is_head else _UNIT.sub("", match[0])
 
         return _CELL.sub(cell, row[0])
 
@@ -46,8 +46,10 @@ def with_units(table: Markup) -> Markup:
 
 def _common(cells: list[str]) -> str:
     """The unit of all these cells, or nothing where one has another, none, or more words."""
-    written = [one for one in cells if _TAG.sub("", one).strip() not in _EMPTY]
-    if not all("pb-number" in one.partition(">")[0] for one in written):
+    written = [cell for cell in cells if _TAG.sub("", cell).strip() not in _EMPTY]
+    if not all("pb-number" in cell.partition(">")[0] for cell in written):
         return ""
-    found = {one["size"] or one["share"] if (one := _UNIT.search(cell)) else "" for cell in written}
-    return found.pop() if len(found) == 1 else ""
+    units = {
+        match["size"] or match["share"] if (match := _UNIT.search(cell)) else "" for cell in written
+    }
+    return units.pop() if len(units) == 1 else ""

@@ -36,113 +36,113 @@ _FORMULA = re.compile(r"`[^`]+`(?=[^`])")
 def cost_table(
     written: CostTable, folio: Folio, run_link: Callable[[str], Markup]
 ) -> tuple[list[str], list[Row]]:
-    """The titles and rows of a table of costs; the first row with a law explains its formula.
-
-    Args:
-        written: by an author.
-        folio: the page.
-        run_link: leads to a run.
-    """
-    outcomes = [folio.evidence.judged(one.law) for one in written.rows]
+    """The titles and rows of a table of costs; the first row with a law explains its formula."""
+    outcomes = [folio.evidence.judged(row.law) for row in written.rows]
     rows: list[Row] = []
     explained_before: set[str] = set()
-    for one, found in zip(written.rows, outcomes, strict=True):
-        run = observed_run(found.claim, folio.evidence)
+    for row, outcome in zip(written.rows, outcomes, strict=True):
+        run = observed_run(outcome.claim, folio.evidence)
         folio.run(run)
-        folio.shown_claims.add(one.law)
-        formula = formula_of(found.claim) or ""
+        folio.shown_claims.add(row.law)
+        formula = formula_of(outcome.claim) or ""
         explained = _FORMULA.match(formula)
         if formula in explained_before and explained:
             formula = explained[0]
         explained_before.add(formula)
         what = Markup('{}<br><span class="pb-said">{}</span>').format(
-            folio.line(one.what), run_link(run)
+            folio.line(row.what), run_link(run)
         )
         says = folio.line(formula) if formula else ABSENT
-        rows.append([what, says, *sides_of(found, folio), _off_by(found, folio)])
-    heads, way = folio.ui["cost"], folio.column_head(one.observed for one in outcomes)
+        rows.append([what, says, *sides_of(outcome, folio), _off_by(outcome, folio)])
+    heads, way = folio.ui["cost"], folio.column_head(outcome.observed for outcome in outcomes)
     numbers = (heads["predicted"], way, heads["differs_by"])
-    return ["Case", "Formula", *(f"#{one}" for one in numbers)], rows
+    return ["Case", "Formula", *(f"#{title}" for title in numbers)], rows
 
 
-def _off_by(found: Judged, folio: Folio) -> Markup:
-    """How far a formula is off, or by what share of it a run is beyond, and whether it holds."""
-    relation, word = found.claim.relation, found.verdict.replace("_", " ")
-    is_bound, slack = relation != "equals", tolerance_of(found.claim.tolerance, found.observed)
+def _off_by(outcome: Judged, folio: Folio) -> Markup:
+    """Error of a formula, or the share by which a run exceeds a bound, with the verdict."""
+    relation, word = outcome.claim.relation, outcome.verdict.replace("_", " ")
+    is_bound, slack = relation != "equals", tolerance_of(outcome.claim.tolerance, outcome.observed)
     says = f"bound {word}" if is_bound else word
-    verdict = Markup('<span class="pb-verdict {}">{}</span>').format(css_of(found), says)
-    above = off_by(found.observed, found.predicted, found.claim.tolerance) if slack else None
+    verdict = Markup('<span class="pb-verdict {}">{}</span>').format(css_of(outcome), says)
+    above = off_by(outcome.observed, outcome.predicted, outcome.claim.tolerance) if slack else None
     more = float(numeric(above)) if above else 0
     if is_bound and more * BOUNDS.get(relation, 0) <= 0:
         return verdict
-    marks = found.observed.marks if found.observed else []  # which stand beside the measurement
+    marks = outcome.observed.marks if outcome.observed else []  # which stand beside the measurement
     once = folio.without_mark(marks[-1] if marks else "")
-    off = once.printed(off_by(found.predicted, found.observed))
-    if above and (is_bound or found.verdict == "does_not_hold"):
+    off = once.printed(off_by(outcome.predicted, outcome.observed))
+    if above and (is_bound or outcome.verdict == "does_not_hold"):
         way = f"measured {{}} {'above' if more > 0 else 'below'} the formula"
         far, allowed = once.show(replace(above, number=abs(more))), label(f"{slack} allowed")
         off = Markup(f"{'{} beyond' if is_bound else way},<br>{{}}").format(far, allowed)
-    return off if found.verdict == "holds" and not is_bound else off + Markup("<br>") + verdict
+    return off if outcome.verdict == "holds" and not is_bound else off + Markup("<br>") + verdict
 
 
 # --- the calculator
 
 
 def calculator(written: Calculator, folio: Folio) -> View:
-    """The calculator of a lesson, compared with this book's runs.
+    """The calculator of a lesson: fields, outputs, and their comparison with runs.
 
     Without fields, this machine has no numbers to start from.
     """
-    inputs = {one.name: folio.value(one.start) for one in written.inputs}
-    checked = [calculators.checks(one, written, folio.evidence) for one in written.outputs]
-    of_all = [check for found in checked for check in found]
-    fields = [_field(one, inputs.get(one.name), of_all, folio) for one in written.inputs]
+    inputs = {variable.name: folio.value(variable.start) for variable in written.inputs}
+    checked = [calculators.checks(output, written, folio.evidence) for output in written.outputs]
+    of_all = [check for of_output in checked for check in of_output]
+    fields = [
+        _field(variable, inputs.get(variable.name), of_all, folio) for variable in written.inputs
+    ]
     for check in of_all:
         folio.run(check.run)
-    shown = [field for field in fields if field] if all(fields) else []
-    called = {one.name: _called(one) for one in written.inputs}
+    complete = [field for field in fields if field] if all(fields) else []
+    called = {variable.name: _called(variable) for variable in written.inputs}
     return View(
-        fields=shown,
-        known=list(_known(shown, folio)),
+        fields=complete,
+        known=list(_model_buttons(complete, folio)),
         outputs=[
-            _output(one, found, inputs, called, folio)
-            for one, found in zip(written.outputs, checked, strict=True)
+            _output(output, of_output, inputs, called, folio)
+            for output, of_output in zip(written.outputs, checked, strict=True)
         ],
         heading=folio.column_head(check.measured for check in of_all),
     )
 
 
-def _called(one: CalculatorInput) -> str:
+def _called(variable: CalculatorInput) -> str:
     """What formulas and messages call an input: the beginning of its label."""
-    return _END_OF_CALLED.split(one.label)[0]
+    return _END_OF_CALLED.split(variable.label)[0]
 
 
-def _known(fields: Sequence[View], folio: Folio) -> Iterator[View]:
+def _model_buttons(fields: Sequence[View], folio: Folio) -> Iterator[View]:
     """Known models as buttons that fill all fields; none whose number a field would refuse."""
     for name, numbers in known_models({field.name for field in fields}, folio):
         own = [field for field in fields if field.name in numbers]
         typed = {field.name: numbers[field.name] / float(field.size) for field in own}
-        if all(float(one.low) <= typed[one.name] <= float(one.high) for one in own):
+        if all(float(field.low) <= typed[field.name] <= float(field.high) for field in own):
             texts = {name: _typed(number, STARTED) for name, number in typed.items()}
             yield View(label=name, numbers=json.dumps(texts))
 
 
 def _field(
-    one: CalculatorInput, start: Value | None, checked: list[Checked], folio: Folio
+    variable: CalculatorInput, start: Value | None, checked: list[Checked], folio: Folio
 ) -> View | None:
-    low, high = (calculators.bound(end, folio.evidence) for end in (one.low, one.high))
+    low, high = (calculators.bound(end, folio.evidence) for end in (variable.low, variable.high))
     if start is None or low is None or high is None:
         return None
-    of, stands = units.BY_NAME[one.quantity], float(numeric(start))
+    of, stands = units.BY_NAME[variable.quantity], float(numeric(start))
     unit, size = units.of_axis(of, abs(stands))
     ends = float(numeric(low)), float(numeric(high))
-    covered = calculators.covered(checked, one.name) or ()
-    counted = one.unit if one.unit and one.unit not in one.label.replace(",", "").split() else ""
-    is_whole = one.quantity == "count" and one.unit not in PER_PARAMETER
+    covered = calculators.covered(checked, variable.name) or ()
+    counted = (
+        variable.unit
+        if variable.unit and variable.unit not in variable.label.replace(",", "").split()
+        else ""
+    )
+    is_whole = variable.quantity == "count" and variable.unit not in PER_PARAMETER
     return View(
-        name=one.name,
-        label=folio.line(one.label),
-        called=_called(one),
+        name=variable.name,
+        label=folio.line(variable.label),
+        called=_called(variable),
         unit=f"{unit} {counted}".strip(),
         says=f"{_typed(stands / size, STARTED)} {unit} {counted}".replace(" %", "%").strip(),
         size=_typed(float(size)),  # of one of the field, in what formulas calculate with
@@ -150,11 +150,13 @@ def _field(
         exact=_typed(stands, EXACTLY),  # what formulas calculate with until a reader types
         low=_typed(ends[0] / size),
         high=_typed(ends[1] / size),
-        step=_step(*ends, is_whole=one.quantity == "count" and size == 1),
+        step=_step(*ends, is_whole=variable.quantity == "count" and size == 1),
         is_whole=is_whole,
-        most=calculators.parsed(one.at_most).postfix if one.at_most else "",  # as scripts read it
+        most=calculators.parsed(variable.at_most).postfix
+        if variable.at_most
+        else "",  # as scripts read it
         covered=[folio.show(end) for end in {str(end): end for end in covered}.values()],
-        symbol=NBSP + one.unit if one.unit and not one.unit.islower() else "",
+        symbol=NBSP + variable.unit if variable.unit and not variable.unit.islower() else "",
         range=" ".join(str(float(numeric(end))) for end in covered),  # as the script reads them
     )
 
@@ -172,23 +174,23 @@ def _typed(number: float, digits: int = MAX_DIGITS) -> str:
 
 
 def _output(
-    one: CalculatorOutput, found: list[Checked], inputs: dict[str, Value | None],
+    output: CalculatorOutput, checks: list[Checked], inputs: dict[str, Value | None],
     called: dict[str, str], folio: Folio,
 ) -> View:  # fmt: skip
-    parsed, worst = calculators.parsed(one.formula), calculators.worst(found)
-    formula = parsed.readable(one.formula).replace("*", "×").replace("-", "−")
+    parsed, worst = calculators.parsed(output.formula), calculators.worst(checks)
+    formula = parsed.readable(output.formula).replace("*", "×").replace("-", "−")
     formula = re.sub(r"[a-z_]\w*", lambda name: called.get(name[0], name[0]), formula)
-    at_start = calculators.result(one, inputs)
+    at_start = calculators.result(output, inputs)
     return View(
-        name=one.name,
-        label=folio.line(one.label),
-        quantity=one.quantity,
+        name=output.name,
+        label=folio.line(output.label),
+        quantity=output.quantity,
         formula=label(formula),
         postfix=parsed.postfix,  # as the script reads formulas
         at_start=folio.printed(at_start),
-        checks=found,
+        checks=checks,
         worst=worst,
-        is_beyond=worst is not None and worst.is_beyond(one.within),
+        is_beyond=worst is not None and worst.is_beyond(output.within),
         # How far off the build lets it be, where the book was written.
-        within=tolerance_of(one.within, at_start),
+        within=tolerance_of(output.within, at_start),
     )

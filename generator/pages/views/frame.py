@@ -66,18 +66,18 @@ _NOT_READ = re.compile(
 
 
 def minutes(body: str, num_items: int) -> int:
-    """Minutes for a page: the words that it shows, its questions, its figures to operate."""
+    """Reading minutes of a page, from its words, questions and figures to operate."""
     text = re.sub(r"<[^>]+>", " ", _NOT_READ.sub(" ", body.replace("<wbr>", "")))
     words = _WORD.findall(text)  # a comma behind a link is none
     return max(1, round(len(words) / WORDS_PER_MINUTE + num_items + body.count("data-play=")))
 
 
 def scripts(body: str, *, has_ways: bool) -> list[str]:
-    """The scripts that a page loads, in order: a file that most pages share, and one of its own."""
-    found = [name for name, marks in SCRIPTS.items() if any(mark in body for mark in marks)]
+    """Names of the scripts that a page loads: one file that most pages share, one of its own."""
+    of_body = [name for name, marks in SCRIPTS.items() if any(mark in body for mark in marks)]
     keeps = has_ways or "data-items=" in body or "data-item=" in body
-    needed = ["page", *(["proofbook"] if keeps else []), *found]
-    parts = ([one for one in needed if (one in SHARED) is shared] for shared in (True, False))
+    needed = ["page", *(["proofbook"] if keeps else []), *of_body]
+    parts = ([name for name in needed if (name in SHARED) is shared] for shared in (True, False))
     return [JOINT.join(names) for names in parts if names]
 
 
@@ -86,51 +86,51 @@ def styles(body: str) -> list[str]:
     return [
         name
         for name, marks in STYLES.items()
-        if any(re.search(one, body, re.MULTILINE) for one in marks)
+        if any(re.search(pattern, body, re.MULTILINE) for pattern in marks)
     ]
 
 
-def machines(found: Sequence[View], book: Book) -> list[tuple[str, bool]]:
-    """The machines behind a page, the one shown first, and whether each is the reference's."""
-    named = {(origin.machine, origin.is_reference) for origin in found if origin.machine}
-    return sorted(named, key=lambda one: (one[0] != book.machine.name, one))
+def machines(origins: Sequence[View], book: Book) -> list[tuple[str, bool]]:
+    """The machines behind a page, its own first, and whether each is the reference machine."""
+    named = {(origin.machine, origin.is_reference) for origin in origins if origin.machine}
+    return sorted(named, key=lambda machine: (machine[0] != book.machine.name, machine))
 
 
 def origins(folio: Folio, depth: int) -> list[View]:
-    """The experiments behind a page, with the runs it used on each machine."""
-    found: dict[tuple[str, str], View] = {}
+    """The experiments behind a page, each with its machine, software and runs."""
+    by_trace: dict[tuple[str, str], View] = {}
     used = [(folio.book, folio.runs)]
     if folio.evidence.reference:
         used.append((folio.evidence.reference.book, folio.lent))
     for book, paths in used:
         for path in sorted(paths):
-            if shown := book.holder(path):
+            if on_page := book.holder(path):
                 experiment, name = path.split(".")
-                key = experiment, shown.machine.name
-                found.setdefault(key, _origin(shown, book, depth)).runs.append(name)
-    return list(found.values())
+                key = experiment, on_page.machine.name
+                by_trace.setdefault(key, _origin(on_page, book, depth)).runs.append(name)
+    return list(by_trace.values())
 
 
-def _origin(shown: TraceOnPage, book: Book, depth: int) -> View:
-    experiment = shown.trace.experiment
+def _origin(on_page: TraceOnPage, book: Book, depth: int) -> View:
+    experiment = on_page.trace.experiment
     return View(
         experiment=experiment,
-        machine=shown.measured_on,
-        is_reference=shown.machine.name == book.reference.name,
-        recorded_at=shown.trace.recorded_at,
-        software=software(shown.trace.circumstances),
+        machine=on_page.measured_on,
+        is_reference=on_page.machine.name == book.reference.name,
+        recorded_at=on_page.trace.recorded_at,
+        software=software(on_page.trace.circumstances),
         runs=[],
-        raw=f"{'../' * depth}{shown.file}",
-        again=again(shown, book),
-        is_stale=shown.is_stale,
-        was_busy=shown.trace.quiet is not None and shown.trace.quiet.was_busy,
-        is_new=not (shown.reference or shown.is_of_planner),
+        raw=f"{'../' * depth}{on_page.file}",
+        again=reproduce_command(on_page, book),
+        is_stale=on_page.is_stale,
+        was_busy=on_page.trace.quiet is not None and on_page.trace.quiet.was_busy,
+        is_new=not (on_page.reference or on_page.is_of_planner),
     )
 
 
-def again(shown: TraceOnPage, book: Book) -> str:
+def reproduce_command(trace: TraceOnPage, book: Book) -> str:
     """The command that measures an experiment again and compares it with this page's trace."""
-    return command([shown.trace.experiment], shown.measured_on, book.reference.name)
+    return command([trace.trace.experiment], trace.measured_on, book.reference.name)
 
 
 def surprises(folio: Folio) -> list[tuple[str, Run]]:
@@ -140,6 +140,6 @@ def surprises(folio: Folio) -> list[tuple[str, Run]]:
 
 
 def natures(folio: Folio, body: str) -> list[tuple[str, str]]:
-    """The words behind numbers of a page, also of numbers that wait, and what each means."""
-    said = " ".join(re.findall(r'class="pb-nature">([^<]*)', body))
-    return [(word, means) for word, means in folio.ui["natures"].items() if word in said]
+    """The natures of numbers on a page, also of hidden ones, each with its meaning."""
+    marks = " ".join(re.findall(r'class="pb-nature">([^<]*)', body))
+    return [(word, means) for word, means in folio.ui["natures"].items() if word in marks]

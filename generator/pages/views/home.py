@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from generator.content.book import Topic
 from generator.content.topic import Survivor
 from generator.pages.view import View
-from generator.pages.views.rail import hour
-from generator.pages.views.ways import all_items, marks, ways
+from generator.pages.views.ways import all_items, first_hour, item_marks, ways
 from generator.printing.folio import Folio
 from generator.values import units
 from generator.values.value import Value, numeric
@@ -17,32 +16,32 @@ GAP = 8  # between the columns of the map, in per cent of its width
 
 
 def picture(folio: Folio) -> list[View]:
-    """The models that the machine has measured, all on one axis, with the budget of each."""
+    """Bars of peak memory for the models of the home page, on one axis, with their budgets."""
     models = folio.book.home.picture
     peaks = {way.run: _peaks(way.run, folio) for model in models for way in model.ways}
-    top = max((numeric(one) for found in peaks.values() for one in found), default=0) * MARGIN
+    top = MARGIN * max((numeric(peak) for of_run in peaks.values() for peak in of_run), default=0)
     unit, scale = units.of_axis(units.BYTES, top, 10)
-    found = []
+    charts = []
     for model in models:
         budget = folio.value(model.budget)
         line = numeric(budget) / top if budget else 0
         ways = [way for way in model.ways if peaks[way.run]]
         rows = [_row(way, peaks[way.run], top, line, folio) for way in ways]
         if budget is not None and rows:
-            found.append(View(
+            charts.append(View(
                 called=folio.line(model.called), question=folio.line(model.question),
                 budget=folio.show(budget), share=round(line, 4),
                 at=round(numeric(budget) / scale), top=round(top / scale, 2), unit=unit,
                 rows=rows, next=folio.line(model.next),
             ))  # fmt: skip
-    return found
+    return charts
 
 
 def _peaks(path: str, folio: Folio) -> list[Value]:
     run = folio.run(path)
     places = range(len(run.ranks)) if run else ()
-    found = [folio.value(f"{path}.ranks[{at}].memory.peak_bytes") for at in places]
-    return [one for one in found if one is not None]
+    peaks = [folio.value(f"{path}.ranks[{at}].memory.peak_bytes") for at in places]
+    return [peak for peak in peaks if peak is not None]
 
 
 def _row(way: Survivor, peaks: Sequence[Value], top: float, line: float, folio: Folio) -> View:
@@ -68,43 +67,43 @@ def _row(way: Survivor, peaks: Sequence[Value], top: float, line: float, folio: 
 
 
 def begin(folio: Folio) -> str:
-    """The page to start with, from the site's root."""
-    steps = hour(folio)
+    """Address of the first page to read, from the site's root."""
+    steps = first_hour(folio)
     return steps[0].href if steps else f"topics/{next(iter(folio.book.lessons), 'index')}.html"
 
 
 def topic_map(folio: Folio, minutes: Mapping[str, int]) -> View:
-    """The topics in columns, each behind all that it requires, and the lines between them."""
+    """The topics in columns, each right of all that it requires, and the lines between them."""
     columns: dict[str, int] = {}
     for topic in folio.book.topics:  # in their order, so that what one requires comes before it
         columns[topic.id] = max((columns[name] + 1 for name in topic.file.requires), default=0)
     by_column = [
-        [one for one in folio.book.topics if columns[one.id] == column]
+        [topic for topic in folio.book.topics if columns[topic.id] == column]
         for column in range(1 + max(columns.values(), default=0))
     ]
     width = (100 - GAP * (len(by_column) - 1)) / len(by_column)
     places = {
-        one.id: (column * (width + GAP), 100 * (at + 0.5) / len(topics))
-        for column, topics in enumerate(by_column) for at, one in enumerate(topics)
+        topic.id: (column * (width + GAP), 100 * (at + 0.5) / len(topics))
+        for column, topics in enumerate(by_column) for at, topic in enumerate(topics)
     }  # fmt: skip
     edges = []
-    for one in folio.book.topics:
-        right, lower = places[one.id]
-        for left, upper in (places[name] for name in one.file.requires):
+    for topic in folio.book.topics:
+        right, lower = places[topic.id]
+        for left, upper in (places[name] for name in topic.file.requires):
             start, middle = left + width, (left + width + right) / 2
             bend = f"{middle:.5g} {upper:.5g} {middle:.5g} {lower:.5g}"
             edges.append(f"M{start:.5g} {upper:.5g}C{bend} {right:.5g} {lower:.5g}")
-    cards = [[_card(one, folio, minutes) for one in topics] for topics in by_column]
+    cards = [[_card(topic, folio, minutes) for topic in topics] for topics in by_column]
     return View(columns=cards, edges=" ".join(edges))
 
 
 def _card(topic: Topic, folio: Folio, minutes: Mapping[str, int]) -> View:
-    titles = {one.id: folio.in_link.line(one.file.title) for one in folio.book.topics}
+    titles = {other.id: folio.in_link.line(other.file.title) for other in folio.book.topics}
     return View(
         id=topic.id,
         title=titles[topic.id],
         asks=folio.line(next(iter(topic.file.modes.values()))),
         after=[titles[name] for name in topic.file.requires],
         minutes=sum(way.minutes or 0 for way in ways(topic, None, folio, minutes)),
-        items=marks(all_items(topic), topic, folio.evidence),
+        items=item_marks(all_items(topic), topic, folio.evidence),
     )

@@ -29,12 +29,12 @@ AN_EMPTY_LINE = 3  # lines further from the middle are no worse a place to cut a
 
 
 def lecture(topic: Topic, folio: Folio) -> View:
-    """What happens when, which questions are asked, and which are left for paper."""
-    shown = [mode for mode in SHOWN if mode in topic.lessons][:3]
+    """The plan of a class: its steps with minutes, questions to vote on, questions for paper."""
+    modes = [mode for mode in SHOWN if mode in topic.lessons][:3]
     recalled = topic.items_by_mode.get("recall", topic.items)  # not only on their own page
-    names = {one for one in recalled if _fits_paper(topic.items[one], folio)}
+    names = {name for name in recalled if _fits_paper(topic.items[name], folio)}
     asked: dict[Mode, str] = {}
-    for mode in shown:
+    for mode in modes:
         for name in topic.items_by_mode[mode]:
             if topic.items[name].kind == "choice" and name in names - {*asked.values()}:
                 asked[mode] = name  # hands are raised for one of its options
@@ -43,10 +43,10 @@ def lecture(topic: Topic, folio: Folio) -> View:
     paper = _on_paper(topic, names - {*asked.values()})
     more = {"beliefs": wrong, "paper": paper, "lab": topic.labs}
     return View(
-        shown=shown,
+        shown=modes,
         asked=asked,
         letters={mode: "ABC"[place] for place, mode in enumerate(asked)},
-        steps=_timed([*shown, *(step for step, needs in more.items() if needs)]),
+        steps=_timed([*modes, *(step for step, needs in more.items() if needs)]),
         paper=paper,
         beliefs=wrong,
         lab=next(iter(topic.labs), None),
@@ -54,7 +54,7 @@ def lecture(topic: Topic, folio: Folio) -> View:
 
 
 def on_slides(program: View) -> list[Markup]:
-    """A program in parts of about a length, the last of which leaves space for what it printed.
+    """A program split into slides of similar length; the last has space for the printed output.
 
     A part begins with a line that is not indented, where it can after an empty one.
     """
@@ -74,7 +74,7 @@ def on_slides(program: View) -> list[Markup]:
 
 def _timed(steps: list[str]) -> list[View]:
     """The steps with their minutes, in multiples of `STEP` that fill the class."""
-    weights = [WEIGHTS.get(one, OTHER_WEIGHT) for one in steps]
+    weights = [WEIGHTS.get(step, OTHER_WEIGHT) for step in steps]
     ends = [
         round(MINUTES * sum(weights[: place + 1]) / sum(weights) / STEP) * STEP
         for place in range(len(steps))
@@ -89,25 +89,26 @@ def _on_paper(topic: Topic, names: set[str]) -> list[str]:
     """The first of these questions that each page asks, then the second."""
     by_mode = (own for mode, own in topic.items_by_mode.items() if mode != "recall")
     in_turn = dict.fromkeys(chain.from_iterable(zip_longest(*by_mode, topic.items)))
-    return [one for one in in_turn if one in names][:ON_PAPER]
+    return [name for name in in_turn if name in names][:ON_PAPER]
 
 
-def _fits_paper(item: Item, folio: Folio) -> bool:
+def _fits_paper(quiz_item: Item, folio: Folio) -> bool:
     """Whether a sheet of paper can ask it: a program to search would fill a page."""
-    kind = kind_of(item, folio.evidence)
+    kind = kind_of(quiz_item, folio.evidence)
     return kind.is_graded and not kind.key.is_open and kind.form != "lines"
 
 
 def beliefs(topic: Topic, folio: Folio) -> list[View]:
-    """What wrong answers of the topic believe, each with the claim that refutes it, as measured."""
+    """The most frequent misconceptions of a topic, each with the claim that refutes it."""
     parts = (
-        one
-        for item in topic.items.values()
+        part
+        for quiz_item in topic.items.values()
         for key in ("options", "slips", "lines")
-        for one in getattr(item, key, ())
+        for part in getattr(quiz_item, key, ())
     )
-    named = Counter(one.misconception for one in parts if one.misconception)
-    found = [folio.book.misconceptions[name] for name, _ in named.most_common(BELIEFS)]
+    named = Counter(part.misconception for part in parts if part.misconception)
+    misconceptions = [folio.book.misconceptions[name] for name, _ in named.most_common(BELIEFS)]
     return [
-        View(belief=folio.line(one.belief), row=verdict_row(one.refuted_by, folio)) for one in found
+        View(belief=folio.line(wrong.belief), row=verdict_row(wrong.refuted_by, folio))
+        for wrong in misconceptions
     ]

@@ -41,7 +41,7 @@ MOST = 20  # lines that differ; beyond, two programs are easier to read than the
 
 
 def listing(written: Listing, folio: Folio, is_asked: bool = False) -> View:
-    """Read a listing from its file and its run; a question does not name its file."""
+    """Code of a listing in colours, with what its run printed; a question hides the file name."""
     code = (unnamed if is_asked else listed)(folio.book.root, written.path, written.object)
     return View(
         title=folio.line(written.title),
@@ -54,18 +54,18 @@ def listing(written: Listing, folio: Folio, is_asked: bool = False) -> View:
 
 
 def printed(path: str | None, folio: Folio) -> View:
-    """The output of a run, without the code behind it."""
+    """The output and status of a run."""
     run = folio.run(path) if path else None
     return View(
         run=path,
         status=run.status.replace("_", " ") if run else "skipped",
-        message=raised(run.error) if run and run.error else "",
+        message=error_message(run.error) if run and run.error else "",
         printed="\n".join(run.printed) if run else "",
     )
 
 
-def raised(failure: Failure) -> str:
-    """The recorded message, none of a program that hung; one that was cut ends with a sentence."""
+def error_message(failure: Failure) -> str:
+    """The error message of a failed run, cut after whole sentences; empty if the program hung."""
     if failure.kind == "hang" and failure.phase == "program":
         return ""  # where it hung, only its source says
     if len(failure.message) < KEPT:
@@ -74,7 +74,7 @@ def raised(failure: Failure) -> str:
 
 
 def notes(program: ExplainedProgram, folio: Folio) -> list[tuple[int, Markup, Markup]]:
-    """The notes on a program: the number of a line from 1, the line, and what it does."""
+    """Notes on a program: number of the line from 1, the line, and its explanation."""
     text = listed(folio.book.root, program.path, program.object)
     lines = [line.strip() for line in text.splitlines()]
     return [
@@ -91,13 +91,13 @@ def notes(program: ExplainedProgram, folio: Folio) -> list[tuple[int, Markup, Ma
 
 
 def highlighted(code: str) -> Markup:
-    """Code as HTML, for a `<code>` under `.highlight`."""
+    """Python code in colours, as HTML for a `<code>` under `.highlight`."""
     return Markup("\n").join(highlighted_lines(code))
 
 
 @lru_cache(maxsize=1024)
 def highlighted_lines(code: str) -> tuple[Markup, ...]:
-    """The same line by line, for a `<code>` each: no element goes on in the next line."""
+    """Python code in colours, line by line: no element continues in the next line."""
     tokens = PythonLexer().get_tokens(code)
     coloured = ((kind if _has_colour(kind) else Text, text) for kind, text in tokens)
     return tuple(map(Markup, pygments.format(coloured, _AS_SPANS).split("\n")))
@@ -108,11 +108,11 @@ def _has_colour(kind: _TokenType) -> bool:
     return name.startswith(_COLOURED) or name in _NAMES
 
 
-def as_listings(markdown: str) -> str:
-    """Markdown whose fenced code is a listing like those of lessons, in colours if it is Python."""
+def fences_as_listings(markdown: str) -> str:
+    """Markdown whose fenced code became listings, in colours if it is Python."""
 
-    def fenced(found: re.Match[str]) -> str:
-        code = highlighted(found[2]) if found[1] == "python" else escape(found[2])
+    def fenced(fence: re.Match[str]) -> str:
+        code = highlighted(fence[2]) if fence[1] == "python" else escape(fence[2])
         box = Markup('<div class="highlight"><pre><code tabindex="0">{}</code></pre></div>')
         return Markup('<div class="pb-listing">{}</div>').format(box.format(code))
 
@@ -128,15 +128,15 @@ def breakable_code(code: Markup) -> Markup:
 def code_lines(
     wrong: Listing, choices: Iterable[str], folio: Folio
 ) -> list[tuple[Markup, int | None]]:
-    """A program as a question shows it; the choices have a position. No line ends in an indent."""
+    """The lines of a program as a question shows them, each with its place among the choices."""
     places = {line.strip(): place for place, line in enumerate(choices)}
     lines = highlighted_lines(unnamed(folio.book.root, wrong.path, wrong.object).rstrip())
     return [
         (
-            NBSP * (len(one) - len(one.lstrip())) + breakable_code(one.lstrip()),
-            places.get(plain(one).strip()),
+            NBSP * (len(line) - len(line.lstrip())) + breakable_code(line.lstrip()),
+            places.get(plain(line).strip()),
         )
-        for one in lines[:-1]
+        for line in lines[:-1]
     ]
 
 
@@ -152,15 +152,15 @@ class _Body(NamedTuple):
 
 
 def difference(wrong: Listing, right: Listing, folio: Folio) -> View:
-    """Both programs, and what differs between them: empty where that is most of both."""
-    before, after = (listed(folio.book.root, one.path, one.object) for one in (wrong, right))
+    """Views of both programs and their unified diff, empty where most lines differ."""
+    before, after = (listed(folio.book.root, code.path, code.object) for code in (wrong, right))
     return View(
         wrong=listing(wrong, folio), right=listing(right, folio), lines=unified(before, after)
     )
 
 
 def unified(wrong: str, right: str) -> Markup:
-    """A unified diff in which a change of nothing but the indent counts as none."""
+    """A unified diff as HTML that ignores indentation; empty beyond `MOST` lines."""
     before, after = _body(wrong), _body(right)
     matcher = difflib.SequenceMatcher(None, before.compared, after.compared, autojunk=False)
     hunks = [

@@ -25,7 +25,7 @@ LEAST = 3  # rows that share what a table need not repeat
 
 
 def facts(measured: MachineFolder, folio: Folio) -> Iterator[tuple[str, Markup]]:
-    """What a machine is: the fields of `machine.json` that people read, with their provenance."""
+    """Fields of `machine.json` in words, each with its value."""
     evidence, named = Evidence(replace(folio.book, machine=measured.machine)), [*FACTS]
     for place in range(len(measured.machine.accelerators)):
         at = f"accelerators[{place}]"
@@ -41,7 +41,7 @@ def facts(measured: MachineFolder, folio: Folio) -> Iterator[tuple[str, Markup]]
 
 
 def primitives(measured: MachineFolder, folio: Folio) -> Iterator[tuple[str, Markup]]:
-    """How fast a machine computes and communicates: words, with a value."""
+    """Measured rates and latencies of a machine in words, each with its value."""
     if "primitives" in measured.traces:
         evidence = _evidence("primitives", measured, folio)
         for word, expression in _primitives():
@@ -64,13 +64,10 @@ def _primitives() -> Iterator[tuple[str, str]]:
 
 
 def by_machine(experiment: str, folio: Folio) -> list[View]:
-    """Every machine's runs of an experiment; those that pages show first.
-
-    A machine that skipped all of them comes last.
-    """
-    having = [one for one in folio.book.machines.values() if experiment in one.traces]
-    found = [_on_machine(experiment, one, folio) for one in having]
-    return sorted(found, key=lambda one: (not one.rows, not one.is_shown))
+    """Runs of an experiment by machine: the page's own first, those that skipped all last."""
+    having = [folder for folder in folio.book.machines.values() if experiment in folder.traces]
+    views = [_on_machine(experiment, folder, folio) for folder in having]
+    return sorted(views, key=lambda view: (not view.rows, not view.is_shown))
 
 
 def _on_machine(experiment: str, measured: MachineFolder, folio: Folio) -> View:
@@ -80,14 +77,14 @@ def _on_machine(experiment: str, measured: MachineFolder, folio: Folio) -> View:
     end = "" if is_shown else f"-on-{machine.name}"
     rows = [
         _row(f"{experiment}.{name}", run, end, evidence, folio)
-        for name, run in sorted(trace.runs.items(), key=lambda one: _in_order(one[0]))
+        for name, run in sorted(trace.runs.items(), key=lambda pair: _numbers_apart(pair[0]))
     ]
     ran = [row for row in rows if row.ended != "skipped"]
     several = [row.nature for row in ran if row.num_ranks > 1]
     nature = CROWDED if len(several) >= LEAST and {*several} == {CROWDED} else ""
-    ran = [row.but(nature="") for row in ran] if nature else ran
+    ran = [row.copy_with(nature="") for row in ran] if nature else ran
     words = dict.fromkeys(word for row in ran for word in row.measured)
-    ran = [row.but(measured=dict.fromkeys(words, ABSENT) | row.measured) for row in ran]
+    ran = [row.copy_with(measured=dict.fromkeys(words, ABSENT) | row.measured) for row in ran]
     measures = [word for word in words if any(row.measured[word] != ABSENT for row in ran)]
     return View(
         machine=machine.name,
@@ -105,10 +102,15 @@ def _on_machine(experiment: str, measured: MachineFolder, folio: Folio) -> View:
     )
 
 
+def _numbers_apart(name: str) -> list[str | int]:
+    """A key that sorts names as people do, so that `step_9` precedes `step_10`."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
 def _evidence(experiment: str, measured: MachineFolder, folio: Folio) -> Evidence:
     """What expressions read where a machine's own runs of an experiment stand."""
-    shown = TraceOnPage(measured.traces[experiment], measured.machine)
-    return Evidence(replace(folio.book, traces={experiment: shown}))
+    trace = TraceOnPage(measured.traces[experiment], measured.machine)
+    return Evidence(replace(folio.book, traces={experiment: trace}))
 
 
 def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> View:
@@ -123,8 +125,8 @@ def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Vie
 
     def value(expression: str) -> Value | None:
         """None where the run did not measure it, or was skipped."""
-        found = evidence.evaluate(f"{path}.{expression}").result
-        return found if isinstance(found, Value) and run.status != "skipped" else None
+        result = evidence.evaluate(f"{path}.{expression}").result
+        return result if isinstance(result, Value) and run.status != "skipped" else None
 
     peaks = [value(f"ranks[{at}].memory.peak_bytes") for at in range(len(run.ranks))]
     wall = value("timing.wall_seconds")
@@ -136,9 +138,12 @@ def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Vie
         "Whole run": wall and wall.formatted(digits=min(3, len(str(round(numeric(wall) * 1000))))),
     }
     if run.is_plain:  # its own measures, instead of those of ranks
-        own = {one: f"measures.{one}" for one in run.ranks[0].measures}
-        own |= {one: f"timing.measures.{one}.median_seconds" for one in run.timing.measures}
-        measured = {_in_words(one): value(path) for one, path in own.items()}
+        own = {measure: f"measures.{measure}" for measure in run.ranks[0].measures}
+        own |= {name: f"timing.measures.{name}.median_seconds" for name in run.timing.measures}
+        measured = {
+            measure.removeprefix("num_").replace("_", " ").capitalize(): value(path)
+            for measure, path in own.items()
+        }
     num = "world_size" if num_ranks(run) == run.world_size else "settings.num_ranks"
     message = run.error.message if run.error else ""
     return View(
@@ -155,29 +160,20 @@ def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Vie
         if run.is_left_out
         else run.reason or "",
         is_surprise=run.is_surprise,
-        measured={word: page.printed(one) for word, one in measured.items()},
+        measured={word: page.printed(reading) for word, reading in measured.items()},
     )
-
-
-def _in_words(measure: str) -> str:
-    return measure.removeprefix("num_").replace("_", " ").capitalize()
 
 
 def _payload(run: Run, value: Callable[[str], Value | None]) -> Value | None:
     """What the rank with the largest payload sends in a step; what it receives, others sent."""
     most: list[Value] = []
     for place, rank in enumerate(run.ranks):
-        sent = [at for at, one in enumerate(rank.collectives) if one.operation != "recv"]
+        sent = [at for at, call in enumerate(rank.collectives) if call.operation != "recv"]
         values = [value(f"ranks[{place}].collectives[{at}].bytes") for at in sent]
-        most = max(most, [one for one in values if one], key=_total)
-    formula = " + ".join(one.formula for one in most)
+        most = max(most, [reading for reading in values if reading], key=_total)
+    formula = " + ".join(reading.formula for reading in most)
     return computed(_total(most), units.BYTES, formula, tuple(most)) if most else None
 
 
 def _total(values: list[Value]) -> float:
     return sum(map(numeric, values))
-
-
-def _in_order(name: str) -> list[str | int]:
-    """A key that sorts names as people do, so that `step_9` precedes `step_10`."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]

@@ -25,22 +25,22 @@ _CHECKS = frozenset({"question", "challenge"})  # what else is asked says how su
 _IN_SHORT = 80  # characters
 
 
-def question(item: Item, folio: Folio, asked_as: str) -> View:
-    """Judge an item on this book's runs and render it."""
-    kind = kind_of(item, folio.evidence)
-    folio.items.append(item.id)
-    again = folio.items.count(item.id)
-    stem, more = _stem(folio.prose(item.stem))
-    behind = [claim_behind(name, folio) for name in item.claims]
+def question(quiz_item: Item, folio: Folio, asked_as: str) -> View:
+    """A question as its template needs it: an item with its key on this book's runs."""
+    kind = kind_of(quiz_item, folio.evidence)
+    folio.items.append(quiz_item.id)
+    again = folio.items.count(quiz_item.id)
+    stem, more = _stem(folio.prose(quiz_item.stem))
+    behind = [claim_behind(name, folio) for name in quiz_item.claims]
     explained, backing = without_repeats(kind.answers(folio), behind)
-    by_place = {one.position: one for one in explained}
+    by_place = {answer.position: answer for answer in explained}
     return View(
-        id=item.id,
+        id=quiz_item.id,
         kind=kind,
-        item=item,  # as written, for its form
+        item=quiz_item,  # as written, for its form
         asked_as=asked_as,  # the word above it
-        digest=digest_of(item, folio.evidence),  # which question an answer belongs to
-        anchor=item.id if again == 1 else f"{item.id}-{again}",
+        digest=digest_of(quiz_item, folio.evidence),  # which question an answer belongs to
+        anchor=quiz_item.id if again == 1 else f"{quiz_item.id}-{again}",
         variant=0,  # which variant of the item this is, counted from 1
         is_open=kind.key.is_open,
         asks_how_sure=kind.is_graded and not (asked_as in _CHECKS or kind.key.is_open),
@@ -48,45 +48,45 @@ def question(item: Item, folio: Folio, asked_as: str) -> View:
         more=more,  # what follows the question, as blocks
         shown=[by_place[place] for place in kind.page_order()],  # what there is to choose from
         field=kind.field(folio),  # what a reader types into
-        about=in_table(item.this_table, folio),
-        exhibit=_exhibit(item, folio),
+        about=in_table(quiz_item.this_table, folio),
+        exhibit=_exhibit(quiz_item, folio),
         answers=explained,
         explains=folio.prose(kind.explains) if kind.explains else Markup(),
         backing=backing,  # the evidence that does not stand with a single answer
-        hints=tuple(folio.line(hint) for hint in item.hints),
+        hints=tuple(folio.line(hint) for hint in quiz_item.hints),
     )
 
 
-def variants(item: Item, folio: Folio, asked_as: str) -> list[View]:
-    """The item on other runs, wherever these have one answer; readers' answers are the item's."""
-    found = []
-    for number, one in answerable(item, folio.evidence):
-        digest = digest_of(item, folio.evidence)
-        asked = question(one, folio, asked_as)
-        found.append(asked.but(id=item.id, digest=digest, variant=number))
-        folio.items.remove(one.id)  # one question to a reader
-    return found
+def variants(quiz_item: Item, folio: Folio, asked_as: str) -> list[View]:
+    """The item asked about other runs with one answer each; readers' answers count for the item."""
+    asked_cases = []
+    for number, case in answerable(quiz_item, folio.evidence):
+        digest = digest_of(quiz_item, folio.evidence)
+        asked = question(case, folio, asked_as)
+        asked_cases.append(asked.copy_with(id=quiz_item.id, digest=digest, variant=number))
+        folio.items.remove(case.id)  # one question to a reader
+    return asked_cases
 
 
-def in_short(item: Item, folio: Folio) -> str:
-    """What an item asks, for a line that leads to it: its last question, shortened."""
-    sentences = re.split(r"(?<=[.?!])\s+", folio.evidence.plain(item.stem))
-    asked = [one for one in sentences if one.endswith("?")] or sentences
+def in_short(quiz_item: Item, folio: Folio) -> str:
+    """The last question of an item's stem, shortened for a link."""
+    sentences = re.split(r"(?<=[.?!])\s+", folio.evidence.plain(quiz_item.stem))
+    asked = [sentence for sentence in sentences if sentence.endswith("?")] or sentences
     return textwrap.shorten(re.sub("[`$]", "", asked[-1]), _IN_SHORT, placeholder=" …")
 
 
-def _exhibit(item: Item, folio: Folio) -> View | None:
+def _exhibit(quiz_item: Item, folio: Folio) -> View | None:
     """What stands below the stem: a figure with its drawing, or code, or what a run printed."""
-    shown, figure = item.exhibit, folio.book.exhibited.get(item.id)
-    if shown is None:
+    exhibit, figure = quiz_item.exhibit, folio.book.exhibited.get(quiz_item.id)
+    if exhibit is None:
         return None
-    drawn, drawing = figures.exhibit(figure, item.id, folio) if figure else (None, Markup())
+    drawn, drawing = figures.exhibit(figure, quiz_item.id, folio) if figure else (None, Markup())
     return View(
         figure=drawn,
         drawing=drawing,
-        has_caption=shown.drawing is not None,
-        program=listing.listing(shown.program, folio, is_asked=True) if shown.program else None,
-        printed=listing.printed(shown.log, folio) if shown.log else None,
+        has_caption=exhibit.drawing is not None,
+        program=listing.listing(exhibit.program, folio, is_asked=True) if exhibit.program else None,
+        printed=listing.printed(exhibit.log, folio) if exhibit.log else None,
     )
 
 
@@ -100,18 +100,18 @@ def _stem(prose: Markup) -> tuple[Markup, Markup]:
 
 
 def unopened(markup: Markup) -> Markup:
-    """A text whose values open nothing, since where a number comes from would tell."""
+    """HTML whose values are no links: the source of a number would give its question away."""
     return Markup(_OPENS.sub(r'<span class="pb-label">\2</span>', str(markup)))
 
 
 def in_table(written: Table | None, folio: Folio, first: str = "") -> tuple[Row, list[Row], str]:
-    """The titles of an author's table, the `first` above the heads of rows; rows; its caption."""
+    """Titles, rows and caption of an author's table; `first` heads the first column."""
     if written is None:
         return [], [], ""
     if first:  # else a question is about it, whose key is of the machine at hand
         cells = (cell for row in written.rows for cell in row.cells)
-        folio = folio.for_runs(run for one in cells for run in folio.evidence.evaluate(one).runs)
-    titles = [first, *("#" + folio.line(one) for one in written.columns)]
+        folio = folio.for_runs(run for cell in cells for run in folio.evidence.evaluate(cell).runs)
+    titles = [first, *("#" + folio.line(column) for column in written.columns)]
     page = folio.for_table(folio.value(cell) for row in written.rows for cell in row.cells)
     rows: list[Row] = [[page.line(row.title), *map(page.cell, row.cells)] for row in written.rows]
     return titles, rows, page.caption

@@ -27,54 +27,56 @@ _NOT_AMONG_ALL = ("send", "recv", "barrier")  # or without a payload
 
 
 def recorded(written: Recorded, field: str, folio: Folio) -> list[View]:
-    """What a run recorded as `stages` or as `prediction`, each row with a title and a note."""
+    """Rows of what a run recorded as `stages` or as `prediction`, each with a title and a note."""
     run = folio.run(written.run)
-    found = {one.name: one for one in getattr(run, field)} if run else {}
+    by_name = {record.name: record for record in getattr(run, field)} if run else {}
     base = f"{written.run}.{field}"
-    return [_row(found.get(one.name), f"{base}['{one.name}']", one, folio) for one in written.rows]
+    return [
+        _row(by_name.get(row.name), f"{base}['{row.name}']", row, folio) for row in written.rows
+    ]
 
 
 def _row(
-    found: Stage | PredictionStep | None, base: str, written: RecordedRow, folio: Folio
+    record: Stage | PredictionStep | None, base: str, written: RecordedRow, folio: Folio
 ) -> View:
-    rank, operation = "", found.operation if found else ""
-    if found is not None:
-        rank = "each rank" if found.rank is None else f"rank\u00a0{found.rank}"
+    rank, operation = "", record.operation if record else ""
+    if record is not None:
+        rank = "each rank" if record.rank is None else f"rank\u00a0{record.rank}"
         named = operation.replace("this rank", rank)
         rank, operation = "" if named != operation else f"on {rank}", named
     return View(
         title=folio.line(written.title),
         note=folio.line(written.note),
         operation=operation,
-        shape_in=_shape(found.shape_in if found else [], f"{base}.shape_in", folio),
-        shape_out=_shape(found.shape_out if found else [], f"{base}.shape_out", folio),
-        num_bytes=folio.cell(f"{base}.bytes") if isinstance(found, Stage) else None,
+        shape_in=_shape(record.shape_in if record else [], f"{base}.shape_in", folio),
+        shape_out=_shape(record.shape_out if record else [], f"{base}.shape_out", folio),
+        num_bytes=folio.cell(f"{base}.bytes") if isinstance(record, Stage) else None,
         rank=rank,
-        values=_values(found.values if found else [], base, folio),
-        facts=list(_facts(found, base, folio)) if isinstance(found, PredictionStep) else [],
+        values=_values(record.values if record else [], base, folio),
+        facts=list(_facts(record, base, folio)) if isinstance(record, PredictionStep) else [],
     )
 
 
 def _shape(shape: list[int], expression: str, folio: Folio) -> Markup:
-    shown = folio.cell(f"{expression} | shape") if shape else Markup("–")
-    return shown + " values" if len(shape) == 1 else shown
+    cell = folio.cell(f"{expression} | shape") if shape else Markup("–")
+    return cell + " values" if len(shape) == 1 else cell
 
 
 def _values(values: Sequence[float], base: str, folio: Folio) -> Markup:
     places = range(min(NUM_VALUES, len(values)))
-    shown = [folio.cell(f"{base}.values[{place}] | digits(3)") for place in places]
+    cells = [folio.cell(f"{base}.values[{place}] | digits(3)") for place in places]
     more = ", …" if len(values) > NUM_VALUES else ""
-    return Markup("[{}{}]").format(Markup(", ").join(shown), more) if shown else Markup("")
+    return Markup("[{}{}]").format(Markup(", ").join(cells), more) if cells else Markup("")
 
 
-def _facts(found: PredictionStep, base: str, folio: Folio) -> Iterator[tuple[str, Markup]]:
+def _facts(step: PredictionStep, base: str, folio: Folio) -> Iterator[tuple[str, Markup]]:
     """Each fact behind its name; those of single ranks, `rank_0_before`, rank after rank."""
     of_ranks: dict[str, list[Markup]] = {}
-    for name, fact in sorted(found.facts.items()):
+    for name, fact in sorted(step.facts.items()):
         cell = _fact(f"{base}.facts.{name}", fact, folio)
         if match := _OF_RANK.fullmatch(name):
-            said = Markup('<span class="pb-label">rank {}</span> {}').format(match[1], cell)
-            of_ranks.setdefault(match[2], []).append(said)
+            words = Markup('<span class="pb-label">rank {}</span> {}').format(match[1], cell)
+            of_ranks.setdefault(match[2], []).append(words)
         else:
             yield _label(name, folio), cell
     for name in sorted(of_ranks, reverse=True):  # before, after
@@ -89,7 +91,7 @@ def _label(name: str, folio: Folio) -> str:
 
 def _fact(expression: str, fact: object, folio: Folio) -> Markup:
     if isinstance(fact, list):
-        parts = [_fact(f"{expression}[{i}]", one, folio) for i, one in enumerate(fact)]
+        parts = [_fact(f"{expression}[{i}]", element, folio) for i, element in enumerate(fact)]
         return Markup(", ").join(parts)
     if isinstance(fact, str):
         return Markup("<code>{}</code>").format(fact)
@@ -100,50 +102,50 @@ def _fact(expression: str, fact: object, folio: Folio) -> Markup:
 
 
 def stages(flow: Recorded, folio: Folio) -> list[View]:
-    """The stages of a run, each with its drawing."""
+    """The stages of a run, each with its row, its drawing and its transfers."""
     run = folio.run(flow.run)
-    found = {stage.name: stage for stage in run.stages} if run else {}
-    shown = []
+    by_name = {stage.name: stage for stage in run.stages} if run else {}
+    drawn = []
     for written, row in zip(flow.rows, recorded(flow, "stages", folio), strict=True):
         stage = View(anchor=f"stage-{written.name.replace('_', '-')}", row=row, drawing="",
                       travelled=[])  # fmt: skip
-        if run and written.name in found:
-            stage = _drawn(stage, flow, written, found[written.name], run, folio)
-        shown.append(stage)
-    return shown
+        if run and written.name in by_name:
+            stage = _with_drawing(stage, flow, written, by_name[written.name], run, folio)
+        drawn.append(stage)
+    return drawn
 
 
-def _drawn(
-    stage: View, flow: Recorded, written: RecordedRow, found: Stage, run: Run, folio: Folio
+def _with_drawing(
+    stage: View, flow: Recorded, written: RecordedRow, record: Stage, run: Run, folio: Folio
 ) -> View:
     """A stage with its drawing, and with what travelled in it."""
-    later = {one.name for one in flow.rows[flow.rows.index(written) + 1 :]}
-    moves = list(_moves(flow.run, written, found, run, folio))
-    travels = [one for one, _ in moves]
-    rows = [_lane(rank, found, run, travels) for rank in range(run.world_size)]
+    later = {row.name for row in flow.rows[flow.rows.index(written) + 1 :]}
+    moves = list(_moves(flow.run, written, record, run, folio))
+    travels = [travel for travel, _ in moves]
+    rows = [_lane(rank, record, run, travels) for rank in range(run.world_size)]
     if later & _GIVES_LAYERS:  # the ranks do not hold theirs yet
         rows = [row._replace(holds="") for row in rows]
     travelled = list(_travelled(moves, folio))
     idle = "takes no part"
-    said = [
+    sentences = [
         f"{row.label}: {', '.join(filter(None, [row.works_on or idle, row.holds]))}" for row in rows
     ]
-    said += [f"{one.operation} {plain(one.num_bytes)} {one.between}" for one in travelled]
+    sentences += [f"{move.operation} {plain(move.num_bytes)} {move.between}" for move in travelled]
     drawing = lanes(rows, travels, idle).svg(
-        stage.anchor, plain(stage.row.title), "; ".join(said), "pb-lanes"
+        stage.anchor, plain(stage.row.title), "; ".join(sentences), "pb-lanes"
     )
-    return stage.but(drawing=drawing, travelled=travelled)
+    return stage.copy_with(drawing=drawing, travelled=travelled)
 
 
 def _lane(rank: int, stage: Stage, run: Run, travels: Sequence[Travel]) -> Lane:
-    held: Held | Stage | None = next((one for one in stage.ranks if one.rank == rank), None)
+    held: Held | Stage | None = next((own for own in stage.ranks if own.rank == rank), None)
     if held is None and stage.rank in (None, rank):
         held = stage
     shapes = [held.shape_in, held.shape_out] if held else []
     sides = [" × ".join(f"{size:,}" for size in shape) for shape in shapes if shape]
-    takes_part = any({one.source, one.destination} & {None, rank} for one in travels)
-    said = " → ".join(sides) + " values" * ([len(shape) for shape in shapes[-1:]] == [1])
-    works_on = said or ("takes part" if takes_part else "")
+    takes_part = any({travel.source, travel.destination} & {None, rank} for travel in travels)
+    sizes = " → ".join(sides) + " values" * ([len(shape) for shape in shapes[-1:]] == [1])
+    works_on = sizes or ("takes part" if takes_part else "")
     return Lane(f"rank {rank}", works_on, _layers(rank, run))
 
 
@@ -163,37 +165,41 @@ def _layers(rank: int, run: Run) -> str:
 
 
 def _moves(
-    path: str, written: RecordedRow, found: Stage, run: Run, folio: Folio
+    path: str, written: RecordedRow, record: Stage, run: Run, folio: Folio
 ) -> Iterator[tuple[Travel, str]]:
     """What travelled, the heaviest first, each with the expression of its payload."""
-    base, first = f"{path}.stages['{found.name}'].moves", f"{path}.ranks[0].collectives"
-    moves = [(one, f"{base}[{place}].bytes") for place, one in enumerate(found.moves)]
+    base, first = f"{path}.stages['{record.name}'].moves", f"{path}.ranks[0].collectives"
+    moves = [(move, f"{base}[{place}].bytes") for place, move in enumerate(record.moves)]
     if written.whole_step and not moves and run.ranks:
         moves = [
-            (Move(operation=one.operation, bytes=one.bytes), f"{first}['{one.operation}'].bytes")
-            for one in run.ranks[0].collectives
-            if one.operation not in _NOT_AMONG_ALL
+            (
+                Move(operation=collective.operation, bytes=collective.bytes),
+                f"{first}['{collective.operation}'].bytes",
+            )
+            for collective in run.ranks[0].collectives
+            if collective.operation not in _NOT_AMONG_ALL
         ]
-    for one, expression in sorted(moves, key=lambda move: -move[0].bytes):
-        words = f"{one.operation} {folio.value(expression)}"
-        yield Travel(words, one.source, one.destination), expression
+    for move, expression in sorted(moves, key=lambda move: -move[0].bytes):
+        words = f"{move.operation} {folio.value(expression)}"
+        yield Travel(words, move.source, move.destination), expression
 
 
 def _travelled(moves: Sequence[tuple[Travel, str]], folio: Folio) -> Iterator[View]:
     """The same in words; one operation with one payload between several ranks, in one line."""
-    for words, alike in groupby(moves, key=lambda one: one[0].words):
+    for words, alike in groupby(moves, key=lambda move: move[0].words):
         travels, expressions = zip(*alike, strict=True)
         operation, _, _ = words.partition(" ")
-        between = ", ".join(_between(operation, one) for one in travels)
+        between = ", ".join(_between(operation, travel) for travel in travels)
         yield View(operation=operation, num_bytes=folio.cell(expressions[0]), between=between)
 
 
-def _between(operation: str, one: Travel) -> str:
+def _between(operation: str, travel: Travel) -> str:
     """From which rank to which; the root of a scatter or gather passes itself a share as well."""
-    if one.source is None and one.destination is None:
+    if travel.source is None and travel.destination is None:
         return "among all ranks"
     gives, receives = (
-        "every rank" if end is None else f"rank\u00a0{end}" for end in (one.source, one.destination)
+        "every rank" if end is None else f"rank\u00a0{end}"
+        for end in (travel.source, travel.destination)
     )
     shared = ", its own share included" if operation in ("scatter", "gather") else ""
     return f"{gives} → {receives}{shared}"

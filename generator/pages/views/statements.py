@@ -25,41 +25,42 @@ STANDINGS = {
 }
 
 
-def statement(one: Statement, folio: Folio) -> View:
-    """A sentence of the book, judged on its runs."""
-    first, *others = re.split(r"\n\s*\n", one.correction.strip())
+def statement(sentence: Statement, folio: Folio) -> View:
+    """A sentence of the book with its verdict, its runs and its program."""
+    first, *others = re.split(r"\n\s*\n", sentence.correction.strip())
     sentences = _SENTENCE_ENDS.split(first)
     more = [" ".join(sentences[SHOWN:]), *others]
-    row, machine = verdict_row(one.claim, folio), measured_by(folio.judged(one.claim), folio)
+    row = verdict_row(sentence.claim, folio)
+    machine = measured_by(folio.judged(sentence.claim), folio)
     return View(
         why=folio.prose(" ".join(sentences[:SHOWN])),
         more=folio.prose("\n\n".join(filter(None, more))),
         claim=row,
         is_simulated={run.nature for run in map(folio.book.run, row.runs) if run} == {"simulated"},
         again=command(row.runs, machine, folio.book.reference.name),
-        standings=_standings(one, folio),
-        program=_program(one.program, folio) if one.program else None,
+        standings=_standings(sentence, folio),
+        program=_program(sentence.program, folio) if sentence.program else None,
     )
 
 
-def _standings(one: Statement, folio: Folio) -> list[View]:
+def _standings(sentence: Statement, folio: Folio) -> list[View]:
     """How the sentence stands on the machine of its runs and those that agree, then elsewhere.
 
     A machine on which it is untested says nothing beside one on which it is.
     """
-    here = folio.judged(one.claim)
-    own = folio.at_hand.judged(one.claim)  # where the reference stands in
+    here = folio.judged(sentence.claim)
+    own = folio.at_hand.judged(sentence.claim)  # where the reference stands in
     judged: dict[str, str] = {}
     for machine, outcome in (
         (measured_by(here, folio), here),
         (own.machine, own),
         *(
-            (name, there.judged_claims.get(one.claim))
+            (name, there.judged_claims.get(sentence.claim))
             for name, there in folio.other_outcomes.items()
         ),
     ):
         if machine and outcome:
-            judged.setdefault(machine, _standing(one, outcome))
+            judged.setdefault(machine, _standing(sentence, outcome))
     first, *_ = judged.values()
     by_standing: dict[str, list[str]] = {}
     for machine, word in judged.items():
@@ -81,7 +82,7 @@ def _standing(sentence: Statement, outcome: Judged) -> str:
 def _program(path: str, folio: Folio) -> View:
     """The program of a run, which several sentences may share, and what it printed."""
     file = statement_checks.path_of(folio.book, path)
-    sharing = (one.uses for one in folio.book.statements.values() if one.program == path)
+    sharing = (other.uses for other in folio.book.statements.values() if other.program == path)
     run = folio.run(path)
     assert run is not None, path  # the checks have looked
     name, start = file.rpartition("/")[2], f"torchrun --nproc-per-node {run.world_size}"

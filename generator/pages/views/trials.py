@@ -16,44 +16,43 @@ MAX_TRIES = 8  # the newest ones
 
 
 def command(run: str, changed: Mapping[str, object] | None = None) -> str:
-    """What measures the run of a trial, with some of its settings changed."""
+    """The command that runs a trial, with some settings changed."""
     return " ".join(
         [program(PYTHON), "try", run, *(f"--set {key}={to}" for key, to in (changed or {}).items())]
     )
 
 
 def output(written: Trial, lesson: TryFile, folio: Folio) -> str:
-    """What that command prints of the book's own run.
-
-    It stands at the last trial of a run, so that it answers no question before it is asked.
-    """
+    """The lines that a trial prints of the book's own run, at the last trial of that run."""
     run = folio.run(written.run)
-    is_last = [one for one in lesson.trials if one.run == written.run][-1] is written
+    is_last = [trial for trial in lesson.trials if trial.run == written.run][-1] is written
     return "\n".join(summary_lines(run)) if run and is_last else ""
 
 
 def own(written: Trial, folio: Folio) -> list[View]:
-    """The reader's own runs; only while serving."""
+    """The reader's own runs of a trial; only while serving."""
     books, tries = folio.book.run(written.run), folio.book.tries
-    found = [one for one in tries if written.run == f"{one.experiment}.{next(iter(one.runs))}"]
-    return [_try(written, one, books, folio) for one in found[-MAX_TRIES:] if books]
+    own_tries = [
+        trace for trace in tries if written.run == f"{trace.experiment}.{next(iter(trace.runs))}"
+    ]
+    return [_try(written, trace, books, folio) for trace in own_tries[-MAX_TRIES:] if books]
 
 
 def of_experiment(name: str, folio: Folio) -> list[View]:
     """The reader's own runs of an experiment, each beside the run of the page."""
-    found = [one for one in folio.book.tries if one.experiment == name][-MAX_TRIES:]
-    runs = ((one, *next(iter(one.runs.items()))) for one in found)
-    known = ((one, run, own, folio.book.run(f"{name}.{run}")) for one, run, own in runs)
+    tries = [trace for trace in folio.book.tries if trace.experiment == name][-MAX_TRIES:]
+    runs = ((trace, *next(iter(trace.runs.items()))) for trace in tries)
+    known = ((trace, run, own, folio.book.run(f"{name}.{run}")) for trace, run, own in runs)
     return [
-        View(run=run, when=one.recorded_at, changed=_changed(book, own), said=beside(own, book))
-        for one, run, own, book in known
+        View(run=run, when=trace.recorded_at, changed=_changed(book, own), said=beside(own, book))
+        for trace, run, own, book in known
         if book
     ]
 
 
 def _changed(books: Run, own: Run) -> list[View]:
     """The settings of a run that are not those of the page's."""
-    before, after = _settings(books), _settings(own)
+    before, after = ({**run.settings, "world_size": run.world_size} for run in (books, own))
     return [
         View(name=name, before=before.get(name, "–"), after=after.get(name, "–"))
         for name in dict.fromkeys([*before, *after])
@@ -67,9 +66,9 @@ def _try(written: Trial, own: Trace, books: Run, folio: Folio) -> View:
     It is what the expression would have been, had the book's run come out as the reader's.
     """
     (run,) = own.runs.values()
-    shown = folio.book.traces[own.experiment]
-    trace = shown.trace.model_copy(update={"runs": {**shown.trace.runs, **own.runs}})
-    traces = {**folio.book.traces, own.experiment: replace(shown, trace=trace)}
+    on_page = folio.book.traces[own.experiment]
+    trace = on_page.trace.model_copy(update={"runs": {**on_page.trace.runs, **own.runs}})
+    traces = {**folio.book.traces, own.experiment: replace(on_page, trace=trace)}
     book = replace(folio.book, traces=traces, machines={})  # no other stands in for the reader
     value = Evidence(book).value(written.value)
     lacks = f"{run.status.replace('_', ' ')}; this run did not measure the value"
@@ -79,8 +78,3 @@ def _try(written: Trial, own: Trace, books: Run, folio: Folio) -> View:
         machine=own.machine,
         when=own.recorded_at,
     )
-
-
-def _settings(run: Run) -> dict[str, object]:
-    """What a reader may set of a run, as the command takes it."""
-    return {**run.settings, "world_size": run.world_size}

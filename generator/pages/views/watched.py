@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping
 from markupsafe import Markup
 
 from generator.figures.drawings.strip import Bar, strip
-from generator.figures.picture import Seen, both
+from generator.figures.picture import DrawnState, both_widths
 from generator.pages.view import Row, View, label
 from generator.printing.folio import breakable
 from generator.printing.sources import PYTHON
-from runners.core.trace.schema import Shape
 from runners.system.book import program
 from runners.verify.report import Off, Parameter, Verdict, Watched
 from runners.verify.report import causes as known_causes
@@ -34,52 +33,49 @@ Sections = Callable[[str], Mapping[str, str]]
 
 
 def causes(sections: Sections) -> list[View]:
-    """The table of causes in groups.
-
-    Args:
-        sections: of a lesson, where each of its headings is.
-    """
+    """The table of causes in groups; `sections` tells where each heading of a lesson is."""
     rows = [
-        View(id=_anchor(key), title=one.title, usually=one.usually, group=one.group,
-             section=one.section, href=_place(one.page, one.section, sections))
-        for key, one in known_causes().items()
+        View(id=f"cause-{key.replace(' ', '-').replace(chr(39), '')}", title=cause.title,
+             usually=cause.usually, group=cause.group, section=cause.section,
+             href=_place(cause.page, cause.section, sections))
+        for key, cause in known_causes().items()
     ]  # fmt: skip
     return [
-        View(title=title, rows=[one for one in rows if one.group == group])
+        View(title=title, rows=[row for row in rows if row.group == group])
         for group, title in GROUPS.items()
     ]
 
 
 def findings(report: Verdict, sections: Sections) -> list[View]:
-    """What was found, each with its cause and where the book explains it."""
+    """The findings of `verify`, each with its cause and the section of the book on it."""
     return [
         View(
-            title=row.title, says=one.says.splitlines(), usually=row.usually,
+            title=row.title, says=finding.says.splitlines(), usually=row.usually,
             section=row.section, href=_place(row.page, row.section, sections),
-            others=[known_causes()[other] for other in one.others],
+            others=[known_causes()[other] for other in finding.others],
             where=", ".join(filter(None, [
-                one.place, one.parameter, one.off and f"off by {one.off}",
-                "" if one.rank is None else f"rank {one.rank}",
-                "" if one.step is None else f"update {one.step}",
+                finding.place, finding.parameter, finding.off and f"off by {finding.off}",
+                "" if finding.rank is None else f"rank {finding.rank}",
+                "" if finding.step is None else f"update {finding.step}",
             ])),
         )
-        for one in report.findings for row in [known_causes()[one.cause]]
+        for finding in report.findings for row in [known_causes()[finding.cause]]
     ]  # fmt: skip
 
 
 def command(watched: Watched) -> str:
-    """What watches the script again."""
+    """The command that watches the script again."""
     return f"{program(PYTHON)} {watched.command}"
 
 
 def in_words(watched: Watched) -> str:
-    """How many tensors agree and differ, and which is the first."""
-    states = [one.state for one in watched.tensors]
+    """Sentence with the number of tensors by state, and the first that differs."""
+    states = [tensor.state for tensor in watched.tensors]
     counted = ", ".join(
-        f"{states.count(one)} {word}"
-        for one, word in (("agrees", "agree"), ("differs", "differ"), ("frozen", "frozen"),
+        f"{states.count(state)} {word}"
+        for state, word in (("agrees", "agree"), ("differs", "differ"), ("frozen", "frozen"),
                           ("not compared", "not compared"))
-        if one in states
+        if state in states
     )  # fmt: skip
     first = watched.first
     named = f" The first that differs: {first.name}." if first else ""
@@ -87,37 +83,43 @@ def in_words(watched: Watched) -> str:
 
 
 def drawing(watched: Watched, name: str) -> Markup:
-    """The strip, for a wide page and for a phone."""
-    bars = [Bar(one.name, f"{one.name}: {one.state}", _times(one)) for one in watched.tensors]
-    drawn = both(strip, bars, "what rounding allows")
-    return Seen(drawn, in_words(watched)).svg(name, "The strip of tensors")
+    """The strip of tensors, for a wide page and for a phone."""
+    bars = [
+        Bar(tensor.name, f"{tensor.name}: {tensor.state}", _times(tensor))
+        for tensor in watched.tensors
+    ]
+    drawn = both_widths(strip, bars, "what rounding allows")
+    return DrawnState(drawn, in_words(watched)).svg(name, "The strip of tensors")
 
 
 def tensors(watched: Watched) -> list[Row]:
-    """A row for each tensor."""
+    """Table rows of a watched script: shape, errors and verdict of each tensor."""
     return [
         [
-            Markup("<code>{}</code>").format(breakable(one.name)), label(_shape(one.shape)),
-            _error(one.gradient), label(_number(one.gradient.allowed) if one.gradient else "–"),
-            _error(one.step), _state(one),
+            Markup("<code>{}</code>").format(breakable(tensor.name)),
+            label(" × ".join(map(str, tensor.shape)) or "scalar"),
+            _error(tensor.gradient),
+            label(_number(tensor.gradient.allowed) if tensor.gradient else "–"),
+            _error(tensor.step),
+            _state(tensor),
         ]
-        for one in watched.tensors
+        for tensor in watched.tensors
     ]  # fmt: skip
 
 
-def _times(one: Parameter) -> float | None:
+def _times(tensor: Parameter) -> float | None:
     """The larger of both errors over what rounding allows; None where none was compared."""
-    found = [
+    ratios = [
         MOST if off.error is None else min(MOST, off.error / (off.allowed or 1 / MOST))
-        for off in (one.gradient, one.step)
-        if off and not one.is_frozen
+        for off in (tensor.gradient, tensor.step)
+        if off and not tensor.is_frozen
     ]
-    return max(found, default=None)
+    return max(ratios, default=None)
 
 
-def _state(one: Parameter) -> Markup:
-    css = {"agrees": "pb-holds", "differs": "pb-does-not-hold"}.get(one.state, "")
-    return Markup('<span class="pb-verdict {}">{}</span>').format(css, one.state)
+def _state(tensor: Parameter) -> Markup:
+    css = {"agrees": "pb-holds", "differs": "pb-does-not-hold"}.get(tensor.state, "")
+    return Markup('<span class="pb-verdict {}">{}</span>').format(css, tensor.state)
 
 
 def _error(off: Off | None) -> Markup:
@@ -126,14 +128,6 @@ def _error(off: Off | None) -> Markup:
 
 def _number(value: float) -> str:
     return f"{value:.2g}" if abs(value) < 1e-3 else f"{value:.4g}"
-
-
-def _shape(shape: Shape) -> str:
-    return " × ".join(map(str, shape)) or "scalar"
-
-
-def _anchor(key: str) -> str:
-    return f"cause-{key.replace(' ', '-').replace(chr(39), '')}"
 
 
 def _place(page: str, section: str, sections: Sections) -> str:

@@ -1,15 +1,18 @@
-"""The ways into a topic: its modes as links, with the questions that each asks.
+"""The ways of a reader: into a topic, through its modes in tabs, and along the first hour.
 
 Links carry the items of the page they lead to, each with its digest, so that a script can tell from
-what a browser has kept how far a reader is; without it they are links.
+what a browser has kept how far a reader is; without it they are links. The rail of a page says its
+place on one way, and what comes next there; on a page of the first hour, that way is the hour.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from generator.content.book import Topic
-from generator.content.chain import chain
+from generator.content.chain import Part, chain
 from generator.content.lesson import MODES, DeepFile, Mode
 from generator.content.quiz import Item
+from generator.content.topic import HourStep
 from generator.items.kinds import digest_of
 from generator.items.kinds.kind import Kind
 from generator.pages.view import View
@@ -20,21 +23,14 @@ from generator.values.evaluation import Evidence
 def ways(
     topic: Topic, here: str | None, folio: Folio, minutes: Mapping[str, int] | None = None
 ) -> list[View]:
-    """The modes that this topic has, in the order in which they are suggested.
-
-    Args:
-        topic: the topic.
-        here: the mode of the page.
-        folio: the page.
-        minutes: that pages take, by path.
-    """
+    """The modes that this topic has, in the order in which they are suggested."""
     return [
         View(
             mode=mode,
             word=folio.ui["modes"][mode],
             question=folio.line(topic.file.modes[mode]),
             is_here=mode == here,
-            items=marks(topic.items_by_mode[mode], topic, folio.evidence),
+            items=item_marks(topic.items_by_mode[mode], topic, folio.evidence),
             minutes=(minutes or {}).get(f"topics/{topic.id}/{mode}.md"),
         )
         for mode in MODES
@@ -43,7 +39,7 @@ def ways(
 
 
 def led_to(topic: Topic) -> dict[str, tuple[Mode, str]]:
-    """The graded items that Recall leaves out, with the mode and the page that ask each of them.
+    """Graded items that Recall leaves out, each with the mode and the page that ask it.
 
     They make sense on that page only, but come back like others: Recall links those that are due.
     """
@@ -55,11 +51,11 @@ def led_to(topic: Topic) -> dict[str, tuple[Mode, str]]:
     }  # fmt: skip
 
 
-def _page(item: str, mode: Mode, topic: Topic) -> str:
+def _page(name: str, mode: Mode, topic: Topic) -> str:
     """The page of a mode that asks an item, without `.html`."""
     deep = topic.lessons[mode].model
     parts = chain(deep) if isinstance(deep, DeepFile) else ()
-    return next((f"{mode}-{one.id}" for one in parts if item in one.items), mode)
+    return next((f"{mode}-{part.id}" for part in parts if name in part.items), mode)
 
 
 def all_items(topic: Topic) -> list[str]:
@@ -67,8 +63,8 @@ def all_items(topic: Topic) -> list[str]:
     return list(dict.fromkeys(name for names in topic.items_by_mode.values() for name in names))
 
 
-def marks(names: Sequence[str], topic: Topic, evidence: Evidence) -> str:
-    """Items as a link carries them, separated by spaces: `id:digest`.
+def item_marks(names: Sequence[str], topic: Topic, evidence: Evidence) -> str:
+    """Items as a link carries them: `id:digest`, separated by spaces.
 
     An item that never comes back, a prediction that the topic's Recall page leaves out, begins
     with `!`.
@@ -80,8 +76,91 @@ def marks(names: Sequence[str], topic: Topic, evidence: Evidence) -> str:
     )
 
 
-def _digests(item: Item, evidence: Evidence) -> tuple[str, ...]:
+def _digests(quiz_item: Item, evidence: Evidence) -> tuple[str, ...]:
     """The digests of an item, on either machine that its section may come from."""
     by = [evidence, *([evidence.reference] if evidence.reference else [])]
-    digests = (digest_of(item, one) for one in by)
-    return evidence.once("digests", item, lambda: tuple(dict.fromkeys(digests)))
+    digests = (digest_of(quiz_item, known) for known in by)
+    return evidence.once("digests", quiz_item, lambda: tuple(dict.fromkeys(digests)))
+
+
+# --- tabs, the first hour, and the rail
+
+# The tabs of a topic, in groups; the template adds the summary to the last one.
+GROUPS = {
+    "Learn": ("learn", "deep", "worked"),
+    "See": ("trace", "cost", "experiment"),
+    "Practise": ("try", "challenge", "recall"),
+    "Reference": ("why",),
+}
+
+
+def tab_groups(row: Sequence[View]) -> list[View]:
+    """The tabs of a topic by group, from its modes in a row."""
+    return [
+        View(called=called, ways=[way for mode in modes for way in row if way.mode == mode])
+        for called, modes in GROUPS.items()
+    ]
+
+
+def first_hour(folio: Folio, minutes: Mapping[str, int] | None = None) -> list[View]:
+    """The pages of the first hour, with their reading minutes."""
+    return [_step(step, folio, minutes or {}) for step in folio.book.home.first_hour]
+
+
+def _step(step: HourStep, folio: Folio, minutes: Mapping[str, int]) -> View:
+    """A lesson of the first hour, or a page that somebody wrote by hand."""
+    if step.page in folio.book.lessons:
+        topic, mode = folio.book.lessons[step.page]
+        path, title = f"topics/{step.page}", topic.lessons[mode].model.title
+        items = item_marks(topic.items_by_mode[mode], topic, folio.evidence)
+    else:
+        path, title, items = step.page, folio.book.handwritten_by_name[step.page].title, ""
+    return View(
+        page=step.page, href=f"{path}.html", title=folio.in_link.line(title), items=items,
+        says=folio.line(step.says), minutes=minutes.get(f"{path}.md", 0),
+    )  # fmt: skip
+
+
+def rail(path: str, topic: Topic | None, row: Sequence[View], folio: Folio) -> View | None:
+    """The rail of a page, from its path under the site's root; none where it is on no way.
+
+    A page of the first hour is on that way, one of Deep on its chain, others on their topic's,
+    whose modes are the `row`.
+    """
+    steps, base, here = first_hour(folio), "../" * path.count("/"), path.replace(".md", ".html")
+    own = next((way for way in row if way.is_here), None)
+    after = next((_mode(way) for before, way in pairwise(row) if before.is_here), None)
+    following = None
+    is_of_topic = here not in (step.href for step in steps)
+    if not is_of_topic:
+        called, place = "First hour", "topics/index.html#first-hour"
+    elif topic and own:
+        called, place, base = folio.in_link.line(topic.file.title), "index.html", ""
+        here = here.rpartition("/")[2]
+        steps = [_mode(way) for way in row]
+        deep = topic.lessons[own.mode].model
+        if isinstance(deep, DeepFile):
+            called, place, following = f"{own.word}: {called}", f"{own.mode}.html", after
+            parts = (_part(part, own.mode, topic, folio) for part in chain(deep))
+            steps = [_mode(own), *parts]
+    else:
+        return None
+    at = [step.href for step in steps].index(here)
+    return View(
+        called=called, place=place, base=base, at=at + 1, steps=steps, here=steps[at],
+        is_of_topic=is_of_topic, after=after,
+        next=steps[at + 1] if at + 1 < len(steps) else following,
+    )  # fmt: skip
+
+
+def _mode(way: View) -> View:
+    return View(href=f"{way.mode}.html", title=way.word, items=None, says=way.question)
+
+
+def _part(part: Part, mode: Mode, topic: Topic, folio: Folio) -> View:
+    """A page of Deep's chain; a script ticks off one that asks."""
+    return View(
+        page=f"{topic.id}/{mode}-{part.id}", href=f"{mode}-{part.id}.html",
+        title=folio.in_link.line(part.title), says="",
+        items=item_marks(part.items, topic, folio.evidence) if part.items else None,
+    )  # fmt: skip

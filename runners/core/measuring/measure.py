@@ -181,7 +181,16 @@ def measure(
 
     def assembled(runs: dict[str, Run], quiet: Quiet | None = None) -> Trace:
         under, question = machine.circumstances(), experiment.question
-        return trace_of(name, question, code, under, described.name, runs, quiet)
+        return trace_of(
+            name,
+            question,
+            code,
+            under,
+            described.name,
+            runs,
+            quiet,
+            shortened=experiment.is_short,
+        )
 
     def keep(runs: dict[str, Run]) -> None:
         write(part, assembled({**waiting.kept, **runs}))
