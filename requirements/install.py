@@ -60,15 +60,15 @@ def pip(python: Path, *arguments: str) -> None:
     command += ["--progress-bar", "off", *arguments]
     if not sys.dont_write_bytecode:  # half of the time; what is imported is compiled then, once
         command.append("--no-compile")
-    said = []
+    lines = []
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with subprocess.Popen(command, text=True, **pipes) as process:
         for line in process.stdout or ():
-            said.append(line)
+            lines.append(line)
             if line.rstrip().endswith((" MB)", " GB)")):
                 print(line.rstrip(), flush=True)
     if process.returncode:
-        sys.stderr.writelines(said[-20:])
+        sys.stderr.writelines(lines[-20:])
         refuse("pip could not install what the project needs (see above)")
 
 

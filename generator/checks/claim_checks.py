@@ -34,11 +34,11 @@ def mistakes(evidence: Evidence, document: Document[ClaimFile]) -> Iterator[Cont
         judged = [book.claims[name] for name in names]
         reported = set()
         outcomes = [evidence.judged(claim.id) for claim in judged]
-        found = [(one.at, one.error) for one in outcomes if one.error]
-        if not found:
-            found = [*_problems(evidence, written, judged), *_regime(evidence, judged)]
-        found += [one for claim in judged for one in _texts(evidence, claim)]
-        for at, problem in found:
+        problems = [(outcome.at, outcome.error) for outcome in outcomes if outcome.error]
+        if not problems:
+            problems = [*_problems(evidence, written, judged), *_regime(evidence, judged)]
+        problems += [problem for claim in judged for problem in _texts(evidence, claim)]
+        for at, problem in problems:
             if at not in reported:
                 reported.add(at)
                 path = at.split(".") if at else []
@@ -47,14 +47,14 @@ def mistakes(evidence: Evidence, document: Document[ClaimFile]) -> Iterator[Cont
 
 def _texts(evidence: Evidence, claim: Claim) -> Iterator[tuple[str, str]]:
     """Why an expression cannot stand in a text of a claim on one of its runs."""
-    for one in fields_of(claim):
-        for _, expression in prose.expressions(one.text) if one.path[0] != "for" else ():
-            found = evidence.evaluate(expression)
-            problem = evidence.unprintable(found) or stays(evidence, expression)
-            if isinstance(found.result, Showed):
+    for field in fields_of(claim):
+        for _, expression in prose.expressions(field.text) if field.path[0] != "for" else ():
+            evaluation = evidence.evaluate(expression)
+            problem = evidence.unprintable(evaluation) or stays(evidence, expression)
+            if isinstance(evaluation.result, Showed):
                 problem = "a claim's own sentences cannot quote a claim's sentence"
             if problem:
-                yield ".".join(map(str, one.path)), f"{expression}: {problem}"
+                yield ".".join(map(str, field.path)), f"{expression}: {problem}"
 
 
 def _problems(evidence: Evidence, written: Claim, judged: list[Claim]) -> Iterator[tuple[str, str]]:
@@ -100,12 +100,12 @@ def _unplaced(evidence: Evidence, claim: Claim) -> Iterator[tuple[str, str]]:
 def _regime(evidence: Evidence, judged: list[Claim]) -> Iterator[tuple[str, str]]:
     """What a claim leaves open of the conditions under which its runs were measured."""
     for claim in judged:
-        found = {one: evidence.book.run(one) for one in evidence.judged(claim.id).runs}
-        measured = {one: run for one, run in found.items() if run and run.nature != "simulated"}
+        runs = {name: evidence.book.run(name) for name in evidence.judged(claim.id).runs}
+        measured = {name: run for name, run in runs.items() if run and run.nature != "simulated"}
         for name, run in measured.items():
             is_open = run.status != "skipped" and not is_plain(run) and claim.regime.dtype is None
             if is_open and dtype_of(run) is None:
                 yield "", f"{name} has recorded no dtype; state it: regime: {{dtype: float32}}"
         if len({run.world_size for run in measured.values()}) > 1 and claim.regime.fixed is None:
-            said = "compares different numbers of ranks; say what is fixed: "
-            yield "", f"{said}regime: {{fixed: the global batch}}"
+            message = "compares different numbers of ranks; say what is fixed: "
+            yield "", f"{message}regime: {{fixed: the global batch}}"

@@ -88,33 +88,33 @@ def raise_any(errors: Iterable[ContentError], evidence: Evidence | None = None) 
 def of_document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """Every mistake in one file, by the runs shown and by those of the reference machine."""
     for judged in filter(None, (evidence, evidence.reference)):
-        for one in document.fields:
-            yield from _text(judged, document, one)
-            yield from _reference(judged, document, one)
+        for field in document.fields:
+            yield from _text(judged, document, field)
+            yield from _reference(judged, document, field)
         yield from _listings(judged.book, document)
-        for check_file in (one for kind, one in _BY_FILE if isinstance(document.model, kind)):
+        for check_file in (own for kind, own in _BY_FILE if isinstance(document.model, kind)):
             yield from check_file(judged, document)
-    listed = (one for one in document.fields if isinstance(one.part, Listing))
-    paths = {evidence.book.root / one.text for one in listed if one.path[-1] == "path"}
-    shown = "\n".join(one.read_text("utf-8") for one in paths if one.is_file())
-    yield from document.text_faults(shown)
+    listed = (field for field in document.fields if isinstance(field.part, Listing))
+    paths = {evidence.book.root / field.text for field in listed if field.path[-1] == "path"}
+    programs = "\n".join(path.read_text("utf-8") for path in paths if path.is_file())
+    yield from document.text_faults(programs)
     yield from images.problems(document, evidence.book.root)
 
 
-def _text(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[ContentError]:
+def _text(evidence: Evidence, document: Document[Any], field: Field) -> Iterator[ContentError]:
     """What is wrong in a line, a prose or an expression."""
     if isinstance(document.model, ClaimFile):
         return  # judged and checked on each run
-    if one.mark == "expression":
-        yield from _expression(evidence, document, one)
-    elif one.mark in TEXTS:
-        for at, expression in prose.expressions(one.text):
+    if field.mark == "expression":
+        yield from _expression(evidence, document, field)
+    elif field.mark in TEXTS:
+        for at, expression in prose.expressions(field.text):
             problem = evidence.unprintable(evidence.evaluate(expression))
             problem = problem or _fallen(evidence, expression) or stays(evidence, expression)
             if problem:
-                is_shown = "unknown name" in problem and prose.in_code(one.text, at)
+                is_shown = "unknown name" in problem and prose.in_code(field.text, at)
                 hint = r"; braces that code shows begin with \{{" if is_shown else ""
-                yield document.error_in(one, at, f"{expression}: {problem}{hint}")
+                yield document.error_in(field, at, f"{expression}: {problem}{hint}")
 
 
 def _fallen(evidence: Evidence, expression: str) -> str | None:
@@ -126,31 +126,35 @@ def _fallen(evidence: Evidence, expression: str) -> str | None:
     return None
 
 
-def _expression(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[ContentError]:
+def _expression(
+    evidence: Evidence, document: Document[Any], field: Field
+) -> Iterator[ContentError]:
     """What is wrong in a field that is one expression."""
-    found = evidence.evaluate(one.text)
-    problem = evidence.unprintable(found)
-    if problem is None and isinstance(found.result, Label | Showed):
+    evaluation = evidence.evaluate(field.text)
+    problem = evidence.unprintable(evaluation)
+    if problem is None and isinstance(evaluation.result, Label | Showed):
         problem = "these are words; a value is wanted here"
-    problem = problem or stays(evidence, one.text)
+    problem = problem or stays(evidence, field.text)
     if problem:
-        yield document.error(one.path, f"{' '.join(one.text.split())}: {problem}")
+        yield document.error(field.path, f"{' '.join(field.text.split())}: {problem}")
 
 
-def _reference(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[ContentError]:
+def _reference(evidence: Evidence, document: Document[Any], field: Field) -> Iterator[ContentError]:
     """An id or a run that does not exist, or a claim that backs an advice and does not hold."""
     book, problem = evidence.book, None
-    if one.mark == "run":
-        found = evidence.evaluate(one.text)
-        problem = found.error or (None if found.runs else f"{one.text!r} is no run")
-    elif one.mark == "claim" and one.text not in book.claims:
-        problem = book.claim_index.lacks(one.text)
-    elif one.mark == "claim" and (isinstance(document.model, GuideFile) or "decisions" in one.path):
-        problem = item_checks.unheld(evidence, one.text)
-    elif one.mark in _KNOWN and one.text not in (ids := _KNOWN[one.mark](book, document)):
-        problem = f"no {one.mark} {one.text!r}{nearest(one.text, ids)}"
+    if field.mark == "run":
+        evaluation = evidence.evaluate(field.text)
+        problem = evaluation.error or (None if evaluation.runs else f"{field.text!r} is no run")
+    elif field.mark == "claim" and field.text not in book.claims:
+        problem = book.claim_index.lacks(field.text)
+    elif field.mark == "claim" and (
+        isinstance(document.model, GuideFile) or "decisions" in field.path
+    ):
+        problem = item_checks.unheld(evidence, field.text)
+    elif field.mark in _KNOWN and field.text not in (ids := _KNOWN[field.mark](book, document)):
+        problem = f"no {field.mark} {field.text!r}{nearest(field.text, ids)}"
     if problem:
-        yield document.error(one.path, problem)
+        yield document.error(field.path, problem)
 
 
 def _topic(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
@@ -166,11 +170,11 @@ def _plan(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]
     """Rates of devices in other units, and words for rows that nobody published."""
     for at, device in enumerate(document.model.devices):
         for key, unit in (("compute", "FLOP/s"), ("link", "bytes/s"), ("between", "bytes/s")):
-            found = evidence.evaluate(getattr(device, key)).result
-            if isinstance(found, Value) and str(found.unit) != unit:
-                yield document.error(("devices", at, key), f"in {found.unit}, not in {unit}")
-    page, shown = document.model.published, evidence.book.traces.get(PEAKS.experiment)
-    rows = [str(run.settings["id"]) for run in shown.runs.values()] if page and shown else []
+            rate = evidence.evaluate(getattr(device, key)).result
+            if isinstance(rate, Value) and str(rate.unit) != unit:
+                yield document.error(("devices", at, key), f"in {rate.unit}, not in {unit}")
+    page, peaks = document.model.published, evidence.book.traces.get(PEAKS.experiment)
+    rows = [str(run.settings["id"]) for run in peaks.runs.values()] if page and peaks else []
     for key in ("variants", "notes") if rows else ():
         for row in getattr(page, key).keys() - {*rows}:
             message = f"no published row {row!r}{nearest(row, rows)}"
@@ -190,35 +194,35 @@ def _each_item(
     evidence: Evidence, document: Document[Any], items: Sequence[Item], at: Path
 ) -> Iterator[ContentError]:
     """What is wrong with some items, which stand at a path of their file."""
-    for position, item in enumerate(items):
-        drawn = item.exhibit.drawing if item.exhibit else None
+    for position, question in enumerate(items):
+        drawn = question.exhibit.drawing if question.exhibit else None
         for path, message in lesson_checks.drawn(evidence, drawn) if drawn else ():
             yield document.error((*at, position, "exhibit", "drawing", *path), message)
-        wrong = list(item_checks.mistakes(item, evidence))
-        is_unread = any(item_checks.unread(item, evidence))
-        wrong += [] if is_unread else draws.mistakes(item, evidence)
+        wrong = list(item_checks.mistakes(question, evidence))
+        is_unread = any(item_checks.unread(question, evidence))
+        wrong += [] if is_unread else draws.mistakes(question, evidence)
         for path, message in wrong:
             yield document.error((*at, position, *path), message)
         if wrong or is_unread:
             continue  # its other cases would say the same again
-        for number, one in enumerate(item.others, 1):
-            for message in item_checks.mistakes_of_case(item, one, evidence)[:1]:
+        for number, other in enumerate(question.others, 1):
+            for message in item_checks.mistakes_of_case(question, other, evidence)[:1]:
                 yield document.error((*at, position, "for", number), message)
 
 
 def _listings(book: Book, document: Document[Any]) -> Iterator[ContentError]:
     """Code that is to be shown, by lessons and items alike, and is not there."""
-    for one in document.fields:
-        listing = one.part
-        if isinstance(listing, Listing) and one.path[-1] == "path":
+    for field in document.fields:
+        listing = field.part
+        if isinstance(listing, Listing) and field.path[-1] == "path":
             problem = listed_code.problem(book.root, listing.path, listing.object)
             problem = problem or _other_code(book, listing)
             if isinstance(listing, Verified) and not problem and listing.path not in book.verified:
                 problem = f"{listing.path}: no report of `verify` lies beside it"
             if problem:
-                yield document.error(one.path, problem)
+                yield document.error(field.path, problem)
             elif isinstance(listing, ExplainedProgram):
-                yield from _misplaced(book, document, one.path[:-1], listing)
+                yield from _misplaced(book, document, field.path[:-1], listing)
 
 
 def _figures(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
@@ -260,7 +264,7 @@ def missing_sections(
         book: with the guide.
         sections: the headings of a lesson, `topic/mode`; none where it is not printed.
     """
-    for guide in (one for one in book.documents if isinstance(one.model, GuideFile)):
+    for guide in (document for document in book.documents if isinstance(document.model, GuideFile)):
         for at, edge in guide.model.edges:
             page, section = edge.lesson.page, edge.lesson.section
             known = sections(page)

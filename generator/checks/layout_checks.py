@@ -63,22 +63,22 @@ def planned(evidence: Evidence, model: Any) -> Iterator[Planned]:  # noqa: ANN40
     if key is None or plan is None:
         return
     device = plan.devices[0]
-    rates = [_number(evidence, one) for one in (device.compute, device.link, device.between)]
+    rates = [_number(evidence, rate) for rate in (device.compute, device.link, device.between)]
     node, memory = Cluster(1, plan.per_node, *rates), _number(evidence, device.memory)
-    for position, one in enumerate(getattr(model, key)):
-        experiment, _, name = (one.planned or "").partition(".")
-        shown = evidence.book.traces.get(experiment)
-        if shown is None or shown.grid is None or name not in shown.trace.runs:
+    for position, advice in enumerate(getattr(model, key)):
+        experiment, _, name = (advice.planned or "").partition(".")
+        trace = evidence.book.traces.get(experiment)
+        if trace is None or trace.grid is None or name not in trace.trace.runs:
             continue  # said where it is named
-        rows = rivals(name, shown.grid)
+        rows = rivals(name, trace.grid)
         cluster = node.of(rows[name].state.devices)
-        found = {
-            f"{experiment}.{other}": layout(answer_of(row, shown.grid), cluster, memory)
+        layouts = {
+            f"{experiment}.{other}": layout(answer_of(row, trace.grid), cluster, memory)
             for other, row in rows.items()
         }
-        mine = found.pop(one.planned)
-        others = {k: v for k, v in found.items() if not one.fits or v.verdict == "fits"}
-        yield Planned((key, position), one.planned, mine, others, one.fits)
+        mine = layouts.pop(advice.planned)
+        others = {k: v for k, v in layouts.items() if not advice.fits or v.verdict == "fits"}
+        yield Planned((key, position), advice.planned, mine, others, advice.fits)
 
 
 def _number(evidence: Evidence, expression: str) -> float:

@@ -34,7 +34,7 @@ WITHOUT_FIGURES = (TryFile, ChallengeFile, RecallFile)  # which have no part tha
 
 def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """Everything in one lesson that does not fit what it names."""
-    named = {one.text for one in document.fields if one.mark == "figure"}
+    named = {field.text for field in document.fields if field.mark == "figure"}
     for position, figure in enumerate(document.model.figures):
         if figure.id not in named:
             todo = f"write figure: {figure.id} where it teaches"
@@ -83,7 +83,7 @@ def _trace(evidence: Evidence, model: TraceFile) -> Iterator[Found]:
         run = evidence.book.run(table.run) if table else None
         if table is None or run is None or run.status == "skipped" or run.is_surprise:
             continue
-        recorded = [one.name for one in (run.stages if part == "data_flow" else run.prediction)]
+        recorded = [row.name for row in (run.stages if part == "data_flow" else run.prediction)]
         for position, row in enumerate(table.rows):
             if row.name not in recorded:
                 message = f"{table.run} recorded no {row.name!r}{nearest(row.name, recorded)}"
@@ -122,35 +122,35 @@ def _cost(evidence: Evidence, model: CostFile) -> Iterator[Found]:
 
 def _calculator(evidence: Evidence, calculator: Calculator) -> Iterator[Found]:
     """What is wrong with the calculator of a lesson on cost, each at its path below it."""
-    inputs = [one.name for one in calculator.inputs]
-    for position, one in enumerate(calculator.inputs):
-        for field, problem in _other_quantity(evidence, one):
+    inputs = [entered.name for entered in calculator.inputs]
+    for position, entered in enumerate(calculator.inputs):
+        for field, problem in _other_quantity(evidence, entered):
             yield ("inputs", position, field), problem
-        others = {*inputs} - {one.name}
-        if one.at_most:
-            yield from _unknown(("inputs", position, "at_most"), one.at_most, others)
+        others = {*inputs} - {entered.name}
+        if entered.at_most:
+            yield from _unknown(("inputs", position, "at_most"), entered.at_most, others)
     for position, output in enumerate(calculator.outputs):
         lost = list(_unknown(("outputs", position, "formula"), output.formula, inputs))
         yield from lost
         for number, written in enumerate(() if lost else output.checked_on):
             if written.law is None or written.law in evidence.book.claims:
                 check = on_run(written, output, calculator, evidence)
-                wrong = (_unknown(("given", one), one, inputs) for one in written.given)
-                found = [*chain.from_iterable(wrong), *_of_check(evidence, output, check)]
-                for path, message in found or _too_far(evidence, output, check):
+                wrong = (_unknown(("given", name), name, inputs) for name in written.given)
+                mistakes = [*chain.from_iterable(wrong), *_of_check(evidence, output, check)]
+                for path, message in mistakes or _too_far(evidence, output, check):
                     yield ("outputs", position, "checked_on", number, *path), message
 
 
-def _other_quantity(evidence: Evidence, one: CalculatorInput) -> Iterator[tuple[str, str]]:
+def _other_quantity(evidence: Evidence, entered: CalculatorInput) -> Iterator[tuple[str, str]]:
     """Where an input starts and ends, if not in its quantity; what fails is told elsewhere."""
-    wanted = units.BY_NAME[one.quantity]
+    wanted = units.BY_NAME[entered.quantity]
     for field in ("low", "start", "high"):
-        written = getattr(one, field)
-        found = evidence.evaluate(written).result if isinstance(written, str) else None
-        if isinstance(found, Value):
-            is_alike = found.unit.is_number if wanted.is_number else found.unit == wanted
+        written = getattr(entered, field)
+        bound = evidence.evaluate(written).result if isinstance(written, str) else None
+        if isinstance(bound, Value):
+            is_alike = bound.unit.is_number if wanted.is_number else bound.unit == wanted
             if not is_alike:
-                yield field, f"{written} is {found.unit}, not {one.quantity}"
+                yield field, f"{written} is {bound.unit}, not {entered.quantity}"
 
 
 def _unknown(path: Path, formula: str, known: Collection[str]) -> Iterator[Found]:
@@ -175,9 +175,9 @@ def _of_check(evidence: Evidence, output: CalculatorOutput, check: CheckOnRun) -
             yield ("given",), f"the formula needs {name!r} on this run"
     for name, written in check.given.items():
         if isinstance(written, str):
-            found = evidence.evaluate(written)
-            shared = sorted({*found.measured} & {*measured.measured})
-            problem = evidence.unprintable(found)
+            evaluation = evidence.evaluate(written)
+            shared = sorted({*evaluation.measured} & {*measured.measured})
+            problem = evidence.unprintable(evaluation)
             if shared:
                 problem = f"reads {shared[0]}, the very field that the formula is compared with"
             if problem:
@@ -189,14 +189,14 @@ def _too_far(evidence: Evidence, output: CalculatorOutput, check: CheckOnRun) ->
     if evidence.unprintable(evidence.evaluate(check.measured)):
         return  # said where it is written
     try:
-        found = checked(output, check, evidence)
+        comparison = checked(output, check, evidence)
     except ExpressionError as error:
         yield ("measured",), str(error)
         return
-    if found and evidence.reference is None and found.is_beyond(output.within):
+    if comparison and evidence.reference is None and comparison.is_beyond(output.within):
         message = (
-            f"{output.name} is off by {found.off} on {check.run}: {found.by_formula} by the "
-            f"formula, {found.measured} measured; within allows less"
+            f"{output.name} is off by {comparison.off} on {check.run}: {comparison.by_formula} "
+            f"by the formula, {comparison.measured} measured; within allows less"
         )
         yield ("measured",), message
 

@@ -43,13 +43,13 @@ def unlisted(root: Path, pages: Iterable[str]) -> Iterator[str]:
         keys = dict(_keys(yaml.compose((root / "mkdocs.yml").read_text(encoding="utf-8"))))
     except (OSError, yaml.YAMLError, UnicodeDecodeError):
         return  # as `mistakes` tells
-    patterns = (str(keys[one].value).splitlines() for one in LEFT_OUT if one in keys)
+    patterns = (str(keys[key].value).splitlines() for key in LEFT_OUT if key in keys)
     left_out = GitIgnoreSpec.from_lines(chain(*patterns))
     named = {*_words(keys["nav"])} - {""} if "nav" in keys else set()
     for page in pages if named else ():
         if page not in named and not left_out.match_file(page):
-            said = "the nav: of mkdocs.yml does not name it; list it there, or under not_in_nav:"
-            yield f"content/pages/{page}: {said}"
+            message = "the nav: of mkdocs.yml does not name it; list it there, or under not_in_nav:"
+            yield f"content/pages/{page}: {message}"
 
 
 def _words(node: yaml.Node) -> Iterator[str]:

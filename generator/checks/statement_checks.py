@@ -48,18 +48,22 @@ def path_of(book: Book, run: str) -> str:
 def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """Verdicts that their claims do not bear out, and programs that cannot stand."""
     book = evidence.book
-    for position, one in enumerate(document.model.statements):
-        file = path_of(book, one.program) if one.program and book.run(one.program) else None
+    for position, statement in enumerate(document.model.statements):
+        file = (
+            path_of(book, statement.program)
+            if statement.program and book.run(statement.program)
+            else None
+        )
         problem = None if file is None else listed_code.problem(book.root, file, None)
         if problem:
             yield document.error(("statements", position, "program"), problem)
-        if one.claim not in book.claims or evidence.reference:
+        if statement.claim not in book.claims or evidence.reference:
             continue
-        outcome = evidence.judged(one.claim)
-        if not outcome.is_broken_law and not bears_out(one, outcome):
-            wanted = " or ".join(BORNE_OUT_BY[one.verdict])
+        outcome = evidence.judged(statement.claim)
+        if not outcome.is_broken_law and not bears_out(statement, outcome):
+            wanted = " or ".join(BORNE_OUT_BY[statement.verdict])
             message = (
-                f"{one.verdict} needs a claim by which the sentence is {wanted}; by "
-                f"{one.claim} ({outcome.verdict}) it is {judgement(one, outcome)}"
+                f"{statement.verdict} needs a claim by which the sentence is {wanted}; by "
+                f"{statement.claim} ({outcome.verdict}) it is {judgement(statement, outcome)}"
             )
             yield document.error(("statements", position, "verdict"), message)

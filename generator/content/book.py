@@ -134,12 +134,12 @@ class Book:
     def exhibited(self) -> dict[str, Figure]:
         """The figures that items show below their stems, by the id of the item or of its case."""
         return {
-            one.id: figure
+            case.id: figure
             for topic in self.topics
-            for item in topic.items.values()
-            for one in (item, *item.others)
-            if one.exhibit
-            and (figure := one.exhibit.drawing or topic.figures.get(one.exhibit.figure or ""))
+            for question in topic.items.values()
+            for case in (question, *question.others)
+            if case.exhibit
+            and (figure := case.exhibit.drawing or topic.figures.get(case.exhibit.figure or ""))
         }
 
     def run(self, path: str) -> Run | None:
@@ -169,11 +169,11 @@ class Book:
         first = self.machines.get(self.reference.name)
         if self.is_reference or first is None:
             return None
-        others = [one for one in self.machines.values() if one is not first]
+        others = [folder for folder in self.machines.values() if folder is not first]
         traces = {
-            name: replace(one, machine=self.reference)
-            if one.is_of_planner
-            else on_page(name, (first, *others), first) or one
-            for name, one in self.traces.items()
+            name: replace(trace, machine=self.reference)
+            if trace.is_of_planner
+            else on_page(name, (first, *others), first) or trace
+            for name, trace in self.traces.items()
         }
         return replace(self, traces=traces, machine=self.reference)

@@ -100,9 +100,9 @@ def _value(value: Any, mark: str, short: Mapping[str, str]) -> Any:  # noqa: ANN
     if isinstance(value, BaseModel):
         return in_texts(value, short)
     if isinstance(value, list):
-        return [_value(one, mark, short) for one in value]
+        return [_value(part, mark, short) for part in value]
     if isinstance(value, dict):
-        return {key: _value(one, mark, short) for key, one in value.items()}
+        return {key: _value(part, mark, short) for key, part in value.items()}
     return value
 
 
@@ -132,21 +132,21 @@ class ClaimIndex:
             return f"claim {name!r} is judged on {len(ids)} runs; name one of them: {ids[0]!r}"
         law, _, run = name.partition("@")
         if run and law in self.of_claim:
-            runs = [one.partition("@")[2] for one in self.of_claim[law]]
+            runs = [name.partition("@")[2] for name in self.of_claim[law]]
             return f"claim {law!r} is not judged on {run!r}{nearest(run, filter(None, runs))}"
         return f"no claim {name!r}{nearest(name, {*self.claims, *self.of_claim})}"
 
 
 def claim_index(documents: Sequence[Document[ClaimFile]]) -> ClaimIndex:
     """Every claim of a book, once for each of its runs."""
-    found = ClaimIndex()
+    index = ClaimIndex()
     for document in documents:
         for position, claim in enumerate(document.model.claims):
             own = _on_runs(document, position)
-            found.claims.update((one.id, one) for one in own)
-            found.of_claim[claim.id] = tuple(one.id for one in own)
-            found.written.update((one.id, (document, position)) for one in own)
-    return found
+            index.claims.update((judged.id, judged) for judged in own)
+            index.of_claim[claim.id] = tuple(judged.id for judged in own)
+            index.written.update((judged.id, (document, position)) for judged in own)
+    return index
 
 
 @lru_cache(maxsize=4096)

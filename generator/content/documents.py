@@ -60,19 +60,19 @@ class Document(Generic[WrittenT]):
         """Every text of the file, in the order in which the models declare it."""
         return tuple(fields_of(self.model))
 
-    def text_faults(self, shown: str = "") -> Iterator[ContentError]:
+    def text_faults(self, programs: str = "") -> Iterator[ContentError]:
         """What its texts may not hold, whatever the traces say, beside the programs `shown`."""
-        for one in self.fields:
-            for fault in faults(one.text, one.mark) if one.mark in TEXTS else ():
+        for field in self.fields:
+            for fault in faults(field.text, field.mark) if field.mark in TEXTS else ():
                 code = re.escape(fault.code)
-                is_shown = code and re.search(rf"(?<![\w.]){code}(?![\w.])", shown)
-                is_cited = fault.message.startswith(NUMBERS) and self._is_cited(one.path)
+                is_shown = code and re.search(rf"(?<![\w.]){code}(?![\w.])", programs)
+                is_cited = fault.message.startswith(NUMBERS) and self._is_cited(field.path)
                 if not (is_shown or is_cited):
-                    yield self.error_in(one, fault.offset, fault.message)
+                    yield self.error_in(field, fault.offset, fault.message)
         if CALL in self.source.text:
             place = place_of(self.source.text, self.source.text.index(CALL))
-            said = f"{CALL}…) is the build's own; name a setting of draws:"
-            yield ContentError(self.source.file, *place, said)
+            message = f"{CALL}…) is the build's own; name a setting of draws:"
+            yield ContentError(self.source.file, *place, message)
 
     def _is_cited(self, path: Path) -> bool:
         """Whether a text belongs to an item that cites its source, numbers included."""
@@ -113,8 +113,8 @@ def validated(
 ) -> Document[ModelT]:
     """What was parsed, by its model; see `read`."""
     try:
-        found = model.model_validate(source.document, context=dict(beliefs))
-        return Document(found, source)
+        part = model.model_validate(source.document, context=dict(beliefs))
+        return Document(part, source)
     except ValidationError as error:
         raise ContentErrors(_located(source, model, error.errors())) from None
 
@@ -124,20 +124,20 @@ def _located(
 ) -> Iterator[ContentError]:
     """Every mistake at its place; a key that is misspelt is not missing as well."""
     keyed: dict[Path, list[ErrorDetails]] = {}
-    for one in details:
-        path = _path(source.document, one["loc"][: KEYED.get(one["type"])])
-        if one["type"] in KEYED:
-            keyed.setdefault(path, []).append(one)
-        elif one["type"] == "union_tag_invalid":
-            tag, kinds = one["ctx"]["tag"], re.findall("'(.+?)'", one["ctx"]["expected_tags"])
+    for detail in details:
+        path = _path(source.document, detail["loc"][: KEYED.get(detail["type"])])
+        if detail["type"] in KEYED:
+            keyed.setdefault(path, []).append(detail)
+        elif detail["type"] == "union_tag_invalid":
+            tag, kinds = detail["ctx"]["tag"], re.findall("'(.+?)'", detail["ctx"]["expected_tags"])
             yield source.error((*path, "kind"), f"no kind {tag!r}{nearest(tag, kinds)}")
         else:
             key = next((part for part in reversed(path) if isinstance(part, str)), "file")
-            message = one["msg"]
-            for said, plain in _PLAIN:
-                message = re.sub(said, plain, message)
-            said = f"{key}: {message[:1].lower()}{message[1:]}{_other_form(one)}"
-            yield source.error(path, said, at_key="[key]" in one["loc"])
+            message = detail["msg"]
+            for pattern, plain in _PLAIN:
+                message = re.sub(pattern, plain, message)
+            described = f"{key}: {message[:1].lower()}{message[1:]}{_other_form(detail)}"
+            yield source.error(path, described, at_key="[key]" in detail["loc"])
     for path, of_part in keyed.items():
         yield from _of_keys(source, model, path, of_part)
 
@@ -150,10 +150,12 @@ def _of_keys(
     part = reduce(getitem, path, source.document)
     written = {key for key, value in part.items() if value not in NOTHING}
     lacking: list[tuple[str, ...]]
-    lacking = [(str(one["loc"][-1]),) for one in details if one["type"] == "missing"]
-    groups = dict.fromkeys(group for one in models for group in one.ONE_OF)
+    lacking = [(str(detail["loc"][-1]),) for detail in details if detail["type"] == "missing"]
+    groups = dict.fromkeys(group for part_model in models for group in part_model.ONE_OF)
     lacking += [group for group in groups if written.isdisjoint(group)]
-    for key in (str(one["loc"][-1]) for one in details if one["type"] == "extra_forbidden"):
+    for key in (
+        str(detail["loc"][-1]) for detail in details if detail["type"] == "extra_forbidden"
+    ):
         ours = chain(*map(keys.properties, models))
         meant = near(key, chain(*lacking)) or near(key, {*ours} - written)
         known = [meant] if meant else keys.of_file(model)
@@ -164,7 +166,7 @@ def _of_keys(
         lacking = [group for group in lacking if meant not in group]
         yield source.error((*path, key), f"unknown key {key!r}{hint}", at_key=True)
     if lacking:
-        told = ", ".join(keys.explained(one, models) for one in lacking)
+        told = ", ".join(keys.explained(group, models) for group in lacking)
         yield source.error(path, f"missing key{'s' * (len(lacking) > 1)} {told}")
 
 
@@ -173,8 +175,8 @@ def _other_form(detail: ErrorDetails) -> str:
     written = detail["input"]
     if not isinstance(written, str) or detail["type"] in ("string_too_long", "string_too_short"):
         return ""
-    if found := _QUOTED.fullmatch(written.strip()):
-        return f"; in quotes it is a text, so write {next(filter(None, found.groups()), '…')}"
+    if match := _QUOTED.fullmatch(written.strip()):
+        return f"; in quotes it is a text, so write {next(filter(None, match.groups()), '…')}"
     is_list = detail["type"] == "list_type" and re.fullmatch(r"[\w@.#, -]+", written)
     return f"; write [{written}]" if is_list else ""
 

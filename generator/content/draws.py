@@ -74,13 +74,13 @@ def parsed(quantity: Quantity) -> tuple[int | float, str]:
     """
     number, kind = quantity, "plain"
     if isinstance(number, str):
-        found = _QUANTITY.fullmatch(number)
-        if found and not found[2]:
+        match = _QUANTITY.fullmatch(number)
+        if match and not match[2]:
             raise ValueError(f"{number!r} is text; a number without a unit has no quotes")
-        if not found or found[2] not in _UNITS:
+        if not match or match[2] not in _UNITS:
             raise ValueError(f"{number!r} is no number with one of the units {', '.join(_UNITS)}")
-        kind, size = _UNITS[found[2]]
-        number = float(found[1]) * size
+        kind, size = _UNITS[match[2]]
+        number = float(match[1]) * size
     is_whole = number == int(number) and kind in ("plain", "bytes")
     return int(number) if is_whole else number, kind
 

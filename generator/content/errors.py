@@ -64,14 +64,14 @@ class ContentErrors(ValueError):  # noqa: N818 - many of them
 def _told(errors: Iterable[ContentError]) -> Iterator[str]:
     """The errors as lines; one line for what many places of a file have from one cause."""
     alike: dict[tuple[str, str], list[ContentError]] = {}
-    for one in errors:
-        cause = one.message.rpartition(": ")[2] if one.line else one.message
-        alike.setdefault((one.file, cause), []).append(one)
+    for error in errors:
+        cause = error.message.rpartition(": ")[2] if error.line else error.message
+        alike.setdefault((error.file, cause), []).append(error)
     for first, *others in alike.values():
         if len(others) < FEW:
             yield from map(str, (first, *others))
         else:
-            places = ", ".join(one.place.removeprefix(f"{one.file}:") for one in others)
+            places = ", ".join(other.place.removeprefix(f"{other.file}:") for other in others)
             yield f"{first} (also at {places})"
 
 

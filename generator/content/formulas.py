@@ -61,8 +61,8 @@ def faults(latex: str) -> Iterator[tuple[int, str]]:
     try:
         mathml(latex, is_block=True)
     except LatexError as error:
-        at, _, said = str(error).partition(": ")
-        yield int(at), f"no LaTeX: {said.rstrip('.')}"
+        at, _, message = str(error).partition(": ")
+        yield int(at), f"no LaTeX: {message.rstrip('.')}"
     typed = list(_numerals(latex))
     yield from typed or _stated(latex)
 
@@ -70,18 +70,18 @@ def faults(latex: str) -> Iterator[tuple[int, str]]:
 def _numerals(latex: str) -> Iterator[tuple[int, str]]:
     """Numbers that are no coefficient, index or exponent: in words, broken or long, in a sign."""
     for words in _WORDS.finditer(latex):
-        spelled = ((one.start(), one[0]) for one in SPELLED.finditer(words[1]))
+        spelled = ((word.start(), word[0]) for word in SPELLED.finditer(words[1]))
         for at, word in (*numerals(words[1]), *spelled):
             yield words.start(1) + at, f"bare numeral {word!r}; {PRINT}"
-    for one in _NUMBER.finditer(_WORDS.sub(blank, latex)):
-        if not (one[0].isdigit() and one[0].isascii() and len(one[0]) <= LARGEST):
-            yield one.start(), f"bare numeral {one[0]!r}; {PRINT}"
+    for number in _NUMBER.finditer(_WORDS.sub(blank, latex)):
+        if not (number[0].isdigit() and number[0].isascii() and len(number[0]) <= LARGEST):
+            yield number.start(), f"bare numeral {number[0]!r}; {PRINT}"
 
 
 def _stated(latex: str) -> Iterator[tuple[int, str]]:
     """The sides of a formula that are but a number, perhaps with its unit; zero and one are not."""
     begins = 0
-    for ends in (*(one.span() for one in _RELATED.finditer(latex)), (len(latex), 0)):
+    for ends in (*(relation.span() for relation in _RELATED.finditer(latex)), (len(latex), 0)):
         side = latex[begins : ends[0]]
         bare = _LAYOUT.sub("", side)
         has_digit = any(map(str.isnumeric, bare))

@@ -60,10 +60,12 @@ def read(name: str, text: str) -> Document[HandWritten]:
 
     source, fenced = within(name, text, *head.span("yaml")), list(OWN_FENCE.finditer(text))
     listings, verified = (
-        [within(name, text, *one.span("yaml")) for one in fenced if one[1] == kind]
+        [within(name, text, *match.span("yaml")) for match in fenced if match[1] == kind]
         for kind in ("listing", "verified")
     )
-    quizzes = [quiz(name, text, *one.span("yaml")).source for one in fenced if one[1] == "quiz"]
+    quizzes = [
+        quiz(name, text, *match.span("yaml")).source for match in fenced if match[1] == "quiz"
+    ]
     body, line = text[head.end() :], text.count("\n", 0, head.end())
     begins, ends = (yaml.Mark(name, at, line, 0, None, 0) for at in (head.end(), len(text)))
     node = yaml.ScalarNode("", body, begins, ends)
@@ -71,9 +73,9 @@ def read(name: str, text: str) -> Document[HandWritten]:
     written = source.document if isinstance(source.document, dict) else {}
     written = {**written, "text": body}
     for key, parts in (("listings", listings), ("verified", verified), ("quizzes", quizzes)):
-        written[key] = [one.document for one in parts]
-        for number, one in enumerate(parts):
-            places |= {(key, number, *path): place for path, place in one.places.items()}
+        written[key] = [part.document for part in parts]
+        for number, part in enumerate(parts):
+            places |= {(key, number, *path): place for path, place in part.places.items()}
     return validated(YamlFile(name, text, written, places), HandWritten)
 
 

@@ -44,7 +44,7 @@ def _problem(file: str, root: Path, name: str) -> str | None:
     if not path.is_relative_to(top.resolve()) or path.suffix not in SUFFIXES:
         return f"it lies in {top.relative_to(root).as_posix()}, and is one of {', '.join(SUFFIXES)}"
     if not path.is_file():
-        known = [one.name for one in path.parent.glob("*") if one.suffix in SUFFIXES]
+        known = [image.name for image in path.parent.glob("*") if image.suffix in SUFFIXES]
         return f"no such file in {folder.relative_to(root).as_posix()}{nearest(name, known)}"
     size = -(-path.stat().st_size // 1000)
     return f"it has {size} kB, and an image may have {MOST}" if size > MOST else None

@@ -59,7 +59,7 @@ def listed(root: Path, path: str, name: str | None) -> str:
     Raises:
         ValueError: there is no such file in the project, or no such object in it.
     """
-    shown = whole = text(root, path)
+    code = whole = text(root, path)
     if name is not None:
         try:
             defined = _definitions(whole)
@@ -68,11 +68,11 @@ def listed(root: Path, path: str, name: str | None) -> str:
         if name not in defined:
             raise ValueError(f"{path} defines no {name!r}{nearest(name, defined)}")
         node = defined[name]
-        first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
-        shown = textwrap.dedent("\n".join(whole.splitlines()[first - 1 : node.end_lineno]))
+        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        code = textwrap.dedent("\n".join(whole.splitlines()[first - 1 : node.end_lineno]))
     if path.startswith("content/"):
-        shown = _FOR_THE_RUNNER.sub(r"\1", shown + "\n")
-    return shown.strip("\n") + "\n"
+        code = _FOR_THE_RUNNER.sub(r"\1", code + "\n")
+    return code.strip("\n") + "\n"
 
 
 def unnamed(root: Path, path: str, name: str | None) -> str:
@@ -102,7 +102,7 @@ def problem(root: Path, path: str, name: str | None) -> str | None:
 def misplaced(text: str, line: str) -> str | None:
     """Why a line, written without its indent, does not name one place of a text; or None."""
     wanted = line.strip()
-    num = sum(one.strip() == wanted for one in text.splitlines())
+    num = sum(code_line.strip() == wanted for code_line in text.splitlines())
     if num == 1:
         return None
     if num:

@@ -119,13 +119,13 @@ def faults(text: str, mark: str) -> tuple[Fault, ...]:
 def _faults(text: str, mark: str) -> Iterator[Fault]:
     even, kept = _kept(text)
     yield from _spans(text, even)
-    for found in filter(_is_formula, _FORMULA.finditer(even)):
-        if found["block"] and mark == "line":
-            yield Fault(found.start(), "a formula in a line stands between single dollars")
-        at = found.start("block" if found["block"] else "inline")
-        for offset, message in formulas.faults(found["block"] or found["inline"]):
+    for match in filter(_is_formula, _FORMULA.finditer(even)):
+        if match["block"] and mark == "line":
+            yield Fault(match.start(), "a formula in a line stands between single dollars")
+        at = match.start("block" if match["block"] else "inline")
+        for offset, message in formulas.faults(match["block"] or match["inline"]):
             yield Fault(at + offset, message)
-    coded = _FORMULA.sub(lambda one: blank(one) if _is_formula(one) else one[0], even)
+    coded = _FORMULA.sub(lambda match: blank(match) if _is_formula(match) else match[0], even)
     yield from starmap(Fault, blocks.faults(kept, coded, mark))
     prints = blocks.NOTE.sub(blank, _SLOTTED.sub(blank, kept))
     bare = _LINK.sub(blank, prints if mark == "line" else _LISTED.sub(blank, prints))
@@ -141,7 +141,7 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
         (bare, SPELLED, "spelled quantity", "compute it in {{ … }} or say it without a number"),
     ):
         of = pattern.groups  # the last, or all of it
-        matches = ((one.start(of), one[of]) for one in pattern.finditer(within))
+        matches = ((fault.start(of), fault[of]) for fault in pattern.finditer(within))
         for offset, words in _by_line(within, matches):
             yield Fault(offset, f"{wrong} {words}; {instead}")
     for offset, words in _by_line(bare, numerals(bare)):
@@ -206,38 +206,38 @@ def _is_formula(found: re.Match[str]) -> bool:
 
 def _slotted(text: str) -> tuple[str, Formulas]:
     """The text with a private-use character for each expression and formula; the formulas."""
-    found, first = Formulas(), dict[str, int]()
-    for position, one in enumerate(expressions(text)):
-        first.setdefault(one.text, position)
+    extracted, first = Formulas(), dict[str, int]()
+    for position, expression in enumerate(expressions(text)):
+        first.setdefault(expression.text, position)
 
     def taken(one: re.Match[str]) -> str:
         if not _is_formula(one):
             return "$" if one[0] == r"\$" else one[0]
-        found.append((one["block"] or one["inline"], bool(one["block"])))
-        return chr(_FIRST_FORMULA + len(found) - 1)
+        extracted.append((one["block"] or one["inline"], bool(one["block"])))
+        return chr(_FIRST_FORMULA + len(extracted) - 1)
 
-    shown = _FORMULA.sub(taken, filled(text, lambda one: chr(_FIRST + first[one])))
-    return shown.replace(_LITERAL, "{{"), found
+    slotted = _FORMULA.sub(taken, filled(text, lambda expression: chr(_FIRST + first[expression])))
+    return slotted.replace(_LITERAL, "{{"), extracted
 
 
-def _with_formulas(text: str, found: Formulas, as_html: Fill = str) -> str:
+def _with_formulas(text: str, extracted: Formulas, as_html: Fill = str) -> str:
     """A text with MathML in the places of its formulas; with LaTeX where a text alone is wanted.
 
     No screen reader finds a link in a formula, so what its values are read from follows it. A
     browser may end a line on either side of a formula, also where a bracket or a point touches it.
     """
 
-    def shown(one: re.Match[str]) -> str:
-        latex, is_block = found[ord(one["slot"]) - _FIRST_FORMULA]
-        if one["how"] == _PLAIN:
-            return one["opens"] + str(escape(VALUE.sub(rf"{_PLAIN}\g<0>", latex))) + one["ends"]
+    def shown(match: re.Match[str]) -> str:
+        latex, is_block = extracted[ord(match["slot"]) - _FIRST_FORMULA]
+        if match["how"] == _PLAIN:
+            return match["opens"] + str(escape(VALUE.sub(rf"{_PLAIN}\g<0>", latex))) + match["ends"]
         drawn = formulas.mathml(latex.strip(), is_block=is_block)
         drawing, annotation, written = drawn.partition("<annotation")
         drawn = VALUE.sub(rf"{_PLAIN}\g<0>", drawing) + annotation
         drawn += VALUE.sub(rf"{_IN_LATEX}\g<0>", written)
-        if values := dict.fromkeys(VALUE.findall(latex) if one["how"] != _LINKED else ()):
+        if values := dict.fromkeys(VALUE.findall(latex) if match["how"] != _LINKED else ()):
             drawn += f' <small class="pb-inputs">({", ".join(values)})</small>'
-        touched = one["opens"] + drawn + one["ends"]
+        touched = match["opens"] + drawn + match["ends"]
         if touched != drawn and not values and not is_block:
             touched = f'<span class="pb-keep">{touched}</span>'
         return as_html(touched)
@@ -287,7 +287,7 @@ for _part in _AROUND:
 
 @lru_cache(maxsize=65536)
 def _rendered(text: str, *, inline: bool) -> str:
-    text, found = _slotted(" ".join(text.split()) if inline else text)
+    text, extracted = _slotted(" ".join(text.split()) if inline else text)
     if inline:
         html = str(_MARKDOWN.renderInline(text))
     else:
@@ -302,7 +302,7 @@ def _rendered(text: str, *, inline: bool) -> str:
         html = str(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, of_page)).strip()
     html = re.sub(r"<[^>]+>", lambda tag: _SLOT.sub(rf"{_PLAIN}\2", tag[0]), html)
     html = _REFERRED.sub(r'<sup class="footnote-ref pb-label"\2><a\1>', html)
-    return _with_formulas(html, found)
+    return _with_formulas(html, extracted)
 
 
 def _as_cell(tokens: Sequence[Token]) -> None:
@@ -338,10 +338,15 @@ def put_into(text: str, fill: Fill, linked: Fill, escaped: Fill) -> str:
         linked: the same for one in the words of a link.
         escaped: of some HTML, in which nothing is Markdown.
     """
-    shown = _with_formulas(
-        *_slotted(text), lambda one: f'<span class="pb-formula">{escaped(Markup(one))}</span>'
+    slotted = _with_formulas(
+        *_slotted(text), lambda drawn: f'<span class="pb-formula">{escaped(Markup(drawn))}</span>'
     )
-    return _put_back(shown, text, lambda one: escaped(fill(one)), lambda one: escaped(linked(one)))
+    return _put_back(
+        slotted,
+        text,
+        lambda expression: escaped(fill(expression)),
+        lambda expression: escaped(linked(expression)),
+    )
 
 
 def _put_back(html: str, text: str, fill: Fill, linked: Fill) -> str:

@@ -131,20 +131,20 @@ class Drawable(Item):
 ItemT = TypeVar("ItemT", bound=Item)
 
 
-def _written_out(item: ItemT) -> ItemT:
+def _written_out(question: ItemT) -> ItemT:
     """An item as it is in its first case or draw, which has beside it what it is in the others."""
-    names = [bound(case) for case in item.cases]
-    if isinstance(item, Drawable) and (draws := item.draws):
-        item = item.under(draws.law)
-        names = [short_names(one) for one in draws.tried(item.id)[:NUM_ASKED]]
+    names = [bound(case) for case in question.cases]
+    if isinstance(question, Drawable) and (draws := question.draws):
+        question = question.under(draws.law)
+        names = [short_names(draw) for draw in draws.tried(question.id)[:NUM_ASKED]]
     if not names:
-        return item
-    first, *others = (in_texts(item, one) for one in names)
+        return question
+    first, *others = (in_texts(question, case) for case in names)
     if isinstance(first, Drawable):
-        first._written = item  # type: ignore[assignment]
+        first._written = question  # type: ignore[assignment]
     first._others = tuple(
-        one.model_copy(update={"id": f"{item.id}-variant-{number}"})
-        for number, one in enumerate(others, 1)
+        other.model_copy(update={"id": f"{question.id}-variant-{number}"})
+        for number, other in enumerate(others, 1)
     )
     return first
 

@@ -59,8 +59,8 @@ class _Loader(Files):
     def read(self) -> None:
         """Every file of YAML, and the pages that are written by hand."""
         if not (self.content / "site.yml").exists():
-            said = "no such file; the book needs a home page. Is this the folder of a book?"
-            self.refuse(self.content / "site.yml", said)
+            message = "no such file; the book needs a home page. Is this the folder of a book?"
+            self.refuse(self.content / "site.yml", message)
         for folder in {Path(pattern).parent for pattern in FILES}:
             for path in matching(self.content, f"{folder}/*.yaml"):
                 self.refuse(path, f"files of a book end in `.yml`; rename it to {path.stem}.yml")
@@ -77,7 +77,9 @@ class _Loader(Files):
                 self.keep(path, lambda *held, of=model, by=beliefs: read(*held, of, by))
             if model is MisconceptionFile:
                 known = self.parts(MisconceptionFile, "misconceptions")
-                beliefs = frozenset((name, one.refuted_by) for name, one in known.items())
+                beliefs = frozenset(
+                    (name, misconception.refuted_by) for name, misconception in known.items()
+                )
 
     def keep(self, path: Path, read_one: Callable[[str, str], Document[Any]]) -> None:
         """Keep what is read from the name and the text of a file."""
@@ -90,25 +92,25 @@ class _Loader(Files):
         files = Files(self.content)  # a try that cannot be read is no mistake of the book
         paths = matching(self.content / "tries", "*.json")
         runs = [path for path in paths if not path.name.endswith(SUFFIX)]
-        found = [one for path in runs if (one := files.trying(traces.read, path))]
+        runs_read = [trace for path in runs if (trace := files.trying(traces.read, path))]
         watched = {
-            path.name.removesuffix(SUFFIX): seen
+            path.name.removesuffix(SUFFIX): report
             for path in paths
-            if path not in runs and (seen := files.trying(read_watched, path))
+            if path not in runs and (report := files.trying(read_watched, path))
         }
-        newest = sorted(watched.items(), key=lambda one: one[1].recorded_at, reverse=True)
-        runs_in_order = sorted(found, key=lambda one: one.recorded_at)
+        newest = sorted(watched.items(), key=lambda pair: pair[1].recorded_at, reverse=True)
+        runs_in_order = sorted(runs_read, key=lambda trace: trace.recorded_at)
         return tuple(runs_in_order), dict(newest), tuple(files.errors)
 
     def verified(self) -> Iterator[tuple[str, Watched]]:
         """The reports beside the programs of `content/verified`."""
         for path in matching(self.content / "verified", "*.json"):
             program = path.with_suffix(".py")
-            if one := self.trying(read_watched, path):
-                if not program.is_file() or one.code != digest_of(self.text_of(program)):
-                    again = f"`python -m runners {one.command}`, and copy the trace"
+            if report := self.trying(read_watched, path):
+                if not program.is_file() or report.code != digest_of(self.text_of(program)):
+                    again = f"`python -m runners {report.command}`, and copy the trace"
                     self.refuse(path, f"{program.name} is another program now; {again}")
-                yield self.name(program), one
+                yield self.name(program), report
 
     def of(self, model: type[ModelT]) -> list[Document[ModelT]]:
         """The files of a kind."""
@@ -122,15 +124,15 @@ class _Loader(Files):
         """Refuse an id that stands twice: of a figure in its file, of all else in the book."""
         known: dict[tuple[str, str, str], ContentError] = {}
         for document in self.documents:
-            for one in document.fields:
-                if one.path[-1] == "id":
-                    kind = str(one.path[-3]).removesuffix("s")
-                    id_ = (kind, one.text, document.source.file if kind == "figure" else "")
+            for text in document.fields:
+                if text.path[-1] == "id":
+                    kind = str(text.path[-3]).removesuffix("s")
+                    id_ = (kind, text.text, document.source.file if kind == "figure" else "")
                     if first := known.get(id_):
-                        said = f"duplicate {kind} id {one.text!r}; {first.place} has it already"
-                        self.errors.append(document.error(one.path, said))
+                        message = f"duplicate {kind} id {text.text!r}; {first.place} has it already"
+                        self.errors.append(document.error(text.path, message))
                     else:
-                        known[id_] = document.error(one.path, "")
+                        known[id_] = document.error(text.path, "")
 
     def topics(self) -> Iterator[Topic]:
         """The folders of topics/ that hold a topic."""
@@ -145,25 +147,27 @@ class _Loader(Files):
                 self.refuse(path, f"no mode has this name{nearest(path.name, known)}")
         if not (folder / "topic.yml").exists():
             self.refuse(folder, "no topic.yml")
-        files = {self.content.parent / one.source.file: one for one in self.documents}
-        own = {path.stem: one for path, one in files.items() if path.parent == folder}
+        files = {
+            self.content.parent / document.source.file: document for document in self.documents
+        }
+        own = {path.stem: document for path, document in files.items() if path.parent == folder}
         file = own.get("topic")
         if file is None:
             return None
-        stands = [one for one in MODES if (folder / f"{one}.yml").exists()]
-        for mode in (one for one in MODES if (one in file.model.modes) != (one in stands)):
+        stands = [mode for mode in MODES if (folder / f"{mode}.yml").exists()]
+        for mode in (own for own in MODES if (own in file.model.modes) != (own in stands)):
             where = "under modes:, but not" if mode in file.model.modes else "not under modes:, but"
             message = f"{mode!r} stands {where} in the folder"
             self.errors.append(file.error(("modes", mode), message))
         quizzes = [own[stem] for stem in sorted(own) if stem.startswith("quiz")]
-        items = {item.id: item for quiz in quizzes for item in quiz.model.items}
+        items = {question.id: question for quiz in quizzes for question in quiz.model.items}
         lessons = {mode: own[mode] for mode in MODES if mode in own}
-        by_mode = {mode: _items_of(one, items) for mode, one in lessons.items()}
+        by_mode = {mode: _items_of(lesson, items) for mode, lesson in lessons.items()}
         labs = {
-            path.parent.name: one for path, one in files.items()
-            if isinstance(one.model, LabFile) and path.parent.parent.parent == folder
+            path.parent.name: document for path, document in files.items()
+            if isinstance(document.model, LabFile) and path.parent.parent.parent == folder
         }  # fmt: skip
-        in_order = dict(sorted(labs.items(), key=lambda one: one[1].model.order))
+        in_order = dict(sorted(labs.items(), key=lambda pair: pair[1].model.order))
         return Topic(folder.name, file.model, lessons, items, by_mode, in_order)
 
 
@@ -239,12 +243,12 @@ def load(
     references = loader.parts(ReferenceFile, "references")
     shelf = Shelf(loader, is_stale, only, with_new)
     machines = shelf.machines(machine)
-    shown, reference = shelf.first_two(machines)
+    at_hand, reference = shelf.first_two(machines)
     on_pages = shelf.on_pages(machines)
-    references |= {one.id: one for one in published_references(on_pages)}
+    references |= {citation.id: citation for citation in published_references(on_pages)}
     verified = dict(loader.verified())
     judged = claim_index(loader.of(ClaimFile))
-    if loader.errors or not (shown and reference):
+    if loader.errors or not (at_hand and reference):
         faults = (fault for document in loader.documents for fault in document.text_faults())
         raise ContentErrors([*loader.errors, *faults])
     (home,), guides, plans = loader.of(HomeFile), loader.of(GuideFile), loader.of(PlanFile)
@@ -257,7 +261,7 @@ def load(
         misconceptions=loader.parts(MisconceptionFile, "misconceptions"),
         given={k: v for file in loader.of(ReferenceFile) for k, v in file.model.given.items()},
         references=references, traces=on_pages,
-        machine=shown.machine, reference=reference.machine, claim_index=judged, machines=machines,
+        machine=at_hand.machine, reference=reference.machine, claim_index=judged, machines=machines,
         documents=tuple(loader.documents),
         tries=tries, watched=watched, unread=unread, verified=verified,
         glossary=glossary[0].model if glossary else GlossaryFile(terms=[]),

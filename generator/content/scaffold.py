@@ -193,12 +193,16 @@ def new_lesson(
     path = _run_to_lean_on(book, experiment)
     if not path or not laws:
         command = f"{program(f'{PYTHON} -m runners')} run {experiment or ''}".rstrip()
-        said = f"a lesson leans on a measured run and a law; measure one: {command}"
-        raise CannotScaffoldError(said)
+        message = f"a lesson leans on a measured run and a law; measure one: {command}"
+        raise CannotScaffoldError(message)
     source = path.partition(".")[0] + "."
     own = [name for name, runs in laws.items() if any(run.startswith(source) for run in runs)]
     claim = next(iter([*(name for name in own if path in laws[name]), *own, *laws]))
-    beliefs = (name for name, one in book.misconceptions.items() if one.refuted_by in own)
+    beliefs = (
+        name
+        for name, misconception in book.misconceptions.items()
+        if misconception.refuted_by in own
+    )
     run = book.run(path)
     mode = "trace" if run and (run.stages or run.epochs) else "worked"
     bound = {
@@ -222,11 +226,13 @@ def new_lesson(
 def to_be_written(book: Book) -> Iterator[str]:
     """Each file in which texts of a scaffold still stand, with their lines."""
     for document in book.documents:
-        lines = {document.error(one.path, "").line for one in document.fields if TODO in one.text}
+        lines = {
+            document.error(field.path, "").line for field in document.fields if TODO in field.text
+        }
         if numbers := ", ".join(map(str, sorted(lines))):
             yield f"{document.source.file}:{numbers}"
-    for name, shown in book.traces.items():
-        if TODO in shown.trace.question:
+    for name, on_page in book.traces.items():
+        if TODO in on_page.trace.question:
             yield f"the QUESTION of experiment {name}"
 
 
@@ -248,10 +254,10 @@ def _written(files: Mapping[Path, str]) -> list[Path]:
 def _run_to_lean_on(book: Book, experiment: str | None) -> str:
     """The run that has recorded most, of an experiment or of all; empty where there is none."""
     runs = {
-        f"{name}.{run}": bool(one.stages) + bool(one.epochs)
-        for name, shown in book.traces.items()
-        if experiment in (None, name) and not shown.is_of_planner
-        for run, one in shown.trace.runs.items()
-        if one.status == "completed"
+        f"{experiment_name}.{name}": bool(run.stages) + bool(run.epochs)
+        for experiment_name, on_page in book.traces.items()
+        if experiment in (None, experiment_name) and not on_page.is_of_planner
+        for name, run in on_page.trace.runs.items()
+        if run.status == "completed"
     }
     return max(runs, key=lambda name: runs[name], default="")

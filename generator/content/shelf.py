@@ -85,9 +85,9 @@ class TraceOnPage:
     def machine_of(self, run: str) -> str:
         """The machine that measured a run; empty where it says nothing about any machine."""
         holder = self.holder(run)
-        found = holder.trace.runs.get(run)
+        measured = holder.trace.runs.get(run)
         if holder.is_of_planner or (
-            found and is_of_no_machine(self.trace.experiment, found.nature)
+            measured and is_of_no_machine(self.trace.experiment, measured.nature)
         ):
             return ""
         return holder.machine.name
@@ -165,15 +165,15 @@ class Shelf:
                 self.files.refuse(folder, problem)
             return {}
         names = dict.fromkeys((name, *filter(None, [reference]), *known))
-        found = {one: read for one in names if (read := self._measured(one))}
-        if name not in found:  # without it there is nothing to show
+        folders = {key: held for key in names if (held := self._measured(key))}
+        if name not in folders:  # without it there is nothing to show
             return {}
-        if self.with_new and own and own not in found:
-            found |= self._new_here(own, found)
-        if self.only is not None and reference and reference in found:
-            new = [name for one in found.keys() - self.only for name in found[one].traces]
+        if self.with_new and own and own not in folders:
+            folders |= self._new_here(own, folders)
+        if self.only is not None and reference and reference in folders:
+            new = [name for key in folders.keys() - self.only for name in folders[key].traces]
             self._check_whole(self.folder / reference, new)
-        return found
+        return folders
 
     def _check_whole(self, folder: Path, new: Collection[str]) -> None:
         """A published book has all of the reference machine, but what is new on this machine."""
@@ -188,14 +188,13 @@ class Shelf:
         measured = self._measured(own)
         if measured is None:
             return {}
+        others = [pair for folder in known.values() for pair in folder.traces.items()]
+        old = {(experiment, run) for experiment, trace in others for run in trace.runs}
         new = {}
-        for name, trace in measured.traces.items():
-            old = {
-                run for one in known.values() if name in one.traces for run in one.traces[name].runs
-            }
-            runs = {run: found for run, found in trace.runs.items() if run not in old}
-            if runs and name not in measured.stale:
-                new[name] = trace.model_copy(update={"runs": runs})
+        for experiment, trace in measured.traces.items():
+            runs = {name: run for name, run in trace.runs.items() if (experiment, name) not in old}
+            if runs and experiment not in measured.stale:
+                new[experiment] = trace.model_copy(update={"runs": runs})
         return {own: replace(measured, traces=new)} if new else {}
 
     def first_two(
@@ -216,7 +215,7 @@ class Shelf:
 
     def _plans(self, machine: Machine) -> dict[str, TraceOnPage]:
         """The committed plans of each preset, and what is computed of published numbers."""
-        found = {}
+        plans = {}
         for path in sorted((self.files.content / "planner").rglob("*.json")):
             is_grid = path.parent.name == "plans"
             read: Callable[[Path], Grid | Trace] = read_grid if is_grid else traces.read
@@ -227,13 +226,13 @@ class Shelf:
             trace = held if isinstance(held, Trace) else as_trace(held)
             file = path.relative_to(self.files.content).as_posix()
             try:
-                found[trace.experiment] = TraceOnPage(
+                plans[trace.experiment] = TraceOnPage(
                     trace, machine, is_stale=self.is_stale(trace), grid=grid, file=file
                 )
             except ValidationError as error:  # in a list that plans are made from
-                said = f"{error.title}: {error.errors()[0]['msg']}"
-                self.files.refuse(self.files.content / "planner", said)
-        return found
+                message = f"{error.title}: {error.errors()[0]['msg']}"
+                self.files.refuse(self.files.content / "planner", message)
+        return plans
 
     @property
     def reference_name(self) -> str | None:
@@ -258,16 +257,18 @@ class Shelf:
             return None
         self._check_name(folder / "machine.json", "name", machine.name)
         experiments = {path.stem for path in matching(folder, "*.json")} - {MACHINE}
-        found = {}
+        measured = {}
         for experiment in sorted(experiments):
             if trace := trying(traces.read, folder / f"{experiment}.json"):
                 self._check_name(folder / f"{experiment}.json", "machine", trace.machine)
                 for _, word in numerals.numerals(trace.question):
-                    said = f"question: bare numeral {word!r}; QUESTION asks without a number"
-                    self.files.refuse(folder / f"{experiment}.json", said)
-                found[experiment] = trace
-        stale = frozenset(one for one, trace in found.items() if self.is_stale(trace))
-        return MachineFolder(machine, found, stale)
+                    message = f"question: bare numeral {word!r}; QUESTION asks without a number"
+                    self.files.refuse(folder / f"{experiment}.json", message)
+                measured[experiment] = trace
+        stale = frozenset(
+            experiment for experiment, trace in measured.items() if self.is_stale(trace)
+        )
+        return MachineFolder(machine, measured, stale)
 
     def _check_name(self, path: Path, field: str, name: str) -> None:
         """Numbers must not pass for another machine's: a file says where it was measured."""
@@ -276,24 +277,24 @@ class Shelf:
             self.files.refuse(path, f"{field}: is {name!r}, the folder says {folder!r}")
 
 
-def published_references(found: Mapping[str, TraceOnPage]) -> Iterator[Reference]:
+def published_references(pages: Mapping[str, TraceOnPage]) -> Iterator[Reference]:
     """A citation of each number that was published beside the rows of a trace, with the number."""
     rows = (
-        row for name in published.COMPARISONS if name in found for row in found[name].runs.items()
+        row for name in published.COMPARISONS if name in pages for row in pages[name].runs.items()
     )
     for name, row in rows:
-        said = {key: str(value) for key, value in row.settings.items()}
+        texts = {key: str(value) for key, value in row.settings.items()}
         numbers: list[tuple[Any, ...]] = [
-            (kind, number, "bytes", said["case"], f"{said[f'field_{kind}']}.")
+            (kind, number, "bytes", texts["case"], f"{texts[f'field_{kind}']}.")
             for kind, number in published.published_bytes_of(row)
         ]
         if isinstance(rate := row.settings.get("rate"), float):
-            says = f"{said['unit']} of each device: {said['model']}, {said['devices']} devices."
-            numbers.append((None, rate, "plain", said["title"], says))
+            says = f"{texts['unit']} of each device: {texts['model']}, {texts['devices']} devices."
+            numbers.append((None, rate, "plain", texts["title"], says))
         for kind, number, unit, title, says in numbers:
             yield Reference(
                 id=published.reference_of(name, kind), title=title, says=says, value=number,
-                unit=unit, where=said.get("where", ""), url=said.get("url", ""),
+                unit=unit, where=texts.get("where", ""), url=texts.get("url", ""),
             )  # fmt: skip
 
 
@@ -321,28 +322,28 @@ def on_page(
         the reference machine those that it skipped. Of a machine that is neither of the two, a
         stale trace does not count. None where none has measured it.
     """
-    shown, *others = machines
-    usable = (one for one in others if one is reference or experiment not in one.stale)
+    at_hand, *others = machines
+    usable = (folder for folder in others if folder is reference or experiment not in folder.stale)
     there = reference.traces.get(experiment)
-    found: list[TraceOnPage] = []
+    parts: list[TraceOnPage] = []
     known: dict[str, Run] = {}
-    for one in (one for one in (shown, *usable) if experiment in one.traces):
-        trace = one.traces[experiment]
+    for folder in (folder for folder in (at_hand, *usable) if experiment in folder.traces):
+        trace = folder.traces[experiment]
         lends = {
             name: run
             for name, run in trace.runs.items()
-            if name not in known or (one is reference and known[name].status == "skipped")
+            if name not in known or (folder is reference and known[name].status == "skipped")
         }
         known |= lends
-        if lends or not found:
-            found.append(
+        if lends or not parts:
+            parts.append(
                 TraceOnPage(
-                    trace=trace.model_copy(update={"runs": lends}) if found else trace,
-                    machine=one.machine,
-                    is_fallback=one is not shown,
-                    is_stale=experiment in one.stale,
-                    reference=None if found and one is not reference else there,
-                    file=f"traces/{one.machine.name}/{experiment}.json",
+                    trace=trace.model_copy(update={"runs": lends}) if parts else trace,
+                    machine=folder.machine,
+                    is_fallback=folder is not at_hand,
+                    is_stale=experiment in folder.stale,
+                    reference=None if parts and folder is not reference else there,
+                    file=f"traces/{folder.machine.name}/{experiment}.json",
                 )
             )
-    return replace(found[0], lent=tuple(found[1:])) if found else None
+    return replace(parts[0], lent=tuple(parts[1:])) if parts else None

@@ -163,13 +163,15 @@ Bound = dict[Name, int | _Bound]
 
 def _mark(annotation: object, metadata: Iterable[object]) -> str | None:
     """The mark of a text field, looked for in its annotation too."""
-    for item in metadata:
-        if isinstance(item, Mark) and item.kind:
-            return item.kind
+    for mark in metadata:
+        if isinstance(mark, Mark) and mark.kind:
+            return mark.kind
     if get_origin(annotation) is Annotated:
         return _mark(None, get_args(annotation)[1:])
-    found = (_mark(argument, ()) for argument in get_args(annotation))  # of a dict: keys, values
-    return next(filter(None, found), None)
+    of_arguments = (
+        _mark(argument, ()) for argument in get_args(annotation)
+    )  # of a dict: keys, values
+    return next(filter(None, of_arguments), None)
 
 
 @cache

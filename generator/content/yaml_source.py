@@ -110,26 +110,28 @@ class _Reader:
         if isinstance(node, yaml.MappingNode):
             return self.mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
-            return [self.value(one, (*path, i), one) for i, one in enumerate(node.value)]
+            return [
+                self.value(element, (*path, i), element) for i, element in enumerate(node.value)
+            ]
         try:
             return _VALUES.yaml_constructors[node.tag](_VALUES, node)
         except ValueError:
             raise self.refused(node, f"{node.value!r} is not a number") from None
 
     def mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, object]:
-        found: dict[str, object] = {}
+        mapping: dict[str, object] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 is_expression = isinstance(key, yaml.MappingNode) and key.flow_style
                 wrong = (node, _BRACES) if is_expression else (key, "a key must be a word")
                 raise self.refused(*wrong)
-            if key.value in found:
+            if key.value in mapping:
                 found_at = self.places[(*path, key.value)].key.start_mark.line + 1
                 raise self.refused(
                     key, f"duplicate key {key.value!r}; line {found_at} has it already"
                 )
-            found[key.value] = self.value(value, (*path, key.value), key)
-        return found
+            mapping[key.value] = self.value(value, (*path, key.value), key)
+        return mapping
 
 
 def parse(file: str, text: str) -> YamlFile:
@@ -151,8 +153,8 @@ def parse(file: str, text: str) -> YamlFile:
     except yaml.YAMLError as error:
         raise ContentErrors([_syntax_error(file, text, error)]) from None
     except RecursionError:
-        said = "brackets are nested too deep, or an alias (*name) stands within what it repeats"
-        raise ContentErrors([ContentError(file, 1, 1, said)]) from None
+        message = "brackets are nested too deep, or an alias (*name) stands within what it repeats"
+        raise ContentErrors([ContentError(file, 1, 1, message)]) from None
 
 
 def _syntax_error(file: str, text: str, error: yaml.YAMLError) -> ContentError:
@@ -168,6 +170,6 @@ def _syntax_error(file: str, text: str, error: yaml.YAMLError) -> ContentError:
         opening = _OPENING.match(lines[mark.line]) if mark.line < len(lines) else None
         if opening:
             return ContentError(file, mark.line + 1, opening.end() - 1, f"not YAML: {_BRACES}")
-    hint = next((hint for said, hint in _HINTS.items() if said in str(error.problem)), "")
+    hint = next((hint for problem, hint in _HINTS.items() if problem in str(error.problem)), "")
     line, column = marks[0].line + 1, marks[0].column + 1
     return ContentError(file, line, column, f"not YAML: {error.problem}; {hint}".rstrip("; "))

@@ -77,9 +77,11 @@ def without_repeats(
     What several answers rest on moves below them; each keeps the belief that it refutes there. Of
     `more`, the evidence of the whole question, what stands with an answer is left out.
     """
-    behind = [one for answer in explained for one in answer.backing]
-    times = Counter(one.href for one in behind)
-    below = {one.href: replace(one, belief=None) for one in behind if times[one.href] > 1}
+    behind = [backing for answer in explained for backing in answer.backing]
+    times = Counter(backing.href for backing in behind)
+    below = {
+        backing.href: replace(backing, belief=None) for backing in behind if times[backing.href] > 1
+    }
 
     def kept(answer: Answer) -> tuple[Backing, ...]:
         return tuple(
@@ -89,7 +91,7 @@ def without_repeats(
         )
 
     left = tuple(replace(answer, backing=kept(answer)) for answer in explained)
-    return left, (*below.values(), *(one for one in more if one.href not in times))
+    return left, (*below.values(), *(backing for backing in more if backing.href not in times))
 
 
 def claim_behind(name: str, folio: Folio) -> Backing:

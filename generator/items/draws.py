@@ -30,16 +30,18 @@ def variants(item: Item) -> tuple[Item, ...]:
     return (item, *item.others) if isinstance(item, Drawable) and item.draws else (item,)
 
 
-def mistakes(item: Item, evidence: Evidence) -> Iterator[Found]:
+def mistakes(question: Item, evidence: Evidence) -> Iterator[Found]:
     """What is wrong with the draws of an item, at each place once and with the draw."""
-    if not isinstance(item, Drawable) or item.draws is None or evidence.reference:
+    if not isinstance(question, Drawable) or question.draws is None or evidence.reference:
         return
-    found = dict(_of_law(item.as_written, item.draws, evidence))
-    for draw in item.draws.tried(item.id):
+    problems = dict(_of_law(question.as_written, question.draws, evidence))
+    for draw in question.draws.tried(question.id):
         called = ", ".join(f"{name} = {value}" for name, value in draw.items())
-        for path, said in _of_draw(item.as_written, item.draws, short_names(draw), evidence):
-            found.setdefault(path, f"draw {called}: {said}")
-    yield from found.items()
+        for path, problem in _of_draw(
+            question.as_written, question.draws, short_names(draw), evidence
+        ):
+            problems.setdefault(path, f"draw {called}: {problem}")
+    yield from problems.items()
 
 
 def _are_counts(*values: Value) -> bool:
@@ -47,7 +49,7 @@ def _are_counts(*values: Value) -> bool:
     return all(str(one).replace(",", "") == f"{numeric(one):.0f}" for one in values)
 
 
-def _of_law(item: Drawable, draws: Draws, evidence: Evidence) -> Iterator[Found]:
+def _of_law(question: Drawable, draws: Draws, evidence: Evidence) -> Iterator[Found]:
     """Whether the key is the law: with the settings of its run, it is what the law predicts."""
     claim = evidence.book.claims.get(draws.law)
     if claim is None:
@@ -55,44 +57,47 @@ def _of_law(item: Drawable, draws: Draws, evidence: Evidence) -> Iterator[Found]
     judged, run = evidence.judged(draws.law), {"run": claim.run} if claim.run else {}
     if judged.verdict != "holds":
         yield ("draws", "law"), f"{draws.law!r} does not hold"
-    path, key = next(item.formulas())
-    measured = {name: f"({of_expression(one, run)})" for name, one in draws.measured_with.items()}
-    found, predicted = evidence.evaluate(of_expression(key, measured)), judged.predicted
-    if not isinstance(found.result, Value):
-        yield ("draws", "measured_with"), f"of the key {key}: {found.error}"
+    path, key = next(question.formulas())
+    measured = {
+        name: f"({of_expression(expression, run)})"
+        for name, expression in draws.measured_with.items()
+    }
+    evaluation, predicted = evidence.evaluate(of_expression(key, measured)), judged.predicted
+    if not isinstance(evaluation.result, Value):
+        yield ("draws", "measured_with"), f"of the key {key}: {evaluation.error}"
     elif predicted is None or isinstance(predicted.number, str):
         yield ("draws", "law"), f"{draws.law!r} predicts no single number"
-    elif abs(numeric(found.result) - predicted.number) > _BLUR * abs(predicted.number):
-        both = f"it is {found.result}, and the law {draws.law!r} predicts {predicted}"
+    elif abs(numeric(evaluation.result) - predicted.number) > _BLUR * abs(predicted.number):
+        both = f"it is {evaluation.result}, and the law {draws.law!r} predicts {predicted}"
         yield path, f"with the settings of its run {both}"
 
 
 def _of_draw(
-    item: Drawable, draws: Draws, names: Mapping[str, str], evidence: Evidence
+    question: Drawable, draws: Draws, names: Mapping[str, str], evidence: Evidence
 ) -> Iterator[Found]:
     """What is wrong with one draw."""
     values = []
-    for path, expression in item.formulas():
-        found = evidence.evaluate(of_expression(expression, names))
-        if not isinstance(found.result, Value):
-            yield path, f"{expression}: {found.error}"
+    for path, expression in question.formulas():
+        evaluation = evidence.evaluate(of_expression(expression, names))
+        if not isinstance(evaluation.result, Value):
+            yield path, f"{expression}: {evaluation.error}"
             return
-        values.append((path, found.result))
+        values.append((path, evaluation.result))
     for place, condition in enumerate(draws.domain):
-        if said := _broken(condition, names, evidence):
-            yield ("draws", "domain", place), said
+        if problem := _broken(condition, names, evidence):
+            yield ("draws", "domain", place), problem
     path, key = values[0]
-    if said := _outside(key):
-        yield path, f"the answer is {key}, {said}, so the law does not apply"
-    tolerance = getattr(item, "tolerance", None)  # of a number that is typed
-    for (_, one), (path, other) in combinations(values, 2):
-        largest = max(abs(numeric(one)), abs(numeric(other)))
-        rounded = 0 if _are_counts(one, other) else _ROUNDED * largest
+    if problem := _outside(key):
+        yield path, f"the answer is {key}, {problem}, so the law does not apply"
+    tolerance = getattr(question, "tolerance", None)  # of a number that is typed
+    for (_, value), (path, other) in combinations(values, 2):
+        largest = max(abs(numeric(value)), abs(numeric(other)))
+        rounded = 0 if _are_counts(value, other) else _ROUNDED * largest
         within = max(rounded, tolerance.slack(largest) if tolerance else 0)
-        is_near = is_alike(one, other) and abs(numeric(one) - numeric(other)) <= within
-        if is_near or str(one) == str(other):
-            said = "two right answers" if one is key else "two answers alike"
-            yield path, f"{said}: {one} and {other}, apart by no more than rounding"
+        is_near = is_alike(value, other) and abs(numeric(value) - numeric(other)) <= within
+        if is_near or str(value) == str(other):
+            clash = "two right answers" if value is key else "two answers alike"
+            yield path, f"{clash}: {value} and {other}, apart by no more than rounding"
 
 
 def _outside(key: Value) -> str | None:
@@ -110,9 +115,9 @@ def _broken(condition: str, names: Mapping[str, str], evidence: Evidence) -> str
     parts = _CONDITION.fullmatch(condition)
     if parts is None:
         return f"{condition!r} is no condition; write `a <= b`, or with one of >=, <, >"
-    found = evidence.evaluate(of_expression(f"{parts[1]} - ({parts[3]})", names))
-    if not isinstance(found.result, Value):
-        return f"{condition}: {found.error}"
-    is_true = _RELATIONS[parts[2]](numeric(found.result), 0)
-    said = f"outside the domain, {condition}; change the sets, all draws of which must be inside"
-    return None if is_true else said
+    difference = evidence.evaluate(of_expression(f"{parts[1]} - ({parts[3]})", names))
+    if not isinstance(difference.result, Value):
+        return f"{condition}: {difference.error}"
+    is_true = _RELATIONS[parts[2]](numeric(difference.result), 0)
+    message = f"outside the domain, {condition}; change the sets, all draws of which must be inside"
+    return None if is_true else message

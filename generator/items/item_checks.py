@@ -22,39 +22,43 @@ from generator.values.verdicts import WORDS
 _DECIDE = ("answer", "gives", "by")  # expressions that are a key, or judge an answer
 
 
-def mistakes(item: Item, evidence: Evidence) -> Iterator[Found]:
+def mistakes(question: Item, evidence: Evidence) -> Iterator[Found]:
     """Everything in an item that the runs do not bear out."""
-    for path, claim in kind_of(item, evidence).claimed():
+    for path, claim in kind_of(question, evidence).claimed():
         problem = unheld(evidence, claim)
         if problem:
             yield path, problem
-    log = evidence.book.run(item.exhibit.log) if item.exhibit and item.exhibit.log else None
+    log = (
+        evidence.book.run(question.exhibit.log)
+        if question.exhibit and question.exhibit.log
+        else None
+    )
     if log and evidence.reference is None and not (log.printed or log.error):
         yield ("exhibit", "log"), "this run printed nothing; choose one that a program printed in"
-    yield from _asserted(item, evidence)
+    yield from _asserted(question, evidence)
     try:
-        yield from kind_of(item, evidence).unclear()
+        yield from kind_of(question, evidence).unclear()
     except ItemError as error:
         yield error.path, error.message
     except (ContentError, ExpressionError, units.UnitError):
         return  # said where it is written
 
 
-def _asserted(item: Item, evidence: Evidence) -> Iterator[Found]:
+def _asserted(question: Item, evidence: Evidence) -> Iterator[Found]:
     """What rests on its author's word: nothing in a book, elsewhere nothing without a source."""
-    said = "nothing shows this; compute it, or say under source: of the item where it stands"
+    message = "nothing shows this; compute it, or say under source: of the item where it stands"
     if evidence.rests_on_runs:
-        said = "a key of a book follows from its claims and expressions"
-        if item.source:
-            yield ("source",), said
-    elif item.source:
+        message = "a key of a book follows from its claims and expressions"
+        if question.source:
+            yield ("source",), message
+    elif question.source:
         return
-    for number, option in enumerate(getattr(item, "options", ())):
+    for number, option in enumerate(getattr(question, "options", ())):
         if option.right is not None:
-            yield ("options", number, "right"), said
-    for one in fields_of(item):
-        if one.path[-1] in _DECIDE and evidence.is_typed(one.text):
-            yield one.path, said
+            yield ("options", number, "right"), message
+    for field in fields_of(question):
+        if field.path[-1] in _DECIDE and evidence.is_typed(field.text):
+            yield field.path, message
 
 
 def unheld(evidence: Evidence, claim: str) -> str | None:
@@ -73,19 +77,21 @@ def unheld(evidence: Evidence, claim: str) -> str | None:
 # --- the other cases of an item
 
 
-def answerable(item: Item, evidence: Evidence) -> Iterator[tuple[int, Item]]:
+def answerable(question: Item, evidence: Evidence) -> Iterator[tuple[int, Item]]:
     """The other cases that have one right answer here, which the explanations fit; each numbered.
 
     On another machine than the reference, a case may have come out otherwise: then it is not asked.
     A case shows no evidence on runs of the first case alone.
     """
-    others: tuple[Item, ...] = item.others
+    others: tuple[Item, ...] = question.others
     for number, other in enumerate(others, 1):
-        if not any(_misleading(item, other, evidence)):
-            cases = item.cases or [{}] * (number + 1)  # of drawn numbers, the law is the same
+        if not any(_misleading(question, other, evidence)):
+            cases = question.cases or [{}] * (number + 1)  # of drawn numbers, the law is the same
             first, own = (set(cases[n].values()) for n in (0, number))
             claims = [
-                one for one in other.claims if not (first - own) & {*evidence.judged(one).runs}
+                claim
+                for claim in other.claims
+                if not (first - own) & {*evidence.judged(claim).runs}
             ]
             yield number, other.model_copy(update={"claims": claims})
 
@@ -102,12 +108,12 @@ def mistakes_of_case(item: Item, other: Item, evidence: Evidence) -> list[str]:
 
 def unread(other: Item, evidence: Evidence) -> Iterator[str]:
     """What its texts read and no run recorded, and claims that nobody wrote."""
-    for one in fields_of(other):
-        if one.mark == "claim" and one.text not in evidence.book.claims:
-            yield evidence.book.claim_index.lacks(one.text)
-        elif one.mark == "lesson figure" and other.id not in evidence.book.exhibited:
-            yield f"no lesson figure {one.text!r}"
-        problems = ((text, _wrong(evidence, text)) for text in _expressions(one))
+    for field in fields_of(other):
+        if field.mark == "claim" and field.text not in evidence.book.claims:
+            yield evidence.book.claim_index.lacks(field.text)
+        elif field.mark == "lesson figure" and other.id not in evidence.book.exhibited:
+            yield f"no lesson figure {field.text!r}"
+        problems = ((text, _wrong(evidence, text)) for text in _expressions(field))
         yield from (f"{text}: {problem}" for text, problem in problems if problem)
 
 
@@ -122,12 +128,12 @@ def _wrong(evidence: Evidence, expression: str) -> str | None:
     return evidence.unprintable(evidence.evaluate(expression)) or stays(evidence, expression)
 
 
-def _misleading(item: Item, other: Item, evidence: Evidence) -> Iterator[str]:
+def _misleading(question: Item, other: Item, evidence: Evidence) -> Iterator[str]:
     """Why a case is not asked, as the runs came out."""
-    case, first = (kind_of(one, evidence) for one in (other, item))
+    case, first = (kind_of(variant, evidence) for variant in (other, question))
     try:
         key, own = case.key, first.key
-        seen, as_first = case.seen, case.seen == first.seen
+        texts, as_first = case.seen, case.seen == first.seen
     except (ContentError, ExpressionError, AbsentError) as error:
         yield str(error)
         return
@@ -135,7 +141,7 @@ def _misleading(item: Item, other: Item, evidence: Evidence) -> Iterator[str]:
         yield "no single answer is right in this case on the runs shown"
     elif case.has_one_key and own.right not in ((), key.right):
         yield "another answer is right in this case; write it as an item of its own"
-    elif case.has_one_key and len(set(seen[1:])) < len(seen) - 1:
+    elif case.has_one_key and len(set(texts[1:])) < len(texts) - 1:
         yield "two options read alike in this case; choose runs that differ"
     elif as_first:
         yield "this case reads like the first; choose runs that differ"

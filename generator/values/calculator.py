@@ -137,9 +137,9 @@ def on_run(
         measured = claim.observed
     needed = parsed(output.formula).names
     read = {
-        one.name: of_expression(one.on_run, {"run": run})
-        for one in calculator.inputs
-        if one.on_run and one.name in needed
+        field.name: of_expression(field.on_run, {"run": run})
+        for field in calculator.inputs
+        if field.on_run and field.name in needed
     }
     return CheckOnRun(run, {**read, **check.given}, measured)
 

@@ -159,15 +159,17 @@ def _words(paths: list[str]) -> dict[str, str]:
     Raises:
         ExpressionError: one has no short name, or two cannot be told apart.
     """
-    found = {path: _read(path) for path in paths}
-    several = len({one.run for one in found.values() if not one.is_given}) > 1
+    readings = {path: _read(path) for path in paths}
+    several = len({reading.run for reading in readings.values() if not reading.is_given}) > 1
     words = {}
-    for path, one in found.items():
-        alike = [other for other in found.values() if other.word == one.word]
-        if (several and not one.is_given) or len({other.run for other in alike}) > 1:
-            words[path] = f"{one.word} of {one.run}"
+    for path, reading in readings.items():
+        alike = [other for other in readings.values() if other.word == reading.word]
+        if (several and not reading.is_given) or len({other.run for other in alike}) > 1:
+            words[path] = f"{reading.word} of {reading.run}"
         else:
-            words[path] = f"{one.word} of rank {one.rank}" if len(alike) > 1 else one.word
+            words[path] = (
+                f"{reading.word} of rank {reading.rank}" if len(alike) > 1 else reading.word
+            )
     if len(set(words.values())) < len(words):
         raise ExpressionError("reads two fields that have one name")
     return words
@@ -175,11 +177,11 @@ def _words(paths: list[str]) -> dict[str, str]:
 
 def _short_name(path: str) -> str:
     for pattern, word in _WORDS:
-        found = pattern.fullmatch(path)
-        if found and not found.groups():
+        match = pattern.fullmatch(path)
+        if match and not match.groups():
             return word
-        if found and not _SPELLED.search(found[1]):
-            of = found[1] if path.startswith("collectives.") else found[1].replace("_", " ")
+        if match and not _SPELLED.search(match[1]):
+            of = match[1] if path.startswith("collectives.") else match[1].replace("_", " ")
             return word.format(of)
     raise ExpressionError(f"{path} has no short name")
 

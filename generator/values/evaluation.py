@@ -94,44 +94,47 @@ class Evidence:
 
         It is evaluated on the reference machine where only that has measured all of its runs.
         """
-        found = Evaluation(moved=self.moved)
+        evaluation = Evaluation(moved=self.moved)
         try:
             checked = compiled(expression)
             if self.rests_on_runs and checked.unnamed:
                 raise ExpressionError(checked.unnamed)
-            names = {name: self._root(name, found) for name in checked.names}
+            names = {name: self._root(name, evaluation) for name in checked.names}
             result = checked.evaluate(names, {**closed_forms(), **self.functions, **self._own})
             if isinstance(result, Value):
                 str(result)  # in a unit that people read
-            found.result = result
+            evaluation.result = result
         except AbsentError as reason:
-            found.absent, found.error = reason, reason.reason if reason.is_mistake else None
+            evaluation.absent, evaluation.error = (
+                reason,
+                reason.reason if reason.is_mistake else None,
+            )
         except MixedError as mistake:
             there = self.reference and self.reference.evaluate(expression)
             if there and not there.error:
                 return replace(there, is_borrowed=True)
-            found.error = str(mistake)
+            evaluation.error = str(mistake)
         except (ExpressionError, units.UnitError) as mistake:
-            found.error = str(mistake)
+            evaluation.error = str(mistake)
         except RecursionError:
-            found.error = "it depends on its own verdict"
-        return found
+            evaluation.error = "it depends on its own verdict"
+        return evaluation
 
     def _root(self, name: str, reading: Evaluation) -> object:
         """What a name of an expression stands for: an experiment, the machine, or what is cited."""
         traces = self.book.traces
         if name in traces:
-            shown = traces[name]
-            return Node(shown.trace, (), name, reading, Origin("", name), shown)
+            on_page = traces[name]
+            return Node(on_page.trace, (), name, reading, Origin("", name), on_page)
         if name == "machine":
             machine = self.book.machine
             return Node(machine, (), "machine", reading, Origin(machine.name))
         if name in self._stated:
             return Node(self._stated[name], (), name, reading, Origin(""))
         if command := command_for(name):  # an experiment, which nobody has run
-            said = f"no trace of {name!r} on any machine, or only a stale one"
+            message = f"no trace of {name!r} on any machine, or only a stale one"
             command = command.replace("python -m runners", program())
-            raise ExpressionError(f"{said}; run `{command}`")
+            raise ExpressionError(f"{message}; run `{command}`")
         hint = nearest(name, [*traces, *ROOTS]) or UNBOUND
         raise ExpressionError(f"unknown name {name!r}{hint}")
 
@@ -140,7 +143,7 @@ class Evidence:
         """The numbers of references.yml by id: those that are cited, and those that are given."""
         given = self.book.given.items()
         of = units.BY_NAME
-        found = {k: Value(v.value, of[v.unit], "given", f"given[{k!r}]") for k, v in given}
+        constants = {k: Value(v.value, of[v.unit], "given", f"given[{k!r}]") for k, v in given}
         cited: dict[str, Value] = {}
         for name, reference in self.book.references.items():
             if reference.value is not None:
@@ -149,7 +152,7 @@ class Evidence:
                 form = units.Form(way="written") if is_written else units.AS_RULED
                 origin, formula = Origin("", reference=name), f"cited[{name!r}]"
                 cited[name] = Value(reference.value, unit, "cited", formula, (), origin, form)
-        return {"cited": cited, "given": found}
+        return {"cited": cited, "given": constants}
 
     def _of_claim(self, name: str, claim: object) -> Printable:
         """What an expression asks of a claim, by its id: a function of `OF_CLAIMS`."""
@@ -185,10 +188,10 @@ class Evidence:
         Raises:
             ContentError: it fails.
         """
-        found = self.evaluate(expression, run)
-        if found.error and not found.absent:
-            raise _failed(expression, found.error)
-        return list_sides.single_value(found.result)
+        evaluation = self.evaluate(expression, run)
+        if evaluation.error and not evaluation.absent:
+            raise _failed(expression, evaluation.error)
+        return list_sides.single_value(evaluation.result)
 
     def printable(self, expression: str) -> Printable:
         """What a page prints for an expression; a value that this machine lacks says so.
@@ -196,22 +199,22 @@ class Evidence:
         Raises:
             ContentError: the expression fails, or its result cannot be printed.
         """
-        found = self.evaluate(expression)
-        problem = self.unprintable(found)
+        evaluation = self.evaluate(expression)
+        problem = self.unprintable(evaluation)
         if problem:
             raise _failed(expression, problem)
-        if found.absent:
-            lacks = found.absent
+        if evaluation.absent:
+            lacks = evaluation.absent
             why = f"{lacks.run}: {lacks.reason}" if lacks.run else lacks.reason
             return Value(NOT_MEASURED, units.TEXT, "measured", expression, absent=why)
-        result: Printable = found.result
+        result: Printable = evaluation.result
         return result
 
-    def unprintable(self, found: Evaluation) -> str | None:
+    def unprintable(self, evaluation: Evaluation) -> str | None:
         """Why the result of an expression may not stand on a page, or None."""
-        if found.error or found.absent:
-            return found.error
-        result = found.result
+        if evaluation.error or evaluation.absent:
+            return evaluation.error
+        result = evaluation.result
         if isinstance(result, Value | Label | Showed):
             return None
         if isinstance(result, str):

@@ -102,8 +102,8 @@ def _unit(value: Thing, label: object) -> Value:
         raise ExpressionError("|unit wants a unit in quotes, without a digit")
     if not value.unit.is_number:
         raise ExpressionError(f"|unit wants a plain number, not {value.unit}")
-    if found := NAMED_UNIT.search(label):
-        raise ExpressionError(f"|unit names {found[0]!r}, which follows from what is read")
+    if named := NAMED_UNIT.search(label):
+        raise ExpressionError(f"|unit names {named[0]!r}, which follows from what is read")
     return replace(value, form=replace(value.form, label=label))
 
 

@@ -121,17 +121,17 @@ class Symbol(Arithmetic):
         return Symbol(("~", self.tree))
 
 
-def tree_of(thing: object) -> Tree:
+def tree_of(operand: object) -> Tree:
     """The tree of a symbol or of a plain number.
 
     Raises:
         TypeError: it is neither.
     """
-    if isinstance(thing, Symbol):
-        return thing.tree
-    if isinstance(thing, int | float):
-        return thing
-    raise TypeError(thing)
+    if isinstance(operand, Symbol):
+        return operand.tree
+    if isinstance(operand, int | float):
+        return operand
+    raise TypeError(operand)
 
 
 def _folded(name: str, of: Callable[..., object]) -> Callable[..., object]:

@@ -32,9 +32,9 @@ def listed(side: object) -> tuple[Value, ...] | None:
     """
     if not is_list(side):
         return None
-    found = elements(side)
-    values = tuple(one for one in found if isinstance(one, Value))
-    if len(values) != len(found):
+    members = elements(side)
+    values = tuple(member for member in members if isinstance(member, Value))
+    if len(values) != len(members):
         raise ExpressionError("a rule over a list compares values; go on to one field of each")
     return values
 
@@ -45,11 +45,13 @@ def paired(predicted: object, observed: object) -> list[tuple[Value, Value]]:
     Raises:
         ExpressionError: the other is neither a value nor a list as long.
     """
-    sides = [listed(one) or (one,) for one in (predicted, observed)]
-    num = max(map(len, sides))
-    written = zip((predicted, observed), sides, strict=True)
-    left, right = (side if is_list(one) else side * num for one, side in written)
-    values = [one for one in (*left, *right) if isinstance(one, Value)]
+    sides = predicted, observed
+    members = [listed(side) or (side,) for side in sides]
+    num = max(map(len, members))
+    left, right = (
+        own if is_list(side) else own * num for side, own in zip(sides, members, strict=True)
+    )
+    values = [member for member in (*left, *right) if isinstance(member, Value)]
     if len(values) < 2 * num:
         raise ExpressionError("a list is compared with one value, or with a list as long")
     return list(zip(values[:num], values[num:], strict=True))
@@ -58,12 +60,14 @@ def paired(predicted: object, observed: object) -> list[tuple[Value, Value]]:
 def collected(values: Sequence[Value]) -> Value:
     """One value for all of them: the common one, else what they are, or from which to which."""
     first = values[0]
-    is_alike = len({(one.number, one.unit) for one in values}) == 1
-    if is_alike and (all(one is first for one in values) or not any(one.leaves for one in values)):
+    is_alike = len({(value.number, value.unit) for value in values}) == 1
+    if is_alike and (
+        all(value is first for value in values) or not any(value.leaves for value in values)
+    ):
         return first
     inputs = tuple(dict.fromkeys(values))
-    shown = ", ".join(dict.fromkeys(one.formula for one in values[:MOST_WRITTEN_OUT]))
-    formula = shown + (", …" if len(values) > MOST_WRITTEN_OUT else "")
+    listed_formulas = ", ".join(dict.fromkeys(value.formula for value in values[:MOST_WRITTEN_OUT]))
+    formula = listed_formulas + (", …" if len(values) > MOST_WRITTEN_OUT else "")
     if is_alike:
         return computed(first.number, first.unit, formula, inputs)
     return computed(_written(values), units.TEXT, formula, inputs)

@@ -52,10 +52,10 @@ def other_outcomes(book: Book, outcomes: Mapping[str, Judged]) -> dict[str, Othe
 def _on(measured: MachineFolder, book: Book, outcomes: Mapping[str, Judged]) -> OtherOutcomes:
     reference = book.machines[book.reference.name]
     own = {
-        name: found
+        name: on_own_page
         for name, trace in measured.traces.items()
         if not (name in book.traces and book.traces[name].trace is trace)  # shown as another's
-        and (found := on_page(name, [measured], reference))
+        and (on_own_page := on_page(name, [measured], reference))
     }
     evidence = Evidence(replace(book, traces={**book.traces, **own}, machine=measured.machine))
     judged = {
@@ -109,23 +109,23 @@ def lacking(documents: Iterable[Document[Any]], at_hand: Evidence) -> list[str] 
     if reference is None:
         return None
     files = list(documents)
-    fields = [one for document in files for one in document.fields]
-    text = "\n".join(one.text for one in fields)
-    whole = "\n".join([text, *(one.source.text for one in files)])
+    fields = [field for document in files for field in document.fields]
+    text = "\n".join(field.text for field in fields)
+    whole = "\n".join([text, *(document.source.text for document in files)])
     claims = sorted(set(_CLAIM.findall(whole)) & at_hand.book.claims.keys())
     runs = sorted(_runs(whole, claims, reference))
     named = [path for path in runs if _status(path, reference)]
-    found = {_status(path, at_hand) for path in named}
-    printed = {one.text for one in prose.expressions(text)}
-    printed |= {one.text for one in fields if one.mark == "expression"}
-    of_runs = {one.text for one in fields if one.mark == "per_run"}
-    judged = [(at_hand.judged(one), reference.judged(one)) for one in claims]
+    statuses = {_status(path, at_hand) for path in named}
+    printed = {expression.text for expression in prose.expressions(text)}
+    printed |= {field.text for field in fields if field.mark == "expression"}
+    of_runs = {field.text for field in fields if field.mark == "per_run"}
+    judged = [(at_hand.judged(claim), reference.judged(claim)) for claim in claims]
     is_lacking = (
-        None in found
-        or found == {"skipped"}
+        None in statuses
+        or statuses == {"skipped"}
         or any("no_evidence" == here.verdict != there.verdict for here, there in judged)
-        or any(_lacks(one, at_hand) for one in sorted(printed))
-        or any(_lacks(one, at_hand, run) for one in sorted(of_runs) for run in runs)
+        or any(_lacks(expression, at_hand) for expression in sorted(printed))
+        or any(_lacks(expression, at_hand, run) for expression in sorted(of_runs) for run in runs)
     )
     measured = at_hand.book.machines[at_hand.book.machine.name]
     needed = {path.partition(".")[0] for path in named}

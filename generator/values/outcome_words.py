@@ -41,13 +41,13 @@ def ended(run: object) -> Value:
     if words != "completed" and error is not None:
         place = run.step("error")
         assert isinstance(place, Node)
-        read += [place.step(one) for one in _DECIDING if getattr(error, one) is not None]
+        read += [place.step(field) for field in _DECIDING if getattr(error, field) is not None]
         if run.thing.budget_bytes:
             read.append(run.step("budget_bytes"))
         words = _failed(run.thing, error)
-    inputs = tuple(one for one in read if isinstance(one, Value))
-    found = computed(words, units.TEXT, ("ended", run.formula), inputs)
-    return run.reading.moved(found)
+    inputs = tuple(value for value in read if isinstance(value, Value))
+    outcome = computed(words, units.TEXT, ("ended", run.formula), inputs)
+    return run.reading.moved(outcome)
 
 
 def _failed(run: Run, error: Failure) -> str:

@@ -107,9 +107,9 @@ class Node:
             instead = "; observe ended(run)" if name in known else nearest(name, known)
             message = f"{self.formula} has no {what} {name!r}{instead}"
             raise ExpressionError(message) if is_model else self._missing((name,), message)
-        thing = getattr(self.thing, name) if is_model else known[name]
+        below = getattr(self.thing, name) if is_model else known[name]
         written = f".{name}" if name.isidentifier() else f"[{name!r}]"
-        return self._below(name, thing, self.formula + written)
+        return self._below(name, below, self.formula + written)
 
     def elements(self) -> tuple[Node | Value, ...]:
         """The elements of a list.
@@ -122,13 +122,13 @@ class Node:
             raise ExpressionError(f"{self.formula} is not a list")
         if not self.thing:
             raise self._missing((), f"{self.formula} is empty")
-        found = (self.step(index) for index in range(len(self.thing)))
-        return tuple(one for one in found if not isinstance(one, tuple))
+        steps = (self.step(index) for index in range(len(self.thing)))
+        return tuple(element for element in steps if not isinstance(element, tuple))
 
-    def _run(self, name: str, shown: TraceOnPage) -> Node:
+    def _run(self, name: str, on_page: TraceOnPage) -> Node:
         """A run of an experiment, by the machine that holds it."""
-        shown = shown.holder(name)
-        trace = shown.trace
+        on_page = on_page.holder(name)
+        trace = on_page.trace
         if name not in trace.runs:
             if name in _declared(trace.experiment):
                 command = f"{book.program()} run {trace.experiment}"
@@ -140,39 +140,39 @@ class Node:
         path, run = f"{trace.experiment}.{name}", trace.runs[name]
         self.reading.runs[path] = None
         origin = self.origin._replace(
-            machine=shown.measured_on,
+            machine=on_page.measured_on,
             recorded_at=trace.recorded_at, software=software(trace.circumstances),
             run=name, nature=run.nature, is_crowded=is_crowded(run),
         )  # fmt: skip
-        return Node(run, (), path, self.reading, origin, shown)
+        return Node(run, (), path, self.reading, origin, on_page)
 
     def _element(self, key: Key) -> Node | Value:
         """An element of a list, by its position, or by its name, its operation or its rank."""
         position: int | None = key if isinstance(key, int) else None
         if isinstance(key, str):
-            named = (at for at, one in enumerate(self.thing) if key in fields.names_of(one))
+            named = (at for at, element in enumerate(self.thing) if key in fields.names_of(element))
             position = next(named, None)
         if position is None or not -len(self.thing) <= position < len(self.thing):
             raise self._missing((key,), f"{self.formula} has no element {key!r}")
         written = f"{self.formula}[{key!r}]"
         return self._below(range(len(self.thing))[position], self.thing[position], written)
 
-    def _below(self, key: Key, thing: object, formula: str) -> Node | Value:
+    def _below(self, key: Key, content: object, formula: str) -> Node | Value:
         steps = (*self.steps, key)
-        if thing is None:
+        if content is None:
             raise self._missing((key,), f"{formula} is empty: the run did not measure it")
-        if isinstance(thing, Value):  # what is cited
-            return self.reading.moved(thing)
-        if isinstance(thing, SampledSeconds) and self.on_page:
-            seconds = numeric(self.value(thing.median_seconds, steps, formula))
-            if seconds != thing.median_seconds:  # it is moved
-                share = seconds / thing.median_seconds
-                thing = SampledSeconds.of([one * share for one in thing.samples])
-        if isinstance(thing, int | float | str):
-            return self.value(thing, steps, formula)
-        return Node(thing, steps, formula, self.reading, self.origin, self.on_page)
+        if isinstance(content, Value):  # what is cited
+            return self.reading.moved(content)
+        if isinstance(content, SampledSeconds) and self.on_page:
+            seconds = numeric(self.value(content.median_seconds, steps, formula))
+            if seconds != content.median_seconds:  # it is moved
+                share = seconds / content.median_seconds
+                content = SampledSeconds.of([sample * share for sample in content.samples])
+        if isinstance(content, int | float | str):
+            return self.value(content, steps, formula)
+        return Node(content, steps, formula, self.reading, self.origin, self.on_page)
 
-    def value(self, thing: int | float | str, steps: tuple[Key, ...], formula: str) -> Value:
+    def value(self, number: int | float | str, steps: tuple[Key, ...], formula: str) -> Value:
         """What was read off the run at some steps; if it was measured, this evaluation notes it."""
         kind = self._kind(steps)
         path = fields.written(steps) if self.on_page else formula  # `machine.num_cores`
@@ -183,13 +183,13 @@ class Node:
         origin = self.origin._replace(field=path, counts=quantity.unit)
         if self.on_page and kind != "given":
             self.reading.measured[origin.path] = None
-        if isinstance(thing, bool):
-            thing = "yes" if thing else "no"
-        unit = units.of_field(quantity.unit, thing)
+        if isinstance(number, bool):
+            number = "yes" if number else "no"
+        unit = units.of_field(quantity.unit, number)
         form = Form(way="written") if kind == "given" and unit.style == "plain" else AS_RULED
         if kind == "measured" and self._spread(steps) > MOST_SPREAD:
             form = Form(digits=2)  # the third is another on another processor
-        return self.reading.moved(Value(thing, unit, kind, formula, origin=origin, form=form))
+        return self.reading.moved(Value(number, unit, kind, formula, origin=origin, form=form))
 
     def _kind(self, steps: tuple[Key, ...]) -> Kind:
         if self.on_page and steps[0] in GIVEN:

@@ -106,11 +106,11 @@ def of_sum(left: Unit, right: Unit) -> Unit:
             return COUNT if styles == {"count", "ordinal"} else PLAIN
         if styles == {"share", "ratio"}:
             return SHARE
-    said = f"{left} and {right} cannot be added or compared"
+    message = f"{left} and {right} cannot be added or compared"
     unit = right if left.is_number else left
     if unit in _ENDS and left.is_number != right.is_number:
-        said += f"; a setting is in {unit} if its name ends in `{_ENDS[unit]}`"
-    raise UnitError(said)
+        message += f"; a setting is in {unit} if its name ends in `{_ENDS[unit]}`"
+    raise UnitError(message)
 
 
 def of_product(left: Unit, right: Unit) -> Unit:

@@ -210,7 +210,7 @@ class Value(Arithmetic):
             raise ExpressionError(f"{formula.printed(tree)} is not finite") from None
         except UnitError as error:
             raise ExpressionError(f"{formula.printed(tree)}: {error}") from None
-        inputs = tuple(one for one in (first, second) if not _is_constant(one))
+        inputs = tuple(operand for operand in (first, second) if not _is_constant(operand))
         return computed(number, unit, tree, inputs)
 
     def __neg__(self) -> Value:

@@ -64,19 +64,19 @@ class Pieces(Kind[Order], of=Order):
         if self.item.run:
             return self._as_recorded(self.item.run)
         values = [self.evidence.value(piece.by) for piece in self.item.pieces if piece.by]
-        known: dict[int, Value] = {n: one for n, one in enumerate(values) if one is not None}
+        known: dict[int, Value] = {n: value for n, value in enumerate(values) if value is not None}
         if len(known) < len(values):
             return OPEN
         for place, value in known.items():
             if not is_alike(known[0], value):
-                said = f"a piece in {value.unit} has no place among those in {known[0].unit}"
-                raise ItemError(("pieces", place, "by"), said)
+                message = f"a piece in {value.unit} has no place among those in {known[0].unit}"
+                raise ItemError(("pieces", place, "by"), message)
         order = sorted(known, key=lambda n: numeric(known[n]), reverse=self.item.descending)
         for before, after in pairwise(order):
             if numeric(known[before]) == numeric(known[after]):
                 if not self.is_decided:
                     return OPEN
-                both = " and ".join(repr(self.item.pieces[one].text) for one in (before, after))
+                both = " and ".join(repr(self.item.pieces[place].text) for place in (before, after))
                 raise ItemError(("pieces", after, "by"), f"{both} have the same value; no order")
         return Key(right=tuple(order))
 
@@ -92,15 +92,15 @@ class Pieces(Kind[Order], of=Order):
         if lacking is None:
             for place, name in enumerate(names):
                 if name in names[:place]:
-                    said = f"another piece is {name!r} already; no order"
-                    raise ItemError(("pieces", place, "recorded"), said)
+                    message = f"another piece is {name!r} already; no order"
+                    raise ItemError(("pieces", place, "recorded"), message)
             order = sorted(range(len(names)), key=lambda n: recorded.index(names[n]))
             return Key(right=tuple(order))
         if not self.is_decided:
             return OPEN
         name = names[lacking]
-        said = f"{path} recorded no stage or step {name!r}{nearest(name, recorded)}"
-        raise ItemError(("pieces", lacking, "recorded"), said)
+        message = f"{path} recorded no stage or step {name!r}{nearest(name, recorded)}"
+        raise ItemError(("pieces", lacking, "recorded"), message)
 
     def answers(self, folio: Folio) -> tuple[Answer, ...]:
         """The pieces in the right order, each with its value."""
@@ -157,7 +157,7 @@ class Pairs(Kind[Match], of=Match):
     def unclear(self) -> Iterator[Found]:
         """Pairs that neither a claim nor a printed value decides."""
         for place, pair in enumerate(self.item.pairs):
-            printed = (one.text for one in prose.expressions(pair.right))
+            printed = (expression.text for expression in prose.expressions(pair.right))
             is_backed = pair.claim or self.item.source
             if not is_backed and all(map(self._says_nothing, printed)):
                 lack = "nothing backs this pair; print a value in right: or name its claim:"

@@ -86,12 +86,12 @@ class Field(NamedTuple):
     ends: tuple[End, End] | None = None
 
 
-def is_alike(one: Value, other: Value) -> bool:
+def is_alike(value: Value, other: Value) -> bool:
     """Whether two values are numbers that can be compared, or both are words."""
-    if "text" in (one.unit.style, other.unit.style):
-        return one.unit == other.unit
+    if "text" in (value.unit.style, other.unit.style):
+        return value.unit == other.unit
     try:
-        units.of_sum(one.unit, other.unit)
+        units.of_sum(value.unit, other.unit)
     except units.UnitError:
         return False
     return True

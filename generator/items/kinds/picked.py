@@ -133,10 +133,10 @@ class OneOption(Kind[Choice | Several], of=Choice):
         right = self._right
         if len(right) == 1:
             return Key(right=right)
-        said = " and ".join(repr(self.item.options[i].wording) for i in right)
+        texts = " and ".join(repr(self.item.options[i].wording) for i in right)
         no_key = " has no key: no `right_if:` names the verdict of its claim, nor is any `right:`"
         do = _BELIEVED if self.item.options[0].gives else _ONE_OF_THEM
-        return self._unclear(f" has {len(right)} right options: {said}; {do}" if right else no_key)
+        return self._unclear(f" has {len(right)} right options: {texts}; {do}" if right else no_key)
 
     @cached_property
     def _outcomes(self) -> dict[str, Judged]:
@@ -218,8 +218,8 @@ class Lines(Kind[FaultyLine], of=FaultyLine):
         """
         try:
             wrong, right = (
-                listed(self.evidence.book.root, one.path, one.object)
-                for one in (self.item.wrong, self.item.right)
+                listed(self.evidence.book.root, program.path, program.object)
+                for program in (self.item.wrong, self.item.right)
             )
         except ValueError as error:
             raise ContentError("", 0, 0, str(error)) from None
@@ -228,11 +228,11 @@ class Lines(Kind[FaultyLine], of=FaultyLine):
             if problem:
                 raise ItemError(("lines", place, "code"), problem)
         gone = _corrected(wrong, right)
-        found = [i for i, line in enumerate(self.item.lines) if line.code.strip() in gone]
-        if len(found) != 1:
-            differ = f"{len(found)} of its lines differ in the corrected program, not one"
+        faulty = [i for i, line in enumerate(self.item.lines) if line.code.strip() in gone]
+        if len(faulty) != 1:
+            differ = f"{len(faulty)} of its lines differ in the corrected program, not one"
             raise ItemError(("lines",), f"item {self.item.id!r}: {differ}")
-        return Key(right=tuple(found))
+        return Key(right=tuple(faulty))
 
     def _explained(self, place: int, folio: Folio) -> Answer:
         line, verdict = self.item.lines[place], self.verdict(place)

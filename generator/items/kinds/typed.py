@@ -99,16 +99,18 @@ class TypedNumber(Kind[TypedT], of=Number):
             if value is None:
                 yield None, ""
                 continue
-            same = next((one for one in above if self._is_same(value, one[1], answer)), None)
+            same = next((named for named in above if self._is_same(value, named[1], answer)), None)
             if not is_alike(value, answer):
                 yield None, f"the slip is in {value.unit}, the answer in {answer.unit}"
             elif same is None:
                 yield value, ""
                 above.append((f"slip {number}", value))
             else:
-                said = f"the slip is {value}, which is {same[0]} ({same[1]}) within the tolerance"
+                message = (
+                    f"the slip is {value}, which is {same[0]} ({same[1]}) within the tolerance"
+                )
                 clashes = self.is_decided
-                yield None, f"{said}; a reader's mistake could not be told" if clashes else ""
+                yield None, f"{message}; a reader's mistake could not be told" if clashes else ""
 
     def _is_same(self, one: Value, other: Value, answer: Value) -> bool:
         """Whether two values cannot be told apart within the tolerance around the second."""
@@ -154,11 +156,11 @@ class TypedNumber(Kind[TypedT], of=Number):
         why = folio.line(self.item.why) if isinstance(self.item, Number) else Markup()
         if value is None:
             return (Answer(Markup(), why, "open", folio.ui["item"]["open"]),)
-        said = Markup("That is {}. {}")
+        sentence = Markup("That is {}. {}")
         slips = (
             Answer(
                 folio.show(gives),
-                said.format(folio.line(slip.name), folio.line(slip.why or "")).rstrip(),
+                sentence.format(folio.line(slip.name), folio.line(slip.why or "")).rstrip(),
                 "wrong", "A mistake would give:", place, against(slip.misconception, folio),
                 reach=self._reach(gives, is_slip=True),
             )
@@ -208,7 +210,7 @@ class Prediction(TypedNumber[Predict], of=Predict):
             return
         low, high = self.evidence.value(self.item.low), self.evidence.value(self.item.high)
         ends = {"low": low, "high": high}
-        odd = next((n for n, one in ends.items() if not one or not is_alike(one, answer)), None)
+        odd = next((n for n, end in ends.items() if not end or not is_alike(end, answer)), None)
         if odd:
             yield (odd,), f"{odd} is a number in the unit of the answer ({answer.unit})"
         elif self.ends is None and self.is_decided:
