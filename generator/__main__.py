@@ -38,7 +38,7 @@ from generator.content import keys, scaffold
 from generator.content.book import Book, Topic
 from generator.content.errors import ContentErrors, nearest
 from generator.content.reading import FILES, documents, load
-from generator.content.shelf import measuring
+from generator.content.shelf import measure_command
 from generator.items.kinds import kind_of
 from generator.values import verdicts
 from generator.values.evaluation import ROOTS, Evidence
@@ -162,11 +162,11 @@ def _notes(book: Book, evidence: Evidence) -> Iterator[str]:
         if trace.is_fallback:
             lent.setdefault(trace.machine.name, []).append(name)
         elif trace.is_stale and not book.is_reference:
-            yield f"{name}: stale, so its verdicts are left out; run `{measuring()}`"
+            yield f"{name}: stale, so its verdicts are left out; run `{measure_command()}`"
     for machine, names in lent.items():
         yield f"no trace of this machine, taken from {machine}: {', '.join(names)}"
     for name, experiment in verdicts.unmeasured(book).items():
-        do = measuring(experiment, full=name != experiment)
+        do = measure_command(experiment, full=name != experiment)
         yield f"{name}: not measured yet; run `{do}`"
     yield from verdicts.other_releases(book, installed)
     by_hand = [f"{name}.md" for name in book.handwritten_by_name]

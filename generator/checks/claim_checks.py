@@ -13,8 +13,8 @@ from generator.content.claim import Claim, ClaimFile
 from generator.content.documents import Document, fields_of
 from generator.content.errors import ContentError
 from generator.values.evaluation import Evidence
-from generator.values.filters import Showed
-from generator.values.moved import refuted, stays
+from generator.values.filters import ClaimSentence
+from generator.values.perturbed import counterexample, ungrounded
 from generator.values.regime import dtype_of
 from generator.values.value import Value
 from runners.traces.plain import is_plain
@@ -50,8 +50,8 @@ def _texts(evidence: Evidence, claim: Claim) -> Iterator[tuple[str, str]]:
     for field in fields_of(claim):
         for _, expression in prose.expressions(field.text) if field.path[0] != "for" else ():
             evaluation = evidence.evaluate(expression)
-            problem = evidence.unprintable(evaluation) or stays(evidence, expression)
-            if isinstance(evaluation.result, Showed):
+            problem = evidence.why_unprintable(evaluation) or ungrounded(evidence, expression)
+            if isinstance(evaluation.result, ClaimSentence):
                 problem = "a claim's own sentences cannot quote a claim's sentence"
             if problem:
                 yield ".".join(map(str, field.path)), f"{expression}: {problem}"
@@ -70,7 +70,11 @@ def _problems(evidence: Evidence, written: Claim, judged: list[Claim]) -> Iterat
                 yield f"for.{position}", f"neither predicted: nor observed: reads {name}"
         is_word = isinstance(outcome.observed, Value) and isinstance(outcome.observed.number, str)
         can_turn = claim.relation == "differs" and is_word  # into any word
-        if outcome.verdict == "holds" and not can_turn and refuted(evidence, claim.id) is None:
+        if (
+            outcome.verdict == "holds"
+            and not can_turn
+            and counterexample(evidence, claim.id) is None
+        ):
             yield "", f"nothing that its runs measure could refute {claim.id}"
 
 

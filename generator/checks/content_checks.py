@@ -10,7 +10,7 @@ from generator.checks import claim_checks, layout_checks, lesson_checks, stateme
 from generator.content import images, listed_code, prose
 from generator.content.book import Book
 from generator.content.claim import ClaimFile, StatementFile
-from generator.content.documents import TEXTS, Document, Field
+from generator.content.documents import TEXTS, Document, TextField
 from generator.content.errors import ContentError, ContentErrors, nearest, sort_errors
 from generator.content.exhibit import ExplainedProgram, Listing, Verified
 from generator.content.guide import GuideFile
@@ -23,8 +23,8 @@ from generator.content.yaml_source import Path
 from generator.items import draws, item_checks
 from generator.values import verdicts
 from generator.values.evaluation import Evidence
-from generator.values.filters import Label, Showed, calls_of_claims
-from generator.values.moved import stays
+from generator.values.filters import ClaimSentence, Label, calls_of_claims
+from generator.values.perturbed import ungrounded
 from generator.values.value import Value
 from runners.planner.answers.published import PEAKS
 from runners.traces.plain import is_plain
@@ -63,7 +63,7 @@ _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
 def check(evidence: Evidence) -> list[ContentError]:
     """Every mistake in any text of a book, in its claims' verdicts and in its references."""
     files = evidence.book.documents
-    return sort_errors(error for one in files for error in of_document(evidence, one))
+    return sort_errors(error for one in files for error in document_errors(evidence, one))
 
 
 def checked(book: Book) -> Evidence:
@@ -85,7 +85,7 @@ def raise_any(errors: Iterable[ContentError], evidence: Evidence | None = None) 
         raise ContentErrors([*broken, *found])
 
 
-def of_document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+def document_errors(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """Every mistake in one file, by the runs shown and by those of the reference machine."""
     for judged in filter(None, (evidence, evidence.reference)):
         for field in document.fields:
@@ -101,7 +101,7 @@ def of_document(evidence: Evidence, document: Document[Any]) -> Iterator[Content
     yield from images.problems(document, evidence.book.root)
 
 
-def _text(evidence: Evidence, document: Document[Any], field: Field) -> Iterator[ContentError]:
+def _text(evidence: Evidence, document: Document[Any], field: TextField) -> Iterator[ContentError]:
     """What is wrong in a line, a prose or an expression."""
     if isinstance(document.model, ClaimFile):
         return  # judged and checked on each run
@@ -109,8 +109,8 @@ def _text(evidence: Evidence, document: Document[Any], field: Field) -> Iterator
         yield from _expression(evidence, document, field)
     elif field.mark in TEXTS:
         for at, expression in prose.expressions(field.text):
-            problem = evidence.unprintable(evidence.evaluate(expression))
-            problem = problem or _fallen(evidence, expression) or stays(evidence, expression)
+            problem = evidence.why_unprintable(evidence.evaluate(expression))
+            problem = problem or _fallen(evidence, expression) or ungrounded(evidence, expression)
             if problem:
                 is_shown = "unknown name" in problem and prose.in_code(field.text, at)
                 hint = r"; braces that code shows begin with \{{" if is_shown else ""
@@ -127,30 +127,32 @@ def _fallen(evidence: Evidence, expression: str) -> str | None:
 
 
 def _expression(
-    evidence: Evidence, document: Document[Any], field: Field
+    evidence: Evidence, document: Document[Any], field: TextField
 ) -> Iterator[ContentError]:
     """What is wrong in a field that is one expression."""
     evaluation = evidence.evaluate(field.text)
-    problem = evidence.unprintable(evaluation)
-    if problem is None and isinstance(evaluation.result, Label | Showed):
+    problem = evidence.why_unprintable(evaluation)
+    if problem is None and isinstance(evaluation.result, Label | ClaimSentence):
         problem = "these are words; a value is wanted here"
-    problem = problem or stays(evidence, field.text)
+    problem = problem or ungrounded(evidence, field.text)
     if problem:
         yield document.error(field.path, f"{' '.join(field.text.split())}: {problem}")
 
 
-def _reference(evidence: Evidence, document: Document[Any], field: Field) -> Iterator[ContentError]:
+def _reference(
+    evidence: Evidence, document: Document[Any], field: TextField
+) -> Iterator[ContentError]:
     """An id or a run that does not exist, or a claim that backs an advice and does not hold."""
     book, problem = evidence.book, None
     if field.mark == "run":
         evaluation = evidence.evaluate(field.text)
         problem = evaluation.error or (None if evaluation.runs else f"{field.text!r} is no run")
     elif field.mark == "claim" and field.text not in book.claims:
-        problem = book.claim_index.lacks(field.text)
+        problem = book.claim_index.why_unknown(field.text)
     elif field.mark == "claim" and (
         isinstance(document.model, GuideFile) or "decisions" in field.path
     ):
-        problem = item_checks.unheld(evidence, field.text)
+        problem = item_checks.why_unheld(evidence, field.text)
     elif field.mark in _KNOWN and field.text not in (ids := _KNOWN[field.mark](book, document)):
         problem = f"no {field.mark} {field.text!r}{nearest(field.text, ids)}"
     if problem:
@@ -196,10 +198,10 @@ def _each_item(
     """What is wrong with some items, which stand at a path of their file."""
     for position, question in enumerate(items):
         drawn = question.exhibit.drawing if question.exhibit else None
-        for path, message in lesson_checks.drawn(evidence, drawn) if drawn else ():
+        for path, message in lesson_checks.figure_mistakes(evidence, drawn) if drawn else ():
             yield document.error((*at, position, "exhibit", "drawing", *path), message)
         wrong = list(item_checks.mistakes(question, evidence))
-        is_unread = any(item_checks.unread(question, evidence))
+        is_unread = any(item_checks.missing_evidence(question, evidence))
         wrong += [] if is_unread else draws.mistakes(question, evidence)
         for path, message in wrong:
             yield document.error((*at, position, *path), message)
@@ -215,7 +217,7 @@ def _listings(book: Book, document: Document[Any]) -> Iterator[ContentError]:
     for field in document.fields:
         listing = field.part
         if isinstance(listing, Listing) and field.path[-1] == "path":
-            problem = listed_code.problem(book.root, listing.path, listing.object)
+            problem = listed_code.why_not_listed(book.root, listing.path, listing.object)
             problem = problem or _other_code(book, listing)
             if isinstance(listing, Verified) and not problem and listing.path not in book.verified:
                 problem = f"{listing.path}: no report of `verify` lies beside it"
@@ -241,7 +243,7 @@ def _misplaced(
     """Notes on lines that do not stand in the program, or not once."""
     code = listed_code.listed(book.root, listing.path, listing.object)
     for position, note in enumerate(listing.walkthrough):
-        problem = listed_code.misplaced(code, note.code)
+        problem = listed_code.why_misplaced(code, note.code)
         if problem:
             yield document.error((*at, "walkthrough", position, "code"), problem)
 

@@ -24,7 +24,7 @@ from generator.content.lesson import (
 from generator.content.yaml_source import Path
 from generator.figures.play import states as play_states
 from generator.values import claim_formula, units
-from generator.values.calculator import CheckOnRun, checked, on_run, parsed
+from generator.values.calculator import CheckOnRun, check_on_run, checked, parsed
 from generator.values.evaluation import Evidence
 from generator.values.value import ExpressionError, Value
 
@@ -48,14 +48,14 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
 
 def _mistakes(evidence: Evidence, model: LessonFile) -> Iterator[Found]:
     for position, figure in enumerate(model.figures):
-        for path, message in drawn(evidence, figure):
+        for path, message in figure_mistakes(evidence, figure):
             yield ("figures", position, *path), message
     for kind, check in _BY_MODE.items():
         if isinstance(model, kind):
             yield from check(evidence, model)
 
 
-def drawn(evidence: Evidence, figure: Figure) -> Iterator[Found]:
+def figure_mistakes(evidence: Evidence, figure: Figure) -> Iterator[Found]:
     """What keeps a figure from showing what its kind shows, at a path below the figure."""
     yield from play_states.faults(figure, evidence)
     growth = figure.growth
@@ -109,7 +109,7 @@ def _cost(evidence: Evidence, model: CostFile) -> Iterator[Found]:
     for number, table in enumerate(model.tables):
         for position, law in enumerate(row.law for row in table.rows):
             claim = evidence.book.claims.get(law)
-            problem = claim and claim_formula.not_a_number(claim, evidence)
+            problem = claim and claim_formula.why_not_numeric(claim, evidence)
             if claim and not (
                 problem or claim_formula.formula_of(claim) or evidence.judged(law).error
             ):
@@ -134,7 +134,7 @@ def _calculator(evidence: Evidence, calculator: Calculator) -> Iterator[Found]:
         yield from lost
         for number, written in enumerate(() if lost else output.checked_on):
             if written.law is None or written.law in evidence.book.claims:
-                check = on_run(written, output, calculator, evidence)
+                check = check_on_run(written, output, calculator, evidence)
                 wrong = (_unknown(("given", name), name, inputs) for name in written.given)
                 mistakes = [*chain.from_iterable(wrong), *_of_check(evidence, output, check)]
                 for path, message in mistakes or _too_far(evidence, output, check):
@@ -177,7 +177,7 @@ def _of_check(evidence: Evidence, output: CalculatorOutput, check: CheckOnRun) -
         if isinstance(written, str):
             evaluation = evidence.evaluate(written)
             shared = sorted({*evaluation.measured} & {*measured.measured})
-            problem = evidence.unprintable(evaluation)
+            problem = evidence.why_unprintable(evaluation)
             if shared:
                 problem = f"reads {shared[0]}, the very field that the formula is compared with"
             if problem:
@@ -186,7 +186,7 @@ def _of_check(evidence: Evidence, output: CalculatorOutput, check: CheckOnRun) -
 
 def _too_far(evidence: Evidence, output: CalculatorOutput, check: CheckOnRun) -> Iterator[Found]:
     """Whether the formula is further off than allowed; judged where the book was written."""
-    if evidence.unprintable(evidence.evaluate(check.measured)):
+    if evidence.why_unprintable(evidence.evaluate(check.measured)):
         return  # said where it is written
     try:
         comparison = checked(output, check, evidence)

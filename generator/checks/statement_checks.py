@@ -39,7 +39,7 @@ def bears_out(sentence: Statement, outcome: Judged) -> bool:
     return judgement(sentence, outcome) in BORNE_OUT_BY[sentence.verdict]
 
 
-def path_of(book: Book, run: str) -> str:
+def program_path(book: Book, run: str) -> str:
     """The file that a run executed, from the project's root; empty where it executed none."""
     found = book.run(run)
     return str(found.settings.get("program", "")) if found else ""
@@ -50,11 +50,11 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
     book = evidence.book
     for position, statement in enumerate(document.model.statements):
         file = (
-            path_of(book, statement.program)
+            program_path(book, statement.program)
             if statement.program and book.run(statement.program)
             else None
         )
-        problem = None if file is None else listed_code.problem(book.root, file, None)
+        problem = None if file is None else listed_code.why_not_listed(book.root, file, None)
         if problem:
             yield document.error(("statements", position, "program"), problem)
         if statement.claim not in book.claims or evidence.reference:

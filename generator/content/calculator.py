@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from generator.content.claim import Tolerance
+from generator.content.claim import NumberTolerance
 from generator.content.words import (
     ClaimId,
     Expression,
@@ -77,7 +77,7 @@ class CalculatorOutput(Written):
         ],
         Field(min_length=1),
     ]
-    within: Tolerance
+    within: NumberTolerance
 
 
 class Calculator(Written):

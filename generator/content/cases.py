@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel
 
 from generator.content import prose
-from generator.content.claim import Case, Claim, ClaimFile
+from generator.content.claim import Claim, ClaimCase, ClaimFile
 from generator.content.errors import ContentError, nearest
 from generator.content.words import marks
 
@@ -28,7 +28,7 @@ QUOTED = r"'[^']*'|\"[^\"]*\""
 RUN = re.compile(r"[a-z_][a-z0-9_]*\.[a-z0-9_]+")
 
 
-class Words(str):
+class BoundWords(str):
     """What a name prints, where it stands for no path: a phrase, or the id of a claim."""
 
 
@@ -38,7 +38,7 @@ def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"{QUOTED}|(?<![\w.])(?:{'|'.join(names)})\b(?!\s*\()")
 
 
-def of_expression(expression: str, names: Mapping[str, str]) -> str:
+def bind_expression(expression: str, names: Mapping[str, str]) -> str:
     """An expression with its short names written out."""
     if not names or not any(name in expression for name in names):
         return expression
@@ -50,43 +50,46 @@ def of_expression(expression: str, names: Mapping[str, str]) -> str:
             law, at, run = written[1:-1].partition("@")
             return f"{written[0]}{law}{at}{names.get(run, run)}{written[0]}" if at else written
         value = names[written]
-        return repr(str(value)) if isinstance(value, Words) else value
+        return repr(str(value)) if isinstance(value, BoundWords) else value
 
     return _pattern(tuple(names)).sub(meant, expression)
 
 
-def of_id(text: str, names: Mapping[str, str]) -> str:
+def bind_id(text: str, names: Mapping[str, str]) -> str:
     """An id with the name of a run written out, `law@run`, or an id that is a name itself."""
     law, at, run = text.partition("@")
     return f"{law}@{names.get(run, run)}" if at else str(names.get(text, text))
 
 
-def of_text(text: str, names: Mapping[str, str]) -> str:
+def bind_text(text: str, names: Mapping[str, str]) -> str:
     """A text with the short names of its expressions written out."""
 
     def meant(expression: str) -> str:
         words = names.get(expression)
-        if isinstance(words, Words):
+        if isinstance(words, BoundWords):
             return words
-        return f"{{{{ {of_expression(expression, names)} }}}}"
+        return f"{{{{ {bind_expression(expression, names)} }}}}"
 
     return prose.filled(text, meant) if names else text
 
 
 _WAYS = {
-    "line": of_text, "prose": of_text, "expression": of_expression, "per_run": of_expression,
-    **dict.fromkeys(("claim", "misconception", "run", "lesson figure"), of_id),
+    **dict.fromkeys(("line", "prose"), bind_text),
+    **dict.fromkeys(("expression", "per_run"), bind_expression),
+    **dict.fromkeys(("claim", "misconception", "run", "lesson figure"), bind_id),
 }  # fmt: skip
 
 
-def bound(case: Mapping[str, int | str]) -> dict[str, str]:
+def names_of_case(case: Mapping[str, int | str]) -> dict[str, str]:
     """What the names of a case stand for; its words may print its runs."""
     plain = {name: str(value) for name, value in case.items()}
     paths = {name: text for name, text in plain.items() if RUN.fullmatch(text) or text.isdigit()}
-    return {name: paths.get(name) or Words(of_text(text, paths)) for name, text in plain.items()}
+    return {
+        name: paths.get(name) or BoundWords(bind_text(text, paths)) for name, text in plain.items()
+    }
 
 
-def in_texts(model: ModelT, short: Mapping[str, str]) -> ModelT:
+def bind_part(model: ModelT, short: Mapping[str, str]) -> ModelT:
     """A part of a file with these names written out, but where its cases or its draws bind them."""
     written = model.model_fields_set - {"cases", "draws"}
     fields = {name: mark for name, _, mark in marks(type(model)) if name in written}
@@ -98,7 +101,7 @@ def _value(value: Any, mark: str, short: Mapping[str, str]) -> Any:  # noqa: ANN
     if isinstance(value, str):
         return _WAYS[mark](value, short) if mark in _WAYS else value
     if isinstance(value, BaseModel):
-        return in_texts(value, short)
+        return bind_part(value, short)
     if isinstance(value, list):
         return [_value(part, mark, short) for part in value]
     if isinstance(value, dict):
@@ -125,7 +128,7 @@ class ClaimIndex:
         document, position = self.written[name]
         return document.error(("claims", position), message)
 
-    def lacks(self, name: str) -> str:
+    def why_unknown(self, name: str) -> str:
         """Why no claim has an id, and which one is meant."""
         if name in self.of_claim:
             ids = self.of_claim[name]
@@ -156,10 +159,10 @@ def _on_runs(document: Document[ClaimFile], position: int) -> tuple[Claim, ...]:
     own = claim.regime.model_dump(exclude_none=True)
     claim = claim.model_copy(update={"regime": document.model.regime.model_copy(update=own)})
     on_runs = [_on_run(claim, case) for case in claim.cases] or [claim]
-    return tuple(in_texts(one, _short_names(one)) for one in on_runs)
+    return tuple(bind_part(one, _short_names(one)) for one in on_runs)
 
 
-def _on_run(claim: Claim, case: Case) -> Claim:
+def _on_run(claim: Claim, case: ClaimCase) -> Claim:
     """A claim on one of its runs, with an id and perhaps texts of its own."""
     own = {key: getattr(case, key) or getattr(claim, key) for key in ("says", "source")}
     return claim.model_copy(update={**own, "id": f"{claim.id}@{case.run}", "cases": [case]})
@@ -169,6 +172,10 @@ def _short_names(claim: Claim) -> dict[str, str]:
     """What stands in a claim of one run for what."""
     found = {side: f"{side}({claim.id!r})" for side in ("predicted", "observed")}
     for case in claim.cases:
-        named = {"called": case.called and Words(case.called), "run": case.run, "other": case.other}
+        named = {
+            "called": case.called and BoundWords(case.called),
+            "run": case.run,
+            "other": case.other,
+        }
         found |= {name: meant for name, meant in named.items() if meant}
     return found

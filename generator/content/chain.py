@@ -17,7 +17,7 @@ HOOD = "Under the hood"  # whose own section comes first
 
 
 @dataclass(frozen=True)
-class Part:
+class DeepPage:
     """A page of the chain.
 
     Attributes:
@@ -48,13 +48,13 @@ class Part:
         return _slug(self.title)
 
 
-def chain(deep: DeepFile) -> Iterator[Part]:
+def chain(deep: DeepFile) -> Iterator[DeepPage]:
     """The pages of a Deep after its overview."""
     for number, step in enumerate(deep.build_up, 1):
         anchor = _slug(f"{number} {step.title}")
         questions = _questions([step])
         others = _anchors(questions, [step.figure])
-        yield Part(step.title, step.concept, "step", anchor, (), questions, others, step)
+        yield DeepPage(step.title, step.concept, "step", anchor, (), questions, others, step)
     rest: dict[str, list[Section | None]] = {
         "Expert zone": [*deep.expert_zone],
         "When not to use it": [deep.when_not_to_use],
@@ -76,7 +76,9 @@ def chain(deep: DeepFile) -> Iterator[Part]:
     yield _sections("In practice", openings.in_practice, in_practice)
     beliefs = [(_slug(myth.belief), f"“{myth.belief}”", 2) for myth in deep.myths]
     questions = _questions(deep.myths)
-    yield Part("Myths", openings.myths, "myths", "myths", beliefs, questions, _anchors(questions))
+    yield DeepPage(
+        "Myths", openings.myths, "myths", "myths", beliefs, questions, _anchors(questions)
+    )
     mistakes = [
         (
             _slug(f"{number} {pitfall.title}" if len(deep.pitfalls) > 1 else pitfall.title),
@@ -88,7 +90,9 @@ def chain(deep: DeepFile) -> Iterator[Part]:
     if mistakes:
         questions, anchor = _questions(deep.pitfalls), "common-pitfalls"
         others = _anchors(questions)
-        yield Part("Pitfalls", openings.pitfalls, "pitfalls", anchor, mistakes, questions, others)
+        yield DeepPage(
+            "Pitfalls", openings.pitfalls, "pitfalls", anchor, mistakes, questions, others
+        )
 
 
 def _sections(
@@ -96,7 +100,7 @@ def _sections(
     opening: str | None,
     groups: Mapping[str, Sequence[Section]],
     figures: Sequence[str | None] = (),
-) -> Part:
+) -> DeepPage:
     sections = [section for group in groups.values() for section in group]
     is_divided = len(groups) > 1 or title == HOOD
     places = [
@@ -108,7 +112,9 @@ def _sections(
     undivided = [] if is_divided else [_slug(group) for group in groups if group]
     questions, drawn = _questions(sections), [*figures, *(section.figure for section in sections)]
     others = [*_anchors(questions, drawn), *undivided]
-    return Part(title, opening, "sections", _slug(title), places, questions, others, groups=groups)
+    return DeepPage(
+        title, opening, "sections", _slug(title), places, questions, others, groups=groups
+    )
 
 
 def _anchors(items: Iterable[str], figures: Iterable[str | None] = ()) -> list[str]:

@@ -39,7 +39,7 @@ _PLAIN = (  # what pydantic says, and what is said instead
 _QUOTED = re.compile(r"""'(.*)'|"(.*)"|(\[.*\]|\{.*\}|[\w-]+: .*)""", re.DOTALL)
 
 
-class Field(NamedTuple):
+class TextField(NamedTuple):
     """One text of a document: where it stands, what it is, what it says, the part it is of."""
 
     path: Path
@@ -56,7 +56,7 @@ class Document(Generic[WrittenT]):
     source: YamlFile
 
     @cached_property
-    def fields(self) -> tuple[Field, ...]:
+    def fields(self) -> tuple[TextField, ...]:
         """Every text of the file, in the order in which the models declare it."""
         return tuple(fields_of(self.model))
 
@@ -82,7 +82,7 @@ class Document(Generic[WrittenT]):
         """An error at a value of this file."""
         return self.source.error(path, as_written(message))
 
-    def error_in(self, one: Field, offset: int, message: str) -> ContentError:
+    def error_in(self, one: TextField, offset: int, message: str) -> ContentError:
         """An error at a character of a text; at its beginning where short names are written out."""
         place = self.source.places.get(one.path)
         is_as_written = place is not None and place.value.value == one.text
@@ -191,15 +191,15 @@ def _path(written: Any, place: Path) -> Path:  # noqa: ANN401
     return tuple(path)
 
 
-def fields_of(model: BaseModel, path: Path = ()) -> Iterator[Field]:
+def fields_of(model: BaseModel, path: Path = ()) -> Iterator[TextField]:
     """Every text of a part of a file, in the order in which the models declare it."""
     for name, key, mark in marks(type(model)):
         yield from _walk(getattr(model, name), mark, (*path, key), model)
 
 
-def _walk(value: object, mark: str | None, path: Path, part: BaseModel) -> Iterator[Field]:
+def _walk(value: object, mark: str | None, path: Path, part: BaseModel) -> Iterator[TextField]:
     if isinstance(value, str):
-        yield Field(path, mark, value, part)
+        yield TextField(path, mark, value, part)
     elif isinstance(value, BaseModel):
         yield from fields_of(value, path)
     elif isinstance(value, list):

@@ -59,7 +59,7 @@ class Draws(Written):
             raise ValueError(f"measured_with: {min(unknown)!r} does not stand under settings:")
         return self
 
-    def tried(self, seed: str) -> list[Draw]:
+    def shuffled(self, seed: str) -> list[Draw]:
         """All draws, or as many as are tried; the first ones are asked."""
         found = product(*self.settings.values())
         order = sorted(found, key=lambda one: sha256(f"{seed} {one}".encode()).digest())

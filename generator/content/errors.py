@@ -92,7 +92,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return ""
 
 
-def matching(folder: Path, pattern: str) -> list[Path]:
+def visible_files(folder: Path, pattern: str) -> list[Path]:
     """What a pattern finds, by name, but for what an editor or a writer hides behind a dot."""
     found = {path: path.relative_to(folder).parts for path in folder.glob(pattern)}
     seen = (path for path, parts in found.items() if not any(one[0] == "." for one in parts))
@@ -114,7 +114,7 @@ class Files:
         """Keep a mistake of a whole file."""
         self.errors.append(ContentError(self.name(path), 0, 0, message))
 
-    def trying(self, read_one: Callable[[Path], ReadT], path: Path) -> ReadT | None:
+    def read_or_refuse(self, read_one: Callable[[Path], ReadT], path: Path) -> ReadT | None:
         """What is read from a file, or from a folder that it is looked for in; None if refused."""
         try:
             return read_one(path)

@@ -10,7 +10,7 @@ import re
 from generator.content.documents import Document, validated
 from generator.content.errors import ContentError, ContentErrors, place_of
 from generator.content.quiz import QuizFence
-from generator.content.words import listed
+from generator.content.words import as_list
 from generator.content.yaml_source import YamlFile, parse
 
 FENCE = re.compile(
@@ -50,4 +50,4 @@ def quiz(name: str, text: str, start: int, end: int) -> Document[QuizFence]:
     at = (key,) if isinstance(written, list) else (key, 0)
     moved = {(*at, *path): place for path, place in places.items()}
     moved = {(): places[()], (key,): places[()], **moved}
-    return validated(YamlFile(name, text, {key: listed(written)}, moved), QuizFence)
+    return validated(YamlFile(name, text, {key: as_list(written)}, moved), QuizFence)

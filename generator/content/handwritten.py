@@ -16,13 +16,13 @@ from typing import Annotated
 import yaml
 
 from generator.content.documents import Document, validated
-from generator.content.errors import ContentError, ContentErrors, matching
+from generator.content.errors import ContentError, ContentErrors, visible_files
 from generator.content.exhibit import Listing, Verified
 from generator.content.fence import quiz, within
 from generator.content.prose import OWN_FENCE
 from generator.content.quiz import QuizFence
-from generator.content.words import Line, Mark, Written
-from generator.content.yaml_source import Place, YamlFile
+from generator.content.words import FieldMark, Line, Written
+from generator.content.yaml_source import YamlFile, YamlPlace
 
 _HEAD = re.compile(r"\A---[ \t]*\n(?P<yaml>.*?)^---[ \t]*$\n?", re.DOTALL | re.MULTILINE)
 
@@ -33,7 +33,7 @@ class HandWritten(Written):
     title: Line
     description: Line
     """what it is about, for search engines and previews."""
-    text: Annotated[str, Mark("page")]
+    text: Annotated[str, FieldMark("page")]
     """Markdown, as MkDocs reads it."""
     listings: list[Listing] = []
     """the programs that it shows, in their order."""
@@ -69,7 +69,7 @@ def read(name: str, text: str) -> Document[HandWritten]:
     body, line = text[head.end() :], text.count("\n", 0, head.end())
     begins, ends = (yaml.Mark(name, at, line, 0, None, 0) for at in (head.end(), len(text)))
     node = yaml.ScalarNode("", body, begins, ends)
-    places = {**source.places, ("text",): Place(node, node)}
+    places = {**source.places, ("text",): YamlPlace(node, node)}
     written = source.document if isinstance(source.document, dict) else {}
     written = {**written, "text": body}
     for key, parts in (("listings", listings), ("verified", verified), ("quizzes", quizzes)):
@@ -98,4 +98,4 @@ def split(page: HandWritten) -> Iterator[str | Fenced]:
 
 def files(folder: Path) -> Iterator[Path]:
     """Every file of content/pages but those that begin with a dot, or stand in such a folder."""
-    return filter(Path.is_file, matching(folder, "**/*"))
+    return filter(Path.is_file, visible_files(folder, "**/*"))

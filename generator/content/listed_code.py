@@ -75,7 +75,7 @@ def listed(root: Path, path: str, name: str | None) -> str:
     return code.strip("\n") + "\n"
 
 
-def unnamed(root: Path, path: str, name: str | None) -> str:
+def anonymized(root: Path, path: str, name: str | None) -> str:
     """The same as a question shows it: no name of its file, which may say what is wrong.
 
     Raises:
@@ -84,13 +84,13 @@ def unnamed(root: Path, path: str, name: str | None) -> str:
     return re.sub(rf"\b{re.escape(Path(path).name)}\b", "program.py", listed(root, path, name))
 
 
-def file_of(path: str) -> str | None:
+def download_path(path: str) -> str | None:
     """The file of a program for readers to download, under the site's root; None for others."""
     is_offered = path.startswith("content/") and "/labs/" not in path
     return f"programs/{path.rpartition('/')[2]}" if is_offered else None
 
 
-def problem(root: Path, path: str, name: str | None) -> str | None:
+def why_not_listed(root: Path, path: str, name: str | None) -> str | None:
     """Why a listing cannot be shown, or None."""
     try:
         listed(root, path, name)
@@ -99,7 +99,7 @@ def problem(root: Path, path: str, name: str | None) -> str | None:
     return None
 
 
-def misplaced(text: str, line: str) -> str | None:
+def why_misplaced(text: str, line: str) -> str | None:
     """Why a line, written without its indent, does not name one place of a text; or None."""
     wanted = line.strip()
     num = sum(code_line.strip() == wanted for code_line in text.splitlines())

@@ -19,7 +19,14 @@ from mdit_py_plugins.footnote import footnote_plugin
 
 from generator.content import blocks, formulas
 from generator.content.formulas import VALUE
-from generator.content.numerals import AFTER_VALUE, HYPHENED, SPELLED, blank, numerals, states
+from generator.content.numerals import (
+    AFTER_VALUE,
+    HYPHENED,
+    SPELLED,
+    blank,
+    numerals,
+    states_quantity,
+)
 from generator.content.typesetting import parted, plain
 from runners.system.errors import near
 
@@ -154,7 +161,7 @@ def _spans(text: str, even: str) -> Iterator[Fault]:
     """Code spans that state a quantity."""
     for found in _FORMULA.finditer(even):
         code = _SLOTTED.sub("_", found[0].strip("`"))
-        if found["ticks"] and states(code):
+        if found["ticks"] and states_quantity(code):
             written = text[found.start() : found.end()]
             said = f"quantity {written!r}; it is no code; print it with {{{{ … }}}}"
             yield Fault(found.start(), said, code)

@@ -16,7 +16,7 @@ from generator.content.book import Book, Topic
 from generator.content.cases import ClaimIndex, claim_index
 from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, StatementFile
 from generator.content.documents import Document, read
-from generator.content.errors import ContentError, ContentErrors, Files, matching, nearest
+from generator.content.errors import ContentError, ContentErrors, Files, nearest, visible_files
 from generator.content.glossary import GlossaryFile
 from generator.content.guide import GuideFile
 from generator.content.lab import LabFile
@@ -62,7 +62,7 @@ class _Loader(Files):
             message = "no such file; the book needs a home page. Is this the folder of a book?"
             self.refuse(self.content / "site.yml", message)
         for folder in {Path(pattern).parent for pattern in FILES}:
-            for path in matching(self.content, f"{folder}/*.yaml"):
+            for path in visible_files(self.content, f"{folder}/*.yaml"):
                 self.refuse(path, f"files of a book end in `.yml`; rename it to {path.stem}.yml")
         self.read_known()
         for path in handwritten.files(self.content / "pages"):
@@ -73,7 +73,7 @@ class _Loader(Files):
         """Every file of YAML that a book may have."""
         beliefs: frozenset[tuple[str, str]] = frozenset()
         for pattern, model in FILES.items():
-            for path in matching(self.content, pattern):
+            for path in visible_files(self.content, pattern):
                 self.keep(path, lambda *held, of=model, by=beliefs: read(*held, of, by))
             if model is MisconceptionFile:
                 known = self.parts(MisconceptionFile, "misconceptions")
@@ -83,20 +83,22 @@ class _Loader(Files):
 
     def keep(self, path: Path, read_one: Callable[[str, str], Document[Any]]) -> None:
         """Keep what is read from the name and the text of a file."""
-        document = self.trying(lambda one: read_one(self.name(one), self.text_of(one)), path)
+        document = self.read_or_refuse(
+            lambda one: read_one(self.name(one), self.text_of(one)), path
+        )
         if document:
             self.documents.append(document)
 
     def tries(self) -> tuple[tuple[Trace, ...], dict[str, Watched], tuple[ContentError, ...]]:
         """What a reader ran, the oldest first, and had watched, the newest first."""
         files = Files(self.content)  # a try that cannot be read is no mistake of the book
-        paths = matching(self.content / "tries", "*.json")
+        paths = visible_files(self.content / "tries", "*.json")
         runs = [path for path in paths if not path.name.endswith(SUFFIX)]
-        runs_read = [trace for path in runs if (trace := files.trying(traces.read, path))]
+        runs_read = [trace for path in runs if (trace := files.read_or_refuse(traces.read, path))]
         watched = {
             path.name.removesuffix(SUFFIX): report
             for path in paths
-            if path not in runs and (report := files.trying(read_watched, path))
+            if path not in runs and (report := files.read_or_refuse(read_watched, path))
         }
         newest = sorted(watched.items(), key=lambda pair: pair[1].recorded_at, reverse=True)
         runs_in_order = sorted(runs_read, key=lambda trace: trace.recorded_at)
@@ -104,9 +106,9 @@ class _Loader(Files):
 
     def verified(self) -> Iterator[tuple[str, Watched]]:
         """The reports beside the programs of `content/verified`."""
-        for path in matching(self.content / "verified", "*.json"):
+        for path in visible_files(self.content / "verified", "*.json"):
             program = path.with_suffix(".py")
-            if report := self.trying(read_watched, path):
+            if report := self.read_or_refuse(read_watched, path):
                 if not program.is_file() or report.code != digest_of(self.text_of(program)):
                     again = f"`python -m runners {report.command}`, and copy the trace"
                     self.refuse(path, f"{program.name} is another program now; {again}")
@@ -136,13 +138,13 @@ class _Loader(Files):
 
     def topics(self) -> Iterator[Topic]:
         """The folders of topics/ that hold a topic."""
-        for folder in matching(self.content / "topics", "*/"):
-            if matching(folder, "*.yml") and (topic := self.topic(folder)):
+        for folder in visible_files(self.content / "topics", "*/"):
+            if visible_files(folder, "*.yml") and (topic := self.topic(folder)):
                 yield topic
 
     def topic(self, folder: Path) -> Topic | None:
         known = [f"{stem}.yml" for stem in ("topic", "quiz", *MODES)]
-        for path in matching(folder, "*.yml"):
+        for path in visible_files(folder, "*.yml"):
             if path.name not in known and not path.match("quiz-*.yml"):
                 self.refuse(path, f"no mode has this name{nearest(path.name, known)}")
         if not (folder / "topic.yml").exists():
@@ -190,7 +192,7 @@ def quizzes(root: Path, folder: Path) -> tuple[Book, list[ContentError]]:
         The book, and everything wrong with any file.
     """
     loader = _Loader(root / folder.name)
-    for path in matching(folder, "**/*.y*ml"):
+    for path in visible_files(folder, "**/*.y*ml"):
         loader.keep(path, lambda *held: read(*held, QuizFile))
     loader.refuse_doubles()
     items = loader.parts(QuizFile, "items")
@@ -243,8 +245,8 @@ def load(
     references = loader.parts(ReferenceFile, "references")
     shelf = Shelf(loader, is_stale, only, with_new)
     machines = shelf.machines(machine)
-    at_hand, reference = shelf.first_two(machines)
-    on_pages = shelf.on_pages(machines)
+    at_hand, reference = shelf.shown_and_reference(machines)
+    on_pages = shelf.traces_on_pages(machines)
     references |= {citation.id: citation for citation in published_references(on_pages)}
     verified = dict(loader.verified())
     judged = claim_index(loader.of(ClaimFile))

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from generator.content import numerals
 from generator.content.claim import Reference
-from generator.content.errors import Files, matching
+from generator.content.errors import Files, visible_files
 from runners.core.trace.records import Machine, Run, Trace
 from runners.planner.answers import published
 from runners.planner.answers.plan_grid import PREFIX, Grid, as_trace, read_grid
@@ -35,7 +35,7 @@ LABS = "labs"  # that grades the programs of labs
 REFERENCE = "reference-*"  # what the reference machine's folder is called
 
 
-def measuring(names: str = "", *, full: bool = False) -> str:
+def measure_command(names: str = "", *, full: bool = False) -> str:
     """The command that measures experiments, with their heavier runs or without."""
     if program("") == "":
         words = ["make traces", "FULL=1" if full else "", f"NAMES='{names}'" if names else ""]
@@ -157,11 +157,11 @@ class Shelf:
         name = requested or os.environ.get("PROOFBOOK_MACHINE")
         name = name or (own if self.only is None else None) or reference
         if name not in known:
-            problem = NO_FOLDER.format(measuring())
+            problem = NO_FOLDER.format(measure_command())
             problem += ", ".join(known) or "there is none yet"
             folder = self.folder / name if name else self.folder
             is_one = bool(name) and folder.is_dir()
-            if not is_one or self.files.trying(traces.read_machine, folder) is not None:
+            if not is_one or self.files.read_or_refuse(traces.read_machine, folder) is not None:
                 self.files.refuse(folder, problem)
             return {}
         names = dict.fromkeys((name, *filter(None, [reference]), *known))
@@ -178,7 +178,7 @@ class Shelf:
     def _check_whole(self, folder: Path, new: Collection[str]) -> None:
         """A published book has all of the reference machine, but what is new on this machine."""
         home = self.files.content.parent / ("" if own_book() else "runners")
-        programs = matching(home / "experiments", "[!_]*.py")
+        programs = visible_files(home / "experiments", "[!_]*.py")
         for path in (folder / f"{one.stem}.json" for one in programs if one.stem not in new):
             if not path.exists():
                 self.files.refuse(path, f"no such file; {traces.remedy(path)}")
@@ -197,20 +197,20 @@ class Shelf:
                 new[experiment] = trace.model_copy(update={"runs": runs})
         return {own: replace(measured, traces=new)} if new else {}
 
-    def first_two(
+    def shown_and_reference(
         self, machines: Mapping[str, MachineFolder]
     ) -> tuple[MachineFolder | None, MachineFolder | None]:
         """The machine whose numbers are shown, and the reference machine, which may be the same."""
         shown = next(iter(machines.values()), None)
         return shown, machines.get(self.reference_name or "", shown) if shown else None
 
-    def on_pages(self, machines: Mapping[str, MachineFolder]) -> dict[str, TraceOnPage]:
+    def traces_on_pages(self, machines: Mapping[str, MachineFolder]) -> dict[str, TraceOnPage]:
         """Every experiment, each whole from the first machine that has measured it."""
-        shown, reference = self.first_two(machines)
+        shown, reference = self.shown_and_reference(machines)
         if shown is None or reference is None:
             return {}
         measured = sorted({experiment for one in machines.values() for experiment in one.traces})
-        found = {name: on_page(name, machines.values(), reference) for name in measured}
+        found = {name: trace_on_page(name, machines.values(), reference) for name in measured}
         return {name: one for name, one in found.items() if one} | self._plans(shown.machine)
 
     def _plans(self, machine: Machine) -> dict[str, TraceOnPage]:
@@ -219,7 +219,7 @@ class Shelf:
         for path in sorted((self.files.content / "planner").rglob("*.json")):
             is_grid = path.parent.name == "plans"
             read: Callable[[Path], Grid | Trace] = read_grid if is_grid else traces.read
-            held = self.files.trying(read, path)
+            held = self.files.read_or_refuse(read, path)
             if held is None:
                 continue
             grid = held if isinstance(held, Grid) else None
@@ -251,15 +251,15 @@ class Shelf:
 
     def _measured(self, name: str) -> MachineFolder | None:
         """What a machine's folder holds; None where it does not say which machine it is."""
-        folder, trying = self.folder / name, self.files.trying
-        machine = trying(traces.read_machine, folder)
+        folder, read_or_refuse = self.folder / name, self.files.read_or_refuse
+        machine = read_or_refuse(traces.read_machine, folder)
         if machine is None:
             return None
         self._check_name(folder / "machine.json", "name", machine.name)
-        experiments = {path.stem for path in matching(folder, "*.json")} - {MACHINE}
+        experiments = {path.stem for path in visible_files(folder, "*.json")} - {MACHINE}
         measured = {}
         for experiment in sorted(experiments):
-            if trace := trying(traces.read, folder / f"{experiment}.json"):
+            if trace := read_or_refuse(traces.read, folder / f"{experiment}.json"):
                 self._check_name(folder / f"{experiment}.json", "machine", trace.machine)
                 for _, word in numerals.numerals(trace.question):
                     message = f"question: bare numeral {word!r}; QUESTION asks without a number"
@@ -307,7 +307,7 @@ def page_of(experiment: str) -> str:
     return f"evidence/{experiment}.html"
 
 
-def on_page(
+def trace_on_page(
     experiment: str, machines: Iterable[MachineFolder], reference: MachineFolder
 ) -> TraceOnPage | None:
     """An experiment as pages of the first of some machines show it.

@@ -35,7 +35,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _VALUES = yaml.constructor.SafeConstructor()  # what a word of each kind stands for
 
 
-class Place(NamedTuple):
+class YamlPlace(NamedTuple):
     """Where a value stands, and its key; an element of a list stands for its own key."""
 
     key: yaml.Node
@@ -52,7 +52,7 @@ class YamlFile:
     file: str
     text: str
     document: Any
-    places: dict[Path, Place] = field(repr=False)
+    places: dict[Path, YamlPlace] = field(repr=False)
 
     def error(
         self, path: Path, message: str, *, offset: int | None = None, at_key: bool = False
@@ -95,14 +95,14 @@ class _Reader:
 
     file: str
     most: int  # values: as many as the file has characters, unless aliases multiply them
-    places: dict[Path, Place] = field(default_factory=dict)
+    places: dict[Path, YamlPlace] = field(default_factory=dict)
 
     def refused(self, node: yaml.Node, message: str) -> ContentErrors:
         mark = node.start_mark
         return ContentErrors([ContentError(self.file, mark.line + 1, mark.column + 1, message)])
 
     def value(self, node: yaml.Node, path: Path, key: yaml.Node) -> object:
-        self.places[path] = Place(key, node)
+        self.places[path] = YamlPlace(key, node)
         if len(self.places) > self.most:
             raise self.refused(key, "aliases (*name) repeat more than the file holds; write it out")
         if node.tag not in _KINDS:

@@ -12,11 +12,11 @@ from decimal import Decimal
 from markupsafe import Markup, escape
 
 from generator.content.book import Topic
-from generator.content.listed_code import unnamed
+from generator.content.listed_code import anonymized
 from generator.content.typesetting import plain
 from generator.export.pictures import pictured
-from generator.items.answers import Answer, Backing
-from generator.items.kinds.arranged import Order
+from generator.items.answers import Backing, ExplainedAnswer
+from generator.items.kinds.arranged import Ordering
 from generator.items.kinds.picked import FaultyLine
 from generator.pages.view import View
 from generator.pages.views import question
@@ -90,11 +90,11 @@ def _question(
     explains = str(asked.explains)
     if isinstance(item, FaultyLine):
         places = (item.wrong, item.right)
-        wrong, right = (_pre(unnamed(folio.book.root, one.path, one.object)) for one in places)
+        wrong, right = (_pre(anonymized(folio.book.root, one.path, one.object)) for one in places)
         asks = "" if "Which line" in item.stem else "<p>Which line is at fault?</p>"
         kind, stem = "choice", f"{stem}{asks}{wrong}{_said(printed(item.wrong.run, folio))}"
         explains += f"<p>Corrected:</p>{right}"
-    elif isinstance(item, Order) and item.ends:
+    elif isinstance(item, Ordering) and item.ends:
         first, last = map(folio.line, item.ends)
         stem += f"<p>First: {first}. Last: {last}.</p>"
     elif field and field.is_number:
@@ -134,7 +134,7 @@ def _question(
     )
 
 
-def _reply(answer: Answer, scale: float) -> View:
+def _reply(answer: ExplainedAnswer, scale: float) -> View:
     """An answer that can be given; of a number, also one that a mistake gives."""
     reach, is_right = answer.reach, answer.verdict == "right"
     numbers: Sequence[str] = ("", "", "", "")

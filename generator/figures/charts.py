@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from generator.content.exhibit import Figure, Growth
+from generator.content.exhibit import Figure, GrowthChart
 from generator.figures.axes import percent, plain
 from generator.figures.drawing import WIDE
 from generator.figures.drawings.plot import LINES, MARKS, Axis, Series, axis_of, dashed, plot
@@ -115,7 +115,7 @@ class GrowthRun:
     predicted: Value | None
 
 
-def runs_by_series(growth: Growth, evidence: Evidence) -> dict[str, list[GrowthRun]]:
+def runs_by_series(growth: GrowthChart, evidence: Evidence) -> dict[str, list[GrowthRun]]:
     """The runs of each series that this machine has measured, by the series' label, along x."""
     found: dict[str, list[GrowthRun]] = {}
     for series in growth.series:
@@ -125,7 +125,9 @@ def runs_by_series(growth: Growth, evidence: Evidence) -> dict[str, list[GrowthR
     return found
 
 
-def _row(growth: Growth, formula: str | None, run: str, evidence: Evidence) -> GrowthRun | None:
+def _row(
+    growth: GrowthChart, formula: str | None, run: str, evidence: Evidence
+) -> GrowthRun | None:
     x, measured = (evidence.value(one, run) for one in (growth.x, growth.measured))
     if x is None or measured is None:
         return None
@@ -195,7 +197,7 @@ def _series(
 
 
 def _table(
-    found: Mapping[str, Sequence[GrowthRun]], written: Growth, measured: str, folio: Folio
+    found: Mapping[str, Sequence[GrowthRun]], written: GrowthChart, measured: str, folio: Folio
 ) -> Table:
     """Every number."""
     head = ["Run", plainly(written.x_label, folio), measured]

@@ -1,7 +1,7 @@
 """Answers explained, as they stand below a question: what each says, why, and what shows it.
 
-In: claims, misconceptions and slips that an item names. Out: `Answer`s and the `Backing` of each.
-The script in the page reads the key from here.
+In: claims, misconceptions and slips that an item names. Out: each `ExplainedAnswer` with its
+`Backing`. The script in the page reads the key from here.
 """
 
 from collections import Counter
@@ -45,7 +45,7 @@ class Reach(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Answer:
+class ExplainedAnswer:
     """One answer, explained.
 
     Attributes:
@@ -69,9 +69,9 @@ class Answer:
     reach: Reach | None = None
 
 
-def without_repeats(
-    explained: Sequence[Answer], more: Sequence[Backing]
-) -> tuple[tuple[Answer, ...], tuple[Backing, ...]]:
+def deduplicated(
+    explained: Sequence[ExplainedAnswer], more: Sequence[Backing]
+) -> tuple[tuple[ExplainedAnswer, ...], tuple[Backing, ...]]:
     """The answers, and the evidence below them, so that no sentence of evidence is repeated.
 
     What several answers rest on moves below them; each keeps the belief that it refutes there. Of
@@ -83,7 +83,7 @@ def without_repeats(
         backing.href: replace(backing, belief=None) for backing in behind if times[backing.href] > 1
     }
 
-    def kept(answer: Answer) -> tuple[Backing, ...]:
+    def kept(answer: ExplainedAnswer) -> tuple[Backing, ...]:
         return tuple(
             replace(one, says=Markup()) if one.href in below else one
             for one in answer.backing
@@ -94,7 +94,7 @@ def without_repeats(
     return left, (*below.values(), *(backing for backing in more if backing.href not in times))
 
 
-def claim_behind(name: str, folio: Folio) -> Backing:
+def claim_backing(name: str, folio: Folio) -> Backing:
     """A claim as evidence; its runs count as used by the page."""
     outcome = folio.judged(name)
     folio.runs.update(outcome.runs)
@@ -103,10 +103,10 @@ def claim_behind(name: str, folio: Folio) -> Backing:
     return Backing(says, folio.claim_place(name), verdict=verdict)
 
 
-def against(misconception: str | None, folio: Folio) -> tuple[Backing, ...]:
+def refutation_of(misconception: str | None, folio: Folio) -> tuple[Backing, ...]:
     """The claim that refutes a misconception, with the belief."""
     found = folio.book.misconceptions.get(misconception or "")
     if found is None:
         return ()
     belief = folio.line(found.belief)
-    return (replace(claim_behind(found.refuted_by, folio), belief=belief),)
+    return (replace(claim_backing(found.refuted_by, folio), belief=belief),)

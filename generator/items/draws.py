@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 
-from generator.content.cases import of_expression
+from generator.content.cases import bind_expression
 from generator.content.draws import Draws, short_names
 from generator.content.quiz import Drawable, Item
 from generator.items.kinds.kind import Found, is_alike
@@ -35,7 +35,7 @@ def mistakes(question: Item, evidence: Evidence) -> Iterator[Found]:
     if not isinstance(question, Drawable) or question.draws is None or evidence.reference:
         return
     problems = dict(_of_law(question.as_written, question.draws, evidence))
-    for draw in question.draws.tried(question.id):
+    for draw in question.draws.shuffled(question.id):
         called = ", ".join(f"{name} = {value}" for name, value in draw.items())
         for path, problem in _of_draw(
             question.as_written, question.draws, short_names(draw), evidence
@@ -57,12 +57,12 @@ def _of_law(question: Drawable, draws: Draws, evidence: Evidence) -> Iterator[Fo
     judged, run = evidence.judged(draws.law), {"run": claim.run} if claim.run else {}
     if judged.verdict != "holds":
         yield ("draws", "law"), f"{draws.law!r} does not hold"
-    path, key = next(question.formulas())
+    path, key = next(question.answer_expressions())
     measured = {
-        name: f"({of_expression(expression, run)})"
+        name: f"({bind_expression(expression, run)})"
         for name, expression in draws.measured_with.items()
     }
-    evaluation, predicted = evidence.evaluate(of_expression(key, measured)), judged.predicted
+    evaluation, predicted = evidence.evaluate(bind_expression(key, measured)), judged.predicted
     if not isinstance(evaluation.result, Value):
         yield ("draws", "measured_with"), f"of the key {key}: {evaluation.error}"
     elif predicted is None or isinstance(predicted.number, str):
@@ -77,8 +77,8 @@ def _of_draw(
 ) -> Iterator[Found]:
     """What is wrong with one draw."""
     values = []
-    for path, expression in question.formulas():
-        evaluation = evidence.evaluate(of_expression(expression, names))
+    for path, expression in question.answer_expressions():
+        evaluation = evidence.evaluate(bind_expression(expression, names))
         if not isinstance(evaluation.result, Value):
             yield path, f"{expression}: {evaluation.error}"
             return
@@ -115,7 +115,7 @@ def _broken(condition: str, names: Mapping[str, str], evidence: Evidence) -> str
     parts = _CONDITION.fullmatch(condition)
     if parts is None:
         return f"{condition!r} is no condition; write `a <= b`, or with one of >=, <, >"
-    difference = evidence.evaluate(of_expression(f"{parts[1]} - ({parts[3]})", names))
+    difference = evidence.evaluate(bind_expression(f"{parts[1]} - ({parts[3]})", names))
     if not isinstance(difference.result, Value):
         return f"{condition}: {difference.error}"
     is_true = _RELATIONS[parts[2]](numeric(difference.result), 0)

@@ -8,14 +8,14 @@ expression or a name lacks is said where it is written, by `checks/`, and not ag
 from collections.abc import Iterator
 
 from generator.content import prose
-from generator.content.documents import Field, fields_of
+from generator.content.documents import TextField, fields_of
 from generator.content.errors import ContentError
 from generator.content.quiz import Item
 from generator.items.kinds import kind_of
 from generator.items.kinds.kind import Found, ItemError
 from generator.values import units
 from generator.values.evaluation import Evidence
-from generator.values.moved import stays
+from generator.values.perturbed import ungrounded
 from generator.values.value import AbsentError, ExpressionError
 from generator.values.verdicts import WORDS
 
@@ -24,8 +24,8 @@ _DECIDE = ("answer", "gives", "by")  # expressions that are a key, or judge an a
 
 def mistakes(question: Item, evidence: Evidence) -> Iterator[Found]:
     """Everything in an item that the runs do not bear out."""
-    for path, claim in kind_of(question, evidence).claimed():
-        problem = unheld(evidence, claim)
+    for path, claim in kind_of(question, evidence).shown_claims():
+        problem = why_unheld(evidence, claim)
         if problem:
             yield path, problem
     log = (
@@ -37,7 +37,7 @@ def mistakes(question: Item, evidence: Evidence) -> Iterator[Found]:
         yield ("exhibit", "log"), "this run printed nothing; choose one that a program printed in"
     yield from _asserted(question, evidence)
     try:
-        yield from kind_of(question, evidence).unclear()
+        yield from kind_of(question, evidence).key_mistakes()
     except ItemError as error:
         yield error.path, error.message
     except (ContentError, ExpressionError, units.UnitError):
@@ -57,11 +57,11 @@ def _asserted(question: Item, evidence: Evidence) -> Iterator[Found]:
         if option.right is not None:
             yield ("options", number, "right"), message
     for field in fields_of(question):
-        if field.path[-1] in _DECIDE and evidence.is_typed(field.text):
+        if field.path[-1] in _DECIDE and evidence.prints_typed_number(field.text):
             yield field.path, message
 
 
-def unheld(evidence: Evidence, claim: str) -> str | None:
+def why_unheld(evidence: Evidence, claim: str) -> str | None:
     """Why a claim backs nothing, though it is shown as evidence where the book was written."""
     if claim not in evidence.book.claims:
         return None
@@ -77,7 +77,7 @@ def unheld(evidence: Evidence, claim: str) -> str | None:
 # --- the other cases of an item
 
 
-def answerable(question: Item, evidence: Evidence) -> Iterator[tuple[int, Item]]:
+def answerable_cases(question: Item, evidence: Evidence) -> Iterator[tuple[int, Item]]:
     """The other cases that have one right answer here, which the explanations fit; each numbered.
 
     On another machine than the reference, a case may have come out otherwise: then it is not asked.
@@ -98,7 +98,7 @@ def answerable(question: Item, evidence: Evidence) -> Iterator[tuple[int, Item]]
 
 def mistakes_of_case(item: Item, other: Item, evidence: Evidence) -> list[str]:
     """Everything for which an item is no question in one of its other cases."""
-    found = list(unread(other, evidence))
+    found = list(missing_evidence(other, evidence))
     if not found:  # two slips may come to the same in one case, and be told apart in the first
         found = [said for path, said in mistakes(other, evidence) if path[0] != "slips"]
     if not found and evidence.reference is None:
@@ -106,18 +106,18 @@ def mistakes_of_case(item: Item, other: Item, evidence: Evidence) -> list[str]:
     return found
 
 
-def unread(other: Item, evidence: Evidence) -> Iterator[str]:
+def missing_evidence(other: Item, evidence: Evidence) -> Iterator[str]:
     """What its texts read and no run recorded, and claims that nobody wrote."""
     for field in fields_of(other):
         if field.mark == "claim" and field.text not in evidence.book.claims:
-            yield evidence.book.claim_index.lacks(field.text)
+            yield evidence.book.claim_index.why_unknown(field.text)
         elif field.mark == "lesson figure" and other.id not in evidence.book.exhibited:
             yield f"no lesson figure {field.text!r}"
         problems = ((text, _wrong(evidence, text)) for text in _expressions(field))
         yield from (f"{text}: {problem}" for text, problem in problems if problem)
 
 
-def _expressions(one: Field) -> list[str]:
+def _expressions(one: TextField) -> list[str]:
     """The expressions of a text, or the one that it is."""
     if one.mark in ("line", "prose"):
         return [found.text for found in prose.expressions(one.text)]
@@ -125,7 +125,9 @@ def _expressions(one: Field) -> list[str]:
 
 
 def _wrong(evidence: Evidence, expression: str) -> str | None:
-    return evidence.unprintable(evidence.evaluate(expression)) or stays(evidence, expression)
+    return evidence.why_unprintable(evidence.evaluate(expression)) or ungrounded(
+        evidence, expression
+    )
 
 
 def _misleading(question: Item, other: Item, evidence: Evidence) -> Iterator[str]:
@@ -133,7 +135,7 @@ def _misleading(question: Item, other: Item, evidence: Evidence) -> Iterator[str
     case, first = (kind_of(variant, evidence) for variant in (other, question))
     try:
         key, own = case.key, first.key
-        texts, as_first = case.seen, case.seen == first.seen
+        texts, as_first = case.visible_texts, case.visible_texts == first.visible_texts
     except (ContentError, ExpressionError, AbsentError) as error:
         yield str(error)
         return

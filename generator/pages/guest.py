@@ -28,7 +28,7 @@ class GuestFolio(Folio):
 
     def show(self, value: Value, claim: str = "", at: str = "") -> Markup:
         """A value, whose formula shows where a pointer rests; one that was typed has none."""
-        if self.evidence.is_typed(value.formula) or not self.opens:
+        if self.evidence.prints_typed_number(value.formula) or not self.opens:
             return label(str(value))
         said = '<a class="pb-value" title="{}">{}</a> <small class="pb-nature">computed</small>'
         return Markup(said).format(value.formula, str(value))
@@ -73,7 +73,7 @@ class Guest:
         document = fence.quiz(folio.path, text, *span)
         if self.errors and document.model.names:
             return Markup()  # what it names may be among what could not be read
-        errors = list(content_checks.of_document(self.evidence, document))
+        errors = list(content_checks.document_errors(self.evidence, document))
         for number, item in enumerate(document.model.items):
             here = f"{folio.path}:{span[0]}"
             if self._written.setdefault(item.id, here) != here:

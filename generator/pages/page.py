@@ -22,7 +22,7 @@ from markupsafe import Markup, escape
 
 from generator.content import prose
 from generator.content.book import Book, Topic
-from generator.content.chain import Part
+from generator.content.chain import DeepPage
 from generator.content.exhibit import Figure, Listing, Verified
 from generator.content.handwritten import HandWritten, split
 from generator.content.lesson import CHAINED, Mode
@@ -123,7 +123,7 @@ class Sheet:
     source: str | None = None
     topic: Topic | None = None
     mode: Mode | None = None
-    part: Part | None = None
+    part: DeepPage | None = None
     lab: str | None = None
     text: str = ""
     by_hand: HandWritten | None = None

@@ -27,7 +27,7 @@ from generator.content.lesson import CHAINED, MODES
 from generator.pages.page import Gathered, Printed, Sheet, environment, printed
 from generator.pages.sheets import EVIDENCE, HOME, sheets
 from generator.values.evaluation import Evidence
-from generator.values.machines import OtherOutcomes, lacking, other_outcomes
+from generator.values.machines import OtherOutcomes, missing_experiments, other_outcomes
 from runners.core.system.processes import end_with
 from runners.core.trace.machine import num_cores
 from runners.verify.report import SUFFIX
@@ -236,7 +236,7 @@ def _on_machines(planned: Iterable[Sheet], evidence: Evidence) -> Iterator[Sheet
 
     @cache
     def lacks(of: str) -> list[str] | None:
-        return lacking(_files(of, evidence.book), evidence)
+        return missing_experiments(_files(of, evidence.book), evidence)
 
     for sheet in planned:
         of = f"content/topics/{sheet.topic.id}/" if sheet.topic else sheet.source
@@ -271,4 +271,4 @@ def _mistakes(evidence: Evidence, under: tuple[str, ...]) -> Iterator[ContentErr
     for document in evidence.book.documents:
         file = document.source.file.removeprefix("content/").removeprefix("pages/")
         if file.replace(".yml", ".md").startswith(under):
-            yield from content_checks.of_document(evidence, document)
+            yield from content_checks.document_errors(evidence, document)

@@ -25,7 +25,7 @@ from generator.content.shelf import page_of
 from generator.content.typesetting import parted
 from generator.printing.sources import Sources
 from generator.values.evaluation import Evidence
-from generator.values.filters import SIDES, Showed, calls_of_claims
+from generator.values.filters import SIDES, ClaimSentence, calls_of_claims
 from generator.values.machines import OtherOutcomes
 from generator.values.value import Kind, Origin, Value
 from generator.values.verdicts import Judged, sentence
@@ -125,7 +125,7 @@ class Folio:
         marked = [marks for _, marks in found if marks]
         first = marked[0] if len(marked) >= LEAST else []
         shared = [one for one in first if all(one in marks for marks in marked)]
-        if not shared or any(one.decided_by for one, marks in found if not marks):
+        if not shared or any(one.run_origins for one, marks in found if not marks):
             return self
         part = self.without_mark("".join({*shared} - {REFERENCE}), REFERENCE not in shared)
         part.caption = " and ".join(shared).replace(REFERENCE, f"of the {REFERENCE} machine")
@@ -174,7 +174,7 @@ class Folio:
         if isinstance(thing, Value):
             sides = (claim for name, claim in calls_of_claims(expression) if name in SIDES)
             return self.show(thing, next(sides, ""))
-        if isinstance(thing, Showed):
+        if isinstance(thing, ClaimSentence):
             self.shown_claims.add(thing.claim)
             return self.line(sentence(self.judged(thing.claim)))
         return escape(thing.text)

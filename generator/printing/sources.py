@@ -69,7 +69,7 @@ class Sources:
             value: what is printed.
             stated_at: where it stands if no run and no citation is its source.
         """
-        first = value.leads_to
+        first = value.link_target
         place = stated_at if first is None and stated_at else self.place_of(first)
         return str(escape(self._root + place))
 

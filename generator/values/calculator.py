@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from generator.content.calculator import Calculator, CalculatorOutput, FormulaCheck
-from generator.content.cases import of_expression
-from generator.content.claim import Tolerance
+from generator.content.cases import bind_expression
+from generator.content.claim import NumberTolerance
 from generator.values import units
 from generator.values.claim_formula import observed_run, off_by
 from generator.values.evaluation import Evidence
@@ -45,7 +45,7 @@ class Checked:
     measured: Value
     off: Value
 
-    def is_beyond(self, within: Tolerance) -> bool:
+    def is_beyond(self, within: NumberTolerance) -> bool:
         """Whether the formula was further off than it may be."""
         measured = numeric(self.measured)
         return abs(numeric(self.by_formula) - measured) > within.slack(measured)
@@ -123,7 +123,7 @@ def result(output: CalculatorOutput, given: Mapping[str, Value | None]) -> Value
     return computed(whole, units.BY_NAME[output.quantity], tree, read)
 
 
-def on_run(
+def check_on_run(
     check: FormulaCheck, output: CalculatorOutput, calculator: Calculator, evidence: Evidence
 ) -> CheckOnRun:
     """What a formula is compared with on one run, whichever way its author stated it."""
@@ -137,7 +137,7 @@ def on_run(
         measured = claim.observed
     needed = parsed(output.formula).names
     read = {
-        field.name: of_expression(field.on_run, {"run": run})
+        field.name: bind_expression(field.on_run, {"run": run})
         for field in calculator.inputs
         if field.on_run and field.name in needed
     }
@@ -146,7 +146,7 @@ def on_run(
 
 def checks(output: CalculatorOutput, calculator: Calculator, evidence: Evidence) -> list[Checked]:
     """The formula on each of the runs that it is compared with and that this machine has."""
-    against = (on_run(one, output, calculator, evidence) for one in output.checked_on)
+    against = (check_on_run(one, output, calculator, evidence) for one in output.checked_on)
     return [found for one in against if (found := checked(output, one, evidence))]
 
 
@@ -169,7 +169,7 @@ def worst(found: list[Checked]) -> Checked | None:
     return max(found, key=lambda one: abs(float(numeric(one.off))), default=None)
 
 
-def covered(found: Iterable[Checked], name: str) -> tuple[Value, Value] | None:
+def range_on_runs(found: Iterable[Checked], name: str) -> tuple[Value, Value] | None:
     """The least and the most that an input was in the runs that formulas were compared with."""
     values = [one.given[name] for one in found if name in one.given]
     return (min(values, key=numeric), max(values, key=numeric)) if values else None

@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 from typing import NamedTuple
 
-from generator.content.claim import Claim, Tolerance
+from generator.content.claim import Claim, NumberTolerance
 from generator.values import formula, units
 from generator.values.evaluation import Evidence
 from generator.values.expression import Function, compiled
@@ -115,7 +115,7 @@ _OF_PLACES: dict[str, Function] = {
 }
 
 
-class _Read(NamedTuple):
+class _NamedReading(NamedTuple):
     """What a path of a rule leads to.
 
     Attributes:
@@ -131,14 +131,14 @@ class _Read(NamedTuple):
     is_given: bool = True
 
 
-def _read(name: str) -> _Read:
+def _read(name: str) -> _NamedReading:
     """What a name of the formula leads to: a path, with what is made of it over the ranks.
 
     Raises:
         ExpressionError: it has no short name.
     """
     if name == EPSILON:
-        return _Read(EPSILON)
+        return _NamedReading(EPSILON)
     over, _, path = name.rpartition(" ")
     run, *steps = path.partition(".")[2].split(".")
     rank = steps.pop(1) if steps[:1] == ["ranks"] and "".join(steps[1:2]).isdigit() else ""
@@ -150,7 +150,7 @@ def _read(name: str) -> _Read:
     elif over:
         is_count = steps[-1].startswith("num_") and over in OF_COUNTS
         word = f"{(OF_COUNTS if is_count else OVER_RANKS)[over]} {word}"
-    return _Read(word, run, rank, path.startswith(_GIVEN))
+    return _NamedReading(word, run, rank, path.startswith(_GIVEN))
 
 
 def _words(paths: list[str]) -> dict[str, str]:
@@ -192,7 +192,7 @@ def observed_run(claim: Claim, evidence: Evidence) -> str:
     return claim.run or next(iter(observed.runs), "")
 
 
-def not_a_number(claim: Claim, evidence: Evidence) -> str | None:
+def why_not_numeric(claim: Claim, evidence: Evidence) -> str | None:
     """Why a claim has no number to print with its measurement, or None."""
     if claim.relation in TIMED:
         return f"{claim.id} compares no numbers: predicted is {claim.predicted}"
@@ -234,7 +234,7 @@ def _with_noun(value: Value, observed: Value) -> Value:
 
 
 def off_by(
-    predicted: Value | None, measured: Value | None, tolerance: Tolerance | None = None
+    predicted: Value | None, measured: Value | None, tolerance: NumberTolerance | None = None
 ) -> Value | None:
     """The distance of a formula from a measurement, signed, as a share of the measurement.
 

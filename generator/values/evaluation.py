@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 
 from generator.content import prose
 from generator.content.book import Book
-from generator.content.cases import of_expression
+from generator.content.cases import bind_expression
 from generator.content.claim import Claim
 from generator.content.draws import parsed
 from generator.content.errors import ContentError, nearest
 from generator.values import list_sides, units, verdicts
 from generator.values.expression import Function, compiled
-from generator.values.filters import FUNCTIONS, OF_CLAIMS, Label, Showed, described
+from generator.values.filters import FUNCTIONS, OF_CLAIMS, ClaimSentence, Label, described
 from generator.values.laws import closed_forms
 from generator.values.paths import Evaluation, Node
 from generator.values.value import QUOTED, AbsentError, ExpressionError, MixedError, Origin, Value
@@ -29,7 +29,7 @@ from runners.core.trace.fields import NBSP
 from runners.system.book import program
 
 NOT_MEASURED = "not measured here"
-Printable = Value | Label | Showed
+Printable = Value | Label | ClaimSentence
 Made = TypeVar("Made")
 UNBOUND = "; name an experiment, or bind it under `for:` or `draws:`"
 ROOTS = ("machine", "cited", "given")  # of expressions, beside experiments
@@ -74,17 +74,17 @@ class Evidence:
             self._reference = Evidence(self.book.on_reference)
         return self._reference
 
-    def is_typed(self, expression: str) -> bool:
+    def prints_typed_number(self, expression: str) -> bool:
         """Whether an expression only prints a number as somebody typed it; in a book, none does."""
         return False
 
-    def moved(self, value: Value) -> Value:
+    def substitute(self, value: Value) -> Value:
         """What is read instead of a value: the value itself."""
         return value
 
     def evaluate(self, expression: str, run: str | None = None) -> Evaluation:
         """Evaluate an expression, once, perhaps over a run; nothing is raised."""
-        written = of_expression(expression, {"run": run}) if run else expression
+        written = bind_expression(expression, {"run": run}) if run else expression
         if written not in self._evaluations:
             self._evaluations[written] = self._calculated(written)
         return self._evaluations[written]
@@ -94,7 +94,7 @@ class Evidence:
 
         It is evaluated on the reference machine where only that has measured all of its runs.
         """
-        evaluation = Evaluation(moved=self.moved)
+        evaluation = Evaluation(substitute=self.substitute)
         try:
             checked = compiled(expression)
             if self.rests_on_runs and checked.unnamed:
@@ -165,7 +165,7 @@ class Evidence:
         if name == "showed":
             if outcome.claim.showed is None:
                 raise ExpressionError(f"claim {claim!r} has no showed: sentences")
-            return Showed(claim)
+            return ClaimSentence(claim)
         side = outcome.predicted if name == "predicted" else outcome.observed
         if side is None:
             raise AbsentError(outcome.explanation)
@@ -180,7 +180,7 @@ class Evidence:
         )
         form = units.Form(way="written") if unit == units.PLAIN else units.AS_RULED
         origin = Origin("", field=name)
-        return self.moved(Value(number, unit, "given", name, (), origin, form, words=words))
+        return self.substitute(Value(number, unit, "given", name, (), origin, form, words=words))
 
     def value(self, expression: str, run: str | None = None) -> Value | None:
         """A single value, or a list as one value; None where this machine has none.
@@ -200,7 +200,7 @@ class Evidence:
             ContentError: the expression fails, or its result cannot be printed.
         """
         evaluation = self.evaluate(expression)
-        problem = self.unprintable(evaluation)
+        problem = self.why_unprintable(evaluation)
         if problem:
             raise _failed(expression, problem)
         if evaluation.absent:
@@ -210,12 +210,12 @@ class Evidence:
         result: Printable = evaluation.result
         return result
 
-    def unprintable(self, evaluation: Evaluation) -> str | None:
+    def why_unprintable(self, evaluation: Evaluation) -> str | None:
         """Why the result of an expression may not stand on a page, or None."""
         if evaluation.error or evaluation.absent:
             return evaluation.error
         result = evaluation.result
-        if isinstance(result, Value | Label | Showed):
+        if isinstance(result, Value | Label | ClaimSentence):
             return None
         if isinstance(result, str):
             return QUOTED
@@ -235,7 +235,7 @@ class Evidence:
             ExpressionError: no claim has this id.
         """
         if claim not in self.book.claims:
-            raise ExpressionError(self.book.claim_index.lacks(claim))
+            raise ExpressionError(self.book.claim_index.why_unknown(claim))
         if claim not in self._verdicts:
             self._verdicts[claim] = self._judged(claim)
         return self._verdicts[claim]
@@ -277,7 +277,7 @@ class Evidence:
 
         return " ".join(prose.filled(text, printed).split())
 
-    def once(self, what: str, thing: object, make: Callable[[], Made]) -> Made:
+    def cached(self, what: str, thing: object, make: Callable[[], Made]) -> Made:
         """What is made of one thing, an item for instance, made once for this very book."""
         key = (what, id(thing))
         if key not in self._made:

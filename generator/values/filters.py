@@ -26,7 +26,7 @@ class Label:
 
 
 @dataclass(frozen=True)
-class Showed:
+class ClaimSentence:
     """The sentence that a claim gives for its verdict here; it is rendered in its turn."""
 
     claim: str

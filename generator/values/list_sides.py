@@ -94,7 +94,7 @@ def _written(values: Sequence[Value]) -> str:
     return f"{min(values, key=numeric)} to {max(values, key=numeric)}"
 
 
-def noun(observed: str) -> str:
+def element_noun(observed: str) -> str:
     """What an element of a rule is called: by the list that its expression goes through."""
     named = _LIST.search(observed)
     return NOUNS[named[1]] if named else "value"

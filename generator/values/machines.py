@@ -15,7 +15,7 @@ from typing import Any
 from generator.content import prose
 from generator.content.book import Book
 from generator.content.documents import Document
-from generator.content.shelf import MachineFolder, on_page
+from generator.content.shelf import MachineFolder, trace_on_page
 from generator.values.evaluation import Evidence
 from generator.values.verdicts import TIMED, UNDECIDED, Judged
 
@@ -37,7 +37,7 @@ class OtherOutcomes:
     judged_claims: dict[str, Judged]
 
 
-def parts(here: Judged, there: Judged) -> bool:
+def disagree(here: Judged, there: Judged) -> bool:
     """Whether two machines decide a claim otherwise; one that skipped its runs decides nothing."""
     return here.verdict != there.verdict and UNDECIDED.isdisjoint({here.verdict, there.verdict})
 
@@ -55,7 +55,7 @@ def _on(measured: MachineFolder, book: Book, outcomes: Mapping[str, Judged]) -> 
         name: on_own_page
         for name, trace in measured.traces.items()
         if not (name in book.traces and book.traces[name].trace is trace)  # shown as another's
-        and (on_own_page := on_page(name, [measured], reference))
+        and (on_own_page := trace_on_page(name, [measured], reference))
     }
     evidence = Evidence(replace(book, traces={**book.traces, **own}, machine=measured.machine))
     judged = {
@@ -94,7 +94,7 @@ def _is_crowded(outcome: Judged) -> bool:
     return any(side.is_crowded for side in (outcome.predicted, outcome.observed) if side)
 
 
-def lacking(documents: Iterable[Document[Any]], at_hand: Evidence) -> list[str] | None:
+def missing_experiments(documents: Iterable[Document[Any]], at_hand: Evidence) -> list[str] | None:
     """The experiments named here that only the reference machine has measured, so that it is shown.
 
     Args:

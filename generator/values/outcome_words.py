@@ -47,7 +47,7 @@ def ended(run: object) -> Value:
         words = _failed(run.thing, error)
     inputs = tuple(value for value in read if isinstance(value, Value))
     outcome = computed(words, units.TEXT, ("ended", run.formula), inputs)
-    return run.reading.moved(outcome)
+    return run.reading.substitute(outcome)
 
 
 def _failed(run: Run, error: Failure) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from generator.content.errors import nearest
-from generator.content.shelf import TraceOnPage, measuring
+from generator.content.shelf import TraceOnPage, measure_command
 from generator.values import units
 from generator.values.regime import is_crowded
 from generator.values.units import AS_RULED, Form
@@ -50,7 +50,7 @@ class Evaluation:
         runs: the runs it touches, as `experiment.run`.
         measured: the measured fields it reads, as full paths.
         is_borrowed: only the reference machine has all its runs, so it was evaluated there.
-        moved: what is read instead of a value; see `moved.py`.
+        substitute: what is read instead of a value; see `perturbed.py`.
     """
 
     result: Any = None
@@ -59,7 +59,7 @@ class Evaluation:
     runs: dict[str, None] = field(default_factory=dict)
     measured: dict[str, None] = field(default_factory=dict)
     is_borrowed: bool = False
-    moved: Callable[[Value], Value] = field(default=lambda value: value)
+    substitute: Callable[[Value], Value] = field(default=lambda value: value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +162,7 @@ class Node:
         if content is None:
             raise self._missing((key,), f"{formula} is empty: the run did not measure it")
         if isinstance(content, Value):  # what is cited
-            return self.reading.moved(content)
+            return self.reading.substitute(content)
         if isinstance(content, SampledSeconds) and self.on_page:
             seconds = numeric(self.value(content.median_seconds, steps, formula))
             if seconds != content.median_seconds:  # it is moved
@@ -189,7 +189,7 @@ class Node:
         form = Form(way="written") if kind == "given" and unit.style == "plain" else AS_RULED
         if kind == "measured" and self._spread(steps) > MOST_SPREAD:
             form = Form(digits=2)  # the third is another on another processor
-        return self.reading.moved(Value(number, unit, kind, formula, origin=origin, form=form))
+        return self.reading.substitute(Value(number, unit, kind, formula, origin=origin, form=form))
 
     def _kind(self, steps: tuple[Key, ...]) -> Kind:
         if self.on_page and steps[0] in GIVEN:
@@ -232,7 +232,9 @@ class Node:
         if self._stands_in_reference((*self.steps, *keys)):
             return AbsentError("this machine's run has none", name, is_unexplained=True)
         if self.on_page.is_stale:
-            message += f"; the trace is stale: run `{measuring(self.origin.experiment or '')}`"
+            message += (
+                f"; the trace is stale: run `{measure_command(self.origin.experiment or '')}`"
+            )
         return AbsentError(message, name, is_mistake=True)
 
     def _stands_in_reference(self, steps: tuple[Key, ...]) -> bool:

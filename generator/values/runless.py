@@ -33,7 +33,7 @@ class Runless(Evidence):
     functions = {**FUNCTIONS, **{name: _of_numbers(one) for name, one in FILTERS.items()}}
     rests_on_runs = False
 
-    def is_typed(self, expression: str) -> bool:
+    def prints_typed_number(self, expression: str) -> bool:
         """Whether an expression calculates nothing, and prints a number as it was typed."""
         if self.evaluate(expression).error:
             return False

@@ -131,7 +131,7 @@ class Value(Arithmetic):
         return tuple(dict.fromkeys(leaf for one in self.inputs for leaf in one.leaves))
 
     @cached_property
-    def leads_to(self) -> Origin | None:
+    def link_target(self) -> Origin | None:
         """Where its link leads: the first of its origins that an experiment has, else the first."""
         origins = [leaf.origin for leaf in self.leaves if leaf.origin]
         return next((one for one in origins if one.experiment), origins[0] if origins else None)
@@ -142,7 +142,7 @@ class Value(Arithmetic):
         return self.origin.path if self.origin else ""
 
     @property
-    def decided_by(self) -> list[Origin]:
+    def run_origins(self) -> list[Origin]:
         """Where runs decided what it is made of, measured or simulated."""
         decided = (one.origin for one in self.leaves if one.kind in ("measured", "simulated"))
         return [one for one in decided if one]
@@ -156,7 +156,7 @@ class Value(Arithmetic):
     @cached_property
     def nature(self) -> Nature:
         """Whether runs that are not real decided it: `paced`, `simulated`, else `real`."""
-        natures = {one.nature for one in self.decided_by}
+        natures = {one.nature for one in self.run_origins}
         return next((one for one in _NOT_REAL if one in natures), "real")
 
     @property

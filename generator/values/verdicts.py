@@ -195,7 +195,7 @@ def _compare_each(claim: Claim, predicted: Side, observed: Side) -> tuple[Verdic
     if claim.relation in TIMED:
         raise ExpressionError(f"{claim.relation} compares two samples, and no lists")
     pairs = list_sides.paired(predicted, observed)
-    noun = list_sides.noun(claim.observed)
+    noun = list_sides.element_noun(claim.observed)
     for left, right in pairs:
         verdict, explanation = _compare(claim, left, right)
         if verdict != "holds":

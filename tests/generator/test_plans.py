@@ -17,7 +17,7 @@ from generator.pages.views import published
 from generator.printing.folio import Folio
 from generator.values import verdicts
 from generator.values.evaluation import Evidence
-from generator.values.moved import refuted
+from generator.values.perturbed import counterexample
 from runners.planner.answers.answer import Layout
 from runners.planner.answers.law_of_time import Bounds, Cluster
 from runners.planner.answers.published import is_stale
@@ -66,7 +66,7 @@ def test_a_law_over_plans_is_judged_and_can_be_made_false(copy):
     outcome = evidence.judged(claim)
     assert outcome.verdict == "holds"
     assert outcome.runs == ("plan_tiny.fsdp_on_4",)
-    assert refuted(evidence, claim)
+    assert counterexample(evidence, claim)
     page = Press().printed(book)["plan/tiny.md"].decode()
     assert f'id="claim-{claim}"' in page
     assert "on one of four ranks" in page

@@ -161,7 +161,7 @@ def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[tuple[
     read["beside", "reads"] = play.beside.reads if play.beside else None
     for at, expression in read.items():
         found = evidence.evaluate(expression, path) if expression else None
-        if found and (problem := evidence.unprintable(found)):
+        if found and (problem := evidence.why_unprintable(found)):
             yield ("play", *at), f"for {path}: {expression}: {problem}"
 
 

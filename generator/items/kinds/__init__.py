@@ -20,7 +20,7 @@ for _model in (QuizFile, QuizFence):
 
 def kind_of(item: Item, evidence: Evidence) -> Kind[Any]:
     """An item on this book's runs; worked out once."""
-    return evidence.once("kind", item, lambda: Kind.BY_MODEL[type(item)](item, evidence))
+    return evidence.cached("kind", item, lambda: Kind.BY_MODEL[type(item)](item, evidence))
 
 
 def digest_of(question: Item, evidence: Evidence) -> str:
@@ -31,5 +31,5 @@ def digest_of(question: Item, evidence: Evidence) -> str:
     no measured number, so that neither rewriting a text nor a rerun voids an answer.
     """
     kind = question.kept_as or question.kind
-    covered = [question.id, kind, str(question.revision), kind_of(question, evidence).covered]
-    return hashlib.sha256("\n".join(covered).encode()).hexdigest()[:12]
+    parts = [question.id, kind, str(question.revision), kind_of(question, evidence).digest_source]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]

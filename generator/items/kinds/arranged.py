@@ -12,7 +12,7 @@ from generator.content import prose
 from generator.content.errors import nearest
 from generator.content.quiz import Item
 from generator.content.words import ClaimId, Expression, Line, RunPath, Written
-from generator.items.answers import Answer, claim_behind
+from generator.items.answers import ExplainedAnswer, claim_backing
 from generator.items.kinds.kind import OPEN, Found, ItemError, Key, Kind, is_alike
 from generator.printing.folio import Folio
 from generator.values.filters import LABELS
@@ -33,7 +33,7 @@ class Piece(Written):
     """instead, the name of a stage or a step that `run` recorded."""
 
 
-class Order(Item):
+class Ordering(Item):
     """Pieces to put in order: by a value of each, or as a run recorded them."""
 
     kind: Literal["order"]
@@ -51,7 +51,7 @@ class Order(Item):
         return self
 
 
-class Pieces(Kind[Order], of=Order):
+class Pieces(Kind[Ordering], of=Ordering):
     """The order follows from the values, or from the stages or steps of one run."""
 
     form = places = "pieces"
@@ -102,16 +102,16 @@ class Pieces(Kind[Order], of=Order):
         message = f"{path} recorded no stage or step {name!r}{nearest(name, recorded)}"
         raise ItemError(("pieces", lacking, "recorded"), message)
 
-    def answers(self, folio: Folio) -> tuple[Answer, ...]:
+    def answers(self, folio: Folio) -> tuple[ExplainedAnswer, ...]:
         """The pieces in the right order, each with its value."""
         order = range(self.num_places) if self.key.is_open else self.key.right
         return tuple(self._explained(place, folio) for place in order)
 
-    def _explained(self, place: int, folio: Folio) -> Answer:
+    def _explained(self, place: int, folio: Folio) -> ExplainedAnswer:
         piece = self.item.pieces[place]
         beside = folio.cell(piece.by) if piece.by else None
         text, why = folio.line(piece.text), folio.line(piece.why)
-        return Answer(text, why, "right", position=place, beside=beside)
+        return ExplainedAnswer(text, why, "right", position=place, beside=beside)
 
 
 class Pair(Written):
@@ -154,7 +154,7 @@ class Pairs(Kind[Match], of=Match):
             return OPEN
         return Key(right=tuple(range(self.num_places)))
 
-    def unclear(self) -> Iterator[Found]:
+    def key_mistakes(self) -> Iterator[Found]:
         """Pairs that neither a claim nor a printed value decides."""
         for place, pair in enumerate(self.item.pairs):
             printed = (expression.text for expression in prose.expressions(pair.right))
@@ -162,17 +162,17 @@ class Pairs(Kind[Match], of=Match):
             if not is_backed and all(map(self._says_nothing, printed)):
                 lack = "nothing backs this pair; print a value in right: or name its claim:"
                 yield ("pairs", place), lack
-        yield from super().unclear()
+        yield from super().key_mistakes()
 
     def _says_nothing(self, expression: str) -> bool:
-        return bool(_LABEL.match(expression)) or self.evidence.is_typed(expression)
+        return bool(_LABEL.match(expression)) or self.evidence.prints_typed_number(expression)
 
-    def answers(self, folio: Folio) -> tuple[Answer, ...]:
+    def answers(self, folio: Folio) -> tuple[ExplainedAnswer, ...]:
         """The pairs as written."""
         return tuple(
-            Answer(
+            ExplainedAnswer(
                 folio.line(pair.left), folio.line(pair.why), "right", position=place,
-                backing=(claim_behind(pair.claim, folio),) if pair.claim else (),
+                backing=(claim_backing(pair.claim, folio),) if pair.claim else (),
                 beside=folio.line(pair.right),
             )
             for place, pair in enumerate(self.item.pairs)

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from generator.content.errors import ContentError
 from generator.content.quiz import Item
 from generator.content.yaml_source import Path
-from generator.items.answers import Answer
+from generator.items.answers import ExplainedAnswer
 from generator.printing.folio import Folio
 from generator.values import units
 from generator.values.evaluation import Evidence
@@ -72,7 +72,7 @@ class End(NamedTuple):
     opened: Markup
 
 
-class Field(NamedTuple):
+class AnswerField(NamedTuple):
     """What a number, a word or a shape is typed into.
 
     Attributes:
@@ -146,12 +146,12 @@ class Kind(Generic[ItemT]):
         return len(self.parts)
 
     @property
-    def seen(self) -> tuple[str, ...]:
+    def visible_texts(self) -> tuple[str, ...]:
         """What a reader sees of it: its text, and what there is to choose from."""
         texts = (" ".join(getattr(one, name) for name in self.texts) for one in self.parts)
         return tuple(self.evidence.plain(text) for text in (self.item.stem, *texts))
 
-    def claimed(self) -> Iterator[Found]:
+    def shown_claims(self) -> Iterator[Found]:
         """The claims that it shows as evidence, beside those that decide its key."""
         for number, claim in enumerate(self.item.claims):
             yield ("claims", number), claim
@@ -165,7 +165,7 @@ class Kind(Generic[ItemT]):
         return self.item.explains
 
     @property
-    def covered(self) -> str:
+    def digest_source(self) -> str:
         """What decides whether a reader's answer still means the same: what is right, of how many.
 
         Options, pieces, pairs and lines count by their positions as written, since that is how
@@ -173,20 +173,20 @@ class Kind(Generic[ItemT]):
         """
         return f"{self.key.right} of {self.num_places}"
 
-    def unclear(self) -> Iterator[Found]:
+    def key_mistakes(self) -> Iterator[Found]:
         """What is wrong with it as the runs came out; working out its key comes first."""
         _ = self.key
         yield from ()
 
-    def answers(self, folio: Folio) -> tuple[Answer, ...]:
+    def answers(self, folio: Folio) -> tuple[ExplainedAnswer, ...]:
         """Every answer explained, in the order in which pages explain them."""
         return tuple(self._explained(place, folio) for place in self.page_order())
 
-    def _explained(self, place: int, folio: Folio) -> Answer:
+    def _explained(self, place: int, folio: Folio) -> ExplainedAnswer:
         """The answer at a place, explained."""
         raise NotImplementedError
 
-    def field(self, folio: Folio) -> Field | None:
+    def field(self, folio: Folio) -> AnswerField | None:
         """What a reader types into, if anything, and if it is known what for."""
         return None
 

@@ -11,11 +11,11 @@ from pydantic import Field, ValidationInfo, model_validator
 from generator.content.claim import SEVERAL, Verdict
 from generator.content.errors import ContentError
 from generator.content.exhibit import Executed
-from generator.content.listed_code import listed, misplaced
+from generator.content.listed_code import listed, why_misplaced
 from generator.content.quiz import Drawable, Item
 from generator.content.words import ClaimId, Expression, Line, MisconceptionId, Written
 from generator.content.yaml_source import Path
-from generator.items.answers import Answer, against, claim_behind
+from generator.items.answers import ExplainedAnswer, claim_backing, refutation_of
 from generator.items.kinds.kind import OPEN, ItemError, Key, Kind
 from generator.printing.folio import Folio
 from generator.values.verdicts import UNDECIDED, Judged
@@ -82,7 +82,7 @@ class Option(Written):
         return self
 
 
-class Choice(Drawable):
+class SingleChoice(Drawable):
     """One answer is right."""
 
     kind: Literal["choice"] = "choice"
@@ -94,13 +94,13 @@ class Choice(Drawable):
             raise ValueError("gives: stands in each option of an item with draws:, and in no other")
         return self
 
-    def under(self, law: str) -> "Choice":
+    def backed_by_law(self, law: str) -> "SingleChoice":
         """The same where the law makes the option right that names no misconception."""
         right = {"right_if": RightIf(claim=law)}
         found = (one if one.misconception else one.model_copy(update=right) for one in self.options)
         return self.model_copy(update={"options": [*found]})
 
-    def formulas(self) -> Iterator[tuple[Path, str]]:
+    def answer_expressions(self) -> Iterator[tuple[Path, str]]:
         """What each option gives."""
         for place, one in sorted(enumerate(self.options), key=lambda one: not one[1].right_if):
             yield ("options", place, "gives"), one.gives or ""
@@ -119,7 +119,7 @@ class Several(Item):
         return self
 
 
-class OneOption(Kind[Choice | Several], of=Choice):
+class OneOption(Kind[SingleChoice | Several], of=SingleChoice):
     """The one option whose claim has the verdict that it names is right."""
 
     form = places = "options"
@@ -159,13 +159,15 @@ class OneOption(Kind[Choice | Several], of=Choice):
         judged = ", ".join(f"{claim}: {one.verdict}" for claim, one in self._outcomes.items())
         raise ItemError(("id",), f"item {self.item.id!r}{said} ({judged or 'no right_if'})")
 
-    def _explained(self, place: int, folio: Folio) -> Answer:
+    def _explained(self, place: int, folio: Folio) -> ExplainedAnswer:
         option, verdict = self.item.options[place], self.verdict(place)
         text, why = folio.line(option.wording), folio.line(option.why)
         behind = option.right_if.claim if option.right_if else None
         named = behind if verdict == "right" else option.refuted_by or behind
-        backing = (claim_behind(named, folio),) if named else against(option.misconception, folio)
-        return Answer(text, why, verdict, folio.ui["item"][verdict], place, backing)
+        backing = (
+            (claim_backing(named, folio),) if named else refutation_of(option.misconception, folio)
+        )
+        return ExplainedAnswer(text, why, verdict, folio.ui["item"][verdict], place, backing)
 
 
 class SeveralOptions(OneOption, of=Several):
@@ -224,7 +226,7 @@ class Lines(Kind[FaultyLine], of=FaultyLine):
         except ValueError as error:
             raise ContentError("", 0, 0, str(error)) from None
         for place, line in enumerate(self.item.lines):
-            problem = misplaced(wrong, line.code)
+            problem = why_misplaced(wrong, line.code)
             if problem:
                 raise ItemError(("lines", place, "code"), problem)
         gone = _corrected(wrong, right)
@@ -234,12 +236,12 @@ class Lines(Kind[FaultyLine], of=FaultyLine):
             raise ItemError(("lines",), f"item {self.item.id!r}: {differ}")
         return Key(right=tuple(faulty))
 
-    def _explained(self, place: int, folio: Folio) -> Answer:
+    def _explained(self, place: int, folio: Folio) -> ExplainedAnswer:
         line, verdict = self.item.lines[place], self.verdict(place)
-        backing = () if verdict == "right" else against(line.misconception, folio)
+        backing = () if verdict == "right" else refutation_of(line.misconception, folio)
         text = Markup("<code>{}</code>").format(line.code.strip())
         word = "The line at fault." if verdict == "right" else "Not at fault."
-        return Answer(text, folio.line(line.why), verdict, word, place, backing)
+        return ExplainedAnswer(text, folio.line(line.why), verdict, word, place, backing)
 
     def page_order(self) -> tuple[int, ...]:
         """As written, which is the order of the program."""

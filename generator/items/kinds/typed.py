@@ -8,12 +8,12 @@ from typing import Literal, TypeVar
 
 from markupsafe import Markup
 
-from generator.content.claim import Tolerance
+from generator.content.claim import NumberTolerance
 from generator.content.quiz import Drawable, Item
 from generator.content.words import Expression, Line, MisconceptionId, Prose, Written
 from generator.content.yaml_source import Path
-from generator.items.answers import Answer, Reach, against
-from generator.items.kinds.kind import OPEN, End, Field, FieldUnit, Found, Key, Kind, is_alike
+from generator.items.answers import ExplainedAnswer, Reach, refutation_of
+from generator.items.kinds.kind import OPEN, AnswerField, End, FieldUnit, Found, Key, Kind, is_alike
 from generator.printing.folio import Folio
 from generator.values.units import AS_RULED, PLAIN, printed
 from generator.values.value import Value, numeric
@@ -41,15 +41,15 @@ class Number(Drawable):
 
     kind: Literal["number"]
     answer: Expression
-    tolerance: Tolerance | None = None
+    tolerance: NumberTolerance | None = None
     why: Line
     slips: list[Slip] = []
 
-    def under(self, law: str) -> "Number":
+    def backed_by_law(self, law: str) -> "Number":
         """The same with the law as evidence."""
         return self.model_copy(update={"claims": [law, *self.claims]})
 
-    def formulas(self) -> Iterator[tuple[Path, str]]:
+    def answer_expressions(self) -> Iterator[tuple[Path, str]]:
         """The answer, and what each mistake gives."""
         yield ("answer",), self.answer
         yield from ((("slips", n, "gives"), one.gives) for n, one in enumerate(self.slips))
@@ -79,7 +79,7 @@ class TypedNumber(Kind[TypedT], of=Number):
     instruction = "type the answer"
 
     @property
-    def covered(self) -> str:
+    def digest_source(self) -> str:
         """The expression, and never its value."""
         return "".join(self.item.answer.split())
 
@@ -132,7 +132,7 @@ class TypedNumber(Kind[TypedT], of=Number):
         rounded = abs(abs(value.number) - _parts(value)[0] * unit_of(value).scale)
         return Reach(value.number, max(self._slack(value, is_slip=is_slip), rounded))
 
-    def unclear(self) -> Iterator[Found]:
+    def key_mistakes(self) -> Iterator[Found]:
         """An answer that nobody could type, and slips that are none."""
         answer = self.key.value
         if answer is None:
@@ -150,30 +150,32 @@ class TypedNumber(Kind[TypedT], of=Number):
         if self.item.tolerance is None and isinstance(answer.number, float):
             yield ("answer",), "the answer is no whole number; say in tolerance: how near is right"
 
-    def answers(self, folio: Folio) -> tuple[Answer, ...]:
+    def answers(self, folio: Folio) -> tuple[ExplainedAnswer, ...]:
         """The answer, and then the slips."""
         value = self.key.value
         why = folio.line(self.item.why) if isinstance(self.item, Number) else Markup()
         if value is None:
-            return (Answer(Markup(), why, "open", folio.ui["item"]["open"]),)
+            return (ExplainedAnswer(Markup(), why, "open", folio.ui["item"]["open"]),)
         sentence = Markup("That is {}. {}")
         slips = (
-            Answer(
+            ExplainedAnswer(
                 folio.show(gives),
                 sentence.format(folio.line(slip.name), folio.line(slip.why or "")).rstrip(),
-                "wrong", "A mistake would give:", place, against(slip.misconception, folio),
+                "wrong", "A mistake would give:", place, refutation_of(slip.misconception, folio),
                 reach=self._reach(gives, is_slip=True),
             )
             for place, slip in enumerate(self.item.slips)
             if (gives := self.key.slips[place]) is not None
         )  # fmt: skip
-        answer = Answer(folio.show(value), why, "right", "The answer:", reach=self._reach(value))
+        answer = ExplainedAnswer(
+            folio.show(value), why, "right", "The answer:", reach=self._reach(value)
+        )
         return (answer, *slips)
 
-    def field(self, folio: Folio) -> Field | None:
+    def field(self, folio: Folio) -> AnswerField | None:
         """A field, in the unit that the answer prints in."""
         value = self.key.value
-        return Field(unit_of(value), not isinstance(value.number, str)) if value else None
+        return AnswerField(unit_of(value), not isinstance(value.number, str)) if value else None
 
 
 class Prediction(TypedNumber[Predict], of=Predict):
@@ -225,7 +227,7 @@ class Prediction(TypedNumber[Predict], of=Predict):
         steps = (float(f"{low + (high - low) * step / 100:.2g}") for step in range(101))
         return any(abs(step * scale - numeric(answer)) <= within for step in steps)
 
-    def field(self, folio: Folio) -> Field | None:
+    def field(self, folio: Folio) -> AnswerField | None:
         """The field in which a reader types, with its slider."""
         field, ends = super().field(folio), self.ends
         if field is None or ends is None:

@@ -11,14 +11,14 @@ from dataclasses import replace
 
 from markupsafe import Markup, escape
 
-from generator.content.claim import Claim, Domain, Reference, Tolerance
+from generator.content.claim import Claim, Domain, NumberTolerance, Reference
 from generator.content.shelf import published_references
 from generator.content.typesetting import plain
 from generator.pages.view import View
 from generator.printing.folio import Folio
 from generator.values import claim_formula, regime, units
 from generator.values.claim_formula import in_same_form, off_by
-from generator.values.machines import parts
+from generator.values.machines import disagree
 from generator.values.value import Value, numeric
 from generator.values.verdicts import SIGNS, UNDECIDED, Judged, written
 from runners.core.trace.fields import NBSP
@@ -205,7 +205,7 @@ def _judged(name: str, folio: Folio) -> Iterator[View]:
     page = folio.without_mark("simulated") if is_headed else folio
     page = page.for_table(v for one, *_ in found for v in (one.predicted, one.observed, _off(one)))
     for outcome, machine, said in found:
-        yield _judgement(outcome, machine, said, page, differs=parts(here, outcome))
+        yield _judgement(outcome, machine, said, page, differs=disagree(here, outcome))
 
 
 def measured_by(outcome: Judged, folio: Folio) -> str:
@@ -262,7 +262,7 @@ def _points(share: float) -> str:
     return f"{sign}{abs(share) * 100:.3g}{NBSP}points"
 
 
-def tolerance_of(one: Tolerance | None, observed: Value | None) -> str:
+def tolerance_of(one: NumberTolerance | None, observed: Value | None) -> str:
     """How far observed may lie from predicted; empty where it may not."""
     if one is None:
         return ""
@@ -329,7 +329,7 @@ def on_others(folio: Folio) -> Iterator[tuple[str, int, int]]:
     for machine, other in folio.other_outcomes.items():
         pairs = [(folio.at_hand.judged(name), there) for name, there in other.judged_claims.items()]
         decided = [UNDECIDED.isdisjoint({here.verdict, there.verdict}) for here, there in pairs]
-        yield machine, sum(decided), sum(parts(*pair) for pair in pairs)
+        yield machine, sum(decided), sum(disagree(*pair) for pair in pairs)
 
 
 def cited(folio: Folio) -> tuple[list[list[Reference]], list[Reference]]:

@@ -136,7 +136,7 @@ def _field(
     of, stands = units.BY_NAME[one.quantity], float(numeric(start))
     unit, size = units.of_axis(of, abs(stands))
     ends = float(numeric(low)), float(numeric(high))
-    covered = calculators.covered(checked, one.name) or ()
+    covered = calculators.range_on_runs(checked, one.name) or ()
     counted = one.unit if one.unit and one.unit not in one.label.replace(",", "").split() else ""
     is_whole = one.quantity == "count" and one.unit not in PER_PARAMETER
     return View(

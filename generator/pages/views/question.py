@@ -10,10 +10,10 @@ import textwrap
 
 from markupsafe import Markup
 
-from generator.content.quiz import Item, Table
+from generator.content.quiz import Item, ValueTable
 from generator.figures import figures
-from generator.items.answers import claim_behind, without_repeats
-from generator.items.item_checks import answerable
+from generator.items.answers import claim_backing, deduplicated
+from generator.items.item_checks import answerable_cases
 from generator.items.kinds import digest_of, kind_of
 from generator.pages.view import Row, View
 from generator.pages.views import listing
@@ -31,8 +31,8 @@ def question(item: Item, folio: Folio, asked_as: str) -> View:
     folio.items.append(item.id)
     again = folio.items.count(item.id)
     stem, more = _stem(folio.prose(item.stem))
-    behind = [claim_behind(name, folio) for name in item.claims]
-    explained, backing = without_repeats(kind.answers(folio), behind)
+    behind = [claim_backing(name, folio) for name in item.claims]
+    explained, backing = deduplicated(kind.answers(folio), behind)
     by_place = {one.position: one for one in explained}
     return View(
         id=item.id,
@@ -60,7 +60,7 @@ def question(item: Item, folio: Folio, asked_as: str) -> View:
 def variants(item: Item, folio: Folio, asked_as: str) -> list[View]:
     """The item on other runs, wherever these have one answer; readers' answers are the item's."""
     found = []
-    for number, one in answerable(item, folio.evidence):
+    for number, one in answerable_cases(item, folio.evidence):
         digest = digest_of(item, folio.evidence)
         asked = question(one, folio, asked_as)
         found.append(asked.but(id=item.id, digest=digest, variant=number))
@@ -104,7 +104,9 @@ def unopened(markup: Markup) -> Markup:
     return Markup(_OPENS.sub(r'<span class="pb-label">\2</span>', str(markup)))
 
 
-def in_table(written: Table | None, folio: Folio, first: str = "") -> tuple[Row, list[Row], str]:
+def in_table(
+    written: ValueTable | None, folio: Folio, first: str = ""
+) -> tuple[Row, list[Row], str]:
     """The titles of an author's table, the `first` above the heads of rows; rows; its caption."""
     if written is None:
         return [], [], ""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from generator.content.book import Topic
-from generator.content.chain import Part, chain
+from generator.content.chain import DeepPage, chain
 from generator.content.lesson import DeepFile, Mode
 from generator.content.topic import HourStep
 from generator.pages.view import View
@@ -97,7 +97,7 @@ def _mode(way: View) -> View:
     return View(href=f"{way.mode}.html", title=way.word, items=None, says=way.question)
 
 
-def _part(part: Part, mode: Mode, topic: Topic, folio: Folio) -> View:
+def _part(part: DeepPage, mode: Mode, topic: Topic, folio: Folio) -> View:
     """A page of Deep's chain; a script ticks off one that asks."""
     return View(
         page=f"{topic.id}/{mode}-{part.id}", href=f"{mode}-{part.id}.html",

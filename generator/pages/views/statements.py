@@ -80,13 +80,13 @@ def _standing(sentence: Statement, outcome: Judged) -> str:
 
 def _program(path: str, folio: Folio) -> View:
     """The program of a run, which several sentences may share, and what it printed."""
-    file = statement_checks.path_of(folio.book, path)
+    file = statement_checks.program_path(folio.book, path)
     sharing = (one.uses for one in folio.book.statements.values() if one.program == path)
     run = folio.run(path)
     assert run is not None, path  # the checks have looked
     name, start = file.rpartition("/")[2], f"torchrun --nproc-per-node {run.world_size}"
     return View(
-        file=listed_code.file_of(file),
+        file=listed_code.download_path(file),
         name=name,
         here=f"{start} {name}",
         command=f"{start} {file}",

@@ -84,4 +84,4 @@ def _digests(item: Item, evidence: Evidence) -> tuple[str, ...]:
     """The digests of an item, on either machine that its section may come from."""
     by = [evidence, *([evidence.reference] if evidence.reference else [])]
     digests = (digest_of(item, one) for one in by)
-    return evidence.once("digests", item, lambda: tuple(dict.fromkeys(digests)))
+    return evidence.cached("digests", item, lambda: tuple(dict.fromkeys(digests)))
