@@ -1,15 +1,19 @@
-"""Claims checked against the runs: whether they can be judged, and what they may rest on.
+"""Claims and statements checked against the runs: what can be judged, and what it may rest on.
 
-In: a file of `content/claims/` and the evidence. Out: what is wrong, where it is written. A law
-rests on no measured time, and a large tolerance has a reason. A claim on runs of ranks knows its
-dtype, and what is fixed where ranks differ. What is wrong on several runs of a claim is told once.
+In: a file of claims, or of the statements that people read, and the evidence. Out: what is wrong,
+where it is written. A law rests on no measured time, and a large tolerance has a reason. A claim
+on runs of ranks knows its dtype, and what is fixed where ranks differ. What is wrong on several
+runs of a claim is told once. The claim of a statement bears out its verdict on the reference machine; pages
+of another one mention that its runs differ.
 """
 
 import re
 from collections.abc import Iterator
+from typing import Any, Literal
 
-from generator.content import prose
-from generator.content.claim import Claim, ClaimFile
+from generator.content import listed_code, prose
+from generator.content.book import Book
+from generator.content.claim import Claim, ClaimFile, SentenceVerdict, Statement
 from generator.content.documents import Document, fields_of
 from generator.content.errors import ContentError
 from generator.values.evaluation import Evidence
@@ -17,6 +21,7 @@ from generator.values.filters import ClaimSentence
 from generator.values.perturbed import counterexample, ungrounded
 from generator.values.regime import dtype_of
 from generator.values.value import Value
+from generator.values.verdicts import UNDECIDED, Judged
 from runners.traces.plain import is_plain
 
 LARGE = 0.1  # a tolerance beyond which a law says why
@@ -113,3 +118,56 @@ def _regime(evidence: Evidence, judged: list[Claim]) -> Iterator[tuple[str, str]
         if len({run.world_size for run in measured.values()}) > 1 and claim.regime.fixed is None:
             message = "compares different numbers of ranks; say what is fixed: "
             yield "", f"{message}regime: {{fixed: the global batch}}"
+
+
+Judgement = Literal["refuted", "confirmed", "untested"]
+BORNE_OUT_BY: dict[SentenceVerdict, tuple[Judgement, ...]] = {
+    "false": ("refuted",),
+    "too_general": ("refuted",),  # the run is a case in which the sentence fails
+    "true": ("confirmed",),
+    "depends": ("refuted", "confirmed"),
+}
+
+
+def judgement(sentence: Statement, outcome: Judged) -> Judgement:
+    """What the runs of one machine show of a sentence."""
+    if outcome.verdict in UNDECIDED:
+        return "untested"
+    if sentence.confirmed_if is not None:
+        return "confirmed" if outcome.verdict == sentence.confirmed_if else "refuted"
+    return "refuted" if outcome.verdict == "holds" else "untested"
+
+
+def bears_out(sentence: Statement, outcome: Judged) -> bool:
+    """Whether the outcome of its claim agrees with the author's verdict on a sentence."""
+    return judgement(sentence, outcome) in BORNE_OUT_BY[sentence.verdict]
+
+
+def program_path(book: Book, run: str) -> str:
+    """The file that a run executed, from the project's root; empty where it executed none."""
+    found = book.run(run)
+    return str(found.settings.get("program", "")) if found else ""
+
+
+def statement_mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    """Verdicts that their claims do not bear out, and programs that cannot stand."""
+    book = evidence.book
+    for position, statement in enumerate(document.model.statements):
+        file = (
+            program_path(book, statement.program)
+            if statement.program and book.run(statement.program)
+            else None
+        )
+        problem = None if file is None else listed_code.why_not_listed(book.root, file, None)
+        if problem:
+            yield document.error(("statements", position, "program"), problem)
+        if statement.claim not in book.claims or evidence.reference:
+            continue
+        outcome = evidence.judged(statement.claim)
+        if not outcome.is_broken_law and not bears_out(statement, outcome):
+            wanted = " or ".join(BORNE_OUT_BY[statement.verdict])
+            message = (
+                f"{statement.verdict} needs a claim by which the sentence is {wanted}; by "
+                f"{statement.claim} ({outcome.verdict}) it is {judgement(statement, outcome)}"
+            )
+            yield document.error(("statements", position, "verdict"), message)

@@ -6,7 +6,7 @@ In: an `Evidence`. Out: located errors, for texts, expressions, ids, runs, figur
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from generator.checks import claim_checks, layout_checks, lesson_checks, statement_checks
+from generator.checks import claim_checks, lesson_checks
 from generator.content import images, listed_code, prose
 from generator.content.book import Book
 from generator.content.claim import ClaimFile, StatementFile
@@ -20,7 +20,7 @@ from generator.content.plan_page import PlanFile
 from generator.content.quiz import Item, QuizFile
 from generator.content.topic import TopicFile
 from generator.content.yaml_source import Path
-from generator.items import draws, item_checks
+from generator.items import item_checks
 from generator.values import verdicts
 from generator.values.evaluation import Evidence
 from generator.values.filters import ClaimSentence, Label, calls_of_claims
@@ -202,7 +202,7 @@ def _each_item(
             yield document.error((*at, position, "exhibit", "drawing", *path), message)
         wrong = list(item_checks.mistakes(question, evidence))
         is_unread = any(item_checks.missing_evidence(question, evidence))
-        wrong += [] if is_unread else draws.mistakes(question, evidence)
+        wrong += [] if is_unread else item_checks.draw_mistakes(question, evidence)
         for path, message in wrong:
             yield document.error((*at, position, *path), message)
         if wrong or is_unread:
@@ -280,11 +280,11 @@ _BY_FILE: tuple[tuple[type[Any], _Check], ...] = (
     (ClaimFile, claim_checks.mistakes),
     (QuizFile, _items),
     (HandWritten, _fences),
-    (StatementFile, statement_checks.mistakes),
+    (StatementFile, claim_checks.statement_mistakes),
     (TopicFile, _topic),
     (PlanFile, _plan),
-    (GuideFile, layout_checks.mistakes),
+    (GuideFile, lesson_checks.layout_mistakes),
     (LessonFile, _figures),
-    (LessonFile, layout_checks.mistakes),
+    (LessonFile, lesson_checks.layout_mistakes),
     (LessonFile, lesson_checks.mistakes),
 )

@@ -1,18 +1,21 @@
-"""Lessons checked against the runs, the laws and the formulas that they name.
+"""Lessons checked against the runs, the laws, the formulas and the committed plans that they name.
 
-In: a lesson's document and the evidence. Out: located errors. A formula of a calculator that is
-further off than its author allows is one, where the book was written; on other machines the page
-says how far off it was.
+In: a lesson's document, or the guide's, and the evidence. Out: located errors. A formula of a
+calculator that is further off than its author allows is one, where the book was written; on other
+machines the page says how far off it was. A layout that is named is an error where another one is
+better in something and worse in nothing: memory, bytes over each tier of links and, where computing
+decides the time of both, their place by the rule.
 """
 
 from collections.abc import Callable, Collection, Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from generator.content.calculator import Calculator, CalculatorInput, CalculatorOutput
 from generator.content.documents import Document
 from generator.content.errors import ContentError, nearest
 from generator.content.exhibit import Figure
+from generator.content.guide import GuideFile
 from generator.content.lesson import (
     ChallengeFile,
     CostFile,
@@ -20,13 +23,16 @@ from generator.content.lesson import (
     RecallFile,
     TraceFile,
     TryFile,
+    WhyFile,
 )
 from generator.content.yaml_source import Path
 from generator.figures.play import states as play_states
 from generator.values import claim_formula, units
 from generator.values.calculator import CheckOnRun, check_on_run, checked, parsed
 from generator.values.evaluation import Evidence
-from generator.values.value import ExpressionError, Value
+from generator.values.value import ExpressionError, Value, numeric
+from runners.planner.answers.answer import Layout, answer_of, layout, rivals
+from runners.planner.answers.law_of_time import Cluster
 
 Found = tuple[Path, str]
 WITHOUT_FIGURES = (TryFile, ChallengeFile, RecallFile)  # which have no part that names one
@@ -206,3 +212,69 @@ _BY_MODE: dict[type[Any], Callable[[Evidence, Any], Iterator[Found]]] = {
     TryFile: _try,
     CostFile: _cost,
 }
+
+WRITTEN: dict[type[Any], str] = {WhyFile: "decisions", GuideFile: "techniques"}
+
+
+class Planned(NamedTuple):
+    """A layout that a file names.
+
+    Attributes:
+        at: where it stands in the file.
+        run: its path.
+        layout: on as many devices of the Plan pages as it has.
+        others: the layouts that it was compared with, by the names of their runs.
+        fits: memory is free, so that needing less of it is no gain.
+    """
+
+    at: Path
+    run: str
+    layout: Layout
+    others: dict[str, Layout]
+    fits: bool
+
+    @property
+    def better(self) -> list[str]:
+        """The layouts that are better in something and worse in nothing."""
+        found = self.others.items()
+        return [k for k, v in found if v.dominates(self.layout, is_memory_free=self.fits)]
+
+
+def layout_mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    """Layouts that another one dominates."""
+    for one in planned(evidence, document.model):
+        if one.better:
+            message = f"{one.run} is dominated by {', '.join(one.better)}; name one of those"
+            yield document.error((*one.at, "planned"), message)
+
+
+def planned(evidence: Evidence, model: Any) -> Iterator[Planned]:  # noqa: ANN401
+    """Every layout that a file names; none where the book has no plans.
+
+    Where memory is free, it is compared with those that fit the device of the Plan pages.
+    """
+    key, plan = WRITTEN.get(type(model)), evidence.book.plan
+    if key is None or plan is None:
+        return
+    device = plan.devices[0]
+    rates = [_number(evidence, rate) for rate in (device.compute, device.link, device.between)]
+    node, memory = Cluster(1, plan.per_node, *rates), _number(evidence, device.memory)
+    for position, advice in enumerate(getattr(model, key)):
+        experiment, _, name = (advice.planned or "").partition(".")
+        trace = evidence.book.traces.get(experiment)
+        if trace is None or trace.grid is None or name not in trace.trace.runs:
+            continue  # said where it is named
+        rows = rivals(name, trace.grid)
+        cluster = node.of(rows[name].state.devices)
+        layouts = {
+            f"{experiment}.{other}": layout(answer_of(row, trace.grid), cluster, memory)
+            for other, row in rows.items()
+        }
+        mine = layouts.pop(advice.planned)
+        others = {k: v for k, v in layouts.items() if not advice.fits or v.verdict == "fits"}
+        yield Planned((key, position), advice.planned, mine, others, advice.fits)
+
+
+def _number(evidence: Evidence, expression: str) -> float:
+    found = evidence.evaluate(expression).result
+    return numeric(found) if isinstance(found, Value) else float("inf")

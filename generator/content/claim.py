@@ -191,7 +191,7 @@ class Statement(Written):
 
     The claim states what is true, or, with `confirmed_if`, the sentence itself. The build refuses a
     verdict that the claim does not bear out on the reference machine
-    (`generator/checks/statement_checks.py`).
+    (`generator/checks/claim_checks.py`).
     """
 
     id: Id

@@ -1,10 +1,11 @@
-"""content/pages/**/*.md: pages that people write as Markdown, beside the lessons.
+"""content/pages/**/*.md: pages that people write as Markdown, and fences of YAML in such pages.
 
 In: a file's text. It begins with a head of YAML between two lines of `---` (`title`,
 `description`). Out: a document like any other, whose text MkDocs turns into HTML once
 `prose.filled` has put the values of its expressions in. A fence `listing` holds the keys of a
 lesson's listing, and shows a program that a run executed; so does a fence `verified`, of one that
-`verify` watched. A fence `quiz` asks items (`fence.py`).
+`verify` watched. A fence `quiz` asks items, also in a site that is no book. Mistakes in a fence
+have the line and column of the page.
 """
 
 import re
@@ -16,13 +17,12 @@ from typing import Annotated
 import yaml
 
 from generator.content.documents import Document, validated
-from generator.content.errors import ContentError, ContentErrors, visible_files
+from generator.content.errors import ContentError, ContentErrors, place_of, visible_files
 from generator.content.exhibit import Listing, Verified
-from generator.content.fence import quiz, within
 from generator.content.prose import OWN_FENCE
 from generator.content.quiz import QuizFence
-from generator.content.words import FieldMark, Line, Written
-from generator.content.yaml_source import YamlFile, YamlPlace
+from generator.content.words import FieldMark, Line, Written, as_list
+from generator.content.yaml_source import YamlFile, YamlPlace, parse
 
 _HEAD = re.compile(r"\A---[ \t]*\n(?P<yaml>.*?)^---[ \t]*$\n?", re.DOTALL | re.MULTILINE)
 
@@ -99,3 +99,43 @@ def split(page: HandWritten) -> Iterator[str | Fenced]:
 def files(folder: Path) -> Iterator[Path]:
     """Every file of content/pages but those that begin with a dot, or stand in such a folder."""
     return filter(Path.is_file, visible_files(folder, "**/*"))
+
+
+FENCE = re.compile(
+    r"^(?P<indent>[ \t]*)(?P<mark>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*?)[ \t]*\n"
+    r"(?P<yaml>.*?)(?:^[ \t]*(?P=mark)[`~]*[ \t]*$|\Z)",
+    re.DOTALL | re.MULTILINE,
+)
+_SEVERAL = re.compile(r"[a-z0-9-]+([\s,]+[a-z0-9-]+)+")  # ids in lines, without a list
+
+
+def within(name: str, text: str, start: int, end: int) -> YamlFile:
+    """YAML within a text, with the places that it has there."""
+    return parse(name, re.sub(r"[^\n]", " ", text[:start]) + text[start:end])
+
+
+def quiz(name: str, text: str, start: int, end: int) -> Document[QuizFence]:
+    """What a fence `quiz` asks.
+
+    Args:
+        name: of the page, as messages name it.
+        text: of the page.
+        start: where the YAML of the fence begins.
+        end: where it ends.
+
+    Raises:
+        ContentErrors: everything wrong with it.
+    """
+    if not text[start:end].strip():
+        message = "the fence asks nothing; write the id of an item, a list of ids, or an item"
+        raise ContentErrors([ContentError(name, *place_of(text, start), message)])
+    source = within(name, text, start, end)
+    written, places = source.document, source.places
+    if isinstance(written, str) and _SEVERAL.fullmatch(written):
+        ids = ", ".join(re.findall(r"[\w-]+", written))
+        raise ContentErrors([source.error((), f"several ids are a list: write [{ids}]")])
+    key = "items" if isinstance(written, dict) else "names"
+    at = (key,) if isinstance(written, list) else (key, 0)
+    moved = {(*at, *path): place for path, place in places.items()}
+    moved = {(): places[()], (key,): places[()], **moved}
+    return validated(YamlFile(name, text, {key: as_list(written)}, moved), QuizFence)

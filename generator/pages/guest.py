@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from generator.checks import content_checks
-from generator.content import fence
+from generator.content import handwritten
 from generator.content.documents import NUMBERS
 from generator.content.errors import ContentError, ContentErrors
 from generator.content.reading import quizzes
@@ -70,7 +70,7 @@ class Guest:
         Raises:
             ContentErrors: everything wrong with it.
         """
-        document = fence.quiz(folio.path, text, *span)
+        document = handwritten.quiz(folio.path, text, *span)
         if self.errors and document.model.names:
             return Markup()  # what it names may be among what could not be read
         errors = list(content_checks.document_errors(self.evidence, document))

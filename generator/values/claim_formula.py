@@ -82,11 +82,7 @@ def printed(claim: Claim) -> str | None:
 
 
 def _tree(text: str) -> Tree:
-    """An expression over the places that it reads.
-
-    Raises:
-        ExpressionError: it comes to something else than a formula.
-    """
+    """An expression over the places that it reads."""
     expression = compiled(text)
     places = {name: _Place(name) for name in expression.names}
     return expression.formula(places, {**closed_forms(), **_OF_PLACES})
@@ -132,11 +128,7 @@ class _NamedReading(NamedTuple):
 
 
 def _read(name: str) -> _NamedReading:
-    """What a name of the formula leads to: a path, with what is made of it over the ranks.
-
-    Raises:
-        ExpressionError: it has no short name.
-    """
+    """What a name of the formula leads to: a path, with what is made of it over the ranks."""
     if name == EPSILON:
         return _NamedReading(EPSILON)
     over, _, path = name.rpartition(" ")
@@ -154,11 +146,7 @@ def _read(name: str) -> _NamedReading:
 
 
 def _words(paths: list[str]) -> dict[str, str]:
-    """A word for each path; what several runs measured is told apart by run, else by rank.
-
-    Raises:
-        ExpressionError: one has no short name, or two cannot be told apart.
-    """
+    """A word for each path; what several runs measured is told apart by run, else by rank."""
     readings = {path: _read(path) for path in paths}
     several = len({reading.run for reading in readings.values() if not reading.is_given}) > 1
     words = {}

@@ -17,7 +17,7 @@ from pathlib import Path
 from rcssmin import cssmin  # type: ignore[import-untyped]
 from rjsmin import jsmin  # type: ignore[import-untyped]
 
-from generator.checks import statement_checks
+from generator.checks import claim_checks
 from generator.content import handwritten, images, listed_code
 from generator.content.book import Book
 from generator.content.errors import ContentError, ContentErrors
@@ -149,7 +149,7 @@ def _programs(book: Book) -> dict[str, bytes]:
     """Every program that pages offer for download, by its path under the site's root."""
     fields = (field for document in book.documents for field in document.fields)
     runs = (one.program for one in book.statements.values() if one.program)
-    paths = {statement_checks.program_path(book, run) for run in runs}
+    paths = {claim_checks.program_path(book, run) for run in runs}
     paths |= {one.text for one in fields if one.path[-1] == "path"}
     files = {name: path for path in sorted(paths) if (name := listed_code.download_path(path))}
     return {name: listed_code.text(book.root, path).encode() for name, path in files.items()}

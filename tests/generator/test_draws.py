@@ -6,7 +6,7 @@ import pytest
 
 from generator.content.cases import bind_expression
 from generator.content.draws import MOST_TRIED, NUM_ASKED, Draws, parsed, short_names
-from generator.items.draws import variants
+from generator.items.item_checks import variants
 from generator.items.kinds import digest_of, kind_of
 from generator.values.evaluation import Evidence
 

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from generator.__main__ import main
-from generator.checks import layout_checks
-from generator.checks.layout_checks import Planned
+from generator.checks import lesson_checks
+from generator.checks.lesson_checks import Planned
 from generator.pages.press import Press
 from generator.pages.views import published
 from generator.printing.folio import Folio
@@ -123,10 +123,10 @@ def test_what_computes_longer_is_not_better():
 def test_a_layout_of_a_lesson_that_another_one_dominates_is_told_at_its_place(monkeypatch):
     others = {"less": replace(LAYOUT, bounds=Bounds(1, 1.5, 0)), "equal": LAYOUT}
     one = Planned(("techniques", 2), "run", LAYOUT, others, fits=False)
-    monkeypatch.setattr(layout_checks, "planned", lambda *_: iter([one]))
+    monkeypatch.setattr(lesson_checks, "planned", lambda *_: iter([one]))
     told = []
     document = SimpleNamespace(model=None, error=lambda *what: told.append(what) or what)
-    assert len([*layout_checks.mistakes(None, document)]) == 1
+    assert len([*lesson_checks.layout_mistakes(None, document)]) == 1
     said = "run is dominated by less; name one of those"
     assert told == [(("techniques", 2, "planned"), said)]
 

@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from generator.checks.statement_checks import bears_out
+from generator.checks.claim_checks import bears_out
 from generator.content.claim import SentenceVerdict
 from generator.pages.press import Press
 from generator.website import publish
