@@ -3,8 +3,8 @@
 In: a file of claims, or of the statements that people read, and the evidence. Out: what is wrong,
 where it is written. A law rests on no measured time, and a large tolerance has a reason. A claim
 on runs of ranks knows its dtype, and what is fixed where ranks differ. What is wrong on several
-runs of a claim is told once. The claim of a statement bears out its verdict on the reference machine; pages
-of another one mention that its runs differ.
+runs of a claim is told once. The claim of a statement bears out its verdict on the reference
+machine; pages of another one mention that its runs differ.
 """
 
 import re

@@ -67,11 +67,7 @@ def check(evidence: Evidence) -> list[ContentError]:
 
 
 def checked(book: Book) -> Evidence:
-    """The evidence of a book without mistakes.
-
-    Raises:
-        ContentErrors: whatever authors wrote that cannot be printed, all at once.
-    """
+    """The evidence of a book; ContentErrors with every mistake that it has."""
     evidence = Evidence(book)
     raise_any(check(evidence), evidence)
     return evidence
@@ -262,9 +258,7 @@ def missing_sections(
 ) -> Iterator[ContentError]:
     """Sections that the guide names and a printed lesson lacks.
 
-    Args:
-        book: with the guide.
-        sections: the headings of a lesson, `topic/mode`; none where it is not printed.
+    `sections` gives the headings of a lesson, `topic/mode`; none where it is not printed.
     """
     for guide in (document for document in book.documents if isinstance(document.model, GuideFile)):
         for at, edge in guide.model.edges:

@@ -33,12 +33,7 @@ def mistakes(root: Path) -> Iterator[str]:
 
 
 def unlisted(root: Path, pages: Iterable[str]) -> Iterator[str]:
-    """Pages by hand that no reader finds in the navigation, though mkdocs.yml has one.
-
-    Args:
-        root: the folder of mkdocs.yml.
-        pages: their paths below `content/pages`.
-    """
+    """Pages by hand, by path below content/pages, that the `nav:` of mkdocs.yml lacks."""
     try:
         keys = dict(_keys(yaml.compose((root / "mkdocs.yml").read_text(encoding="utf-8"))))
     except (OSError, yaml.YAMLError, UnicodeDecodeError):

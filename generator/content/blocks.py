@@ -33,12 +33,10 @@ def images(text: str) -> Iterator[tuple[int, str]]:
 
 
 def faults(text: str, coded: str, mark: str) -> Iterator[tuple[int, str]]:
-    """What would print raw or not at all, with what to do.
+    """Marks that would print raw or not at all, each with its place and the fix.
 
-    Args:
-        text: as the module says.
-        coded: the same with its code, where a bar ends a cell too.
-        mark: a `line` has none of these; of a `page`, MkDocs makes the tables.
+    `coded` is the text with its code, in which a bar ends a cell too; a line (`mark`) has no such
+    marks, and MkDocs makes the tables of a page.
     """
     lacks = "an image needs its file and words for it: ![what it shows](ring.png)"
     for image in _IMAGE.finditer(text):

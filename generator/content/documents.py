@@ -94,16 +94,10 @@ class Document(Generic[WrittenT]):
 def read(
     file: str, text: str, model: type[ModelT], beliefs: frozenset[tuple[str, str]] = frozenset()
 ) -> Document[ModelT]:
-    """Parse and validate one file's text; the same text is read once.
+    """Parse and validate one file's text, once; ContentErrors holds everything wrong with it.
 
-    Args:
-        file: as messages name it.
-        text: what it holds.
-        model: of the file.
-        beliefs: misconceptions, each with the claim that refutes it.
-
-    Raises:
-        ContentErrors: everything wrong with its YAML, or with its fields.
+    `file` is its name in messages; `beliefs` are misconceptions, each with the claim that refutes
+    it.
     """
     return validated(parse(file, text), model, beliefs)
 

@@ -67,11 +67,7 @@ class Draws(Written):
 
 
 def parsed(quantity: Quantity) -> tuple[int | float, str]:
-    """A number in base units, and its kind: plain, bytes, seconds, share or bytes/s.
-
-    Raises:
-        ValueError: it is no number, or its unit is not known.
-    """
+    """Number in base units and kind (plain, bytes, …); ValueError for another text or unit."""
     number, kind = quantity, "plain"
     if isinstance(number, str):
         match = _QUANTITY.fullmatch(number)

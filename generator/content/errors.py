@@ -127,11 +127,7 @@ class Files:
         return None
 
     def text_of(self, path: Path) -> str:
-        """The text of a file, without a byte-order mark.
-
-        Raises:
-            ContentErrors: it cannot be read, or is not UTF-8.
-        """
+        """Text of a file without a byte-order mark; ContentErrors if unreadable or not UTF-8."""
         try:
             return path.read_text(encoding="utf-8-sig")
         except OSError as error:

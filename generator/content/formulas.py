@@ -36,12 +36,8 @@ PRINT = "a formula says a law, so print a number with {{ … }}"
 def mathml(latex: str, *, is_block: bool) -> str:
     """A formula as MathML without styles, ids and links.
 
-    Args:
-        latex: with a character of `VALUE` for each expression.
-        is_block: whether it stands in a line of its own.
-
-    Raises:
-        LatexError: as `12: what is wrong`, from the character 12 on.
+    A character of `VALUE` stands for each expression; a block is a line of its own. LatexError says
+    `12: what is wrong`, from the character 12 on.
     """
     made = _TO_MATHML.convert_with_local_state(latex, displaystyle=is_block)
     made = _ALIGNED.sub(r' class="pb-\1"', made)

@@ -44,15 +44,7 @@ class HandWritten(Written):
 
 
 def read(name: str, text: str) -> Document[HandWritten]:
-    """Read one page.
-
-    Args:
-        name: of the file, as messages name it.
-        text: what it holds.
-
-    Raises:
-        ContentErrors: everything wrong with its head, or with the first faulty fence.
-    """
+    """Read one page; ContentErrors holds mistakes of its head or of its first faulty fence."""
     head = _HEAD.match(text)
     if head is None:
         message = "begin with title: and description: between two lines of ---"
@@ -115,17 +107,7 @@ def within(name: str, text: str, start: int, end: int) -> YamlFile:
 
 
 def quiz(name: str, text: str, start: int, end: int) -> Document[QuizFence]:
-    """What a fence `quiz` asks.
-
-    Args:
-        name: of the page, as messages name it.
-        text: of the page.
-        start: where the YAML of the fence begins.
-        end: where it ends.
-
-    Raises:
-        ContentErrors: everything wrong with it.
-    """
+    """The items of a fence `quiz`, whose YAML is text[start:end]; ContentErrors if faulty."""
     if not text[start:end].strip():
         message = "the fence asks nothing; write the id of an item, a list of ids, or an item"
         raise ContentErrors([ContentError(name, *place_of(text, start), message)])

@@ -38,11 +38,7 @@ def _definitions(text: str) -> dict[str, _Defined]:
 
 
 def text(root: Path, path: str) -> str:
-    """The text of code that runs execute.
-
-    Raises:
-        ValueError: there is no such file in the project, or runs execute none of its place.
-    """
+    """Text of a program that runs execute; ValueError if it is missing or in another place."""
     if not _PLACES.fullmatch(path) or ".." in path:
         raise ValueError(f"{path!r} is {WRONG_PLACE}")
     try:
@@ -52,12 +48,9 @@ def text(root: Path, path: str) -> str:
 
 
 def listed(root: Path, path: str, name: str | None) -> str:
-    """The text of a file, or of one function or class of it, with its decorators, as pages show it.
+    """The text of a file, or of one function or class of it with its decorators, as pages show it.
 
-    A program of the content is shown without what it tells the runner.
-
-    Raises:
-        ValueError: there is no such file in the project, or no such object in it.
+    A program of the content is shown without what it tells the runner. ValueError if it is missing.
     """
     code = whole = text(root, path)
     if name is not None:
@@ -76,11 +69,7 @@ def listed(root: Path, path: str, name: str | None) -> str:
 
 
 def anonymized(root: Path, path: str, name: str | None) -> str:
-    """The same as a question shows it: no name of its file, which may say what is wrong.
-
-    Raises:
-        ValueError: as `listed`.
-    """
+    """The same text with `program.py` for the file's name, which may give a fault away."""
     return re.sub(rf"\b{re.escape(Path(path).name)}\b", "program.py", listed(root, path, name))
 
 

@@ -116,9 +116,7 @@ def filled(text: str, fill: Fill) -> str:
 def faults(text: str, mark: str) -> tuple[Fault, ...]:
     """Everything that a text may not hold, apart from what its expressions say.
 
-    Args:
-        text: Markdown with expressions.
-        mark: a `line` has no lists whose numbers could be exempt; a `page` may show images.
+    A `line` has no lists whose numbers could be exempt; a `page` may show images.
     """
     return tuple(sorted(_faults(text, mark)))
 
@@ -325,13 +323,9 @@ def _as_cell(tokens: Sequence[Token]) -> None:
 
 
 def render(text: str, fill: Fill, linked: Fill, *, inline: bool) -> str:
-    """HTML of an author's text.
+    """HTML of an author's Markdown, or of one line of it (`inline`).
 
-    Args:
-        text: Markdown with expressions.
-        fill: the HTML of one expression, given as text.
-        linked: the same for one in the words of a link.
-        inline: without paragraphs.
+    `fill` gives the HTML of an expression, and `linked` that of one in the words of a link.
     """
     return _put_back(_rendered(text, inline=inline), text, fill, linked)
 
@@ -339,11 +333,8 @@ def render(text: str, fill: Fill, linked: Fill, *, inline: bool) -> str:
 def put_into(text: str, fill: Fill, linked: Fill, escaped: Fill) -> str:
     """A page's Markdown with HTML in the places of its expressions and formulas.
 
-    Args:
-        text: Markdown with expressions.
-        fill: the HTML of one expression, given as text.
-        linked: the same for one in the words of a link.
-        escaped: of some HTML, in which nothing is Markdown.
+    `fill` and `linked` are those of `render`; `escaped` is of some HTML, in which nothing is
+    Markdown.
     """
     slotted = _with_formulas(
         *_slotted(text), lambda drawn: f'<span class="pb-formula">{escaped(Markup(drawn))}</span>'

@@ -182,14 +182,9 @@ def _items_of(lesson: Document[LessonFile], items: Mapping[str, Item]) -> tuple[
 
 
 def quizzes(root: Path, folder: Path) -> tuple[Book, list[ContentError]]:
-    """The questions of a site that is no book, as a book with one topic, and without runs.
+    """The questions of a site that is no book, as a book of one topic without runs; its mistakes.
 
-    Args:
-        root: the folder from which messages name files.
-        folder: below it, with the files of questions.
-
-    Returns:
-        The book, and everything wrong with any file.
+    Messages name files from `root`; the files of questions are in `folder` below it.
     """
     loader = _Loader(root / folder.name)
     for path in visible_files(folder, "**/*.y*ml"):

@@ -310,17 +310,11 @@ def page_of(experiment: str) -> str:
 def trace_on_page(
     experiment: str, machines: Iterable[MachineFolder], reference: MachineFolder
 ) -> TraceOnPage | None:
-    """An experiment as pages of the first of some machines show it.
+    """An experiment as pages show it: the trace of the first machine that has measured it, or None.
 
-    Args:
-        experiment: its name.
-        machines: the machine shown, and those that stand in where it lacks the experiment.
-        reference: the reference machine.
-
-    Returns:
-        The trace of the first that has measured it; the others lend the runs that it lacks, and
-        the reference machine those that it skipped. Of a machine that is neither of the two, a
-        stale trace does not count. None where none has measured it.
+    The first machine is the one shown. The others lend the runs that its trace lacks, and the
+    reference machine those that it skipped. Of a machine that is neither, a stale trace does not
+    count.
     """
     at_hand, *others = machines
     usable = (folder for folder in others if folder is reference or experiment not in folder.stale)

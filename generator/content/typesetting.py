@@ -16,11 +16,9 @@ def moment(recorded: str) -> str:
 
 
 def parted(parts: Iterable[str], limit: int) -> str:
-    """A long name as HTML whose lines may end between its parts.
+    """A long name as HTML whose lines may end between its escaped parts.
 
-    Args:
-        parts: of the name, escaped.
-        limit: letters of a part that stays whole; a longer one may end at its underscores as well.
+    A part of more than `limit` letters may end at its underscores as well.
     """
     return "<wbr>".join(one if len(one) <= limit else one.replace("_", "_<wbr>") for one in parts)
 

@@ -135,15 +135,7 @@ class _Reader:
 
 
 def parse(file: str, text: str) -> YamlFile:
-    """Parse one YAML file.
-
-    Args:
-        file: its name in errors.
-        text: what it holds.
-
-    Raises:
-        ContentErrors: a mistake in its syntax, or what is not used here; each comes alone.
-    """
+    """Parse one YAML file, named `file` in errors; ContentErrors with its first mistake."""
     reader = _Reader(file, len(text))
     try:
         root = yaml.compose(text, Loader=_LOADER)

@@ -91,11 +91,7 @@ _FUNCTIONS: dict[str, Function] = {"min": least, "max": most}
 
 @lru_cache(maxsize=256)
 def parsed(formula: str) -> Formula:
-    """A formula, parsed once.
-
-    Raises:
-        ExpressionError: it holds something else.
-    """
+    """A formula, parsed once; ExpressionError for any other text."""
     expression = compiled(formula)
     inputs = {name: Symbol(name) for name in expression.names}
     return Formula(expression.formula(inputs, {**closed_forms(), **_FUNCTIONS}))
@@ -105,9 +101,6 @@ def result(output: CalculatorOutput, given: Mapping[str, Value | None]) -> Value
     """The value of an output; None where this machine lacks an input, or it divides by zero.
 
     None too where inputs come from two machines, which are only ever compared side by side.
-
-    Raises:
-        ExpressionError: an input is no number.
     """
     formula = parsed(output.formula)
     inputs = {name: value for name in formula.names if (value := given.get(name))}

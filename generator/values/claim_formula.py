@@ -224,14 +224,11 @@ def _with_noun(value: Value, observed: Value) -> Value:
 def off_by(
     predicted: Value | None, measured: Value | None, tolerance: NumberTolerance | None = None
 ) -> Value | None:
-    """The distance of a formula from a measurement, signed, as a share of the measurement.
+    """The signed distance of a formula from a measurement, as a share of the measurement.
 
-    It is in their own unit where the tolerance is an amount, and where nothing was measured that it
-    could be a share of. None where this machine lacks one of the two, where one is words, and
-    where a typed number, which has no unit, is predicted of one that has.
-
-    Raises:
-        ExpressionError: the two are no numbers of one unit.
+    It is in their own unit where the tolerance is an amount, and where the measurement is zero.
+    None where one of the two is missing or words, and where a typed number, which has no unit, is
+    predicted of one that has. ExpressionError if their units differ.
     """
     if predicted is None or measured is None:
         return None

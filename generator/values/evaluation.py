@@ -183,21 +183,16 @@ class Evidence:
         return self.substitute(Value(number, unit, "given", name, (), origin, form, words=words))
 
     def value(self, expression: str, run: str | None = None) -> Value | None:
-        """A single value, or a list as one value; None where this machine has none.
-
-        Raises:
-            ContentError: it fails.
-        """
+        """Value of an expression, or one for its list; None if missing; ContentError if wrong."""
         evaluation = self.evaluate(expression, run)
         if evaluation.error and not evaluation.absent:
             raise _failed(expression, evaluation.error)
         return list_sides.single_value(evaluation.result)
 
     def printable(self, expression: str) -> Printable:
-        """What a page prints for an expression; a value that this machine lacks says so.
+        """Result of an expression as pages print it; a value that this machine lacks says so.
 
-        Raises:
-            ContentError: the expression fails, or its result cannot be printed.
+        ContentError if the expression fails, or its result cannot be printed.
         """
         evaluation = self.evaluate(expression)
         problem = self.why_unprintable(evaluation)
@@ -229,11 +224,7 @@ class Evidence:
         return {name: self.judged(name) for name in self.book.claims}
 
     def judged(self, claim: str) -> Judged:
-        """The verdict on a claim, judged once.
-
-        Raises:
-            ExpressionError: no claim has this id.
-        """
+        """The verdict on a claim, judged once; ExpressionError for an unknown id."""
         if claim not in self.book.claims:
             raise ExpressionError(self.book.claim_index.why_unknown(claim))
         if claim not in self._verdicts:
@@ -265,11 +256,7 @@ class Evidence:
         return self.evaluate(f"({expression})[:]") if is_list else found
 
     def plain(self, text: str) -> str:
-        """An author's text with every expression printed, for comparing what readers see.
-
-        Raises:
-            ContentError: an expression fails, or its result cannot be printed.
-        """
+        """An author's text with every expression printed; ContentError if one cannot be."""
 
         def printed(expression: str) -> str:
             found = self.printable(expression)

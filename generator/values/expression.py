@@ -44,11 +44,7 @@ class Expression:
     """
 
     def __init__(self, text: str) -> None:
-        """Parse.
-
-        Raises:
-            ExpressionError: it cannot be read.
-        """
+        """Parse a text; ExpressionError if it cannot be read."""
         self.tree = _parsed(text)
         nodes = [*ast.walk(self.tree)]
         called = [node.func for node in nodes if isinstance(node, ast.Call)]
@@ -59,20 +55,14 @@ class Expression:
         self.functions = {function.id for function in called if isinstance(function, ast.Name)}
 
     def evaluate(self, names: Mapping[str, object], functions: Mapping[str, Function]) -> object:
-        """What it comes to.
+        """Result of the expression over these names and functions.
 
-        Raises:
-            ExpressionError: it is not of the language, or the arithmetic makes no sense.
-            AbsentError: this machine lacks what is asked for.
+        ExpressionError where it makes no sense, AbsentError where this machine lacks a value.
         """
         return _Walk(names, functions).result(self.tree)
 
     def formula(self, symbols: Mapping[str, Symbol], functions: Mapping[str, Function]) -> Tree:
-        """The formula that it is over symbols, with laws written out.
-
-        Raises:
-            ExpressionError: as `evaluate`, or it comes to something else than a formula.
-        """
+        """The formula over symbols, with laws written out; ExpressionError if it is none."""
         result = self.evaluate(symbols, functions)
         try:
             return tree_of(result)
@@ -82,11 +72,7 @@ class Expression:
 
 @lru_cache(maxsize=65536)
 def compiled(text: str) -> Expression:
-    """The expression of a text, parsed once.
-
-    Raises:
-        ExpressionError: as `Expression`.
-    """
+    """The expression of a text, parsed once; ExpressionError if it cannot be read."""
     return Expression(text)
 
 

@@ -19,14 +19,10 @@ _NEGATIVE, _ATOM = 1, 3
 
 
 def printed(tree: Tree, words: Mapping[str, str] | None = None) -> str:
-    """A formula as text, which reads back as the same tree.
+    """A formula as text, which reads back as the same tree; `words` replace some of its names.
 
     What stands on the right of a sign keeps its brackets whatever the sign: rounded sums and
     products are not associative, so `a + (b + c)` is not always `a + b + c`.
-
-    Args:
-        tree: the formula.
-        words: what stands in the place of some of its names.
     """
     return _printed(tree, words or {})[0]
 
@@ -122,11 +118,7 @@ class Symbol(Arithmetic):
 
 
 def tree_of(operand: object) -> Tree:
-    """The tree of a symbol or of a plain number.
-
-    Raises:
-        TypeError: it is neither.
-    """
+    """The tree of a symbol or of a plain number; TypeError for anything else."""
     if isinstance(operand, Symbol):
         return operand.tree
     if isinstance(operand, int | float):

@@ -24,11 +24,7 @@ _WAY_OUT = (
 
 
 def closed_forms() -> Mapping[str, Function]:
-    """The functions of this book.
-
-    Raises:
-        ExpressionError: its file cannot be executed.
-    """
+    """The laws of this book by name; ExpressionError if its file cannot be executed."""
     own = own_book()
     path = own / "experiments" / "_laws.py" if own else None
     if path is None or not path.is_file():

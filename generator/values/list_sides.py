@@ -25,11 +25,7 @@ def is_list(side: object) -> bool:
 
 
 def listed(side: object) -> tuple[Value, ...] | None:
-    """The elements of a side that is a list of values; None for any other side.
-
-    Raises:
-        ExpressionError: it is a list of something else.
-    """
+    """Values of a side that is a list, or None; ExpressionError for a list of groups."""
     if not is_list(side):
         return None
     members = elements(side)
@@ -40,11 +36,7 @@ def listed(side: object) -> tuple[Value, ...] | None:
 
 
 def paired(predicted: object, observed: object) -> list[tuple[Value, Value]]:
-    """The pairs that a rule compares, one side of which is a list.
-
-    Raises:
-        ExpressionError: the other is neither a value nor a list as long.
-    """
+    """Pairs that a rule over a list compares; ExpressionError if the lengths differ."""
     sides = predicted, observed
     members = [listed(side) or (side,) for side in sides]
     num = max(map(len, members))

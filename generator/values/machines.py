@@ -97,13 +97,8 @@ def _is_crowded(outcome: Judged) -> bool:
 def missing_experiments(documents: Iterable[Document[Any]], at_hand: Evidence) -> list[str] | None:
     """The experiments named here that only the reference machine has measured, so that it is shown.
 
-    Args:
-        documents: the files that a topic or a page is written in.
-        at_hand: what the machine at hand says.
-
-    Returns:
-        None where the machine at hand is shown; no experiment where it measured all, and its runs
-        still do not give what is named.
+    None where the machine at hand is shown; an empty list where it measured all, and its runs still
+    do not give what the documents of a topic or a page name.
     """
     reference = at_hand.reference
     if reference is None:

@@ -26,12 +26,7 @@ _DECIDING = ("kind", "phase", "signal", "held_bytes", "requested_bytes")  # fiel
 def ended(run: object) -> Value:
     """How a run ended, in words such as `out of memory in forward`.
 
-    Args:
-        run: a run, as `large_model.wide_ddp_budget`.
-
-    Raises:
-        ExpressionError: it is no run.
-        AbsentError: the run was skipped.
+    ExpressionError for anything but a run, AbsentError if the run was skipped.
     """
     if not isinstance(run, Node) or not isinstance(run.thing, Run):
         raise ExpressionError("ended(…) takes a run, such as large_model.wide_ddp_budget")

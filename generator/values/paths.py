@@ -83,11 +83,9 @@ class Node:
     on_page: TraceOnPage | None = None
 
     def step(self, key: Key | slice) -> Node | Value | tuple[Any, ...]:
-        """What lies one step further: a field, an entry, an element, or several elements.
+        """The field, entry, element or elements one step below.
 
-        Raises:
-            ExpressionError: there is no such field.
-            AbsentError: there is, but this machine's run has nothing there.
+        ExpressionError if there is no such field, AbsentError if this machine's run left it empty.
         """
         if isinstance(key, slice):
             if not isinstance(self.thing, list):
@@ -112,12 +110,7 @@ class Node:
         return self._below(name, below, self.formula + written)
 
     def elements(self) -> tuple[Node | Value, ...]:
-        """The elements of a list.
-
-        Raises:
-            ExpressionError: it is none.
-            AbsentError: it is empty.
-        """
+        """The elements of a list; ExpressionError if it is none, AbsentError if it is empty."""
         if not isinstance(self.thing, list):
             raise ExpressionError(f"{self.formula} is not a list")
         if not self.thing:
@@ -210,11 +203,7 @@ class Node:
         return run.spread.get(field_of(run, steps), 0) if run and run.spread else 0
 
     def refuse_if_skipped(self) -> None:
-        """Refuse to read anything into the emptiness of a run that was skipped.
-
-        Raises:
-            AbsentError: the run was skipped.
-        """
+        """Raise AbsentError if the run was skipped, since its lists are then empty."""
         run = self._run_of_page
         if run is not None and run.status == "skipped":
             raise self._missing((), "")

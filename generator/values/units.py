@@ -93,11 +93,7 @@ def of_axis(unit: Unit, largest: float, least: float = 1) -> tuple[str, float]:
 
 
 def of_sum(left: Unit, right: Unit) -> Unit:
-    """The unit of a sum or a difference.
-
-    Raises:
-        UnitError: the units differ.
-    """
+    """The unit of a sum or a difference; UnitError if the two differ."""
     if left == right:
         return left
     styles = {left.style, right.style}
@@ -114,11 +110,7 @@ def of_sum(left: Unit, right: Unit) -> Unit:
 
 
 def of_product(left: Unit, right: Unit) -> Unit:
-    """The unit of a product.
-
-    Raises:
-        UnitError: one of them is text.
-    """
+    """The unit of a product; UnitError for text."""
     if not (powers := _powers(left, right, 1)).is_number:
         return powers
     for unit in (SHARE, LOSS):
@@ -129,11 +121,7 @@ def of_product(left: Unit, right: Unit) -> Unit:
 
 
 def of_quotient(left: Unit, right: Unit) -> Unit:
-    """The unit of a quotient; equal units leave a ratio.
-
-    Raises:
-        UnitError: one of them is text.
-    """
+    """The unit of a quotient, for equal units a ratio; UnitError for text."""
     if not (powers := _powers(left, right, -1)).is_number:
         return powers
     if left.is_number and left.style in ("share", "loss") and right.style != left.style:
@@ -162,15 +150,9 @@ AS_RULED = Form()
 
 
 def printed(number: float | str, unit: Unit, form: Form) -> str:
-    """A number with its unit, as every page prints it.
+    """A number in base units (or text as it is) with its unit, as every page prints it.
 
-    Args:
-        number: in bytes, seconds or FLOP, as a share of 1, or plain; text stands for itself.
-        unit: what it counts.
-        form: what a filter asked for.
-
-    Raises:
-        UnitError: the unit is none that people read.
+    `form` is what a filter asked for. UnitError if nobody reads the unit.
     """
     if isinstance(number, str):
         return number

@@ -194,11 +194,7 @@ class Value(Arithmetic):
 
     @classmethod
     def combined(cls, left: object, sign: str, right: object) -> Value:
-        """A sum, difference, product or quotient, with the unit that follows.
-
-        Raises:
-            ExpressionError: the units do not go together, or the result is not finite.
-        """
+        """Sum, difference, product or quotient with its unit; ExpressionError if undefined."""
         first, second = _operand(left), _operand(right)
         tree: Tree = (sign, first.tree, second.tree)
         numbers = numeric(first), numeric(second)
@@ -220,9 +216,7 @@ class Value(Arithmetic):
 def computed(number: int | float | str, unit: Unit, tree: Tree, inputs: tuple[Value, ...]) -> Value:
     """A value made from others.
 
-    Raises:
-        ExpressionError: it is not finite.
-        MixedError: its inputs come from two machines.
+    ExpressionError if it is not finite, MixedError if its inputs come from two machines.
     """
     if not isinstance(number, str) and not abs(number) < 1e300:  # nor is it then nan
         raise ExpressionError(f"{formula.printed(tree)} is not finite")
@@ -236,11 +230,7 @@ def computed(number: int | float | str, unit: Unit, tree: Tree, inputs: tuple[Va
 
 
 def numeric(value: Value) -> int | float:
-    """The number of a value.
-
-    Raises:
-        ExpressionError: it is text.
-    """
+    """The number of a value; ExpressionError if it is text."""
     if isinstance(value.number, str):
         raise ExpressionError(f"{value.formula} is text, not a number")
     return value.number

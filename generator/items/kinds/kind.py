@@ -126,11 +126,9 @@ class Kind(Generic[ItemT]):
 
     @cached_property
     def key(self) -> Key:
-        """What is right.
+        """The right answer; ItemError if there is none, or two where one is asked for.
 
-        Raises:
-            ItemError: the item has no key, or two where one is asked for.
-            ContentError: one of its expressions fails.
+        ContentError if one of its expressions fails.
         """
         raise NotImplementedError
 

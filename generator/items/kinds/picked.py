@@ -212,12 +212,7 @@ class Lines(Kind[FaultyLine], of=FaultyLine):
 
     @cached_property
     def key(self) -> Key:
-        """The line at fault.
-
-        Raises:
-            ItemError: none of them was corrected, more than one was, or one is not in the program.
-            ContentError: there is no such program.
-        """
+        """The line at fault; ItemError unless exactly one of the lines was corrected."""
         try:
             wrong, right = (
                 listed(self.evidence.book.root, program.path, program.object)
