@@ -18,7 +18,7 @@ from generator.content.documents import Document, fields_of
 from generator.content.errors import ContentError
 from generator.values.evaluation import Evidence
 from generator.values.filters import ClaimSentence
-from generator.values.perturbed import counterexample, ungrounded
+from generator.values.perturbed import counterexample, why_not_stated
 from generator.values.regime import dtype_of
 from generator.values.value import Value
 from generator.values.verdicts import UNDECIDED, Judged
@@ -54,9 +54,8 @@ def _texts(evidence: Evidence, claim: Claim) -> Iterator[tuple[str, str]]:
     """Why an expression cannot stand in a text of a claim on one of its runs."""
     for field in fields_of(claim):
         for _, expression in prose.expressions(field.text) if field.path[0] != "for" else ():
-            evaluation = evidence.evaluate(expression)
-            problem = evidence.why_unprintable(evaluation) or ungrounded(evidence, expression)
-            if isinstance(evaluation.result, ClaimSentence):
+            problem = why_not_stated(evidence, expression)
+            if isinstance(evidence.evaluate(expression).result, ClaimSentence):
                 problem = "a claim's own sentences cannot quote a claim's sentence"
             if problem:
                 yield ".".join(map(str, field.path)), f"{expression}: {problem}"

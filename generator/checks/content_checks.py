@@ -24,7 +24,7 @@ from generator.items import item_checks
 from generator.values import verdicts
 from generator.values.evaluation import Evidence
 from generator.values.filters import ClaimSentence, Label, calls_of_claims
-from generator.values.perturbed import ungrounded
+from generator.values.perturbed import why_not_stated
 from generator.values.value import Value
 from runners.planner.answers.published import PEAKS
 from runners.traces.plain import is_plain
@@ -105,8 +105,7 @@ def _text(evidence: Evidence, document: Document[Any], field: TextField) -> Iter
         yield from _expression(evidence, document, field)
     elif field.mark in TEXTS:
         for at, expression in prose.expressions(field.text):
-            problem = evidence.why_unprintable(evidence.evaluate(expression))
-            problem = problem or _fallen(evidence, expression) or ungrounded(evidence, expression)
+            problem = why_not_stated(evidence, expression) or _fallen(evidence, expression)
             if problem:
                 is_shown = "unknown name" in problem and prose.in_code(field.text, at)
                 hint = r"; braces that code shows begin with \{{" if is_shown else ""
@@ -126,11 +125,9 @@ def _expression(
     evidence: Evidence, document: Document[Any], field: TextField
 ) -> Iterator[ContentError]:
     """What is wrong in a field that is one expression."""
-    evaluation = evidence.evaluate(field.text)
-    problem = evidence.why_unprintable(evaluation)
-    if problem is None and isinstance(evaluation.result, Label | ClaimSentence):
+    problem = why_not_stated(evidence, field.text)
+    if isinstance(evidence.evaluate(field.text).result, Label | ClaimSentence):
         problem = "these are words; a value is wanted here"
-    problem = problem or ungrounded(evidence, field.text)
     if problem:
         yield document.error(field.path, f"{' '.join(field.text.split())}: {problem}")
 

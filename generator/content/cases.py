@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel
 
 from generator.content import prose
-from generator.content.claim import Claim, ClaimCase, ClaimFile
+from generator.content.claim import Claim, ClaimFile
 from generator.content.errors import ContentError, nearest
 from generator.content.words import marks
 
@@ -158,24 +158,18 @@ def _on_runs(document: Document[ClaimFile], position: int) -> tuple[Claim, ...]:
     claim = document.model.claims[position]
     own = claim.regime.model_dump(exclude_none=True)
     claim = claim.model_copy(update={"regime": document.model.regime.model_copy(update=own)})
-    on_runs = [_on_run(claim, case) for case in claim.cases] or [claim]
-    return tuple(bind_part(one, _short_names(one)) for one in on_runs)
-
-
-def _on_run(claim: Claim, case: ClaimCase) -> Claim:
-    """A claim on one of its runs, with an id and perhaps texts of its own."""
-    own = {key: getattr(case, key) or getattr(claim, key) for key in ("says", "source")}
-    return claim.model_copy(update={**own, "id": f"{claim.id}@{case.run}", "cases": [case]})
+    on_runs = []
+    for case in claim.cases:
+        own = {key: getattr(case, key) or getattr(claim, key) for key in ("says", "source")}
+        own |= {"id": f"{claim.id}@{case.run}", "cases": [case]}
+        on_runs.append(claim.model_copy(update=own))
+    return tuple(bind_part(judged, _short_names(judged)) for judged in on_runs or [claim])
 
 
 def _short_names(claim: Claim) -> dict[str, str]:
-    """What stands in a claim of one run for what."""
-    found = {side: f"{side}({claim.id!r})" for side in ("predicted", "observed")}
+    """What the names in the texts of a claim of one run stand for."""
+    names = {side: f"{side}({claim.id!r})" for side in ("predicted", "observed")}
     for case in claim.cases:
-        named = {
-            "called": case.called and BoundWords(case.called),
-            "run": case.run,
-            "other": case.other,
-        }
-        found |= {name: meant for name, meant in named.items() if meant}
-    return found
+        names |= case.model_dump(include={"run", "other"}, exclude_none=True)
+        names |= {"called": BoundWords(case.called)} if case.called else {}
+    return names

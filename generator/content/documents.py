@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 from generator.content import keys
 from generator.content.draws import CALL, as_written
 from generator.content.errors import ContentError, ContentErrors, nearest, place_of
-from generator.content.prose import faults
+from generator.content.prose import expressions, faults
 from generator.content.words import LACKS, NOTHING, Written, marks
 from generator.content.yaml_source import Path, YamlFile, parse
 from runners.system.errors import near
@@ -47,6 +47,13 @@ class TextField(NamedTuple):
     text: str
     part: BaseModel
 
+    @property
+    def expressions(self) -> list[str]:
+        """The expressions within a text, or the one that the field is."""
+        if self.mark in TEXTS:
+            return [expression.text for expression in expressions(self.text)]
+        return [self.text] if self.mark == "expression" else []
+
 
 @dataclass(frozen=True, eq=False)
 class Document(Generic[WrittenT]):
@@ -61,22 +68,21 @@ class Document(Generic[WrittenT]):
         return tuple(fields_of(self.model))
 
     def text_faults(self, programs: str = "") -> Iterator[ContentError]:
-        """What its texts may not hold, whatever the traces say, beside the programs `shown`."""
+        """What its texts may not hold, whatever the traces say, beside the shown `programs`."""
         for field in self.fields:
             for fault in faults(field.text, field.mark) if field.mark in TEXTS else ():
                 code = re.escape(fault.code)
                 is_shown = code and re.search(rf"(?<![\w.]){code}(?![\w.])", programs)
-                is_cited = fault.message.startswith(NUMBERS) and self._is_cited(field.path)
-                if not (is_shown or is_cited):
+                is_of_item = fault.message.startswith(NUMBERS) and field.path[0] == "items"
+                # An item outside a book that cites its source may hold numbers.
+                if not is_shown and not (
+                    is_of_item and "source" in self.source.document["items"][field.path[1]]
+                ):
                     yield self.error_in(field, fault.offset, fault.message)
         if CALL in self.source.text:
             place = place_of(self.source.text, self.source.text.index(CALL))
             message = f"{CALL}…) is the build's own; name a setting of draws:"
             yield ContentError(self.source.file, *place, message)
-
-    def _is_cited(self, path: Path) -> bool:
-        """Whether a text belongs to an item that cites its source, numbers included."""
-        return path[0] == "items" and "source" in self.source.document["items"][path[1]]
 
     def error(self, path: Path, message: str) -> ContentError:
         """An error at a value of this file."""

@@ -13,9 +13,8 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 
-from generator.content import prose
 from generator.content.cases import bind_expression
-from generator.content.documents import TextField, fields_of
+from generator.content.documents import fields_of
 from generator.content.draws import Draws, short_names
 from generator.content.errors import ContentError
 from generator.content.quiz import Drawable, Item
@@ -23,7 +22,7 @@ from generator.items.kinds import kind_of
 from generator.items.kinds.kind import Found, ItemError, is_alike
 from generator.values import units
 from generator.values.evaluation import Evidence
-from generator.values.perturbed import ungrounded
+from generator.values.perturbed import why_not_stated
 from generator.values.value import AbsentError, ExpressionError, Value, numeric
 from generator.values.verdicts import WORDS
 
@@ -106,12 +105,12 @@ def answerable_cases(question: Item, evidence: Evidence) -> Iterator[tuple[int, 
 
 def mistakes_of_case(item: Item, other: Item, evidence: Evidence) -> list[str]:
     """Everything for which an item is no question in one of its other cases."""
-    found = list(missing_evidence(other, evidence))
-    if not found:  # two slips may come to the same in one case, and be told apart in the first
-        found = [said for path, said in mistakes(other, evidence) if path[0] != "slips"]
-    if not found and evidence.reference is None:
-        found = list(_misleading(item, other, evidence))
-    return found
+    problems = list(missing_evidence(other, evidence))
+    if not problems:  # two slips may come to the same in one case, and be told apart in the first
+        problems = [message for path, message in mistakes(other, evidence) if path[0] != "slips"]
+    if not problems and evidence.reference is None:
+        problems = list(_misleading(item, other, evidence))
+    return problems
 
 
 def missing_evidence(other: Item, evidence: Evidence) -> Iterator[str]:
@@ -121,21 +120,9 @@ def missing_evidence(other: Item, evidence: Evidence) -> Iterator[str]:
             yield evidence.book.claim_index.why_unknown(field.text)
         elif field.mark == "lesson figure" and other.id not in evidence.book.exhibited:
             yield f"no lesson figure {field.text!r}"
-        problems = ((text, _wrong(evidence, text)) for text in _expressions(field))
-        yield from (f"{text}: {problem}" for text, problem in problems if problem)
-
-
-def _expressions(one: TextField) -> list[str]:
-    """The expressions of a text, or the one that it is."""
-    if one.mark in ("line", "prose"):
-        return [found.text for found in prose.expressions(one.text)]
-    return [one.text] if one.mark == "expression" else []
-
-
-def _wrong(evidence: Evidence, expression: str) -> str | None:
-    return evidence.why_unprintable(evidence.evaluate(expression)) or ungrounded(
-        evidence, expression
-    )
+        for expression in field.expressions:
+            if problem := why_not_stated(evidence, expression):
+                yield f"{expression}: {problem}"
 
 
 def _misleading(question: Item, other: Item, evidence: Evidence) -> Iterator[str]:

@@ -218,20 +218,16 @@ class Node:
             return AbsentError(run.why_skipped, name)
         if run.is_surprise:
             return AbsentError("the run did not end as declared", name)
-        if self._stands_in_reference((*self.steps, *keys)):
+        reference = self.on_page.reference
+        is_elsewhere = reference is not None and reference is not self.on_page.trace
+        path = [self.origin.run, *self.steps, *keys]
+        if reference and is_elsewhere and fields.has(reference.runs, path):
             return AbsentError("this machine's run has none", name, is_unexplained=True)
         if self.on_page.is_stale:
             message += (
                 f"; the trace is stale: run `{measure_command(self.origin.experiment or '')}`"
             )
         return AbsentError(message, name, is_mistake=True)
-
-    def _stands_in_reference(self, steps: tuple[Key, ...]) -> bool:
-        """Whether the reference machine's trace has a value where this machine's has none."""
-        reference = self.on_page.reference if self.on_page else None
-        if self.on_page is None or reference is None or reference is self.on_page.trace:
-            return False
-        return fields.has(reference.runs, [str(self.origin.run), *steps])
 
 
 def _declared(experiment: str) -> Collection[str]:

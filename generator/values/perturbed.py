@@ -70,6 +70,12 @@ def ungrounded(evidence: Evidence, expression: str) -> str | None:
     return f"nothing that a run was given or measured can change {value}; {INSTEAD}"
 
 
+def why_not_stated(evidence: Evidence, expression: str) -> str | None:
+    """Why a text may not state the result of an expression, or None."""
+    problem = evidence.why_unprintable(evidence.evaluate(expression))
+    return problem or ungrounded(evidence, expression)
+
+
 def counterexample(evidence: Evidence, claim: str) -> Evidence | None:
     """Evidence on which a claim does not hold, though it reads as many values; None in vain."""
     evidence = evidence.reference or evidence

@@ -74,10 +74,9 @@ class Pieces(Kind[Ordering], of=Ordering):
         order = sorted(known, key=lambda n: numeric(known[n]), reverse=self.item.descending)
         for before, after in pairwise(order):
             if numeric(known[before]) == numeric(known[after]):
-                if not self.is_decided:
-                    return OPEN
                 both = " and ".join(repr(self.item.pieces[place].text) for place in (before, after))
-                raise ItemError(("pieces", after, "by"), f"{both} have the same value; no order")
+                message = f"{both} have the same value; no order"
+                return self.refused(("pieces", after, "by"), message)
         return Key(right=tuple(order))
 
     def _as_recorded(self, path: str) -> Key:
@@ -96,11 +95,9 @@ class Pieces(Kind[Ordering], of=Ordering):
                     raise ItemError(("pieces", place, "recorded"), message)
             order = sorted(range(len(names)), key=lambda n: recorded.index(names[n]))
             return Key(right=tuple(order))
-        if not self.is_decided:
-            return OPEN
         name = names[lacking]
         message = f"{path} recorded no stage or step {name!r}{nearest(name, recorded)}"
-        raise ItemError(("pieces", lacking, "recorded"), message)
+        return self.refused(("pieces", lacking, "recorded"), message)
 
     def answers(self, folio: Folio) -> tuple[ExplainedAnswer, ...]:
         """The pieces in the right order, each with its value."""
@@ -145,10 +142,8 @@ class Pairs(Kind[Match], of=Match):
         sides = [self.evidence.plain(pair.right) for pair in self.item.pairs]
         for place, side in enumerate(sides):
             if side in sides[:place]:
-                if not self.is_decided:
-                    return OPEN
                 alike = f"the right side is {side!r} here too, as in pair {sides.index(side) + 1}"
-                raise ItemError(("pairs", place, "right"), f"{alike}; let them differ")
+                return self.refused(("pairs", place, "right"), f"{alike}; let them differ")
         claims = [pair.claim for pair in self.item.pairs if pair.claim]
         if any(self.evidence.judged(claim).verdict != "holds" for claim in claims):
             return OPEN

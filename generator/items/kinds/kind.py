@@ -207,6 +207,12 @@ class Kind(Generic[ItemT]):
 
         return tuple(sorted(range(self.num_places), key=place))
 
+    def refused(self, path: Path, message: str) -> Key:
+        """ItemError where these runs decide what is a mistake; on other machines an open key."""
+        if self.is_decided:
+            raise ItemError(path, message)
+        return OPEN
+
     @property
     def is_decided(self) -> bool:
         """Whether these runs decide what is a mistake; another machine's leave a question open."""

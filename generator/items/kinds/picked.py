@@ -152,12 +152,11 @@ class OneOption(Kind[SingleChoice | Several], of=SingleChoice):
             or (one.right_if and self._outcomes[one.right_if.claim].verdict == one.right_if.verdict)
         )
 
-    def _unclear(self, said: str) -> Key:
+    def _unclear(self, problem: str) -> Key:
         """No key: a mistake, unless another machine's runs decide."""
-        if not self.is_decided:
-            return OPEN
-        judged = ", ".join(f"{claim}: {one.verdict}" for claim, one in self._outcomes.items())
-        raise ItemError(("id",), f"item {self.item.id!r}{said} ({judged or 'no right_if'})")
+        judged = ", ".join(f"{name}: {claim.verdict}" for name, claim in self._outcomes.items())
+        message = f"item {self.item.id!r}{problem} ({judged or 'no right_if'})"
+        return self.refused(("id",), message)
 
     def _explained(self, place: int, folio: Folio) -> ExplainedAnswer:
         option, verdict = self.item.options[place], self.verdict(place)
