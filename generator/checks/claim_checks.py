@@ -129,7 +129,7 @@ BORNE_OUT_BY: dict[SentenceVerdict, tuple[Judgement, ...]] = {
 
 
 def judgement(sentence: Statement, outcome: Judged) -> Judgement:
-    """What the runs of one machine show of a sentence."""
+    """`refuted`, `confirmed` or `untested`, by the verdict on its claim."""
     if outcome.verdict in UNDECIDED:
         return "untested"
     if sentence.confirmed_if is not None:
@@ -138,7 +138,7 @@ def judgement(sentence: Statement, outcome: Judged) -> Judgement:
 
 
 def bears_out(sentence: Statement, outcome: Judged) -> bool:
-    """Whether the outcome of its claim agrees with the author's verdict on a sentence."""
+    """Whether the claim's outcome agrees with the author's verdict on a statement."""
     return judgement(sentence, outcome) in BORNE_OUT_BY[sentence.verdict]
 
 

@@ -27,7 +27,6 @@ from generator.values.filters import ClaimSentence, Label, calls_of_claims
 from generator.values.perturbed import why_not_stated
 from generator.values.value import Value
 from runners.planner.answers.published import PEAKS
-from runners.traces.plain import is_plain
 
 # The ids that there are of what texts name, by their mark.
 _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
@@ -113,7 +112,7 @@ def _text(evidence: Evidence, document: Document[Any], field: TextField) -> Iter
 
 
 def _fallen(evidence: Evidence, expression: str) -> str | None:
-    """Why a sentence cannot rest on a claim that it names: the reference machine refutes it."""
+    """Message if `holds(claim)` names a claim that the reference machine refutes, else None."""
     for claim in (claim for name, claim in calls_of_claims(expression) if name == "holds"):
         outcome = evidence.judged(claim)
         if evidence.reference is None and outcome.verdict != "holds":
@@ -206,48 +205,26 @@ def _each_item(
 
 
 def _listings(book: Book, document: Document[Any]) -> Iterator[ContentError]:
-    """Code that is to be shown, by lessons and items alike, and is not there."""
+    """Code that is to be shown and is not there, that another run executed, or with lost notes."""
     for field in document.fields:
         listing = field.part
-        if isinstance(listing, Listing) and field.path[-1] == "path":
-            problem = listed_code.why_not_listed(book.root, listing.path, listing.object)
-            problem = problem or _other_code(book, listing)
-            if isinstance(listing, Verified) and not problem and listing.path not in book.verified:
-                problem = f"{listing.path}: no report of `verify` lies beside it"
-            if problem:
-                yield document.error(field.path, problem)
-            elif isinstance(listing, ExplainedProgram):
-                yield from _misplaced(book, document, field.path[:-1], listing)
-
-
-def _figures(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """Figures of what only ranks record, drawn from a run without ranks."""
-    for position, figure in enumerate(document.model.figures):
-        runs = ((name, evidence.book.run(name)) for name in figure.runs)
-        plain = [name for name, run in runs if run and is_plain(run)]
-        if plain:
-            message = f"draws what ranks record, and {plain[0]} has none; a growth draws any number"
-            yield document.error(("figures", position, "kind"), message)
-
-
-def _misplaced(
-    book: Book, document: Document[Any], at: Path, listing: ExplainedProgram
-) -> Iterator[ContentError]:
-    """Notes on lines that do not stand in the program, or not once."""
-    code = listed_code.listed(book.root, listing.path, listing.object)
-    for position, note in enumerate(listing.walkthrough):
-        problem = listed_code.why_misplaced(code, note.code)
+        if not isinstance(listing, Listing) or field.path[-1] != "path":
+            continue
+        problem = listed_code.why_not_listed(book.root, listing.path, listing.object)
+        run = book.run(listing.run) if listing.run else None
+        executed = run.settings.get("program") if run else None
+        if not problem and executed not in (None, listing.path):
+            problem = f"{listing.run} executed {executed}, not this file"
+        if isinstance(listing, Verified) and not problem and listing.path not in book.verified:
+            problem = f"{listing.path}: no report of `verify` lies beside it"
         if problem:
-            yield document.error((*at, "walkthrough", position, "code"), problem)
-
-
-def _other_code(book: Book, listing: Listing) -> str | None:
-    """Why a run's output does not belong below this code: it executed another file."""
-    run = book.run(listing.run) if listing.run else None
-    executed = run.settings.get("program") if run else None
-    if executed is None or executed == listing.path:
-        return None
-    return f"{listing.run} executed {executed}, not this file"
+            yield document.error(field.path, problem)
+        elif isinstance(listing, ExplainedProgram):
+            code = listed_code.listed(book.root, listing.path, listing.object)
+            for position, note in enumerate(listing.walkthrough):
+                path = (*field.path[:-1], "walkthrough", position, "code")
+                problem = listed_code.why_misplaced(code, note.code)
+                yield from [document.error(path, problem)] if problem else ()
 
 
 def missing_sections(
@@ -275,7 +252,6 @@ _BY_FILE: tuple[tuple[type[Any], _Check], ...] = (
     (TopicFile, _topic),
     (PlanFile, _plan),
     (GuideFile, lesson_checks.layout_mistakes),
-    (LessonFile, _figures),
     (LessonFile, lesson_checks.layout_mistakes),
     (LessonFile, lesson_checks.mistakes),
 )

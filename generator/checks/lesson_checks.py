@@ -19,7 +19,6 @@ from generator.content.guide import GuideFile
 from generator.content.lesson import (
     ChallengeFile,
     CostFile,
-    LessonFile,
     RecallFile,
     TraceFile,
     TryFile,
@@ -33,54 +32,52 @@ from generator.values.evaluation import Evidence
 from generator.values.value import ExpressionError, Value, numeric
 from runners.planner.answers.answer import Layout, answer_of, layout, rivals
 from runners.planner.answers.law_of_time import Cluster
+from runners.traces.plain import is_plain
 
 Found = tuple[Path, str]
 WITHOUT_FIGURES = (TryFile, ChallengeFile, RecallFile)  # which have no part that names one
 
 
 def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """Everything in one lesson that does not fit what it names."""
+    """Errors of a lesson's figures and of its mode."""
+    of_mode = _BY_MODE.get(type(document.model))
+    problems = of_mode(evidence, document.model) if of_mode else ()
+    for path, message in chain(_figures(evidence, document), problems):
+        yield document.error(path, message)
+
+
+def _figures(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
+    """Figures that the page does not show, or that cannot show what their kind shows."""
     named = {field.text for field in document.fields if field.mark == "figure"}
     for position, figure in enumerate(document.model.figures):
         if figure.id not in named:
             todo = f"write figure: {figure.id} where it teaches"
             if isinstance(document.model, WITHOUT_FIGURES):
                 todo = "lessons of this mode show none, so delete it"
-            message = f"no part of the page shows it; {todo}"
-            yield document.error(("figures", position, "id"), message)
-    for path, message in _mistakes(evidence, document.model):
-        yield document.error(path, message)
-
-
-def _mistakes(evidence: Evidence, model: LessonFile) -> Iterator[Found]:
-    for position, figure in enumerate(model.figures):
+            yield ("figures", position, "id"), f"no part of the page shows it; {todo}"
+        runs = ((name, evidence.book.run(name)) for name in figure.runs)
+        if plain := [name for name, run in runs if run and is_plain(run)]:
+            message = f"draws what ranks record, and {plain[0]} has none; a growth draws any number"
+            yield ("figures", position, "kind"), message
         for path, message in figure_mistakes(evidence, figure):
             yield ("figures", position, *path), message
-    for kind, check in _BY_MODE.items():
-        if isinstance(model, kind):
-            yield from check(evidence, model)
 
 
 def figure_mistakes(evidence: Evidence, figure: Figure) -> Iterator[Found]:
-    """What keeps a figure from showing what its kind shows, at a path below the figure."""
+    """Mistakes of a figure, each at a path below it."""
     yield from play_states.faults(figure, evidence)
     growth = figure.growth
     for series in growth.series if growth else ():
         for run in filter(evidence.book.run, series.runs):
             for field in ("x", "measured", "predicted"):
                 written = getattr(series, field, None) or getattr(growth, field)
-                problem = _no_number(evidence, written, run)
-                if problem:
+                evaluation = evidence.evaluate(written, run) if written else None
+                if not evaluation or evaluation.absent:
+                    continue
+                value = evaluation.result
+                if not isinstance(value, Value) or isinstance(value.number, str):
+                    problem = evaluation.error or f"{written} is no number"
                     yield ("growth", field), f"for {run}: {problem}"
-
-
-def _no_number(evidence: Evidence, expression: str | None, run: str) -> str | None:
-    """Why an expression over a run comes to no number, or None."""
-    found = evidence.evaluate(expression, run) if expression else None
-    if not found or found.absent:
-        return None
-    is_number = isinstance(found.result, Value) and not isinstance(found.result.number, str)
-    return None if is_number else found.error or f"{expression} is no number"
 
 
 def _trace(evidence: Evidence, model: TraceFile) -> Iterator[Found]:
@@ -235,7 +232,7 @@ class Planned(NamedTuple):
 
     @property
     def better(self) -> list[str]:
-        """The layouts that are better in something and worse in nothing."""
+        """Rival layouts that dominate this one."""
         found = self.others.items()
         return [k for k, v in found if v.dominates(self.layout, is_memory_free=self.fits)]
 
@@ -249,7 +246,7 @@ def layout_mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[Con
 
 
 def planned(evidence: Evidence, model: Any) -> Iterator[Planned]:  # noqa: ANN401
-    """Every layout that a file names; none where the book has no plans.
+    """The layouts that a file names, each with its rivals; none without plans.
 
     Where memory is free, it is compared with those that fit the device of the Plan pages.
     """

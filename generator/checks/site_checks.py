@@ -14,7 +14,7 @@ LEFT_OUT = ("not_in_nav", "exclude_docs", "draft_docs")  # keys with patterns, a
 
 
 def mistakes(root: Path) -> Iterator[str]:
-    """What keeps MkDocs from making a book in this folder."""
+    """Mistakes of mkdocs.yml with which MkDocs would not build the book."""
     path = root / "mkdocs.yml"
     if not path.is_file():
         yield f"{path.name}: no such file, so MkDocs cannot build the book"

@@ -28,7 +28,7 @@ _TABLES = MarkdownIt("commonmark").enable("table")
 
 
 def images(text: str) -> Iterator[tuple[int, str]]:
-    """Where each image of a text begins, and the address of its file."""
+    """Position and file of each image of a text."""
     return ((one.start(), one["file"]) for one in _IMAGE.finditer(text) if one["file"])
 
 

@@ -104,7 +104,7 @@ class Book:
 
     @cached_property
     def terms(self) -> list[Term]:
-        """Those of the glossary, in the order of the alphabet."""
+        """The glossary's terms, sorted alphabetically."""
         return sorted(self.glossary.terms, key=lambda one: one.term.lower())
 
     @property
@@ -132,7 +132,7 @@ class Book:
 
     @cached_property
     def exhibited(self) -> dict[str, Figure]:
-        """The figures that items show below their stems, by the id of the item or of its case."""
+        """Figures shown below the stems of items, by the id of the item or of its case."""
         return {
             case.id: figure
             for topic in self.topics
@@ -148,7 +148,7 @@ class Book:
         return holder.trace.runs.get(path.partition(".")[2]) if holder else None
 
     def holder(self, path: str) -> TraceOnPage | None:
-        """Where the run that `experiment.run` names is read, if its experiment was measured."""
+        """The trace that holds the run `experiment.run`, if its experiment was measured."""
         experiment, _, name = path.partition(".")
         shown = self.traces.get(experiment)
         return shown.holder(name) if shown else None
@@ -165,7 +165,7 @@ class Book:
 
     @cached_property
     def on_reference(self) -> Book | None:
-        """The same book with the reference machine's traces first; None where they are anyway."""
+        """This book on the reference machine's traces; None where it shows that machine."""
         first = self.machines.get(self.reference.name)
         if self.is_reference or first is None:
             return None

@@ -29,7 +29,7 @@ RUN = re.compile(r"[a-z_][a-z0-9_]*\.[a-z0-9_]+")
 
 
 class BoundWords(str):
-    """What a name prints, where it stands for no path: a phrase, or the id of a claim."""
+    """A phrase or a claim's id that a name of `for:` is bound to, in place of a path."""
 
 
 @lru_cache(maxsize=1024)
@@ -81,7 +81,7 @@ _WAYS = {
 
 
 def names_of_case(case: Mapping[str, int | str]) -> dict[str, str]:
-    """What the names of a case stand for; its words may print its runs."""
+    """Path or words for each name of a case; its words may print its runs."""
     plain = {name: str(value) for name, value in case.items()}
     paths = {name: text for name, text in plain.items() if RUN.fullmatch(text) or text.isdigit()}
     return {
@@ -90,7 +90,7 @@ def names_of_case(case: Mapping[str, int | str]) -> dict[str, str]:
 
 
 def bind_part(model: ModelT, short: Mapping[str, str]) -> ModelT:
-    """A part of a file with these names written out, but where its cases or its draws bind them."""
+    """A copy of a part with short names written out, except in its own cases and draws."""
     written = model.model_fields_set - {"cases", "draws"}
     fields = {name: mark for name, _, mark in marks(type(model)) if name in written}
     found = {name: _value(getattr(model, name), mark or "", short) for name, mark in fields.items()}
@@ -124,12 +124,12 @@ class ClaimIndex:
     written: dict[str, tuple[Document[ClaimFile], int]] = field(default_factory=dict)
 
     def error(self, name: str, message: str) -> ContentError:
-        """An error at the place where a claim is written."""
+        """An error located at a claim in its file."""
         document, position = self.written[name]
         return document.error(("claims", position), message)
 
     def why_unknown(self, name: str) -> str:
-        """Why no claim has an id, and which one is meant."""
+        """Message for an unknown claim id, with the id that was probably meant."""
         if name in self.of_claim:
             ids = self.of_claim[name]
             return f"claim {name!r} is judged on {len(ids)} runs; name one of them: {ids[0]!r}"

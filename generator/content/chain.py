@@ -44,7 +44,7 @@ class DeepPage:
 
     @property
     def id(self) -> str:
-        """In its address, after the mode: `topics/ddp/deep-myths.html`."""
+        """The last part of its address, as in `topics/ddp/deep-myths.html`."""
         return _slug(self.title)
 
 

@@ -56,13 +56,13 @@ class NumberTolerance(Written):
 
     @property
     def share(self) -> float | None:
-        """How far off it may be as a share of the other number; None where it is an amount."""
+        """The tolerance as a share of the other number; None where it is an amount."""
         if self.epsilons is not None and self.dtype is not None:
             return self.epsilons * EPSILONS[self.dtype]
         return self.relative
 
     def slack(self, around: float) -> float:
-        """How far from a number another one may lie."""
+        """The tolerated distance from a number, in its unit."""
         return abs(around) * (self.share or 0) + (self.absolute or 0)
 
 
@@ -173,7 +173,7 @@ class Claim(Written):
 
     @property
     def run(self) -> str | None:
-        """What `run` stood for in a claim of one run."""
+        """The run that the claim is about; None without `for:`."""
         return self.cases[0].run if self.cases else None
 
 

@@ -68,7 +68,7 @@ class Document(Generic[WrittenT]):
         return tuple(fields_of(self.model))
 
     def text_faults(self, programs: str = "") -> Iterator[ContentError]:
-        """What its texts may not hold, whatever the traces say, beside the shown `programs`."""
+        """Errors of its Markdown texts that need no traces; code may quote the shown `programs`."""
         for field in self.fields:
             for fault in faults(field.text, field.mark) if field.mark in TEXTS else ():
                 code = re.escape(fault.code)
@@ -111,7 +111,7 @@ def read(
 def validated(
     source: YamlFile, model: type[ModelT], beliefs: frozenset[tuple[str, str]] = frozenset()
 ) -> Document[ModelT]:
-    """What was parsed, by its model; see `read`."""
+    """Validate a parsed file by its model; errors as in `read`."""
     try:
         part = model.model_validate(source.document, context=dict(beliefs))
         return Document(part, source)

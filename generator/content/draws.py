@@ -60,7 +60,7 @@ class Draws(Written):
         return self
 
     def shuffled(self, seed: str) -> list[Draw]:
-        """All draws, or as many as are tried; the first ones are asked."""
+        """Every draw, at most MOST_TRIED, in an order seeded by the item's id."""
         found = product(*self.settings.values())
         order = sorted(found, key=lambda one: sha256(f"{seed} {one}".encode()).digest())
         return [dict(zip(self.settings, one, strict=True)) for one in order[:MOST_TRIED]]
@@ -82,10 +82,10 @@ def parsed(quantity: Quantity) -> tuple[int | float, str]:
 
 
 def as_written(text: str) -> str:
-    """A message with the names that an author wrote in the place of drawn numbers."""
+    """Replace `drawn(…)` in a message by the name that the author wrote."""
     return _CALLED.sub(r"\1", text)
 
 
 def short_names(draw: Draw) -> dict[str, str]:
-    """What the names of a draw stand for in expressions."""
+    """The `drawn(…)` expression for each name of a draw."""
     return {name: f"{CALL}{name!r}, {value!r})" for name, value in draw.items()}

@@ -93,7 +93,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def visible_files(folder: Path, pattern: str) -> list[Path]:
-    """What a pattern finds, by name, but for what an editor or a writer hides behind a dot."""
+    """Files that match a pattern, sorted by name, without hidden ones."""
     found = {path: path.relative_to(folder).parts for path in folder.glob(pattern)}
     seen = (path for path, parts in found.items() if not any(one[0] == "." for one in parts))
     return sorted(seen, key=lambda path: path.with_suffix(""))
@@ -111,11 +111,11 @@ class Files:
         return path.relative_to(self.content.parent).as_posix()
 
     def refuse(self, path: Path, message: str) -> None:
-        """Keep a mistake of a whole file."""
+        """Add an error about a whole file."""
         self.errors.append(ContentError(self.name(path), 0, 0, message))
 
     def read_or_refuse(self, read_one: Callable[[Path], ReadT], path: Path) -> ReadT | None:
-        """What is read from a file, or from a folder that it is looked for in; None if refused."""
+        """Result of `read_one` on a path; on an error, keep the error and return None."""
         try:
             return read_one(path)
         except ContentErrors as error:

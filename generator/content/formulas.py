@@ -47,13 +47,13 @@ def mathml(latex: str, *, is_block: bool) -> str:
 
 
 def as_latex(printed: str) -> str:
-    """What an expression printed, as it stands in LaTeX; a percent sign would begin a comment."""
+    """Escape an expression's output for LaTeX, as text unless it is a number."""
     text = _SPECIAL.sub(r"\\\g<0>", printed)
     return text if text.replace(".", "").isdigit() else rf"\text{{{text}}}"
 
 
 def faults(latex: str) -> Iterator[tuple[int, str]]:
-    """What a formula may not hold, with its place: what is no LaTeX, and numbers that state."""
+    """Errors of a formula, each with its place: invalid LaTeX and typed quantities."""
     try:
         mathml(latex, is_block=True)
     except LatexError as error:

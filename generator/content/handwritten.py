@@ -102,7 +102,7 @@ _SEVERAL = re.compile(r"[a-z0-9-]+([\s,]+[a-z0-9-]+)+")  # ids in lines, without
 
 
 def within(name: str, text: str, start: int, end: int) -> YamlFile:
-    """YAML within a text, with the places that it has there."""
+    """Parse text[start:end] as YAML; places are those in the whole text."""
     return parse(name, re.sub(r"[^\n]", " ", text[:start]) + text[start:end])
 
 

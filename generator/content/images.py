@@ -28,7 +28,7 @@ def files(document: Document[Any], root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def problems(document: Document[Any], root: Path) -> Iterator[ContentError]:
-    """What is wrong with the images of a file: one mistake for each."""
+    """Errors of the images of a file, at most one for each."""
     for one in document.fields:
         for start, name in prose.images(one.text) if one.mark in TEXTS else ():
             if problem := _problem(document.source.file, root, name):

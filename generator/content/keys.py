@@ -52,7 +52,7 @@ def page(models: Iterable[type[Written]], documents: Iterable[Any]) -> Iterator[
 
 
 def about(word: str, sections: Iterable[str]) -> list[str]:
-    """The sections of what is called so, and of parts that have such a key."""
+    """The sections about a part or a key of this name."""
     called = re.compile(rf"^(## |\| `){re.escape(word)}", re.IGNORECASE | re.MULTILINE)
     return [*filter(called.search, sections)]
 
@@ -72,7 +72,7 @@ def of_file(model: type[Written]) -> frozenset[str]:
 
 
 def part_at(model: type[Written], place: Iterable[str | int]) -> list[type[Written]]:
-    """The models that a place of a file may have, which is named as pydantic does: with kinds."""
+    """The models that a pydantic error location in a file may refer to."""
     candidates = [model]
     for step in place:
         fields = [
@@ -89,7 +89,7 @@ def part_at(model: type[Written], place: Iterable[str | int]) -> list[type[Writt
 
 
 def explained(keys: Sequence[str], models: Iterable[type[Written]]) -> str:
-    """Keys of which a part needs one; of a single one, what it is."""
+    """Describe a missing key, or alternatives of which a part needs one."""
     names = " or ".join(map(repr, keys))
     model = next((candidate for candidate in models if keys[0] in properties(candidate)), None)
     if model is None or len(keys) > 1:

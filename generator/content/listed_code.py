@@ -74,13 +74,13 @@ def anonymized(root: Path, path: str, name: str | None) -> str:
 
 
 def download_path(path: str) -> str | None:
-    """The file of a program for readers to download, under the site's root; None for others."""
+    """Path of a program's download below the site's root; None if it has none."""
     is_offered = path.startswith("content/") and "/labs/" not in path
     return f"programs/{path.rpartition('/')[2]}" if is_offered else None
 
 
 def why_not_listed(root: Path, path: str, name: str | None) -> str | None:
-    """Why a listing cannot be shown, or None."""
+    """Message why a listing cannot be shown, or None."""
     try:
         listed(root, path, name)
     except ValueError as error:
@@ -89,7 +89,7 @@ def why_not_listed(root: Path, path: str, name: str | None) -> str | None:
 
 
 def why_misplaced(text: str, line: str) -> str | None:
-    """Why a line, written without its indent, does not name one place of a text; or None."""
+    """Message unless a line, without its indent, stands exactly once in a text; else None."""
     wanted = line.strip()
     num = sum(code_line.strip() == wanted for code_line in text.splitlines())
     if num == 1:

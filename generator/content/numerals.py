@@ -60,7 +60,7 @@ AFTER_VALUE = re.compile(  # of a text with a private-use character for each exp
 
 
 def blank(match: re.Match[str]) -> str:
-    """As much white space."""
+    """White space as long as a match."""
     return re.sub(r"\S", " ", match[0])
 
 

@@ -91,7 +91,7 @@ class Expressed(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What is wrong at a character of a text."""
+    """A mistake at a character of a text."""
 
     offset: int
     message: str
@@ -108,7 +108,7 @@ def expressions(text: str) -> tuple[Expressed, ...]:
 
 
 def filled(text: str, fill: Fill) -> str:
-    """A text with something else in the places of its expressions, braces included."""
+    """Replace each `{{ expression }}` of a text by `fill(expression)`."""
     return _EXPRESSION.sub(lambda match: fill(match[1].strip()), text)
 
 
@@ -175,7 +175,7 @@ def _fences(text: str, mark: str) -> Iterator[Fault]:
 
 
 def _by_line(text: str, found: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """What was found in each line of a text: where the first stands, and each once in quotes."""
+    """Group words by line: the first one's position, and the quoted words."""
     for _, group in groupby(found, lambda one: text.count("\n", 0, one[0])):
         offsets, words = zip(*group, strict=True)
         yield offsets[0], ", ".join(map(repr, dict.fromkeys(words)))
@@ -188,7 +188,7 @@ def meant(info: str, kinds: Iterable[str]) -> str | None:
 
 
 def _kept(text: str) -> tuple[str, str]:
-    """A text with something as long for each expression; the same without code and formulas."""
+    """Mask expressions at equal length; the same text with code and formulas masked too."""
     even = _EXPRESSION.sub(lambda one: "\ue000".ljust(len(one[0]), "~"), text)
     return even, _FORMULA.sub(blank, even)
 
@@ -205,7 +205,7 @@ def images(text: str) -> list[tuple[int, str]]:
 
 
 def _is_formula(found: re.Match[str]) -> bool:
-    """Whether it is one, and not code."""
+    """Whether a match of `_FORMULA` is a formula, not code."""
     return bool(found["block"] or found["inline"])
 
 

@@ -97,7 +97,7 @@ class Item(Written):
 
     @property
     def others(self) -> tuple[Self, ...]:
-        """The same item in each further case or draw, under an id of its own."""
+        """The item in its further cases or draws, each under an id of its own."""
         return self._others
 
 
@@ -120,11 +120,11 @@ class Drawable(Item):
         return self._written or self
 
     def backed_by_law(self, law: str) -> Self:
-        """The same with the law that its draws name behind its key."""
+        """A copy whose key rests on the law of its draws."""
         raise NotImplementedError
 
     def answer_expressions(self) -> Iterator[tuple[Path, str]]:
-        """The expressions of its answers, each at its path: that of the right one comes first."""
+        """Path and expression of each answer, the right one first."""
         raise NotImplementedError
 
 

@@ -57,7 +57,7 @@ class _Loader(Files):
     documents: list[Document[Any]] = field(default_factory=list)
 
     def read(self) -> None:
-        """Every file of YAML, and the pages that are written by hand."""
+        """Read every YAML file and every handwritten page."""
         if not (self.content / "site.yml").exists():
             message = "no such file; the book needs a home page. Is this the folder of a book?"
             self.refuse(self.content / "site.yml", message)
@@ -70,7 +70,7 @@ class _Loader(Files):
                 self.keep(path, handwritten.read)
 
     def read_known(self) -> None:
-        """Every file of YAML that a book may have."""
+        """Read every YAML file of a known name."""
         beliefs: frozenset[tuple[str, str]] = frozenset()
         for pattern, model in FILES.items():
             for path in visible_files(self.content, pattern):
@@ -82,7 +82,7 @@ class _Loader(Files):
                 )
 
     def keep(self, path: Path, read_one: Callable[[str, str], Document[Any]]) -> None:
-        """Keep what is read from the name and the text of a file."""
+        """Read a file, and keep the document or its mistakes."""
         document = self.read_or_refuse(
             lambda one: read_one(self.name(one), self.text_of(one)), path
         )
@@ -90,7 +90,7 @@ class _Loader(Files):
             self.documents.append(document)
 
     def tries(self) -> tuple[tuple[Trace, ...], dict[str, Watched], tuple[ContentError, ...]]:
-        """What a reader ran, the oldest first, and had watched, the newest first."""
+        """A reader's runs, oldest first; reports of `verify`, newest first; unreadable files."""
         files = Files(self.content)  # a try that cannot be read is no mistake of the book
         paths = visible_files(self.content / "tries", "*.json")
         runs = [path for path in paths if not path.name.endswith(SUFFIX)]
@@ -115,15 +115,15 @@ class _Loader(Files):
                 yield self.name(program), report
 
     def of(self, model: type[ModelT]) -> list[Document[ModelT]]:
-        """The files of a kind."""
+        """The documents of a model."""
         return [one for one in self.documents if isinstance(one.model, model)]
 
     def parts(self, model: type[Written], key: str) -> dict[str, Any]:
-        """The parts of the files of a kind by id."""
+        """The parts under `key` in all documents of a model, by id."""
         return {one.id: one for file in self.of(model) for one in getattr(file.model, key)}
 
     def refuse_doubles(self) -> None:
-        """Refuse an id that stands twice: of a figure in its file, of all else in the book."""
+        """Report duplicate ids: of figures within a file, of other parts within the book."""
         known: dict[tuple[str, str, str], ContentError] = {}
         for document in self.documents:
             for text in document.fields:
@@ -137,7 +137,7 @@ class _Loader(Files):
                         known[id_] = document.error(text.path, "")
 
     def topics(self) -> Iterator[Topic]:
-        """The folders of topics/ that hold a topic."""
+        """The topics, one for each folder of topics/ with YAML files."""
         for folder in visible_files(self.content / "topics", "*/"):
             if visible_files(folder, "*.yml") and (topic := self.topic(folder)):
                 yield topic
@@ -203,7 +203,7 @@ def quizzes(root: Path, folder: Path) -> tuple[Book, list[ContentError]]:
 
 
 def documents(content: Path) -> tuple[list[Document[Any]], list[ContentError]]:
-    """What authors wrote, file by file, and what is wrong with the files left out."""
+    """The valid documents of a content folder, and the errors of all others."""
     loader = _Loader(content.resolve())
     loader.read()
     return loader.documents, loader.errors

@@ -209,7 +209,7 @@ def new_lesson(
 
 
 def to_be_written(book: Book) -> Iterator[str]:
-    """Each file in which texts of a scaffold still stand, with their lines."""
+    """Files and lines where a scaffold's TODO still stands."""
     for document in book.documents:
         lines = {
             document.error(field.path, "").line for field in document.fields if TODO in field.text

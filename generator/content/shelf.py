@@ -45,7 +45,7 @@ def measure_command(names: str = "", *, full: bool = False) -> str:
 
 
 def is_of_no_machine(experiment: str, nature: str) -> bool:
-    """Whether a run says nothing about its machine: it was simulated, printed, or graded."""
+    """Whether a run is about no machine: it was simulated, a listed program, or graded."""
     return nature == "simulated" or experiment in (PROGRAMS, LABS)
 
 
@@ -79,7 +79,7 @@ class TraceOnPage:
         return {name: run for one in (self, *self.lent) for name, run in one.trace.runs.items()}
 
     def holder(self, run: str) -> TraceOnPage:
-        """Where a run of this name is read: here, or in what another machine lends."""
+        """The trace that holds a run: this one, or one that another machine lends."""
         return next((one for one in reversed(self.lent) if run in one.trace.runs), self)
 
     def machine_of(self, run: str) -> str:
@@ -141,7 +141,7 @@ class Shelf:
 
     @property
     def folder(self) -> Path:
-        """Where the machines' folders are."""
+        """The folder `traces/`."""
         return self.files.content / "traces"
 
     def machines(self, requested: str | None) -> dict[str, MachineFolder]:
@@ -176,7 +176,7 @@ class Shelf:
         return folders
 
     def _check_whole(self, folder: Path, new: Collection[str]) -> None:
-        """A published book has all of the reference machine, but what is new on this machine."""
+        """Report experiments that the reference machine lacks, except those new on this machine."""
         home = self.files.content.parent / ("" if own_book() else "runners")
         programs = visible_files(home / "experiments", "[!_]*.py")
         for path in (folder / f"{one.stem}.json" for one in programs if one.stem not in new):
@@ -184,7 +184,7 @@ class Shelf:
                 self.files.refuse(path, f"no such file; {traces.remedy(path)}")
 
     def _new_here(self, own: str, known: Mapping[str, MachineFolder]) -> dict[str, MachineFolder]:
-        """This machine's own folder where it may not be shown: the runs that no other has."""
+        """Runs of this machine that no other has, for where its folder may not be shown."""
         measured = self._measured(own)
         if measured is None:
             return {}
@@ -271,14 +271,14 @@ class Shelf:
         return MachineFolder(machine, measured, stale)
 
     def _check_name(self, path: Path, field: str, name: str) -> None:
-        """Numbers must not pass for another machine's: a file says where it was measured."""
+        """Report a file whose machine is not that of its folder."""
         folder = path.parent.relative_to(self.folder).as_posix()
         if name != folder:
             self.files.refuse(path, f"{field}: is {name!r}, the folder says {folder!r}")
 
 
 def published_references(pages: Mapping[str, TraceOnPage]) -> Iterator[Reference]:
-    """A citation of each number that was published beside the rows of a trace, with the number."""
+    """A Reference for each published number that the rows of a trace are compared with."""
     rows = (
         row for name in published.COMPARISONS if name in pages for row in pages[name].runs.items()
     )

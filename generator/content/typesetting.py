@@ -10,7 +10,7 @@ _FORMULA = re.compile(r"<math\b.*?<annotation[^>]*>(.*?)</annotation>.*?</math>"
 
 
 def moment(recorded: str) -> str:
-    """A time of the ISO form as people read it: `21 November 2026, 20:16:39 UTC`."""
+    """An ISO time as `21 November 2026, 20:16:39 UTC`."""
     when = datetime.fromisoformat(recorded).astimezone(UTC)
     return f"{when.day} {when:%B %Y, %H:%M:%S} UTC"
 
@@ -24,11 +24,11 @@ def parted(parts: Iterable[str], limit: int) -> str:
 
 
 def unlinked(markup: Markup | str) -> Markup:
-    """A line that holds HTML, without its links."""
+    """HTML without its links, whose words stay."""
     return Markup(re.sub(r"</?a\b[^>]*>", "", str(markup)))
 
 
 def plain(markup: Markup | str) -> str:
-    """The text of a line that holds HTML; of a formula its LaTeX."""
+    """Plain text of HTML; a formula becomes its LaTeX."""
     latex = _FORMULA.sub(r"\1", str(markup))
     return Markup(re.sub(r"<[^>]+>", "", latex)).unescape()

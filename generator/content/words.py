@@ -150,12 +150,12 @@ class Written(BaseModel):
 
 
 def as_list(written: object) -> list[object]:
-    """A list; what stands alone is its only element."""
+    """Wrap a value that is no list in a list."""
     return written if isinstance(written, list) else [written]
 
 
 def runs_as_cases(written: object) -> object:
-    """The cases of `for:`: a run alone is what `run` stands for."""
+    """Cases of `for:`, in which a run alone becomes `{run: name}`."""
     return [{"run": one} if isinstance(one, str) else one for one in as_list(written)]
 
 

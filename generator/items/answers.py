@@ -31,7 +31,7 @@ class Backing:
 
 
 class Reach(NamedTuple):
-    """What a typed answer is compared with.
+    """Number and tolerance, or words, that a typed answer is compared with.
 
     Attributes:
         number: in base units; None for words and shapes.
@@ -72,7 +72,7 @@ class ExplainedAnswer:
 def deduplicated(
     explained: Sequence[ExplainedAnswer], more: Sequence[Backing]
 ) -> tuple[tuple[ExplainedAnswer, ...], tuple[Backing, ...]]:
-    """The answers, and the evidence below them, so that no sentence of evidence is repeated.
+    """Answers and the evidence below them, with repeated evidence moved below.
 
     What several answers rest on moves below them; each keeps the belief that it refutes there. Of
     `more`, the evidence of the whole question, what stands with an answer is left out.

@@ -52,7 +52,7 @@ def mistakes(question: Item, evidence: Evidence) -> Iterator[Found]:
 
 
 def _asserted(question: Item, evidence: Evidence) -> Iterator[Found]:
-    """What rests on its author's word: nothing in a book, elsewhere nothing without a source."""
+    """Keys stated by the author: refused in a book, elsewhere only with a source."""
     message = "nothing shows this; compute it, or say under source: of the item where it stands"
     if evidence.rests_on_runs:
         message = "a key of a book follows from its claims and expressions"
@@ -69,7 +69,7 @@ def _asserted(question: Item, evidence: Evidence) -> Iterator[Found]:
 
 
 def why_unheld(evidence: Evidence, claim: str) -> str | None:
-    """Why a claim backs nothing, though it is shown as evidence where the book was written."""
+    """Message if a claim that is shown as evidence does not hold, else None."""
     if claim not in evidence.book.claims:
         return None
     outcome = evidence.judged(claim)
@@ -85,7 +85,7 @@ def why_unheld(evidence: Evidence, claim: str) -> str | None:
 
 
 def answerable_cases(question: Item, evidence: Evidence) -> Iterator[tuple[int, Item]]:
-    """The other cases that have one right answer here, which the explanations fit; each numbered.
+    """Number and item of each further case that has one right answer on these runs.
 
     On another machine than the reference, a case may have come out otherwise: then it is not asked.
     A case shows no evidence on runs of the first case alone.
@@ -104,7 +104,7 @@ def answerable_cases(question: Item, evidence: Evidence) -> Iterator[tuple[int, 
 
 
 def mistakes_of_case(item: Item, other: Item, evidence: Evidence) -> list[str]:
-    """Everything for which an item is no question in one of its other cases."""
+    """Mistakes of an item in one of its further cases."""
     problems = list(missing_evidence(other, evidence))
     if not problems:  # two slips may come to the same in one case, and be told apart in the first
         problems = [message for path, message in mistakes(other, evidence) if path[0] != "slips"]
@@ -114,7 +114,7 @@ def mistakes_of_case(item: Item, other: Item, evidence: Evidence) -> list[str]:
 
 
 def missing_evidence(other: Item, evidence: Evidence) -> Iterator[str]:
-    """What its texts read and no run recorded, and claims that nobody wrote."""
+    """Messages for texts that read missing values, and for unknown claims and figures."""
     for field in fields_of(other):
         if field.mark == "claim" and field.text not in evidence.book.claims:
             yield evidence.book.claim_index.why_unknown(field.text)
@@ -156,7 +156,7 @@ def variants(item: Item) -> tuple[Item, ...]:
 
 
 def draw_mistakes(question: Item, evidence: Evidence) -> Iterator[Found]:
-    """What is wrong with the draws of an item, at each place once and with the draw."""
+    """Mistakes of an item's draws, one for each place, with the first draw that shows it."""
     if not isinstance(question, Drawable) or question.draws is None or evidence.reference:
         return
     problems = dict(_of_law(question.as_written, question.draws, evidence))

@@ -119,7 +119,7 @@ def result(output: CalculatorOutput, given: Mapping[str, Value | None]) -> Value
 def check_on_run(
     check: FormulaCheck, output: CalculatorOutput, calculator: Calculator, evidence: Evidence
 ) -> CheckOnRun:
-    """What a formula is compared with on one run, whichever way its author stated it."""
+    """Run, inputs and measurement that a check compares a formula with."""
     if check.law is None:
         assert check.run is not None
         assert check.measured is not None
@@ -163,7 +163,7 @@ def worst(found: list[Checked]) -> Checked | None:
 
 
 def range_on_runs(found: Iterable[Checked], name: str) -> tuple[Value, Value] | None:
-    """The least and the most that an input was in the runs that formulas were compared with."""
+    """Least and largest value of an input in the runs that formulas were compared with."""
     values = [one.given[name] for one in found if name in one.given]
     return (min(values, key=numeric), max(values, key=numeric)) if values else None
 

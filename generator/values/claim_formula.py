@@ -58,7 +58,7 @@ _SPELLED = re.compile(r"\d{4,}|_\d")  # a size within a field's name
 
 
 def formula_of(claim: Claim) -> str | None:
-    """What a page prints as a claim's formula: the author's, else its rule's, as a Line."""
+    """A claim's formula as a Line: the author's, else the printed rule."""
     return claim.formula or printed(claim)
 
 
@@ -112,7 +112,7 @@ _OF_PLACES: dict[str, Function] = {
 
 
 class _NamedReading(NamedTuple):
-    """What a path of a rule leads to.
+    """A path of a rule, named for readers.
 
     Attributes:
         word: its short name, with what is made of it over the ranks.

@@ -57,7 +57,7 @@ class Evidence:
         self._made: dict[tuple[str, int], tuple[object, Any]] = {}
 
     def over(self, book: Book) -> Evidence:
-        """The same over a book whose traces, machines, claims and references are the same.
+        """Evidence for a book with equal traces and claims; keeps what was evaluated.
 
         What was evaluated and judged stays; nothing else of a book decides it.
         """
@@ -69,17 +69,17 @@ class Evidence:
 
     @property
     def reference(self) -> Evidence | None:
-        """The same over the reference machine's traces; None where these are they."""
+        """Evidence over the reference machine's traces; None where these are its traces."""
         if self._reference is None and self.book.on_reference:
             self._reference = Evidence(self.book.on_reference)
         return self._reference
 
     def prints_typed_number(self, expression: str) -> bool:
-        """Whether an expression only prints a number as somebody typed it; in a book, none does."""
+        """Whether an expression only prints a typed number; in a book, none does."""
         return False
 
     def substitute(self, value: Value) -> Value:
-        """What is read instead of a value: the value itself."""
+        """The value to use in place of one that was read: itself, unless overridden."""
         return value
 
     def evaluate(self, expression: str, run: str | None = None) -> Evaluation:
@@ -90,7 +90,7 @@ class Evidence:
         return self._evaluations[written]
 
     def _calculated(self, expression: str) -> Evaluation:
-        """What comes of an expression.
+        """Evaluate an expression that is not cached.
 
         It is evaluated on the reference machine where only that has measured all of its runs.
         """
@@ -206,7 +206,7 @@ class Evidence:
         return result
 
     def why_unprintable(self, evaluation: Evaluation) -> str | None:
-        """Why the result of an expression may not stand on a page, or None."""
+        """Message why pages cannot print a result, or None."""
         if evaluation.error or evaluation.absent:
             return evaluation.error
         result = evaluation.result
@@ -246,7 +246,7 @@ class Evidence:
         return verdicts.judge(self.book, claim, *sides)
 
     def sides(self, claim: Claim) -> tuple[Evaluation, Evaluation]:
-        """What a claim predicts, and what it observes."""
+        """Both sides of a claim, evaluated."""
         return self._side(claim.predicted), self._side(claim.observed)
 
     def _side(self, expression: str) -> Evaluation:
@@ -265,7 +265,7 @@ class Evidence:
         return " ".join(prose.filled(text, printed).split())
 
     def cached(self, what: str, thing: object, make: Callable[[], Made]) -> Made:
-        """What is made of one thing, an item for instance, made once for this very book."""
+        """Result of `make` for an object, cached in this evidence by `what` and the object."""
         key = (what, id(thing))
         if key not in self._made:
             self._made[key] = (thing, make())  # it is kept, so that no other has its id

@@ -116,7 +116,7 @@ class _Walk:
         self._names, self._functions = names, functions
 
     def result(self, node: ast.expr) -> Any:  # noqa: ANN401
-        """What a node comes to."""
+        """Evaluate a node; arithmetic errors become ExpressionErrors."""
         try:
             return self._result(node)
         except ZeroDivisionError:

@@ -39,7 +39,7 @@ def _one(thing: Thing, filter_name: str) -> Value:
 
 
 def described(thing: Thing) -> str:
-    """What a result is, for an error."""
+    """Describe a result in an error message."""
     if isinstance(thing, tuple):
         return f"a list of {len(thing)}"
     return getattr(thing, "formula", None) or repr(thing)

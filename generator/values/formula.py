@@ -64,7 +64,7 @@ def names_of(tree: Tree) -> dict[str, None]:
 
 
 def filled(tree: Tree, trees: Mapping[str, Tree]) -> Tree:
-    """The formula with others in the place of its names."""
+    """Substitute formulas for the names of a formula."""
     if isinstance(tree, tuple):
         return (tree[0], *(filled(part, trees) for part in tree[1:]))
     return trees[tree] if isinstance(tree, str) else tree
@@ -89,7 +89,7 @@ def _operations(sign: str) -> tuple[Operation, Operation]:
 
 
 class Arithmetic:
-    """What can be calculated with: `+ - * /`."""
+    """Operators `+ - * /`, all defined by `combined`."""
 
     __add__, __radd__ = _operations("+")
     __sub__, __rsub__ = _operations("-")
@@ -98,13 +98,13 @@ class Arithmetic:
 
     @classmethod
     def combined(cls, left: object, sign: str, right: object) -> Self:
-        """What a sign makes of two sides, one of which may be a plain number."""
+        """Combine two sides by a sign; one may be a plain number."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Symbol(Arithmetic):
-    """A name that gathers what is done to it, so that an expression over symbols is a formula."""
+    """A symbolic operand: arithmetic on it builds the tree of a formula."""
 
     tree: Tree
 

@@ -50,7 +50,7 @@ def paired(predicted: object, observed: object) -> list[tuple[Value, Value]]:
 
 
 def collected(values: Sequence[Value]) -> Value:
-    """One value for all of them: the common one, else what they are, or from which to which."""
+    """One printable value for a list: the common one, else all, or their range."""
     first = values[0]
     is_alike = len({(value.number, value.unit) for value in values}) == 1
     if is_alike and (
@@ -66,7 +66,7 @@ def collected(values: Sequence[Value]) -> Value:
 
 
 def single_value(side: object) -> Value | None:
-    """What a page prints of a side: one value, also of a list; of samples, their median."""
+    """Printable value of a side: a list is collected, samples become their median."""
     if isinstance(side, Node) and isinstance(side.thing, SampledSeconds):
         side = side.step("median_seconds")
     if isinstance(side, Value):
@@ -87,6 +87,6 @@ def _written(values: Sequence[Value]) -> str:
 
 
 def element_noun(observed: str) -> str:
-    """What an element of a rule is called: by the list that its expression goes through."""
+    """Noun for an element of the observed list, such as `rank` or `epoch`."""
     named = _LIST.search(observed)
     return NOUNS[named[1]] if named else "value"

@@ -26,7 +26,7 @@ SHARED = "here more ranks share {} than on {}, so these times are not compared"
 
 @dataclass(frozen=True)
 class OtherOutcomes:
-    """What one other machine says.
+    """Another machine's evidence and verdicts.
 
     Attributes:
         evidence: over its own traces.
@@ -38,7 +38,7 @@ class OtherOutcomes:
 
 
 def disagree(here: Judged, there: Judged) -> bool:
-    """Whether two machines decide a claim otherwise; one that skipped its runs decides nothing."""
+    """Whether two machines decided a claim, and differently."""
     return here.verdict != there.verdict and UNDECIDED.isdisjoint({here.verdict, there.verdict})
 
 

@@ -41,7 +41,7 @@ GIVEN = frozenset(
 
 @dataclass
 class Evaluation:
-    """What comes of one expression, and what it reads meanwhile.
+    """The result of one expression, and the runs and fields that it read.
 
     Attributes:
         result: a Value, a Node (a group of fields, samples), a tuple, a Label, words …; or None.
@@ -166,7 +166,7 @@ class Node:
         return Node(content, steps, formula, self.reading, self.origin, self.on_page)
 
     def value(self, number: int | float | str, steps: tuple[Key, ...], formula: str) -> Value:
-        """What was read off the run at some steps; if it was measured, this evaluation notes it."""
+        """Value for a number read at some steps; a measured field is noted in the evaluation."""
         kind = self._kind(steps)
         path = fields.written(steps) if self.on_page else formula  # `machine.num_cores`
         run = self._run_of_page

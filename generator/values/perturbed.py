@@ -34,14 +34,14 @@ _MOVES: tuple[Move, ...] = (
 
 
 class PerturbedEvidence(Evidence):
-    """A book whose values are moved where they are read; `is_all`: also given and cited ones."""
+    """Evidence in which each value read is changed; `is_all`: given and cited ones too."""
 
     def __init__(self, book: Book, move: Move, *, is_all: bool) -> None:
         super().__init__(book)
         self._move, self._is_all = move, is_all
 
     def substitute(self, value: Value) -> Value:
-        """What is read instead of a value."""
+        """The changed value."""
         if not self._is_all and value.kind in ("given", "cited"):
             return value
         digits = int.from_bytes(sha256((value.path or value.formula).encode()).digest()[:4])
@@ -58,7 +58,7 @@ class PerturbedEvidence(Evidence):
 
 
 def ungrounded(evidence: Evidence, expression: str) -> str | None:
-    """Why the number of an expression stands in no run, no setting and no list; or None."""
+    """Message if no run, setting or cited number can change an expression, else None."""
     evidence = evidence.reference or evidence  # which has every run
     value = evidence.evaluate(expression).result
     if not (evidence.rests_on_runs and isinstance(value, Value)) or value.origin:
@@ -71,13 +71,13 @@ def ungrounded(evidence: Evidence, expression: str) -> str | None:
 
 
 def why_not_stated(evidence: Evidence, expression: str) -> str | None:
-    """Why a text may not state the result of an expression, or None."""
+    """Message why a text may not state an expression's result, or None."""
     problem = evidence.why_unprintable(evidence.evaluate(expression))
     return problem or ungrounded(evidence, expression)
 
 
 def counterexample(evidence: Evidence, claim: str) -> Evidence | None:
-    """Evidence on which a claim does not hold, though it reads as many values; None in vain."""
+    """Perturbed evidence on which a claim does not hold; None if there is none."""
     evidence = evidence.reference or evidence
     changed = (_moved(evidence, move, is_all=False) for move in range(len(_MOVES)))
     undone = ("does_not_hold", "not_distinguishable")

@@ -28,7 +28,7 @@ def _of_numbers(function: Callable[..., object]) -> Callable[..., object]:
 
 
 class Runless(Evidence):
-    """What a site without a book may state in numbers."""
+    """Evidence of a site without runs: only numbers in the expression itself."""
 
     functions = {**FUNCTIONS, **{name: _of_numbers(one) for name, one in FILTERS.items()}}
     rests_on_runs = False

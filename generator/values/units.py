@@ -79,14 +79,14 @@ SCALES: dict[Unit, Sizes] = {BYTES: SIZES, SECONDS: TIMES, Unit(-1, 1): (("s/B",
 
 
 def of_field(name: str, thing: float | str) -> Unit:
-    """The unit of what a run recorded: by the name of its unit, else a count or a plain number."""
+    """Unit of a recorded field by its unit's name, else a count or a plain number."""
     if isinstance(thing, str):
         return TEXT
     return OF_FIELDS.get(name) or (COUNT if isinstance(thing, int) else PLAIN)
 
 
 def of_axis(unit: Unit, largest: float, least: float = 1) -> tuple[str, float]:
-    """In what an axis counts, and how much one of it is: the largest value has `least` or more."""
+    """Unit name and size for an axis, so that its largest value has at least `least` of it."""
     counts = (("%", 0.01),) if unit == SHARE else COUNTS
     sizes = SCALES.get(unit, counts)
     return next(((name, size) for name, size in sizes if largest >= least * size), sizes[-1])

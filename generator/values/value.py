@@ -55,7 +55,7 @@ class AbsentError(ValueError):
 
 
 class Origin(NamedTuple):
-    """Where a number was read off."""
+    """The place that a number was read from."""
 
     machine: str
     experiment: str | None = None
@@ -75,7 +75,7 @@ class Origin(NamedTuple):
 
     @property
     def is_nowhere(self) -> bool:
-        """Whether it was read off nothing, because a question drew it."""
+        """Whether it was read nowhere, because a question drew it."""
         return not (self.machine or self.experiment or self.reference)
 
     @property
@@ -132,7 +132,7 @@ class Value(Arithmetic):
 
     @cached_property
     def link_target(self) -> Origin | None:
-        """Where its link leads: the first of its origins that an experiment has, else the first."""
+        """Origin that its link leads to: the first with an experiment, else the first."""
         origins = [leaf.origin for leaf in self.leaves if leaf.origin]
         return next((one for one in origins if one.experiment), origins[0] if origins else None)
 
@@ -143,7 +143,7 @@ class Value(Arithmetic):
 
     @property
     def run_origins(self) -> list[Origin]:
-        """Where runs decided what it is made of, measured or simulated."""
+        """Origins of its measured and simulated leaves."""
         decided = (one.origin for one in self.leaves if one.kind in ("measured", "simulated"))
         return [one for one in decided if one]
 
@@ -155,13 +155,13 @@ class Value(Arithmetic):
 
     @cached_property
     def nature(self) -> Nature:
-        """Whether runs that are not real decided it: `paced`, `simulated`, else `real`."""
+        """Nature of its runs: `simulated` or `paced` if any is, else `real`."""
         natures = {one.nature for one in self.run_origins}
         return next((one for one in _NOT_REAL if one in natures), "real")
 
     @property
     def way(self) -> str:
-        """How it was found: read off a run, which may be simulated, or computed of such values."""
+        """`measured`, `simulated` or `computed from runs`."""
         if self.nature == "simulated":
             return "simulated"
         is_arithmetic = isinstance(self.tree, tuple) and self.tree[0] in ("+", "-", "*", "/", "~")
@@ -169,13 +169,13 @@ class Value(Arithmetic):
 
     @cached_property
     def is_crowded(self) -> bool:
-        """Whether a time decided it that ranks took while they took turns on the cores."""
+        """Whether it rests on a time measured while ranks took turns on the cores."""
         origins = [one.origin for one in self.leaves if one.origin and one.kind == "measured"]
         return any(one.is_crowded and one.field.startswith("timing.") for one in origins)
 
     @property
     def marks(self) -> list[str]:
-        """The words that set it apart: of runs that are not real, of ranks that took turns."""
+        """Words printed beside it: a nature that is not real, and oversubscription."""
         turns = [CROWDED] if self.is_crowded else []
         return [self.nature, *turns] if self.nature != "real" else turns
 
@@ -244,7 +244,7 @@ def constant(number: int | float | str) -> Value:
 
 
 def _is_constant(value: Value) -> bool:
-    """Whether it has no name, and so no unit of its own."""
+    """Whether it is a typed constant, which takes the other operand's unit."""
     return value.origin is None and not value.inputs and value.kind != "given"
 
 

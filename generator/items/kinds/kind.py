@@ -38,7 +38,7 @@ class ItemError(ContentError):
 
 @dataclass(frozen=True)
 class Key:
-    """What is right.
+    """The right answer of a question on these runs.
 
     Attributes:
         is_open: this machine's runs leave it open, so pages show no key.
@@ -73,7 +73,7 @@ class End(NamedTuple):
 
 
 class AnswerField(NamedTuple):
-    """What a number, a word or a shape is typed into.
+    """The field for a number, a word or a shape.
 
     Attributes:
         unit: what a number is asked in.
@@ -140,17 +140,17 @@ class Kind(Generic[ItemT]):
 
     @property
     def num_places(self) -> int:
-        """How many of them it has."""
+        """Number of options, pieces, pairs or lines."""
         return len(self.parts)
 
     @property
     def visible_texts(self) -> tuple[str, ...]:
-        """What a reader sees of it: its text, and what there is to choose from."""
+        """Printed stem, and the printed texts of its parts."""
         texts = (" ".join(getattr(one, name) for name in self.texts) for one in self.parts)
         return tuple(self.evidence.plain(text) for text in (self.item.stem, *texts))
 
     def shown_claims(self) -> Iterator[Found]:
-        """The claims that it shows as evidence, beside those that decide its key."""
+        """Path and id of each claim shown as evidence."""
         for number, claim in enumerate(self.item.claims):
             yield ("claims", number), claim
         for number, one in enumerate(self.parts if self.backed_by else ()):
@@ -159,7 +159,7 @@ class Kind(Generic[ItemT]):
 
     @property
     def explains(self) -> str | None:
-        """What is shown with the answer, as prose."""
+        """The explanation shown with the answer."""
         return self.item.explains
 
     @property
@@ -172,7 +172,7 @@ class Kind(Generic[ItemT]):
         return f"{self.key.right} of {self.num_places}"
 
     def key_mistakes(self) -> Iterator[Found]:
-        """What is wrong with it as the runs came out; working out its key comes first."""
+        """Mistakes of its key on these runs."""
         _ = self.key
         yield from ()
 
@@ -185,7 +185,7 @@ class Kind(Generic[ItemT]):
         raise NotImplementedError
 
     def field(self, folio: Folio) -> AnswerField | None:
-        """What a reader types into, if anything, and if it is known what for."""
+        """The field that a reader types into, if the kind has one and its key is known."""
         return None
 
     def page_order(self) -> tuple[int, ...]:
@@ -215,9 +215,9 @@ class Kind(Generic[ItemT]):
 
     @property
     def is_decided(self) -> bool:
-        """Whether these runs decide what is a mistake; another machine's leave a question open."""
+        """Whether these are the reference machine's runs, on which a missing key is a mistake."""
         return self.evidence.reference is None
 
     def verdict(self, position: int) -> str:
-        """Whether a reader's answer is right."""
+        """`right`, `wrong` or `open` for an answer at a position."""
         return "open" if self.key.is_open else "right" if position in self.key.right else "wrong"

@@ -66,7 +66,7 @@ class Option(Written):
 
     @property
     def wording(self) -> str:
-        """What it says."""
+        """Its text, or the value of `gives`."""
         return self.text or f"{{{{ {self.gives} }}}}"
 
     @model_validator(mode="after")
@@ -95,13 +95,13 @@ class SingleChoice(Drawable):
         return self
 
     def backed_by_law(self, law: str) -> "SingleChoice":
-        """The same where the law makes the option right that names no misconception."""
+        """A copy in which the law makes the option without a misconception right."""
         right = {"right_if": RightIf(claim=law)}
         found = (one if one.misconception else one.model_copy(update=right) for one in self.options)
         return self.model_copy(update={"options": [*found]})
 
     def answer_expressions(self) -> Iterator[tuple[Path, str]]:
-        """What each option gives."""
+        """Path and expression of each option, the right one first."""
         for place, one in sorted(enumerate(self.options), key=lambda one: not one[1].right_if):
             yield ("options", place, "gives"), one.gives or ""
 

@@ -46,7 +46,7 @@ class Number(Drawable):
     slips: list[Slip] = []
 
     def backed_by_law(self, law: str) -> "Number":
-        """The same with the law as evidence."""
+        """A copy with the law as evidence."""
         return self.model_copy(update={"claims": [law, *self.claims]})
 
     def answer_expressions(self) -> Iterator[tuple[Path, str]]:
@@ -80,7 +80,7 @@ class TypedNumber(Kind[TypedT], of=Number):
 
     @property
     def digest_source(self) -> str:
-        """The expression, and never its value."""
+        """The expression without white space; not its value, which a rerun changes."""
         return "".join(self.item.answer.split())
 
     @cached_property
@@ -133,7 +133,7 @@ class TypedNumber(Kind[TypedT], of=Number):
         return Reach(value.number, max(self._slack(value, is_slip=is_slip), rounded))
 
     def key_mistakes(self) -> Iterator[Found]:
-        """An answer that nobody could type, and slips that are none."""
+        """Mistakes: an answer that nobody could type, slips that cannot be told apart."""
         answer = self.key.value
         if answer is None:
             return
@@ -186,7 +186,7 @@ class Prediction(TypedNumber[Predict], of=Predict):
 
     @property
     def explains(self) -> str:
-        """What is revealed explains the answer."""
+        """Explanation: `reveal`."""
         return self.item.reveal
 
     @property
