@@ -101,8 +101,8 @@ def _unplaced(evidence: Evidence, claim: Claim) -> Iterator[tuple[str, str]]:
     runs = filter(None, map(evidence.book.run, evidence.judged(claim.id).runs))
     is_measured = any(run.nature != "simulated" for run in runs)
     if is_open and is_measured and BY_MACHINE.search(claim.observed):
-        said = "another device may round or allocate otherwise; say where the law holds: "
-        yield "", f"{said}domain: {{device: [cpu], because: …}}, or domain: everywhere"
+        message = "another device may round or allocate otherwise; say where the law holds: "
+        yield "", f"{message}domain: {{device: [cpu], because: …}}, or domain: everywhere"
 
 
 def _regime(evidence: Evidence, judged: list[Claim]) -> Iterator[tuple[str, str]]:
@@ -144,8 +144,8 @@ def bears_out(sentence: Statement, outcome: Judged) -> bool:
 
 def program_path(book: Book, run: str) -> str:
     """The file that a run executed, from the project's root; empty where it executed none."""
-    found = book.run(run)
-    return str(found.settings.get("program", "")) if found else ""
+    executed = book.run(run)
+    return str(executed.settings.get("program", "")) if executed else ""
 
 
 def statement_mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:

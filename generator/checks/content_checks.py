@@ -33,28 +33,28 @@ _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
     "reference": lambda book, _: book.references,
     "misconception": lambda book, _: book.misconceptions,
     "statement": lambda book, _: book.statements,
-    "grid": lambda book, _: [name for name, one in book.traces.items() if one.grid],
-    "topic": lambda book, _: [one.id for one in book.topics],
+    "grid": lambda book, _: [name for name, trace in book.traces.items() if trace.grid],
+    "topic": lambda book, _: [topic.id for topic in book.topics],
     "lesson": lambda book, _: book.lessons,
     "page_path": lambda book, _: [*book.lessons, *book.handwritten_by_name],
-    "technique": lambda _, document: [one.id for one in document.model.techniques],
+    "technique": lambda _, document: [technique.id for technique in document.model.techniques],
     "symptom": lambda _, document: [
-        f"{one.id}{ask}"
-        for _, one in document.model.symptoms
-        for ask in ("", *(f"#ask-{number}" for number, _ in enumerate(one.edges, 1)))
+        f"{symptom.id}{ask}"
+        for _, symptom in document.model.symptoms
+        for ask in ("", *(f"#ask-{number}" for number, _ in enumerate(symptom.edges, 1)))
     ],
-    "figure": lambda _, document: [one.id for one in document.model.figures],
+    "figure": lambda _, document: [figure.id for figure in document.model.figures],
     "lesson figure": lambda book, document: [
         name
-        for one in book.topics
-        if f"/topics/{one.id}/" in document.source.file
-        for name in one.figures
+        for topic in book.topics
+        if f"/topics/{topic.id}/" in document.source.file
+        for name in topic.figures
     ],
     "item": lambda book, document: [
-        item
-        for one in book.topics
-        for item in one.items
-        if document in one.lessons.values() or not isinstance(document.model, LessonFile)
+        question
+        for topic in book.topics
+        for question in topic.items
+        if document in topic.lessons.values() or not isinstance(document.model, LessonFile)
     ],
 }
 
@@ -62,7 +62,7 @@ _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
 def check(evidence: Evidence) -> list[ContentError]:
     """Every mistake in any text of a book, in its claims' verdicts and in its references."""
     files = evidence.book.documents
-    return sort_errors(error for one in files for error in document_errors(evidence, one))
+    return sort_errors(error for document in files for error in document_errors(evidence, document))
 
 
 def checked(book: Book) -> Evidence:
@@ -74,10 +74,10 @@ def checked(book: Book) -> Evidence:
 
 def raise_any(errors: Iterable[ContentError], evidence: Evidence | None = None) -> None:
     """Raise the mistakes, if any; with the evidence, also the broken laws that cause some."""
-    found = list(errors)
-    if found:
+    mistakes = list(errors)
+    if mistakes:
         broken = verdicts.broken_laws(evidence.book, evidence.judged_claims) if evidence else []
-        raise ContentErrors([*broken, *found])
+        raise ContentErrors([*broken, *mistakes])
 
 
 def document_errors(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
@@ -153,7 +153,7 @@ def _reference(
 
 def _topic(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """The topics that one requires come before it, so that none leads in a circle."""
-    orders = {one.id: one.file.order for one in evidence.book.topics}
+    orders = {topic.id: topic.file.order for topic in evidence.book.topics}
     for position, name in enumerate(document.model.requires):
         place = ("requires", position)
         if orders.get(name, -1) >= document.model.order:

@@ -233,16 +233,16 @@ class Planned(NamedTuple):
     @property
     def better(self) -> list[str]:
         """Rival layouts that dominate this one."""
-        found = self.others.items()
-        return [k for k, v in found if v.dominates(self.layout, is_memory_free=self.fits)]
+        others = self.others.items()
+        return [k for k, v in others if v.dominates(self.layout, is_memory_free=self.fits)]
 
 
 def layout_mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """Layouts that another one dominates."""
-    for one in planned(evidence, document.model):
-        if one.better:
-            message = f"{one.run} is dominated by {', '.join(one.better)}; name one of those"
-            yield document.error((*one.at, "planned"), message)
+    for named in planned(evidence, document.model):
+        if named.better:
+            message = f"{named.run} is dominated by {', '.join(named.better)}; name one of those"
+            yield document.error((*named.at, "planned"), message)
 
 
 def planned(evidence: Evidence, model: Any) -> Iterator[Planned]:  # noqa: ANN401
@@ -273,5 +273,5 @@ def planned(evidence: Evidence, model: Any) -> Iterator[Planned]:  # noqa: ANN40
 
 
 def _number(evidence: Evidence, expression: str) -> float:
-    found = evidence.evaluate(expression).result
-    return numeric(found) if isinstance(found, Value) else float("inf")
+    value = evidence.evaluate(expression).result
+    return numeric(value) if isinstance(value, Value) else float("inf")

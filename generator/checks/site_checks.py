@@ -51,8 +51,8 @@ def _words(node: yaml.Node) -> Iterator[str]:
     """The scalars of a tree."""
     if isinstance(node, yaml.ScalarNode):
         yield str(node.value)
-    for one in () if isinstance(node, yaml.ScalarNode) else node.value:
-        for part in one if isinstance(one, tuple) else (one,):
+    for child in () if isinstance(node, yaml.ScalarNode) else node.value:
+        for part in child if isinstance(child, tuple) else (child,):
             yield from _words(part)
 
 
@@ -60,5 +60,9 @@ def _keys(node: yaml.Node | None) -> Iterator[tuple[str, yaml.Node]]:
     """The keys of a mapping, or of a list of names and mappings, each with what it holds."""
     if isinstance(node, yaml.MappingNode):
         yield from ((str(key.value), held) for key, held in node.value)
-    for one in node.value if isinstance(node, yaml.SequenceNode) else ():
-        yield from [(str(one.value), one)] if isinstance(one, yaml.ScalarNode) else _keys(one)
+    for element in node.value if isinstance(node, yaml.SequenceNode) else ():
+        yield from (
+            [(str(element.value), element)]
+            if isinstance(element, yaml.ScalarNode)
+            else _keys(element)
+        )

@@ -29,7 +29,7 @@ _TABLES = MarkdownIt("commonmark").enable("table")
 
 def images(text: str) -> Iterator[tuple[int, str]]:
     """Position and file of each image of a text."""
-    return ((one.start(), one["file"]) for one in _IMAGE.finditer(text) if one["file"])
+    return ((match.start(), match["file"]) for match in _IMAGE.finditer(text) if match["file"])
 
 
 def faults(text: str, coded: str, mark: str) -> Iterator[tuple[int, str]]:

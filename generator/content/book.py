@@ -52,9 +52,9 @@ class Topic:
     def figures(self) -> dict[str, Figure]:
         """The figures of its lessons, as others name them: `deep#ring`."""
         return {
-            f"{mode}#{one.id}": one
+            f"{mode}#{figure.id}": figure
             for mode, lesson in self.lessons.items()
-            for one in lesson.model.figures
+            for figure in lesson.model.figures
         }
 
 
@@ -105,30 +105,32 @@ class Book:
     @cached_property
     def terms(self) -> list[Term]:
         """The glossary's terms, sorted alphabetically."""
-        return sorted(self.glossary.terms, key=lambda one: one.term.lower())
+        return sorted(self.glossary.terms, key=lambda term: term.term.lower())
 
     @property
     def handwritten(self) -> list[Document[HandWritten]]:
         """The pages of content/pages."""
-        return [one for one in self.documents if isinstance(one.model, HandWritten)]
+        return [document for document in self.documents if isinstance(document.model, HandWritten)]
 
     @cached_property
     def handwritten_by_name(self) -> dict[str, HandWritten]:
         """The pages of content/pages, each by its path there without `.md`."""
         return {
-            one.source.file.partition("/pages/")[2].removesuffix(".md"): one.model
-            for one in self.handwritten
+            page.source.file.partition("/pages/")[2].removesuffix(".md"): page.model
+            for page in self.handwritten
         }
 
     @cached_property
     def items(self) -> dict[str, Item]:
         """The questions of all topics by id, each as it is in its first case."""
-        return {name: item for topic in self.topics for name, item in topic.items.items()}
+        return {name: question for topic in self.topics for name, question in topic.items.items()}
 
     @cached_property
     def lessons(self) -> dict[str, tuple[Topic, Mode]]:
         """Every lesson as `topic/mode`."""
-        return {f"{one.id}/{mode}": (one, mode) for one in self.topics for mode in one.lessons}
+        return {
+            f"{topic.id}/{mode}": (topic, mode) for topic in self.topics for mode in topic.lessons
+        }
 
     @cached_property
     def exhibited(self) -> dict[str, Figure]:
@@ -150,8 +152,8 @@ class Book:
     def holder(self, path: str) -> TraceOnPage | None:
         """The trace that holds the run `experiment.run`, if its experiment was measured."""
         experiment, _, name = path.partition(".")
-        shown = self.traces.get(experiment)
-        return shown.holder(name) if shown else None
+        trace = self.traces.get(experiment)
+        return trace.holder(name) if trace else None
 
     def machine_of(self, path: str) -> str:
         """The machine that measured the run `experiment.run`; empty for plans."""

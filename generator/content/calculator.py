@@ -92,7 +92,7 @@ class Calculator(Written):
 
     @model_validator(mode="after")
     def _named_once(self) -> Self:
-        names = [*(one.name for one in self.inputs), *(one.name for one in self.outputs)]
+        names = [*(part.name for part in self.inputs), *(part.name for part in self.outputs)]
         if len(set(names)) < len(names):
             raise ValueError("two inputs or outputs have the same name")
         return self

@@ -43,9 +43,9 @@ def bind_expression(expression: str, names: Mapping[str, str]) -> str:
     if not names or not any(name in expression for name in names):
         return expression
 
-    def meant(found: re.Match[str]) -> str:
+    def meant(match: re.Match[str]) -> str:
         """What a name stands for; in quotes, it is the run of a claim: `'law@run'`."""
-        written = found[0]
+        written = match[0]
         if written[0] in "'\"":
             law, at, run = written[1:-1].partition("@")
             return f"{written[0]}{law}{at}{names.get(run, run)}{written[0]}" if at else written
@@ -93,8 +93,8 @@ def bind_part(model: ModelT, short: Mapping[str, str]) -> ModelT:
     """A copy of a part with short names written out, except in its own cases and draws."""
     written = model.model_fields_set - {"cases", "draws"}
     fields = {name: mark for name, _, mark in marks(type(model)) if name in written}
-    found = {name: _value(getattr(model, name), mark or "", short) for name, mark in fields.items()}
-    return model.model_copy(update=found)
+    bound = {name: _value(getattr(model, name), mark or "", short) for name, mark in fields.items()}
+    return model.model_copy(update=bound)
 
 
 def _value(value: Any, mark: str, short: Mapping[str, str]) -> Any:  # noqa: ANN401

@@ -119,11 +119,13 @@ def _sections(
 
 def _anchors(items: Iterable[str], figures: Iterable[str | None] = ()) -> list[str]:
     """Of questions and figures, as pages have them."""
-    return [f"item-{one}" for one in items] + [f"figure-{one}" for one in figures if one]
+    return [f"item-{anchor}" for anchor in items] + [
+        f"figure-{anchor}" for anchor in figures if anchor
+    ]
 
 
 def _questions(parts: Iterable[BuildStep | Section | Myth | Pitfall]) -> list[str]:
-    return [one.commit for one in parts if one.commit]
+    return [part.commit for part in parts if part.commit]
 
 
 def _slug(title: str) -> str:

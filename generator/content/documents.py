@@ -88,12 +88,12 @@ class Document(Generic[WrittenT]):
         """An error at a value of this file."""
         return self.source.error(path, as_written(message))
 
-    def error_in(self, one: TextField, offset: int, message: str) -> ContentError:
+    def error_in(self, field: TextField, offset: int, message: str) -> ContentError:
         """An error at a character of a text; at its beginning where short names are written out."""
-        place = self.source.places.get(one.path)
-        is_as_written = place is not None and place.value.value == one.text
+        place = self.source.places.get(field.path)
+        is_as_written = place is not None and place.value.value == field.text
         at = offset if is_as_written else None
-        return self.source.error(one.path, as_written(message), offset=at)
+        return self.source.error(field.path, as_written(message), offset=at)
 
 
 @lru_cache(maxsize=4096)

@@ -61,9 +61,9 @@ class Draws(Written):
 
     def shuffled(self, seed: str) -> list[Draw]:
         """Every draw, at most MOST_TRIED, in an order seeded by the item's id."""
-        found = product(*self.settings.values())
-        order = sorted(found, key=lambda one: sha256(f"{seed} {one}".encode()).digest())
-        return [dict(zip(self.settings, one, strict=True)) for one in order[:MOST_TRIED]]
+        draws = product(*self.settings.values())
+        order = sorted(draws, key=lambda draw: sha256(f"{seed} {draw}".encode()).digest())
+        return [dict(zip(self.settings, draw, strict=True)) for draw in order[:MOST_TRIED]]
 
 
 def parsed(quantity: Quantity) -> tuple[int | float, str]:

@@ -77,7 +77,7 @@ def _told(errors: Iterable[ContentError]) -> Iterator[str]:
 
 def sort_errors(errors: Iterable[ContentError]) -> list[ContentError]:
     """The errors by file, line and column, each once."""
-    unique = {(one.file, one.line, one.column, one.message): one for one in errors}
+    unique = {(error.file, error.line, error.column, error.message): error for error in errors}
     return [unique[key] for key in sorted(unique)]
 
 
@@ -94,9 +94,9 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def visible_files(folder: Path, pattern: str) -> list[Path]:
     """Files that match a pattern, sorted by name, without hidden ones."""
-    found = {path: path.relative_to(folder).parts for path in folder.glob(pattern)}
-    seen = (path for path, parts in found.items() if not any(one[0] == "." for one in parts))
-    return sorted(seen, key=lambda path: path.with_suffix(""))
+    names = {path: path.relative_to(folder).parts for path in folder.glob(pattern)}
+    visible = (path for path, parts in names.items() if not any(name[0] == "." for name in parts))
+    return sorted(visible, key=lambda path: path.with_suffix(""))
 
 
 @dataclass

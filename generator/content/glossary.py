@@ -35,7 +35,7 @@ class Term(Written):
     @property
     def alike(self) -> tuple[str, ...]:
         """Spellings that are search synonyms; stages such as ZeRO-1 are not."""
-        return tuple(one for one in self.spellings if not _STAGE.search(one))
+        return tuple(spelling for spelling in self.spellings if not _STAGE.search(spelling))
 
 
 class GlossaryFile(Written):

@@ -22,17 +22,17 @@ _PLACES = re.compile(r"content/(?:topics/[^/]+/(?!topic\.)[^/]+\.yml|pages/.+\.m
 def files(document: Document[Any], root: Path) -> Iterator[tuple[str, Path]]:
     """The images of a topic's file, by path under the site's root; pages by hand have theirs."""
     folder = document.source.file.rpartition("/")[0]
-    for one in document.fields if folder.startswith("content/topics/") else ():
-        for _, name in prose.images(one.text) if one.mark == "prose" else ():
+    for field in document.fields if folder.startswith("content/topics/") else ():
+        for _, name in prose.images(field.text) if field.mark == "prose" else ():
             yield f"{folder.removeprefix('content/')}/{name}", root / folder / name
 
 
 def problems(document: Document[Any], root: Path) -> Iterator[ContentError]:
     """Errors of the images of a file, at most one for each."""
-    for one in document.fields:
-        for start, name in prose.images(one.text) if one.mark in TEXTS else ():
+    for field in document.fields:
+        for start, name in prose.images(field.text) if field.mark in TEXTS else ():
             if problem := _problem(document.source.file, root, name):
-                yield document.error_in(one, start, f"image {name!r}: {problem}")
+                yield document.error_in(field, start, f"image {name!r}: {problem}")
 
 
 def _problem(file: str, root: Path, name: str) -> str | None:

@@ -107,21 +107,21 @@ def explained(keys: Sequence[str], models: Iterable[type[Written]]) -> str:
     return f"{names} ({words})" if words else names
 
 
-def _models(annotation: object, found: dict[type[Written], None]) -> dict[type[Written], None]:
+def _models(annotation: object, reached: dict[type[Written], None]) -> dict[type[Written], None]:
     """The parts of a file that a type leads to, each before those within it."""
     for model in _outermost(annotation):
-        if model not in found:
-            found[model] = None
+        if model not in reached:
+            reached[model] = None
             for field in model.model_fields.values():
-                _models(field.annotation, found)
-    return found
+                _models(field.annotation, reached)
+    return reached
 
 
 def _outermost(annotation: object) -> Iterator[type[Written]]:
     if isinstance(annotation, type) and issubclass(annotation, Written):
         yield annotation
-    for one in get_args(annotation):
-        yield from _outermost(one)
+    for argument in get_args(annotation):
+        yield from _outermost(argument)
 
 
 def _is_list(annotation: object) -> bool:
@@ -160,19 +160,19 @@ def _said(schema: dict[str, Any]) -> str:
     if "description" in schema:
         return str(schema["description"])
     if words := schema.get("enum", [schema["const"]] if "const" in schema else []):
-        return " · ".join(f"`{one}`" for one in words)
+        return " · ".join(f"`{word}`" for word in words)
     within = [*schema.get("anyOf", ()), schema.get("items")]
     return next(filter(None, map(_said, filter(None, within))), "")
 
 
-def _parts(thing: object) -> Iterator[Written]:
+def _parts(value: object) -> Iterator[Written]:
     """A part of a file and all parts within it."""
-    if isinstance(thing, Written):
-        yield thing
-        thing = [value for _, value in thing]
-    held = [*thing.values()] if isinstance(thing, dict) else thing
-    for one in held if isinstance(held, list) else ():
-        yield from _parts(one)
+    if isinstance(value, Written):
+        yield value
+        value = [part for _, part in value]
+    held = [*value.values()] if isinstance(value, dict) else value
+    for part in held if isinstance(held, list) else ():
+        yield from _parts(part)
 
 
 def _example(key: str, annotation: object, values: list[object]) -> str:

@@ -30,11 +30,11 @@ _FOR_THE_RUNNER = re.compile(rf"(^\n)?(?:{DECLARED.pattern}\n)+(?(1)\n?)", re.MU
 @lru_cache(maxsize=256)
 def _definitions(text: str) -> dict[str, _Defined]:
     """The functions and classes of a file by name, the outermost of two."""
-    found: dict[str, _Defined] = {}
+    defined: dict[str, _Defined] = {}
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, _Defined):
-            found.setdefault(node.name, node)
-    return found
+            defined.setdefault(node.name, node)
+    return defined
 
 
 def text(root: Path, path: str) -> str:

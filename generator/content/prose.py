@@ -157,12 +157,12 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
 
 def _spans(text: str, even: str) -> Iterator[Fault]:
     """Code spans that state a quantity."""
-    for found in _FORMULA.finditer(even):
-        code = _SLOTTED.sub("_", found[0].strip("`"))
-        if found["ticks"] and states_quantity(code):
-            written = text[found.start() : found.end()]
-            said = f"quantity {written!r}; it is no code; print it with {{{{ … }}}}"
-            yield Fault(found.start(), said, code)
+    for match in _FORMULA.finditer(even):
+        code = _SLOTTED.sub("_", match[0].strip("`"))
+        if match["ticks"] and states_quantity(code):
+            written = text[match.start() : match.end()]
+            message = f"quantity {written!r}; it is no code; print it with {{{{ … }}}}"
+            yield Fault(match.start(), message, code)
 
 
 def _fences(text: str, mark: str) -> Iterator[Fault]:
@@ -174,9 +174,9 @@ def _fences(text: str, mark: str) -> Iterator[Fault]:
         yield Fault(match.start("fence"), f"fence {match[0].strip()!r}; write {write}")
 
 
-def _by_line(text: str, found: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+def _by_line(text: str, words_at: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     """Group words by line: the first one's position, and the quoted words."""
-    for _, group in groupby(found, lambda one: text.count("\n", 0, one[0])):
+    for _, group in groupby(words_at, lambda pair: text.count("\n", 0, pair[0])):
         offsets, words = zip(*group, strict=True)
         yield offsets[0], ", ".join(map(repr, dict.fromkeys(words)))
 
@@ -189,14 +189,14 @@ def meant(info: str, kinds: Iterable[str]) -> str | None:
 
 def _kept(text: str) -> tuple[str, str]:
     """Mask expressions at equal length; the same text with code and formulas masked too."""
-    even = _EXPRESSION.sub(lambda one: "\ue000".ljust(len(one[0]), "~"), text)
+    even = _EXPRESSION.sub(lambda match: "\ue000".ljust(len(match[0]), "~"), text)
     return even, _FORMULA.sub(blank, even)
 
 
 def in_code(text: str, at: int) -> bool:
     """Whether a character stands in a code span or in a fence."""
-    found = filter(lambda one: one.start() < at < one.end(), _FORMULA.finditer(text))
-    return not all(map(_is_formula, found))
+    around = filter(lambda match: match.start() < at < match.end(), _FORMULA.finditer(text))
+    return not all(map(_is_formula, around))
 
 
 def images(text: str) -> list[tuple[int, str]]:
@@ -204,9 +204,9 @@ def images(text: str) -> list[tuple[int, str]]:
     return list(blocks.images(_kept(text)[1])) if "![" in text else []
 
 
-def _is_formula(found: re.Match[str]) -> bool:
+def _is_formula(match: re.Match[str]) -> bool:
     """Whether a match of `_FORMULA` is a formula, not code."""
-    return bool(found["block"] or found["inline"])
+    return bool(match["block"] or match["inline"])
 
 
 def _slotted(text: str) -> tuple[str, Formulas]:
@@ -215,10 +215,10 @@ def _slotted(text: str) -> tuple[str, Formulas]:
     for position, expression in enumerate(expressions(text)):
         first.setdefault(expression.text, position)
 
-    def taken(one: re.Match[str]) -> str:
-        if not _is_formula(one):
-            return "$" if one[0] == r"\$" else one[0]
-        extracted.append((one["block"] or one["inline"], bool(one["block"])))
+    def taken(match: re.Match[str]) -> str:
+        if not _is_formula(match):
+            return "$" if match[0] == r"\$" else match[0]
+        extracted.append((match["block"] or match["inline"], bool(match["block"])))
         return chr(_FIRST_FORMULA + len(extracted) - 1)
 
     slotted = _FORMULA.sub(taken, filled(text, lambda expression: chr(_FIRST + first[expression])))
@@ -255,22 +255,22 @@ def _code_span(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) 
     token = tokens[at]
     if len(token.content) <= SHORT and _ENDS.search(token.content):
         token.attrSet("class", "pb-keep")
-    shown = str(RendererHTML.code_inline(self, tokens, at, *how))
-    return _LONG.sub(_name, _GROUP.sub(r'<span class="pb-keep">\g<0></span>', shown))
+    html = str(RendererHTML.code_inline(self, tokens, at, *how))
+    return _LONG.sub(_name, _GROUP.sub(r'<span class="pb-keep">\g<0></span>', html))
 
 
-def _name(found: re.Match[str]) -> str:
+def _name(match: re.Match[str]) -> str:
     """A long name, which moves to the next line whole where each line holds it."""
-    shown = parted(_JOINT.split(found[0]), WHOLE)
-    return f'<span class="pb-name">{shown}</span>' if len(found[0]) <= LINE else shown
+    html = parted(_JOINT.split(match[0]), WHOLE)
+    return f'<span class="pb-name">{html}</span>' if len(match[0]) <= LINE else html
 
 
 def _words(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> str:
     """Words; a name such as ZeRO-1 breaks at no hyphen."""
-    shown = str(RendererHTML.text(self, tokens, at, *how))
-    if sum(one.nesting for one in tokens[:at] if one.type.startswith("link_")):
-        shown = _SLOT.sub(rf"{_LINKED}\2", shown)
-    return HYPHENED.sub(r'<span class="pb-keep">\g<0></span>', shown)
+    html = str(RendererHTML.text(self, tokens, at, *how))
+    if sum(token.nesting for token in tokens[:at] if token.type.startswith("link_")):
+        html = _SLOT.sub(rf"{_LINKED}\2", html)
+    return HYPHENED.sub(r'<span class="pb-keep">\g<0></span>', html)
 
 
 _MARKDOWN = MarkdownIt("commonmark", {"html": False, "xhtmlOut": True}).enable("table")
@@ -348,7 +348,7 @@ def put_into(text: str, fill: Fill, linked: Fill, escaped: Fill) -> str:
 
 
 def _put_back(html: str, text: str, fill: Fill, linked: Fill) -> str:
-    found, fills = expressions(text), {"": fill, _LINKED: linked}
+    expressed, fills = expressions(text), {"": fill, _LINKED: linked}
     fills[_PLAIN] = lambda expression: str(escape(plain(linked(expression))))
-    fills[_IN_LATEX] = lambda one: str(escape(formulas.as_latex(plain(linked(one)))))
-    return _SLOT.sub(lambda slot: fills[slot[1]](found[ord(slot[2]) - _FIRST].text), html)
+    fills[_IN_LATEX] = lambda expression: str(escape(formulas.as_latex(plain(linked(expression)))))
+    return _SLOT.sub(lambda slot: fills[slot[1]](expressed[ord(slot[2]) - _FIRST].text), html)

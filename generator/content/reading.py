@@ -84,7 +84,7 @@ class _Loader(Files):
     def keep(self, path: Path, read_one: Callable[[str, str], Document[Any]]) -> None:
         """Read a file, and keep the document or its mistakes."""
         document = self.read_or_refuse(
-            lambda one: read_one(self.name(one), self.text_of(one)), path
+            lambda file: read_one(self.name(file), self.text_of(file)), path
         )
         if document:
             self.documents.append(document)
@@ -116,11 +116,11 @@ class _Loader(Files):
 
     def of(self, model: type[ModelT]) -> list[Document[ModelT]]:
         """The documents of a model."""
-        return [one for one in self.documents if isinstance(one.model, model)]
+        return [document for document in self.documents if isinstance(document.model, model)]
 
     def parts(self, model: type[Written], key: str) -> dict[str, Any]:
         """The parts under `key` in all documents of a model, by id."""
-        return {one.id: one for file in self.of(model) for one in getattr(file.model, key)}
+        return {part.id: part for file in self.of(model) for part in getattr(file.model, key)}
 
     def refuse_doubles(self) -> None:
         """Report duplicate ids: of figures within a file, of other parts within the book."""
@@ -177,7 +177,7 @@ def _items_of(lesson: Document[LessonFile], items: Mapping[str, Item]) -> tuple[
     """The items that a lesson asks, each once; Recall asks all of its topic's."""
     if isinstance(lesson.model, RecallFile):
         return tuple(name for name in items if name not in lesson.model.leave_out)
-    named = (one.text for one in lesson.fields if one.mark == "item")
+    named = (field.text for field in lesson.fields if field.mark == "item")
     return tuple(dict.fromkeys(name for name in named if name in items))
 
 

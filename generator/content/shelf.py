@@ -76,11 +76,11 @@ class TraceOnPage:
     @property
     def runs(self) -> dict[str, Run]:
         """All runs by name, also those that another machine lends."""
-        return {name: run for one in (self, *self.lent) for name, run in one.trace.runs.items()}
+        return {name: run for page in (self, *self.lent) for name, run in page.trace.runs.items()}
 
     def holder(self, run: str) -> TraceOnPage:
         """The trace that holds a run: this one, or one that another machine lends."""
-        return next((one for one in reversed(self.lent) if run in one.trace.runs), self)
+        return next((lender for lender in reversed(self.lent) if run in lender.trace.runs), self)
 
     def machine_of(self, run: str) -> str:
         """The machine that measured a run; empty where it says nothing about any machine."""
@@ -178,9 +178,9 @@ class Shelf:
     def _check_whole(self, folder: Path, new: Collection[str]) -> None:
         """Report experiments that the reference machine lacks, except those new on this machine."""
         home = self.files.content.parent / ("" if own_book() else "runners")
-        programs = visible_files(home / "experiments", "[!_]*.py")
-        for path in (folder / f"{one.stem}.json" for one in programs if one.stem not in new):
-            if not path.exists():
+        experiments = [path.stem for path in visible_files(home / "experiments", "[!_]*.py")]
+        for path in (folder / f"{experiment}.json" for experiment in experiments):
+            if path.stem not in new and not path.exists():
                 self.files.refuse(path, f"no such file; {traces.remedy(path)}")
 
     def _new_here(self, own: str, known: Mapping[str, MachineFolder]) -> dict[str, MachineFolder]:
@@ -201,17 +201,21 @@ class Shelf:
         self, machines: Mapping[str, MachineFolder]
     ) -> tuple[MachineFolder | None, MachineFolder | None]:
         """The machine whose numbers are shown, and the reference machine, which may be the same."""
-        shown = next(iter(machines.values()), None)
-        return shown, machines.get(self.reference_name or "", shown) if shown else None
+        at_hand = next(iter(machines.values()), None)
+        return at_hand, machines.get(self.reference_name or "", at_hand) if at_hand else None
 
     def traces_on_pages(self, machines: Mapping[str, MachineFolder]) -> dict[str, TraceOnPage]:
         """Every experiment, each whole from the first machine that has measured it."""
-        shown, reference = self.shown_and_reference(machines)
-        if shown is None or reference is None:
+        at_hand, reference = self.shown_and_reference(machines)
+        if at_hand is None or reference is None:
             return {}
-        measured = sorted({experiment for one in machines.values() for experiment in one.traces})
-        found = {name: trace_on_page(name, machines.values(), reference) for name in measured}
-        return {name: one for name, one in found.items() if one} | self._plans(shown.machine)
+        measured = sorted(
+            {experiment for folder in machines.values() for experiment in folder.traces}
+        )
+        traces = {name: trace_on_page(name, machines.values(), reference) for name in measured}
+        return {name: trace for name, trace in traces.items() if trace} | self._plans(
+            at_hand.machine
+        )
 
     def _plans(self, machine: Machine) -> dict[str, TraceOnPage]:
         """The committed plans of each preset, and what is computed of published numbers."""
@@ -237,8 +241,8 @@ class Shelf:
     @property
     def reference_name(self) -> str | None:
         """The reference machine's folder, where it may be shown."""
-        found = sorted(path.parent.name for path in self.folder.glob(f"{REFERENCE}/machine.json"))
-        return next(filter(self._may_show, found), None)
+        names = sorted(path.parent.name for path in self.folder.glob(f"{REFERENCE}/machine.json"))
+        return next(filter(self._may_show, names), None)
 
     def _may_show(self, name: str) -> bool:
         return self.only is None or name in self.only
@@ -300,7 +304,7 @@ def published_references(pages: Mapping[str, TraceOnPage]) -> Iterator[Reference
 
 def page_of(experiment: str) -> str:
     """The page of an experiment's runs, or of a preset's plans, from the site's root."""
-    if (found := published.COMPARISONS.get(experiment)) and not found.simulates:
+    if (comparison := published.COMPARISONS.get(experiment)) and not comparison.simulates:
         return "plan.html"
     if experiment.startswith(PREFIX):
         return f"plan/{experiment.removeprefix(PREFIX)}.html"

@@ -20,7 +20,9 @@ def parted(parts: Iterable[str], limit: int) -> str:
 
     A part of more than `limit` letters may end at its underscores as well.
     """
-    return "<wbr>".join(one if len(one) <= limit else one.replace("_", "_<wbr>") for one in parts)
+    return "<wbr>".join(
+        part if len(part) <= limit else part.replace("_", "_<wbr>") for part in parts
+    )
 
 
 def unlinked(markup: Markup | str) -> Markup:

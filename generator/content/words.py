@@ -156,7 +156,7 @@ def as_list(written: object) -> list[object]:
 
 def runs_as_cases(written: object) -> object:
     """Cases of `for:`, in which a run alone becomes `{run: name}`."""
-    return [{"run": one} if isinstance(one, str) else one for one in as_list(written)]
+    return [{"run": case} if isinstance(case, str) else case for case in as_list(written)]
 
 
 _Bound = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LINE), FieldMark("case")]

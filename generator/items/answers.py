@@ -85,9 +85,9 @@ def deduplicated(
 
     def kept(answer: ExplainedAnswer) -> tuple[Backing, ...]:
         return tuple(
-            replace(one, says=Markup()) if one.href in below else one
-            for one in answer.backing
-            if one.href not in below or one.belief
+            replace(backing, says=Markup()) if backing.href in below else backing
+            for backing in answer.backing
+            if backing.href not in below or backing.belief
         )
 
     left = tuple(replace(answer, backing=kept(answer)) for answer in explained)
@@ -105,8 +105,8 @@ def claim_backing(name: str, folio: Folio) -> Backing:
 
 def refutation_of(misconception: str | None, folio: Folio) -> tuple[Backing, ...]:
     """The claim that refutes a misconception, with the belief."""
-    found = folio.book.misconceptions.get(misconception or "")
-    if found is None:
+    refuted = folio.book.misconceptions.get(misconception or "")
+    if refuted is None:
         return ()
-    belief = folio.line(found.belief)
-    return (replace(claim_backing(found.refuted_by, folio), belief=belief),)
+    belief = folio.line(refuted.belief)
+    return (replace(claim_backing(refuted.refuted_by, folio), belief=belief),)

@@ -103,13 +103,13 @@ def answerable_cases(question: Item, evidence: Evidence) -> Iterator[tuple[int, 
             yield number, other.model_copy(update={"claims": claims})
 
 
-def mistakes_of_case(item: Item, other: Item, evidence: Evidence) -> list[str]:
+def mistakes_of_case(question: Item, other: Item, evidence: Evidence) -> list[str]:
     """Mistakes of an item in one of its further cases."""
     problems = list(missing_evidence(other, evidence))
     if not problems:  # two slips may come to the same in one case, and be told apart in the first
         problems = [message for path, message in mistakes(other, evidence) if path[0] != "slips"]
     if not problems and evidence.reference is None:
-        problems = list(_misleading(item, other, evidence))
+        problems = list(_misleading(question, other, evidence))
     return problems
 
 
@@ -150,9 +150,13 @@ _CONDITION = re.compile(r"([^<>=]+)(<=|>=|<|>)([^<>=]+)")
 _RELATIONS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
 
 
-def variants(item: Item) -> tuple[Item, ...]:
+def variants(question: Item) -> tuple[Item, ...]:
     """An item as each draw that is asked, the first being the item itself."""
-    return (item, *item.others) if isinstance(item, Drawable) and item.draws else (item,)
+    return (
+        (question, *question.others)
+        if isinstance(question, Drawable) and question.draws
+        else (question,)
+    )
 
 
 def draw_mistakes(question: Item, evidence: Evidence) -> Iterator[Found]:
@@ -171,7 +175,7 @@ def draw_mistakes(question: Item, evidence: Evidence) -> Iterator[Found]:
 
 def _are_counts(*values: Value) -> bool:
     """Whether all are printed to their last digit, so that none is rounded."""
-    return all(str(one).replace(",", "") == f"{numeric(one):.0f}" for one in values)
+    return all(str(value).replace(",", "") == f"{numeric(value):.0f}" for value in values)
 
 
 def _of_law(question: Drawable, draws: Draws, evidence: Evidence) -> Iterator[Found]:

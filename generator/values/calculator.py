@@ -69,11 +69,11 @@ class Formula:
     def value(self, inputs: Mapping[str, float]) -> float | None:
         """Its value; None where it divides by zero or exceeds the range of floats."""
         try:
-            found = compiled(printed(self.tree)).evaluate(inputs, {**closed_forms(), **_FUNCTIONS})
+            number = compiled(printed(self.tree)).evaluate(inputs, {**closed_forms(), **_FUNCTIONS})
         except ExpressionError:
             return None
-        assert isinstance(found, int | float), found
-        return float(found)
+        assert isinstance(number, int | float), number
+        return float(number)
 
     def readable(self, written: str) -> str:
         """The formula for readers: as its author wrote it, unless that calls a law by its name."""
@@ -139,8 +139,8 @@ def check_on_run(
 
 def checks(output: CalculatorOutput, calculator: Calculator, evidence: Evidence) -> list[Checked]:
     """The formula on each of the runs that it is compared with and that this machine has."""
-    against = (check_on_run(one, output, calculator, evidence) for one in output.checked_on)
-    return [found for one in against if (found := checked(output, one, evidence))]
+    against = (check_on_run(check, output, calculator, evidence) for check in output.checked_on)
+    return [comparison for check in against if (comparison := checked(output, check, evidence))]
 
 
 def checked(output: CalculatorOutput, check: CheckOnRun, evidence: Evidence) -> Checked | None:
@@ -157,14 +157,16 @@ def checked(output: CalculatorOutput, check: CheckOnRun, evidence: Evidence) -> 
     return Checked(check.run, known, by_formula, measured, off)
 
 
-def worst(found: list[Checked]) -> Checked | None:
+def worst(comparisons: list[Checked]) -> Checked | None:
     """The run on which the formula was furthest off, as a share of what was measured there."""
-    return max(found, key=lambda one: abs(float(numeric(one.off))), default=None)
+    return max(
+        comparisons, key=lambda comparison: abs(float(numeric(comparison.off))), default=None
+    )
 
 
-def range_on_runs(found: Iterable[Checked], name: str) -> tuple[Value, Value] | None:
+def range_on_runs(comparisons: Iterable[Checked], name: str) -> tuple[Value, Value] | None:
     """Least and largest value of an input in the runs that formulas were compared with."""
-    values = [one.given[name] for one in found if name in one.given]
+    values = [comparison.given[name] for comparison in comparisons if name in comparison.given]
     return (min(values, key=numeric), max(values, key=numeric)) if values else None
 
 

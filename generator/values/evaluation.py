@@ -251,24 +251,26 @@ class Evidence:
 
     def _side(self, expression: str) -> Evaluation:
         """One side; a list is read element by element."""
-        found = self.evaluate(expression)
-        is_list = isinstance(found.result, Node) and isinstance(found.result.thing, list)
-        return self.evaluate(f"({expression})[:]") if is_list else found
+        evaluation = self.evaluate(expression)
+        is_list = isinstance(evaluation.result, Node) and isinstance(
+            evaluation.result.content, list
+        )
+        return self.evaluate(f"({expression})[:]") if is_list else evaluation
 
     def plain(self, text: str) -> str:
         """An author's text with every expression printed; ContentError if one cannot be."""
 
         def printed(expression: str) -> str:
-            found = self.printable(expression)
-            return found.text if isinstance(found, Label) else str(found)
+            printable = self.printable(expression)
+            return printable.text if isinstance(printable, Label) else str(printable)
 
         return " ".join(prose.filled(text, printed).split())
 
-    def cached(self, what: str, thing: object, make: Callable[[], Made]) -> Made:
+    def cached(self, what: str, owner: object, make: Callable[[], Made]) -> Made:
         """Result of `make` for an object, cached in this evidence by `what` and the object."""
-        key = (what, id(thing))
+        key = (what, id(owner))
         if key not in self._made:
-            self._made[key] = (thing, make())  # it is kept, so that no other has its id
+            self._made[key] = (owner, make())  # it is kept, so that no other has its id
         made: Made = self._made[key][1]
         return made
 

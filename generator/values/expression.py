@@ -177,7 +177,7 @@ class _Walk:
 
 
 def _stepped(operand: object, key: object) -> object:
-    """One step further from a thing: a field, an element, or several elements."""
+    """The field, element or elements of an operand under a key."""
     if not isinstance(key, str | int | slice):
         raise ExpressionError("only a whole number or a word in quotes may stand in [ ]")
     if isinstance(operand, tuple) and isinstance(key, int | slice):
@@ -190,13 +190,13 @@ def _stepped(operand: object, key: object) -> object:
     return operand.step(key)
 
 
-def _single(thing: object) -> Any:  # noqa: ANN401
-    """A thing to calculate with; Python would join words and lists, and repeat them."""
-    if isinstance(thing, str):
+def _single(operand: object) -> Any:  # noqa: ANN401
+    """The operand unless it is text or a list, which Python would join and repeat."""
+    if isinstance(operand, str):
         raise ExpressionError("arithmetic on text is not allowed")
-    if isinstance(thing, tuple):
+    if isinstance(operand, tuple):
         raise ExpressionError(SINGLE)
-    return thing
+    return operand
 
 
 def _parsed(text: str) -> ast.expr:

@@ -131,9 +131,9 @@ def _folded(name: str, of: Callable[..., object]) -> Callable[..., object]:
 
     def fold(first: object, second: object, *more: object) -> object:
         things = (first, second, *more)
-        if not any(isinstance(one, Symbol) for one in things):
+        if not any(isinstance(operand, Symbol) for operand in things):
             return of(things)
-        return Symbol(reduce(lambda tree, one: (name, tree, one), map(tree_of, things)))
+        return Symbol(reduce(lambda tree, operand: (name, tree, operand), map(tree_of, things)))
 
     return fold
 

@@ -39,8 +39,12 @@ def _of(path: Path, _: int) -> Mapping[str, Function]:
         holds = runpy.run_path(str(path), run_name=path.stem)
     except (Exception, SystemExit) as error:  # noqa: BLE001 an author has left it unfinished
         raise _at_its_line(error, path) from None
-    own = (one for one in holds.values() if isinstance(one, FunctionType))
-    return {one.__name__: _guarded(one, path) for one in own if one.__module__ == path.stem}
+    own = (function for function in holds.values() if isinstance(function, FunctionType))
+    return {
+        function.__name__: _guarded(function, path)
+        for function in own
+        if function.__module__ == path.stem
+    }
 
 
 def _guarded(function: Function, path: Path) -> Function:
@@ -60,7 +64,9 @@ def _guarded(function: Function, path: Path) -> Function:
 
 def _at_its_line(error: BaseException, path: Path, hint: str = "") -> ExpressionError:
     """An error that the author's file raises."""
-    lines = [one.lineno for one in extract_tb(error.__traceback__) if one.filename == str(path)]
+    lines = [
+        frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == str(path)
+    ]
     line = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), "")
-    said = f"experiments/{path.name}:{line}: {type(error).__name__}: {first_line(error)}"
-    return ExpressionError(f"{said}{hint}")
+    message = f"experiments/{path.name}:{line}: {type(error).__name__}: {first_line(error)}"
+    return ExpressionError(f"{message}{hint}")

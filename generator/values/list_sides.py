@@ -21,7 +21,7 @@ _LIST = re.compile(rf"\b({'|'.join(NOUNS)})\b(?!\[-?\d+\])")
 
 def is_list(side: object) -> bool:
     """Whether a side has elements."""
-    return isinstance(side.thing if isinstance(side, Node) else side, list | dict | tuple)
+    return isinstance(side.content if isinstance(side, Node) else side, list | dict | tuple)
 
 
 def listed(side: object) -> tuple[Value, ...] | None:
@@ -67,7 +67,7 @@ def collected(values: Sequence[Value]) -> Value:
 
 def single_value(side: object) -> Value | None:
     """Printable value of a side: a list is collected, samples become their median."""
-    if isinstance(side, Node) and isinstance(side.thing, SampledSeconds):
+    if isinstance(side, Node) and isinstance(side.content, SampledSeconds):
         side = side.step("median_seconds")
     if isinstance(side, Value):
         return side
@@ -81,7 +81,7 @@ def single_value(side: object) -> Value | None:
 def _written(values: Sequence[Value]) -> str:
     if len(values) <= MOST_WRITTEN_OUT:
         return ", ".join(map(str, values))
-    if any(isinstance(one.number, str) for one in values):
+    if any(isinstance(value.number, str) for value in values):
         return f"{values[0]}, …, {values[-1]}"
     return f"{min(values, key=numeric)} to {max(values, key=numeric)}"
 

@@ -44,9 +44,11 @@ def disagree(here: Judged, there: Judged) -> bool:
 
 def other_outcomes(book: Book, outcomes: Mapping[str, Judged]) -> dict[str, OtherOutcomes]:
     """Every other machine's verdicts, by its name; a machine without any is left out."""
-    others = (one for name, one in book.machines.items() if name != book.machine.name)
-    found = (_on(one, book, outcomes) for one in others)
-    return {one.evidence.book.machine.name: one for one in found if one.judged_claims}
+    others = (folder for name, folder in book.machines.items() if name != book.machine.name)
+    outcomes_there = (_on(folder, book, outcomes) for folder in others)
+    return {
+        other.evidence.book.machine.name: other for other in outcomes_there if other.judged_claims
+    }
 
 
 def _on(measured: MachineFolder, book: Book, outcomes: Mapping[str, Judged]) -> OtherOutcomes:

@@ -28,18 +28,18 @@ def ended(run: object) -> Value:
 
     ExpressionError for anything but a run, AbsentError if the run was skipped.
     """
-    if not isinstance(run, Node) or not isinstance(run.thing, Run):
+    if not isinstance(run, Node) or not isinstance(run.content, Run):
         raise ExpressionError("ended(…) takes a run, such as large_model.wide_ddp_budget")
     run.refuse_if_skipped()
     read: list[object] = [run.step("status")]
-    words, error = run.thing.status.replace("_", " "), run.thing.error
+    words, error = run.content.status.replace("_", " "), run.content.error
     if words != "completed" and error is not None:
         place = run.step("error")
         assert isinstance(place, Node)
         read += [place.step(field) for field in _DECIDING if getattr(error, field) is not None]
-        if run.thing.budget_bytes:
+        if run.content.budget_bytes:
             read.append(run.step("budget_bytes"))
-        words = _failed(run.thing, error)
+        words = _failed(run.content, error)
     inputs = tuple(value for value in read if isinstance(value, Value))
     outcome = computed(words, units.TEXT, ("ended", run.formula), inputs)
     return run.reading.substitute(outcome)

@@ -67,7 +67,7 @@ class Node:
     """A place inside a trace, a machine or the list of what is cited.
 
     Attributes:
-        thing: the model, dict or list at this place.
+        content: the model, dict or list at this place.
         steps: how it was reached from the run (or from the root where there is no run).
         formula: the same as an author writes it.
         reading: where this evaluation notes what it touched.
@@ -75,7 +75,7 @@ class Node:
         on_page: the trace it lies in; None for the machine.
     """
 
-    thing: Any
+    content: Any
     steps: tuple[Key, ...]
     formula: str
     reading: Evaluation
@@ -88,34 +88,36 @@ class Node:
         ExpressionError if there is no such field, AbsentError if this machine's run left it empty.
         """
         if isinstance(key, slice):
-            if not isinstance(self.thing, list):
+            if not isinstance(self.content, list):
                 raise ExpressionError(f"{self.formula} is not a list; it cannot be sliced")
-            return tuple(self._element(position) for position in range(len(self.thing))[key])
+            return tuple(self._element(position) for position in range(len(self.content))[key])
         if self.on_page and self.origin.run is None:
             return self._run(str(key), self.on_page)
-        if not isinstance(self.thing, BaseModel | Mapping):
+        if not isinstance(self.content, BaseModel | Mapping):
             return self._element(key)
-        name, is_model = str(key), isinstance(self.thing, BaseModel)
-        if name == "measures" and isinstance(self.thing, Run) and is_plain(self.thing):
-            only = replace(self, thing=self.thing.ranks[0], steps=("ranks", 0))
+        name, is_model = str(key), isinstance(self.content, BaseModel)
+        if name == "measures" and isinstance(self.content, Run) and is_plain(self.content):
+            only = replace(self, content=self.content.ranks[0], steps=("ranks", 0))
             return only.step(name)
-        known = type(self.thing).model_fields if isinstance(self.thing, BaseModel) else self.thing
+        known = (
+            type(self.content).model_fields if isinstance(self.content, BaseModel) else self.content
+        )
         if name not in known or name in DECLARED:  # which prove nothing of their own run
             what = "field" if is_model else "entry"
             instead = "; observe ended(run)" if name in known else nearest(name, known)
             message = f"{self.formula} has no {what} {name!r}{instead}"
             raise ExpressionError(message) if is_model else self._missing((name,), message)
-        below = getattr(self.thing, name) if is_model else known[name]
+        below = getattr(self.content, name) if is_model else known[name]
         written = f".{name}" if name.isidentifier() else f"[{name!r}]"
         return self._below(name, below, self.formula + written)
 
     def elements(self) -> tuple[Node | Value, ...]:
         """The elements of a list; ExpressionError if it is none, AbsentError if it is empty."""
-        if not isinstance(self.thing, list):
+        if not isinstance(self.content, list):
             raise ExpressionError(f"{self.formula} is not a list")
-        if not self.thing:
+        if not self.content:
             raise self._missing((), f"{self.formula} is empty")
-        steps = (self.step(index) for index in range(len(self.thing)))
+        steps = (self.step(index) for index in range(len(self.content)))
         return tuple(element for element in steps if not isinstance(element, tuple))
 
     def _run(self, name: str, on_page: TraceOnPage) -> Node:
@@ -143,12 +145,14 @@ class Node:
         """An element of a list, by its position, or by its name, its operation or its rank."""
         position: int | None = key if isinstance(key, int) else None
         if isinstance(key, str):
-            named = (at for at, element in enumerate(self.thing) if key in fields.names_of(element))
+            named = (
+                at for at, element in enumerate(self.content) if key in fields.names_of(element)
+            )
             position = next(named, None)
-        if position is None or not -len(self.thing) <= position < len(self.thing):
+        if position is None or not -len(self.content) <= position < len(self.content):
             raise self._missing((key,), f"{self.formula} has no element {key!r}")
         written = f"{self.formula}[{key!r}]"
-        return self._below(range(len(self.thing))[position], self.thing[position], written)
+        return self._below(range(len(self.content))[position], self.content[position], written)
 
     def _below(self, key: Key, content: object, formula: str) -> Node | Value:
         steps = (*self.steps, key)

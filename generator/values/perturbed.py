@@ -81,7 +81,14 @@ def counterexample(evidence: Evidence, claim: str) -> Evidence | None:
     evidence = evidence.reference or evidence
     changed = (_moved(evidence, move, is_all=False) for move in range(len(_MOVES)))
     undone = ("does_not_hold", "not_distinguishable")
-    return next((one for one in changed if one.judged(claim).verdict in undone), None)
+    return next(
+        (
+            changed_evidence
+            for changed_evidence in changed
+            if changed_evidence.judged(claim).verdict in undone
+        ),
+        None,
+    )
 
 
 def _moved(evidence: Evidence, move: int, *, is_all: bool) -> PerturbedEvidence:

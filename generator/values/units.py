@@ -78,11 +78,11 @@ SCALES: dict[Unit, Sizes] = {BYTES: SIZES, SECONDS: TIMES, Unit(-1, 1): (("s/B",
 }
 
 
-def of_field(name: str, thing: float | str) -> Unit:
+def of_field(name: str, number: float | str) -> Unit:
     """Unit of a recorded field by its unit's name, else a count or a plain number."""
-    if isinstance(thing, str):
+    if isinstance(number, str):
         return TEXT
-    return OF_FIELDS.get(name) or (COUNT if isinstance(thing, int) else PLAIN)
+    return OF_FIELDS.get(name) or (COUNT if isinstance(number, int) else PLAIN)
 
 
 def of_axis(unit: Unit, largest: float, least: float = 1) -> tuple[str, float]:
@@ -133,7 +133,7 @@ def _powers(left: Unit, right: Unit, sign: int) -> Unit:
     """The powers of base units that a product has, or with -1 a quotient."""
     if "text" in (left.style, right.style):
         raise UnitError(WORDS)
-    powers = [one + sign * other for one, other in zip(left[:-1], right[:-1], strict=True)]
+    powers = [power + sign * other for power, other in zip(left[:-1], right[:-1], strict=True)]
     return Unit._make([*powers, "plain"])
 
 

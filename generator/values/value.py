@@ -121,20 +121,22 @@ class Value(Arithmetic):
         """The machines that measured what it is made of."""
         if self.origin:
             return frozenset({self.origin.measured_on} - {""})
-        return frozenset().union(*(one.machines for one in self.inputs))
+        return frozenset().union(*(value.machines for value in self.inputs))
 
     @cached_property
     def leaves(self) -> tuple[Value, ...]:
         """The distinct values read off that it is made of, in the order of the formula."""
         if not self.inputs:
             return (self,) if self.origin else ()
-        return tuple(dict.fromkeys(leaf for one in self.inputs for leaf in one.leaves))
+        return tuple(dict.fromkeys(leaf for value in self.inputs for leaf in value.leaves))
 
     @cached_property
     def link_target(self) -> Origin | None:
         """Origin that its link leads to: the first with an experiment, else the first."""
         origins = [leaf.origin for leaf in self.leaves if leaf.origin]
-        return next((one for one in origins if one.experiment), origins[0] if origins else None)
+        return next(
+            (origin for origin in origins if origin.experiment), origins[0] if origins else None
+        )
 
     @property
     def path(self) -> str:
@@ -144,20 +146,22 @@ class Value(Arithmetic):
     @property
     def run_origins(self) -> list[Origin]:
         """Origins of its measured and simulated leaves."""
-        decided = (one.origin for one in self.leaves if one.kind in ("measured", "simulated"))
-        return [one for one in decided if one]
+        decided = (leaf.origin for leaf in self.leaves if leaf.kind in ("measured", "simulated"))
+        return [origin for origin in decided if origin]
 
     @property
     def is_digest(self) -> bool:
         """Whether it was read off a digest, which says nothing but whether two are equal."""
         is_text = isinstance(self.number, str)
-        return is_text and any(one.origin and "digest" in one.origin.field for one in self.leaves)
+        return is_text and any(
+            leaf.origin and "digest" in leaf.origin.field for leaf in self.leaves
+        )
 
     @cached_property
     def nature(self) -> Nature:
         """Nature of its runs: `simulated` or `paced` if any is, else `real`."""
-        natures = {one.nature for one in self.run_origins}
-        return next((one for one in _NOT_REAL if one in natures), "real")
+        natures = {origin.nature for origin in self.run_origins}
+        return next((nature for nature in _NOT_REAL if nature in natures), "real")
 
     @property
     def way(self) -> str:
@@ -170,8 +174,8 @@ class Value(Arithmetic):
     @cached_property
     def is_crowded(self) -> bool:
         """Whether it rests on a time measured while ranks took turns on the cores."""
-        origins = [one.origin for one in self.leaves if one.origin and one.kind == "measured"]
-        return any(one.is_crowded and one.field.startswith("timing.") for one in origins)
+        origins = [leaf.origin for leaf in self.leaves if leaf.origin and leaf.kind == "measured"]
+        return any(origin.is_crowded and origin.field.startswith("timing.") for origin in origins)
 
     @property
     def marks(self) -> list[str]:
@@ -274,10 +278,10 @@ def _unit(left: Value, sign: str, right: Value) -> Unit:
     return (units.of_product if sign == "*" else units.of_quotient)(left.unit, right.unit)
 
 
-def _operand(thing: object) -> Value:
-    if isinstance(thing, Value):
-        return thing
-    if isinstance(thing, int | float) and not isinstance(thing, bool):
-        return constant(thing)
-    written = getattr(thing, "formula", None) or repr(thing)
+def _operand(operand: object) -> Value:
+    if isinstance(operand, Value):
+        return operand
+    if isinstance(operand, int | float) and not isinstance(operand, bool):
+        return constant(operand)
+    written = getattr(operand, "formula", None) or repr(operand)
     raise ExpressionError(f"{written} is not a number to calculate with (of a sample: … | median)")

@@ -251,8 +251,8 @@ def _compare_words(claim: Claim, predicted: Value, observed: Value) -> tuple[Ver
 
 
 def _samples(side: Side) -> SampledSeconds:
-    if isinstance(side, Node) and isinstance(side.thing, SampledSeconds):
-        return side.thing
+    if isinstance(side, Node) and isinstance(side.content, SampledSeconds):
+        return side.content
     raise ExpressionError("faster and slower compare samples, such as ddp.single.timing.step")
 
 

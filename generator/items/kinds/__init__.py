@@ -18,9 +18,11 @@ for _model in (QuizFile, QuizFence):
     _model.model_rebuild(_types_namespace={"AnyItem": Union[tuple(Kind.BY_MODEL)]})  # noqa: UP007
 
 
-def kind_of(item: Item, evidence: Evidence) -> Kind[Any]:
+def kind_of(question: Item, evidence: Evidence) -> Kind[Any]:
     """An item on this book's runs; worked out once."""
-    return evidence.cached("kind", item, lambda: Kind.BY_MODEL[type(item)](item, evidence))
+    return evidence.cached(
+        "kind", question, lambda: Kind.BY_MODEL[type(question)](question, evidence)
+    )
 
 
 def digest_of(question: Item, evidence: Evidence) -> str:

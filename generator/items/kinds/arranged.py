@@ -46,7 +46,7 @@ class Ordering(Item):
 
     @model_validator(mode="after")
     def _sorted_in_one_way(self) -> Self:
-        if any(bool(one.recorded) != bool(self.run) for one in self.pieces):
+        if any(bool(piece.recorded) != bool(self.run) for piece in self.pieces):
             raise ValueError("each piece needs recorded: where the item has run:, else by:")
         return self
 

@@ -120,8 +120,8 @@ class Kind(Generic[ItemT]):
         if of:
             cls.BY_MODEL[of] = cls
 
-    def __init__(self, item: ItemT, evidence: Evidence) -> None:
-        self.item = item
+    def __init__(self, question: ItemT, evidence: Evidence) -> None:
+        self.item = question
         self.evidence = evidence
 
     @cached_property
@@ -146,15 +146,15 @@ class Kind(Generic[ItemT]):
     @property
     def visible_texts(self) -> tuple[str, ...]:
         """Printed stem, and the printed texts of its parts."""
-        texts = (" ".join(getattr(one, name) for name in self.texts) for one in self.parts)
+        texts = (" ".join(getattr(part, name) for name in self.texts) for part in self.parts)
         return tuple(self.evidence.plain(text) for text in (self.item.stem, *texts))
 
     def shown_claims(self) -> Iterator[Found]:
         """Path and id of each claim shown as evidence."""
         for number, claim in enumerate(self.item.claims):
             yield ("claims", number), claim
-        for number, one in enumerate(self.parts if self.backed_by else ()):
-            if claim := getattr(one, self.backed_by):
+        for number, part in enumerate(self.parts if self.backed_by else ()):
+            if claim := getattr(part, self.backed_by):
                 yield (self.places, number, self.backed_by), claim
 
     @property

@@ -90,20 +90,25 @@ class SingleChoice(Drawable):
 
     @model_validator(mode="after")
     def _drawn_answers(self) -> Self:
-        if any(bool(one.gives) != bool(self.draws) for one in self.options):
+        if any(bool(option.gives) != bool(self.draws) for option in self.options):
             raise ValueError("gives: stands in each option of an item with draws:, and in no other")
         return self
 
     def backed_by_law(self, law: str) -> "SingleChoice":
         """A copy in which the law makes the option without a misconception right."""
         right = {"right_if": RightIf(claim=law)}
-        found = (one if one.misconception else one.model_copy(update=right) for one in self.options)
-        return self.model_copy(update={"options": [*found]})
+        options = (
+            option if option.misconception else option.model_copy(update=right)
+            for option in self.options
+        )
+        return self.model_copy(update={"options": [*options]})
 
     def answer_expressions(self) -> Iterator[tuple[Path, str]]:
         """Path and expression of each option, the right one first."""
-        for place, one in sorted(enumerate(self.options), key=lambda one: not one[1].right_if):
-            yield ("options", place, "gives"), one.gives or ""
+        for place, option in sorted(
+            enumerate(self.options), key=lambda option: not option[1].right_if
+        ):
+            yield ("options", place, "gives"), option.gives or ""
 
 
 class Several(Item):
@@ -114,7 +119,7 @@ class Several(Item):
 
     @model_validator(mode="after")
     def _stated(self) -> Self:
-        if any(one.gives for one in self.options):
+        if any(option.gives for option in self.options):
             raise ValueError("gives: stands in a choice with draws:")
         return self
 
@@ -140,16 +145,19 @@ class OneOption(Kind[SingleChoice | Several], of=SingleChoice):
 
     @cached_property
     def _outcomes(self) -> dict[str, Judged]:
-        named = {one.right_if.claim for one in self.item.options if one.right_if}
+        named = {option.right_if.claim for option in self.item.options if option.right_if}
         return {name: self.evidence.judged(name) for name in sorted(named)}
 
     @property
     def _right(self) -> tuple[int, ...]:
         return tuple(
             place
-            for place, one in enumerate(self.item.options)
-            if one.right
-            or (one.right_if and self._outcomes[one.right_if.claim].verdict == one.right_if.verdict)
+            for place, option in enumerate(self.item.options)
+            if option.right
+            or (
+                option.right_if
+                and self._outcomes[option.right_if.claim].verdict == option.right_if.verdict
+            )
         )
 
     def _unclear(self, problem: str) -> Key:

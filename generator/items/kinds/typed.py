@@ -52,7 +52,7 @@ class Number(Drawable):
     def answer_expressions(self) -> Iterator[tuple[Path, str]]:
         """The answer, and what each mistake gives."""
         yield ("answer",), self.answer
-        yield from ((("slips", n, "gives"), one.gives) for n, one in enumerate(self.slips))
+        yield from ((("slips", n, "gives"), slip.gives) for n, slip in enumerate(self.slips))
 
 
 class Predict(Item):
@@ -112,11 +112,11 @@ class TypedNumber(Kind[TypedT], of=Number):
                 clashes = self.is_decided
                 yield None, f"{message}; a reader's mistake could not be told" if clashes else ""
 
-    def _is_same(self, one: Value, other: Value, answer: Value) -> bool:
+    def _is_same(self, value: Value, other: Value, answer: Value) -> bool:
         """Whether two values cannot be told apart within the tolerance around the second."""
-        if isinstance(one.number, str) or isinstance(other.number, str):
-            return str(one) == str(other)
-        return abs(one.number - other.number) <= self._slack(other, is_slip=other is not answer)
+        if isinstance(value.number, str) or isinstance(other.number, str):
+            return str(value) == str(other)
+        return abs(value.number - other.number) <= self._slack(other, is_slip=other is not answer)
 
     def _slack(self, around: Value, *, is_slip: bool = False) -> float:
         """How far from a value an answer may lie and still be that value, in base units."""
@@ -223,7 +223,7 @@ class Prediction(TypedNumber[Predict], of=Predict):
     def _is_reached(self, answer: Value) -> bool:
         """Whether a step of the slider is close, of those that assets/kinds.js sets."""
         scale, within = unit_of(answer).scale, self._reach(answer).within
-        low, high = (numeric(one) / scale for one in self.ends or ())
+        low, high = (numeric(end) / scale for end in self.ends or ())
         steps = (float(f"{low + (high - low) * step / 100:.2g}") for step in range(101))
         return any(abs(step * scale - numeric(answer)) <= within for step in steps)
 
@@ -232,7 +232,7 @@ class Prediction(TypedNumber[Predict], of=Predict):
         field, ends = super().field(folio), self.ends
         if field is None or ends is None:
             return field
-        low, high = (End(numeric(one), in_unit(one, field.unit), folio.show(one)) for one in ends)
+        low, high = (End(numeric(end), in_unit(end, field.unit), folio.show(end)) for end in ends)
         return field._replace(ends=(low, high))
 
 
@@ -257,6 +257,6 @@ def in_unit(value: Value, unit: FieldUnit) -> str:
 
 def _parts(value: Value) -> tuple[float, str]:
     """What a value prints: a number, and its unit."""
-    found = _PRINTED.fullmatch(str(value))
-    assert found, value
-    return float(found[1].replace(",", "")), found[2].replace(NBSP, " ").strip()
+    match = _PRINTED.fullmatch(str(value))
+    assert match, value
+    return float(match[1].replace(",", "")), match[2].replace(NBSP, " ").strip()
