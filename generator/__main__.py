@@ -188,9 +188,8 @@ def _new(options: argparse.Namespace) -> int:
     check = f"{program(f'{scaffold.PYTHON} -m generator')} check"
     if options.what == "experiment":
         if options.experiment:
-            raise scaffold.CannotScaffoldError(
-                "--from is for a lesson: it names whose runs it shows"
-            )
+            message = "--from is for a lesson: it names whose runs it shows"
+            raise scaffold.CannotScaffoldError(message)
         root = options.content.resolve().parent
         words = {*keyword.kwlist, MACHINE, *ROOTS, "run", "other", "called", *closed_forms()}
         if options.name in words | {*FUNCTIONS, *OF_CLAIMS} or options.name.startswith(PREFIX):
@@ -217,9 +216,8 @@ def _new_book(folder: Path, title: str | None) -> int:
     """Write a book of one's own, measure its runs and check it."""
     scaffold.new_book(folder, title)
     # `enter_book` may have set those of another book, in whose folder the command was called.
-    own = {
-        name: setting for name, setting in os.environ.items() if not name.startswith("PROOFBOOK_")
-    }
+    others = (name for name in os.environ if not name.startswith("PROOFBOOK_"))
+    own = {name: os.environ[name] for name in others}
     for words in ("runners", "run"), ("generator", "check"):
         done = subprocess.run([sys.executable, "-m", *words], cwd=folder, env=own, check=False)
         if done.returncode:

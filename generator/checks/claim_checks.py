@@ -152,12 +152,10 @@ def statement_mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[
     """Verdicts that their claims do not bear out, and programs that cannot stand."""
     book = evidence.book
     for position, statement in enumerate(document.model.statements):
-        file = (
-            program_path(book, statement.program)
-            if statement.program and book.run(statement.program)
-            else None
-        )
-        problem = None if file is None else listed_code.why_not_listed(book.root, file, None)
+        problem = None
+        if statement.program and book.run(statement.program):
+            file = program_path(book, statement.program)
+            problem = listed_code.why_not_listed(book.root, file, None)
         if problem:
             yield document.error(("statements", position, "program"), problem)
         if statement.claim not in book.claims or evidence.reference:

@@ -61,8 +61,5 @@ def _keys(node: yaml.Node | None) -> Iterator[tuple[str, yaml.Node]]:
     if isinstance(node, yaml.MappingNode):
         yield from ((str(key.value), held) for key, held in node.value)
     for element in node.value if isinstance(node, yaml.SequenceNode) else ():
-        yield from (
-            [(str(element.value), element)]
-            if isinstance(element, yaml.ScalarNode)
-            else _keys(element)
-        )
+        is_name = isinstance(element, yaml.ScalarNode)
+        yield from [(str(element.value), element)] if is_name else _keys(element)

@@ -51,9 +51,8 @@ def faults(text: str, coded: str, mark: str) -> Iterator[tuple[int, str]]:
 
 def _notes(text: str, mark: str) -> Iterator[tuple[int, str]]:
     """Footnotes that are named and not written, or written and not named."""
-    notes = [
-        (note, bool(note["says"] and note["begins"] is not None)) for note in NOTE.finditer(text)
-    ]
+    matches = NOTE.finditer(text)
+    notes = [(note, bool(note["says"] and note["begins"] is not None)) for note in matches]
     known = {(note["name"], is_written) for note, is_written in notes}
     for note, is_written in notes:
         if mark == "line":

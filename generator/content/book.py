@@ -115,10 +115,8 @@ class Book:
     @cached_property
     def handwritten_by_name(self) -> dict[str, HandWritten]:
         """The pages of content/pages, each by its path there without `.md`."""
-        return {
-            page.source.file.partition("/pages/")[2].removesuffix(".md"): page.model
-            for page in self.handwritten
-        }
+        files = ((page.source.file.partition("/pages/")[2], page) for page in self.handwritten)
+        return {file.removesuffix(".md"): page.model for file, page in files}
 
     @cached_property
     def items(self) -> dict[str, Item]:
@@ -128,9 +126,8 @@ class Book:
     @cached_property
     def lessons(self) -> dict[str, tuple[Topic, Mode]]:
         """Every lesson as `topic/mode`."""
-        return {
-            f"{topic.id}/{mode}": (topic, mode) for topic in self.topics for mode in topic.lessons
-        }
+        modes = ((topic, mode) for topic in self.topics for mode in topic.lessons)
+        return {f"{topic.id}/{mode}": (topic, mode) for topic, mode in modes}
 
     @cached_property
     def exhibited(self) -> dict[str, Figure]:

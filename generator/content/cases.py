@@ -84,9 +84,8 @@ def names_of_case(case: Mapping[str, int | str]) -> dict[str, str]:
     """Path or words for each name of a case; its words may print its runs."""
     plain = {name: str(value) for name, value in case.items()}
     paths = {name: text for name, text in plain.items() if RUN.fullmatch(text) or text.isdigit()}
-    return {
-        name: paths.get(name) or BoundWords(bind_text(text, paths)) for name, text in plain.items()
-    }
+    words = {name: BoundWords(bind_text(text, paths)) for name, text in plain.items()}
+    return {name: paths.get(name) or text for name, text in words.items()}
 
 
 def bind_part(model: ModelT, short: Mapping[str, str]) -> ModelT:

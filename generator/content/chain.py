@@ -61,9 +61,8 @@ def chain(deep: DeepFile) -> Iterator[DeepPage]:
         "Production patterns": [*deep.production_patterns],
         "Connections": [*deep.connections],
     }
-    by_hand = [
-        section for sections in rest.values() for section in sections if section and section.program
-    ]
+    every = (section for sections in rest.values() for section in sections)
+    by_hand = [section for section in every if section and section.program]
     in_practice = {
         title: own for title, sections in rest.items()
         if (own := [section for section in sections if section and not section.program])
@@ -76,9 +75,8 @@ def chain(deep: DeepFile) -> Iterator[DeepPage]:
     yield _sections("In practice", openings.in_practice, in_practice)
     beliefs = [(_slug(myth.belief), f"“{myth.belief}”", 2) for myth in deep.myths]
     questions = _questions(deep.myths)
-    yield DeepPage(
-        "Myths", openings.myths, "myths", "myths", beliefs, questions, _anchors(questions)
-    )
+    others = _anchors(questions)
+    yield DeepPage("Myths", openings.myths, "myths", "myths", beliefs, questions, others)
     mistakes = [
         (
             _slug(f"{number} {pitfall.title}" if len(deep.pitfalls) > 1 else pitfall.title),
@@ -119,9 +117,7 @@ def _sections(
 
 def _anchors(items: Iterable[str], figures: Iterable[str | None] = ()) -> list[str]:
     """Of questions and figures, as pages have them."""
-    return [f"item-{anchor}" for anchor in items] + [
-        f"figure-{anchor}" for anchor in figures if anchor
-    ]
+    return [f"item-{id_}" for id_ in items] + [f"figure-{id_}" for id_ in figures if id_]
 
 
 def _questions(parts: Iterable[BuildStep | Section | Myth | Pitfall]) -> list[str]:

@@ -75,11 +75,7 @@ def part_at(model: type[Written], place: Iterable[str | int]) -> list[type[Writt
     """The models that a pydantic error location in a file may refer to."""
     candidates = [model]
     for step in place:
-        fields = [
-            (candidate, field)
-            for candidate in candidates
-            for field in candidate.model_fields.items()
-        ]
+        fields = [(held, field) for held in candidates for field in held.model_fields.items()]
         kinds = [candidate for candidate, (name, field) in fields
                  if name == "kind" and step in get_args(field.annotation)]  # fmt: skip
         held = [part for _, (name, field) in fields if step in (name, field.alias)
@@ -135,12 +131,8 @@ def _row(key: str, schema: dict[str, Any], model: type[Written], parts: list[Wri
     given = [getattr(part, name) for part in parts if name in part.model_fields_set]
     example = _example(key, fields[name].annotation, given)
     description, limits = _said(schema), ", ".join(_limits(schema))
-    description = (
-        f"{description.removesuffix('.')}; {limits}"
-        if description and limits
-        else description or limits
-    )
-    return f"| `{key}` | {required} | {line(description)} | {example} |"
+    told = [description.removesuffix(".") if limits else description, limits]
+    return f"| `{key}` | {required} | {line('; '.join(filter(None, told)))} | {example} |"
 
 
 def _limits(schema: dict[str, Any]) -> Iterator[str]:
@@ -181,10 +173,8 @@ def _example(key: str, annotation: object, values: list[object]) -> str:
         return "a list of " * _is_list(annotation) + " or ".join(inner)
     if not values:
         return ""
-    plain = (
-        {key: as_written(value.strip()) if isinstance(value, str) else value} for value in values
-    )
-    texts = (yaml.safe_dump(mapping, **_FLOW) for mapping in plain)
+    plain = (as_written(value.strip()) if isinstance(value, str) else value for value in values)
+    texts = (yaml.safe_dump({key: value}, **_FLOW) for value in plain)
     shortest = min((line(text)[1:-1] for text in texts), key=len)
     return f"`{textwrap.shorten(shortest, 100, placeholder=' …')}`"
 

@@ -77,14 +77,12 @@ class _Loader(Files):
                 self.keep(path, lambda *held, of=model, by=beliefs: read(*held, of, by))
             if model is MisconceptionFile:
                 known = self.parts(MisconceptionFile, "misconceptions")
-                beliefs = frozenset(
-                    (name, misconception.refuted_by) for name, misconception in known.items()
-                )
+                beliefs = frozenset((name, belief.refuted_by) for name, belief in known.items())
 
     def keep(self, path: Path, read_one: Callable[[str, str], Document[Any]]) -> None:
         """Read a file, and keep the document or its mistakes."""
         document = self.read_or_refuse(
-            lambda file: read_one(self.name(file), self.text_of(file)), path
+            lambda _: read_one(self.name(path), self.text_of(path)), path
         )
         if document:
             self.documents.append(document)
@@ -149,9 +147,8 @@ class _Loader(Files):
                 self.refuse(path, f"no mode has this name{nearest(path.name, known)}")
         if not (folder / "topic.yml").exists():
             self.refuse(folder, "no topic.yml")
-        files = {
-            self.content.parent / document.source.file: document for document in self.documents
-        }
+        root = self.content.parent
+        files = {root / document.source.file: document for document in self.documents}
         own = {path.stem: document for path, document in files.items() if path.parent == folder}
         file = own.get("topic")
         if file is None:

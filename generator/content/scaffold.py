@@ -183,11 +183,8 @@ def new_lesson(
     source = path.partition(".")[0] + "."
     own = [name for name, runs in laws.items() if any(run.startswith(source) for run in runs)]
     claim = next(iter([*(name for name in own if path in laws[name]), *own, *laws]))
-    beliefs = (
-        name
-        for name, misconception in book.misconceptions.items()
-        if misconception.refuted_by in own
-    )
+    misconceptions = book.misconceptions.values()
+    beliefs = (belief.id for belief in misconceptions if belief.refuted_by in own)
     run = book.run(path)
     mode = "trace" if run and (run.stages or run.epochs) else "worked"
     bound = {
@@ -211,9 +208,8 @@ def new_lesson(
 def to_be_written(book: Book) -> Iterator[str]:
     """Files and lines where a scaffold's TODO still stands."""
     for document in book.documents:
-        lines = {
-            document.error(field.path, "").line for field in document.fields if TODO in field.text
-        }
+        paths = [field.path for field in document.fields if TODO in field.text]
+        lines = {document.error(path, "").line for path in paths}
         if numbers := ", ".join(map(str, sorted(lines))):
             yield f"{document.source.file}:{numbers}"
     for name, on_page in book.traces.items():

@@ -209,13 +209,10 @@ class Shelf:
         at_hand, reference = self.shown_and_reference(machines)
         if at_hand is None or reference is None:
             return {}
-        measured = sorted(
-            {experiment for folder in machines.values() for experiment in folder.traces}
-        )
-        traces = {name: trace_on_page(name, machines.values(), reference) for name in measured}
-        return {name: trace for name, trace in traces.items() if trace} | self._plans(
-            at_hand.machine
-        )
+        measured = sorted({name for folder in machines.values() for name in folder.traces})
+        pages = {name: trace_on_page(name, machines.values(), reference) for name in measured}
+        plans = self._plans(at_hand.machine)
+        return {name: page for name, page in pages.items() if page} | plans
 
     def _plans(self, machine: Machine) -> dict[str, TraceOnPage]:
         """The committed plans of each preset, and what is computed of published numbers."""
@@ -269,9 +266,7 @@ class Shelf:
                     message = f"question: bare numeral {word!r}; QUESTION asks without a number"
                     self.files.refuse(folder / f"{experiment}.json", message)
                 measured[experiment] = trace
-        stale = frozenset(
-            experiment for experiment, trace in measured.items() if self.is_stale(trace)
-        )
+        stale = frozenset(name for name, trace in measured.items() if self.is_stale(trace))
         return MachineFolder(machine, measured, stale)
 
     def _check_name(self, path: Path, field: str, name: str) -> None:

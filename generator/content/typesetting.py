@@ -20,9 +20,8 @@ def parted(parts: Iterable[str], limit: int) -> str:
 
     A part of more than `limit` letters may end at its underscores as well.
     """
-    return "<wbr>".join(
-        part if len(part) <= limit else part.replace("_", "_<wbr>") for part in parts
-    )
+    within = (part if len(part) <= limit else part.replace("_", "_<wbr>") for part in parts)
+    return "<wbr>".join(within)
 
 
 def unlinked(markup: Markup | str) -> Markup:

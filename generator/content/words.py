@@ -170,10 +170,8 @@ def _mark(annotation: object, metadata: Iterable[object]) -> str | None:
             return mark.kind
     if get_origin(annotation) is Annotated:
         return _mark(None, get_args(annotation)[1:])
-    of_arguments = (
-        _mark(argument, ()) for argument in get_args(annotation)
-    )  # of a dict: keys, values
-    return next(filter(None, of_arguments), None)
+    kinds = (_mark(argument, ()) for argument in get_args(annotation))  # of a dict: keys, values
+    return next(filter(None, kinds), None)
 
 
 @cache

@@ -110,9 +110,7 @@ class _Reader:
         if isinstance(node, yaml.MappingNode):
             return self.mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
-            return [
-                self.value(element, (*path, i), element) for i, element in enumerate(node.value)
-            ]
+            return [self.value(child, (*path, i), child) for i, child in enumerate(node.value)]
         try:
             return _VALUES.yaml_constructors[node.tag](_VALUES, node)
         except ValueError:
@@ -127,9 +125,8 @@ class _Reader:
                 raise self.refused(*wrong)
             if key.value in mapping:
                 found_at = self.places[(*path, key.value)].key.start_mark.line + 1
-                raise self.refused(
-                    key, f"duplicate key {key.value!r}; line {found_at} has it already"
-                )
+                message = f"duplicate key {key.value!r}; line {found_at} has it already"
+                raise self.refused(key, message)
             mapping[key.value] = self.value(value, (*path, key.value), key)
         return mapping
 

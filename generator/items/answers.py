@@ -79,9 +79,8 @@ def deduplicated(
     """
     behind = [backing for answer in explained for backing in answer.backing]
     times = Counter(backing.href for backing in behind)
-    below = {
-        backing.href: replace(backing, belief=None) for backing in behind if times[backing.href] > 1
-    }
+    repeated = (backing for backing in behind if times[backing.href] > 1)
+    below = {backing.href: replace(backing, belief=None) for backing in repeated}
 
     def kept(answer: ExplainedAnswer) -> tuple[Backing, ...]:
         return tuple(

@@ -35,11 +35,8 @@ def mistakes(question: Item, evidence: Evidence) -> Iterator[Found]:
         problem = why_unheld(evidence, claim)
         if problem:
             yield path, problem
-    log = (
-        evidence.book.run(question.exhibit.log)
-        if question.exhibit and question.exhibit.log
-        else None
-    )
+    exhibit = question.exhibit
+    log = evidence.book.run(exhibit.log) if exhibit and exhibit.log else None
     if log and evidence.reference is None and not (log.printed or log.error):
         yield ("exhibit", "log"), "this run printed nothing; choose one that a program printed in"
     yield from _asserted(question, evidence)
@@ -95,11 +92,8 @@ def answerable_cases(question: Item, evidence: Evidence) -> Iterator[tuple[int, 
         if not any(_misleading(question, other, evidence)):
             cases = question.cases or [{}] * (number + 1)  # of drawn numbers, the law is the same
             first, own = (set(cases[n].values()) for n in (0, number))
-            claims = [
-                claim
-                for claim in other.claims
-                if not (first - own) & {*evidence.judged(claim).runs}
-            ]
+            runs = {claim: {*evidence.judged(claim).runs} for claim in other.claims}
+            claims = [claim for claim in other.claims if not (first - own) & runs[claim]]
             yield number, other.model_copy(update={"claims": claims})
 
 
@@ -152,11 +146,8 @@ _RELATIONS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": opera
 
 def variants(question: Item) -> tuple[Item, ...]:
     """An item as each draw that is asked, the first being the item itself."""
-    return (
-        (question, *question.others)
-        if isinstance(question, Drawable) and question.draws
-        else (question,)
-    )
+    is_drawn = isinstance(question, Drawable) and question.draws
+    return (question, *(question.others if is_drawn else ()))
 
 
 def draw_mistakes(question: Item, evidence: Evidence) -> Iterator[Found]:
@@ -187,10 +178,8 @@ def _of_law(question: Drawable, draws: Draws, evidence: Evidence) -> Iterator[Fo
     if judged.verdict != "holds":
         yield ("draws", "law"), f"{draws.law!r} does not hold"
     path, key = next(question.answer_expressions())
-    measured = {
-        name: f"({bind_expression(expression, run)})"
-        for name, expression in draws.measured_with.items()
-    }
+    settings = draws.measured_with.items()
+    measured = {name: f"({bind_expression(setting, run)})" for name, setting in settings}
     evaluation, predicted = evidence.evaluate(bind_expression(key, measured)), judged.predicted
     if not isinstance(evaluation.result, Value):
         yield ("draws", "measured_with"), f"of the key {key}: {evaluation.error}"

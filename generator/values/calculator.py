@@ -159,9 +159,7 @@ def checked(output: CalculatorOutput, check: CheckOnRun, evidence: Evidence) -> 
 
 def worst(comparisons: list[Checked]) -> Checked | None:
     """The run on which the formula was furthest off, as a share of what was measured there."""
-    return max(
-        comparisons, key=lambda comparison: abs(float(numeric(comparison.off))), default=None
-    )
+    return max(comparisons, key=lambda run: abs(float(numeric(run.off))), default=None)
 
 
 def range_on_runs(comparisons: Iterable[Checked], name: str) -> tuple[Value, Value] | None:

@@ -155,9 +155,8 @@ def _words(paths: list[str]) -> dict[str, str]:
         if (several and not reading.is_given) or len({other.run for other in alike}) > 1:
             words[path] = f"{reading.word} of {reading.run}"
         else:
-            words[path] = (
-                f"{reading.word} of rank {reading.rank}" if len(alike) > 1 else reading.word
-            )
+            of_rank = f" of rank {reading.rank}" if len(alike) > 1 else ""
+            words[path] = reading.word + of_rank
     if len(set(words.values())) < len(words):
         raise ExpressionError("reads two fields that have one name")
     return words

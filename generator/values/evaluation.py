@@ -105,10 +105,8 @@ class Evidence:
                 str(result)  # in a unit that people read
             evaluation.result = result
         except AbsentError as reason:
-            evaluation.absent, evaluation.error = (
-                reason,
-                reason.reason if reason.is_mistake else None,
-            )
+            evaluation.absent = reason
+            evaluation.error = reason.reason if reason.is_mistake else None
         except MixedError as mistake:
             there = self.reference and self.reference.evaluate(expression)
             if there and not there.error:
@@ -175,9 +173,8 @@ class Evidence:
         """A setting that an item drew, as in `drawn('payload', '64 MiB')`; it prints as written."""
         number, kind = parsed(quantity)
         unit = units.COUNT if isinstance(number, int) and kind == "plain" else units.BY_NAME[kind]
-        words = (
-            quantity.replace(" %", "%").replace(" ", NBSP) if isinstance(quantity, str) else None
-        )
+        is_text = isinstance(quantity, str)
+        words = str(quantity).replace(" %", "%").replace(" ", NBSP) if is_text else None
         form = units.Form(way="written") if unit == units.PLAIN else units.AS_RULED
         origin = Origin("", field=name)
         return self.substitute(Value(number, unit, "given", name, (), origin, form, words=words))
@@ -252,9 +249,8 @@ class Evidence:
     def _side(self, expression: str) -> Evaluation:
         """One side; a list is read element by element."""
         evaluation = self.evaluate(expression)
-        is_list = isinstance(evaluation.result, Node) and isinstance(
-            evaluation.result.content, list
-        )
+        side = evaluation.result
+        is_list = isinstance(side, Node) and isinstance(side.content, list)
         return self.evaluate(f"({expression})[:]") if is_list else evaluation
 
     def plain(self, text: str) -> str:

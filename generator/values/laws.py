@@ -39,12 +39,9 @@ def _of(path: Path, _: int) -> Mapping[str, Function]:
         holds = runpy.run_path(str(path), run_name=path.stem)
     except (Exception, SystemExit) as error:  # noqa: BLE001 an author has left it unfinished
         raise _at_its_line(error, path) from None
-    own = (function for function in holds.values() if isinstance(function, FunctionType))
-    return {
-        function.__name__: _guarded(function, path)
-        for function in own
-        if function.__module__ == path.stem
-    }
+    functions = (law for law in holds.values() if isinstance(law, FunctionType))
+    own = (law for law in functions if law.__module__ == path.stem)
+    return {law.__name__: _guarded(law, path) for law in own}
 
 
 def _guarded(function: Function, path: Path) -> Function:
@@ -64,9 +61,8 @@ def _guarded(function: Function, path: Path) -> Function:
 
 def _at_its_line(error: BaseException, path: Path, hint: str = "") -> ExpressionError:
     """An error that the author's file raises."""
-    lines = [
-        frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == str(path)
-    ]
+    frames = extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(path)]
     line = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), "")
     message = f"experiments/{path.name}:{line}: {type(error).__name__}: {first_line(error)}"
     return ExpressionError(f"{message}{hint}")

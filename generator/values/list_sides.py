@@ -40,9 +40,8 @@ def paired(predicted: object, observed: object) -> list[tuple[Value, Value]]:
     sides = predicted, observed
     members = [listed(side) or (side,) for side in sides]
     num = max(map(len, members))
-    left, right = (
-        own if is_list(side) else own * num for side, own in zip(sides, members, strict=True)
-    )
+    pairs = zip(sides, members, strict=True)
+    left, right = (own if is_list(side) else own * num for side, own in pairs)
     values = [member for member in (*left, *right) if isinstance(member, Value)]
     if len(values) < 2 * num:
         raise ExpressionError("a list is compared with one value, or with a list as long")

@@ -44,11 +44,9 @@ def disagree(here: Judged, there: Judged) -> bool:
 
 def other_outcomes(book: Book, outcomes: Mapping[str, Judged]) -> dict[str, OtherOutcomes]:
     """Every other machine's verdicts, by its name; a machine without any is left out."""
-    others = (folder for name, folder in book.machines.items() if name != book.machine.name)
-    outcomes_there = (_on(folder, book, outcomes) for folder in others)
-    return {
-        other.evidence.book.machine.name: other for other in outcomes_there if other.judged_claims
-    }
+    others = ((name, folder) for name, folder in book.machines.items() if name != book.machine.name)
+    judged = {name: _on(folder, book, outcomes) for name, folder in others}
+    return {name: other for name, other in judged.items() if other.judged_claims}
 
 
 def _on(measured: MachineFolder, book: Book, outcomes: Mapping[str, Judged]) -> OtherOutcomes:

@@ -99,9 +99,8 @@ class Node:
         if name == "measures" and isinstance(self.content, Run) and is_plain(self.content):
             only = replace(self, content=self.content.ranks[0], steps=("ranks", 0))
             return only.step(name)
-        known = (
-            type(self.content).model_fields if isinstance(self.content, BaseModel) else self.content
-        )
+        held = self.content
+        known = type(held).model_fields if isinstance(held, BaseModel) else held
         if name not in known or name in DECLARED:  # which prove nothing of their own run
             what = "field" if is_model else "entry"
             instead = "; observe ended(run)" if name in known else nearest(name, known)
@@ -145,9 +144,8 @@ class Node:
         """An element of a list, by its position, or by its name, its operation or its rank."""
         position: int | None = key if isinstance(key, int) else None
         if isinstance(key, str):
-            named = (
-                at for at, element in enumerate(self.content) if key in fields.names_of(element)
-            )
+            elements = enumerate(self.content)
+            named = (at for at, element in elements if key in fields.names_of(element))
             position = next(named, None)
         if position is None or not -len(self.content) <= position < len(self.content):
             raise self._missing((key,), f"{self.formula} has no element {key!r}")
@@ -228,9 +226,8 @@ class Node:
         if reference and is_elsewhere and fields.has(reference.runs, path):
             return AbsentError("this machine's run has none", name, is_unexplained=True)
         if self.on_page.is_stale:
-            message += (
-                f"; the trace is stale: run `{measure_command(self.origin.experiment or '')}`"
-            )
+            command = measure_command(self.origin.experiment or "")
+            message += f"; the trace is stale: run `{command}`"
         return AbsentError(message, name, is_mistake=True)
 
 

@@ -134,9 +134,8 @@ class Value(Arithmetic):
     def link_target(self) -> Origin | None:
         """Origin that its link leads to: the first with an experiment, else the first."""
         origins = [leaf.origin for leaf in self.leaves if leaf.origin]
-        return next(
-            (origin for origin in origins if origin.experiment), origins[0] if origins else None
-        )
+        of_runs = [origin for origin in origins if origin.experiment]
+        return next(iter([*of_runs, *origins]), None)
 
     @property
     def path(self) -> str:
@@ -153,9 +152,8 @@ class Value(Arithmetic):
     def is_digest(self) -> bool:
         """Whether it was read off a digest, which says nothing but whether two are equal."""
         is_text = isinstance(self.number, str)
-        return is_text and any(
-            leaf.origin and "digest" in leaf.origin.field for leaf in self.leaves
-        )
+        origins = (leaf.origin for leaf in self.leaves if leaf.origin)
+        return is_text and any("digest" in origin.field for origin in origins)
 
     @cached_property
     def nature(self) -> Nature:

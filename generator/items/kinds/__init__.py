@@ -20,9 +20,8 @@ for _model in (QuizFile, QuizFence):
 
 def kind_of(question: Item, evidence: Evidence) -> Kind[Any]:
     """An item on this book's runs; worked out once."""
-    return evidence.cached(
-        "kind", question, lambda: Kind.BY_MODEL[type(question)](question, evidence)
-    )
+    kind = Kind.BY_MODEL[type(question)]
+    return evidence.cached("kind", question, lambda: kind(question, evidence))
 
 
 def digest_of(question: Item, evidence: Evidence) -> str:

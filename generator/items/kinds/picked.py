@@ -97,11 +97,11 @@ class SingleChoice(Drawable):
     def backed_by_law(self, law: str) -> "SingleChoice":
         """A copy in which the law makes the option without a misconception right."""
         right = {"right_if": RightIf(claim=law)}
-        options = (
+        options = [
             option if option.misconception else option.model_copy(update=right)
             for option in self.options
-        )
-        return self.model_copy(update={"options": [*options]})
+        ]
+        return self.model_copy(update={"options": options})
 
     def answer_expressions(self) -> Iterator[tuple[Path, str]]:
         """Path and expression of each option, the right one first."""
@@ -171,9 +171,8 @@ class OneOption(Kind[SingleChoice | Several], of=SingleChoice):
         text, why = folio.line(option.wording), folio.line(option.why)
         behind = option.right_if.claim if option.right_if else None
         named = behind if verdict == "right" else option.refuted_by or behind
-        backing = (
-            (claim_backing(named, folio),) if named else refutation_of(option.misconception, folio)
-        )
+        belief = option.misconception
+        backing = (claim_backing(named, folio),) if named else refutation_of(belief, folio)
         return ExplainedAnswer(text, why, verdict, folio.ui["item"][verdict], place, backing)
 
 

@@ -106,9 +106,8 @@ class TypedNumber(Kind[TypedT], of=Number):
                 yield value, ""
                 above.append((f"slip {number}", value))
             else:
-                message = (
-                    f"the slip is {value}, which is {same[0]} ({same[1]}) within the tolerance"
-                )
+                which = f"{same[0]} ({same[1]})"
+                message = f"the slip is {value}, which is {which} within the tolerance"
                 clashes = self.is_decided
                 yield None, f"{message}; a reader's mistake could not be told" if clashes else ""
 
