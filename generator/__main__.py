@@ -38,7 +38,7 @@ from generator.content import keys, scaffold
 from generator.content.book import Book, Topic
 from generator.content.errors import ContentErrors, nearest
 from generator.content.reading import FILES, documents, load
-from generator.content.shelf import measuring
+from generator.content.shelf import measure_command
 from generator.items.kinds import kind_of
 from generator.values import verdicts
 from generator.values.evaluation import ROOTS, Evidence
@@ -132,7 +132,7 @@ def _check(options: argparse.Namespace) -> int:
     book = load(options.content, options.machine)
     evidence = content_checks.checked(book)
     judged = evidence.judged_claims
-    unheld = {name: one for name, one in judged.items() if one.verdict != "holds"}
+    unheld = {name: outcome for name, outcome in judged.items() if outcome.verdict != "holds"}
     for name, outcome in unheld.items():
         words, values = verdicts.WORDS[outcome.verdict], verdicts.values(book, outcome)
         print(f"{words:22}{outcome.claim.kind:13}{name}: {outcome.explanation}{values}")
@@ -142,12 +142,12 @@ def _check(options: argparse.Namespace) -> int:
         print(f"problem: {problem}", file=sys.stderr)
     for note in _notes(book, evidence):
         print(note)
-    found = "problems, see above" if problems else "sound"
-    false = sum(one.verdict == "does_not_hold" for one in unheld.values())
+    summary = "problems, see above" if problems else "sound"
+    false = sum(outcome.verdict == "does_not_hold" for outcome in unheld.values())
     if false and not problems:  # observations, which the build lets pass: pages say so
-        found = f"sound, but {false} observation{'s do' if false != 1 else ' does'} not hold"
+        summary = f"sound, but {false} observation{'s do' if false != 1 else ' does'} not hold"
     print(
-        f"{found}: {len(book.items)} questions checked, "
+        f"{summary}: {len(book.items)} questions checked, "
         f"{len(judged) - len(unheld)} of {len(judged)} claims hold; "
         f"numbers of {book.machine.name}",
         file=sys.stderr if problems else sys.stdout,
@@ -162,11 +162,11 @@ def _notes(book: Book, evidence: Evidence) -> Iterator[str]:
         if trace.is_fallback:
             lent.setdefault(trace.machine.name, []).append(name)
         elif trace.is_stale and not book.is_reference:
-            yield f"{name}: stale, so its verdicts are left out; run `{measuring()}`"
+            yield f"{name}: stale, so its verdicts are left out; run `{measure_command()}`"
     for machine, names in lent.items():
         yield f"no trace of this machine, taken from {machine}: {', '.join(names)}"
     for name, experiment in trace_checks.unmeasured(book).items():
-        do = measuring(experiment, full=name != experiment)
+        do = measure_command(experiment, full=name != experiment)
         yield f"{name}: not measured yet; run `{do}`"
     yield from trace_checks.other_releases(book, installed)
     by_hand = [f"{name}.md" for name in book.handwritten_by_name]
@@ -174,7 +174,9 @@ def _notes(book: Book, evidence: Evidence) -> Iterator[str]:
     for place in scaffold.to_be_written(book):
         yield f"to be written, where {scaffold.TODO} stands: {place}"
     lender = evidence.reference or evidence
-    if left := [name for name, one in book.items.items() if kind_of(one, lender).key.is_open]:
+    if left := [
+        name for name, question in book.items.items() if kind_of(question, lender).key.is_open
+    ]:
         yield f"not checked here, since runs are missing or ended otherwise: {', '.join(left)}"
 
 
@@ -186,14 +188,13 @@ def _new(options: argparse.Namespace) -> int:
     check = f"{program(f'{scaffold.PYTHON} -m generator')} check"
     if options.what == "experiment":
         if options.experiment:
-            raise scaffold.CannotScaffoldError(
-                "--from is for a lesson: it names whose runs it shows"
-            )
+            message = "--from is for a lesson: it names whose runs it shows"
+            raise scaffold.CannotScaffoldError(message)
         root = options.content.resolve().parent
         words = {*keyword.kwlist, MACHINE, *ROOTS, "run", "other", "called", *closed_forms()}
         if options.name in words | {*FUNCTIONS, *OF_CLAIMS} or options.name.startswith(PREFIX):
-            said = f"{options.name!r} stands for something else; choose another name"
-            raise scaffold.CannotScaffoldError(said)
+            message = f"{options.name!r} stands for something else; choose another name"
+            raise scaffold.CannotScaffoldError(message)
         for path in scaffold.new_experiment(root, options.content, options.name):
             print(from_home(path))
         print(f"then: {program(f'{scaffold.PYTHON} -m runners')} run {options.name}; {check}")
@@ -263,7 +264,7 @@ def _topics(options: argparse.Namespace, names: Sequence[str]) -> tuple[Evidence
     evidence = content_checks.checked(load(options.content, options.machine))
     if options.machine is None and evidence.reference:
         evidence = evidence.reference  # beside whose numbers the questions were written
-    topics = {one.id: one for one in evidence.book.topics}
+    topics = {topic.id: topic for topic in evidence.book.topics}
     for name in names:
         if name not in topics:
             hint = nearest(name, topics) or f"; there are {', '.join(topics)}"
@@ -282,14 +283,14 @@ def _schema(_: argparse.Namespace) -> int:
 
 def _keys(options: argparse.Namespace) -> int:
     """Print keys, and as a table functions: what each takes, and what its docstring says."""
-    found, errors = documents(options.content)  # also while a file has a mistake
+    files, errors = documents(options.content)  # also while a file has a mistake
     functions = [ABOUT_FUNCTIONS]
     for name, function in {**FUNCTIONS, **closed_forms()}.items():
         takes = ", ".join(inspect.signature(function).parameters)
         about, _, _ = (inspect.getdoc(function) or "").partition("\n\n")
         functions.append(f"| `{name}({takes})` | {keys.line(about)} |")
     functions += (f"| `{name}('claim')` | {about} |" for name, about in OF_CLAIMS.items())
-    sections = [*keys.page(FILES.values(), found), "\n".join(functions)]
+    sections = [*keys.page(FILES.values(), files), "\n".join(functions)]
     if options.word and not (sections := keys.about(options.word, sections)):
         raise scaffold.CannotScaffoldError(f"no part and no key begins with {options.word!r}")
     print("\n".join(sections).replace("python -m runners", program()))

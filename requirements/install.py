@@ -32,15 +32,15 @@ def refuse(reason: str) -> NoReturn:
 def check_python(version: tuple[int, ...]) -> None:
     """Refuse a Python that cannot make the environment."""
     if version < OLDEST:
-        found = ".".join(map(str, version[:2]))
-        refuse(f"needs Python 3.11 or later, this is {found}; try make PYTHON=python3.12 …")
+        version_name = ".".join(map(str, version[:2]))
+        refuse(f"needs Python 3.11 or later, this is {version_name}; try make PYTHON=python3.12 …")
     if not all(importlib.util.find_spec(name) for name in ("venv", "ensurepip")):
         refuse("this Python lacks venv; on Debian or Ubuntu: apt-get install python3-venv")
 
 
 def pins(purpose: str) -> list[Path]:
     """The files with what a purpose needs: its own, after those of the narrower ones."""
-    return [HERE / f"{one}.txt" for one in [*PURPOSES][: [*PURPOSES].index(purpose) + 1]]
+    return [HERE / f"{name}.txt" for name in [*PURPOSES][: [*PURPOSES].index(purpose) + 1]]
 
 
 def make_environment(python: Path) -> None:
@@ -60,15 +60,15 @@ def pip(python: Path, *arguments: str) -> None:
     command += ["--progress-bar", "off", *arguments]
     if not sys.dont_write_bytecode:  # half of the time; what is imported is compiled then, once
         command.append("--no-compile")
-    said = []
+    lines = []
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     with subprocess.Popen(command, text=True, **pipes) as process:
         for line in process.stdout or ():
-            said.append(line)
+            lines.append(line)
             if line.rstrip().endswith((" MB)", " GB)")):
                 print(line.rstrip(), flush=True)
     if process.returncode:
-        sys.stderr.writelines(said[-20:])
+        sys.stderr.writelines(lines[-20:])
         refuse("pip could not install what the project needs (see above)")
 
 

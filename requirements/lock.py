@@ -36,7 +36,9 @@ def compiled(purpose: str, left_out: Iterable[str], *words: str) -> list[str]:
         "--no-emit-package": left_out,
     }
     command = [uv, *COMMAND, "pyproject.toml", "-", *words]
-    command += [word for name, given in options.items() for one in given for word in (name, one)]
+    command += [
+        word for name, given in options.items() for value in given for word in (name, value)
+    ]
     if subprocess.run(command, cwd=ROOT, input=BUILDS, text=True, check=False).returncode:
         refuse("uv could not resolve the dependencies (see above)")
     return re.findall(r"^([a-z0-9-]+)==", own.read_text(encoding="utf-8"), re.MULTILINE)

@@ -39,9 +39,9 @@ def pythons() -> dict[str, Path]:
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     paths += sorted(uv.glob(f"cpython-*/bin/{NAME}"))
     paths += sorted(pyenv.glob(f"3.*/bin/{NAME}"))  # rather than pyenv's shims
-    found = {path.name.removeprefix("python"): path for path in paths}
-    recent = sorted({OWN, *(name for name in found if name >= OLDEST)})
-    return {name: found[name] for name in sorted({recent[0], recent[-1]} - {OWN})}
+    interpreters = {path.name.removeprefix("python"): path for path in paths}
+    recent = sorted({OWN, *(name for name in interpreters if name >= OLDEST)})
+    return {name: interpreters[name] for name in sorted({recent[0], recent[-1]} - {OWN})}
 
 
 def set_up(python: Path, folder: Path) -> bool:
@@ -69,17 +69,17 @@ def smoke(python: Path, name: str) -> bool:
 def main() -> int:
     """Try what `pythons` found, and print what came of it."""
     failed = False
-    for said, python in pythons().items():
-        folder = ROOT / ".pythons" / said
+    for version, python in pythons().items():
+        folder = ROOT / ".pythons" / version
         if not set_up(python, folder):
-            print(f"{said}: not tried: pip found no packages")
+            print(f"{version}: not tried: pip found no packages")
             continue
         for name in SMOKE:
             started = time.monotonic()
             passed = smoke(folder / "bin" / "python", name)
             failed = failed or not passed
             took = time.monotonic() - started
-            print(f"{said}: {name} {'passed' if passed else 'FAILED'}, {took:.0f} s", flush=True)
+            print(f"{version}: {name} {'passed' if passed else 'FAILED'}, {took:.0f} s", flush=True)
     return 1 if failed else 0
 
 

@@ -4,7 +4,7 @@ import re
 from html import unescape
 
 from generator.export import formats
-from generator.items.item_checks import answerable
+from generator.items.item_checks import answerable_cases
 from generator.items.kinds import kind_of
 from generator.items.kinds.typed import unit_of
 from generator.printing.folio import Folio
@@ -15,7 +15,9 @@ _GIFT = {"number": "Numerical", "shape": "Short", "match": "Matching"}
 def keys(evidence):
     """By the id of a question, its kind and its key."""
     items = evidence.book.items.values()
-    every = [case for one in items for case in (one, *(c for _, c in answerable(one, evidence)))]
+    every = [
+        case for one in items for case in (one, *(c for _, c in answerable_cases(one, evidence)))
+    ]
     return {one.id: (one.kind, _key(kind_of(one, evidence), evidence)) for one in every}
 
 

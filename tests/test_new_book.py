@@ -240,7 +240,7 @@ def test_first_files_are_of_no_subject_and_check_names_what_is_to_be_written(boo
 def test_keys_has_what_the_book_does_not_use_and_its_own_commands(book, capsys):
     assert main(["keys"]) == 0
     said = capsys.readouterr().out
-    assert all(f"\n## {part}\n" in said for part in ("Draws", "Exhibit", "CostFile", "Order"))
+    assert all(f"\n## {part}\n" in said for part in ("Draws", "Exhibit", "CostFile", "Ordering"))
     assert "`proofbook show RUN`" in said
     assert "python -m" not in said
     assert main(["keys", "measured_with"]) == 0

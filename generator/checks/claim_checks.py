@@ -1,22 +1,27 @@
-"""Claims checked against the runs: whether they can be judged, and what they may rest on.
+"""Claims and statements checked against the runs: what can be judged, and what it may rest on.
 
-In: a file of `content/claims/` and the evidence. Out: what is wrong, where it is written. A law
-rests on no measured time, and a large tolerance has a reason. A claim on runs of ranks knows its
-dtype, and what is fixed where ranks differ. What is wrong on several runs of a claim is told once.
+In: a file of claims, or of the statements that people read, and the evidence. Out: what is wrong,
+where it is written. A law rests on no measured time, and a large tolerance has a reason. A claim
+on runs of ranks knows its dtype, and what is fixed where ranks differ. What is wrong on several
+runs of a claim is told once. The claim of a statement bears out its verdict on the reference
+machine; pages of another one mention that its runs differ.
 """
 
 import re
 from collections.abc import Iterator
+from typing import Any, Literal
 
-from generator.content import prose
-from generator.content.claim import Claim, ClaimFile
+from generator.content import listed_code, prose
+from generator.content.book import Book
+from generator.content.claim import Claim, ClaimFile, SentenceVerdict, Statement
 from generator.content.documents import Document, fields_of
 from generator.content.errors import ContentError
 from generator.values.evaluation import Evidence
-from generator.values.filters import Showed
-from generator.values.moved import refuted, stays
+from generator.values.filters import ClaimSentence
+from generator.values.perturbed import counterexample, why_not_stated
 from generator.values.regime import dtype_of
 from generator.values.value import Value
+from generator.values.verdicts import UNDECIDED, Judged
 
 LARGE = 0.1  # a tolerance beyond which a law says why
 # What another processor may round otherwise, and what another allocator may hold.
@@ -33,11 +38,11 @@ def mistakes(evidence: Evidence, document: Document[ClaimFile]) -> Iterator[Cont
         judged = [book.claims[name] for name in names]
         reported = set()
         outcomes = [evidence.judged(claim.id) for claim in judged]
-        found = [(one.at, one.error) for one in outcomes if one.error]
-        if not found:
-            found = [*_problems(evidence, written, judged), *_regime(evidence, judged)]
-        found += [one for claim in judged for one in _texts(evidence, claim)]
-        for at, problem in found:
+        problems = [(outcome.at, outcome.error) for outcome in outcomes if outcome.error]
+        if not problems:
+            problems = [*_problems(evidence, written, judged), *_regime(evidence, judged)]
+        problems += [problem for claim in judged for problem in _texts(evidence, claim)]
+        for at, problem in problems:
             if at not in reported:
                 reported.add(at)
                 path = at.split(".") if at else []
@@ -46,14 +51,13 @@ def mistakes(evidence: Evidence, document: Document[ClaimFile]) -> Iterator[Cont
 
 def _texts(evidence: Evidence, claim: Claim) -> Iterator[tuple[str, str]]:
     """Why an expression cannot stand in a text of a claim on one of its runs."""
-    for one in fields_of(claim):
-        for _, expression in prose.expressions(one.text) if one.path[0] != "for" else ():
-            found = evidence.evaluate(expression)
-            problem = evidence.unprintable(found) or stays(evidence, expression)
-            if isinstance(found.result, Showed):
+    for field in fields_of(claim):
+        for _, expression in prose.expressions(field.text) if field.path[0] != "for" else ():
+            problem = why_not_stated(evidence, expression)
+            if isinstance(evidence.evaluate(expression).result, ClaimSentence):
                 problem = "a claim's own sentences cannot quote a claim's sentence"
             if problem:
-                yield ".".join(map(str, one.path)), f"{expression}: {problem}"
+                yield ".".join(map(str, field.path)), f"{expression}: {problem}"
 
 
 def _problems(evidence: Evidence, written: Claim, judged: list[Claim]) -> Iterator[tuple[str, str]]:
@@ -69,7 +73,11 @@ def _problems(evidence: Evidence, written: Claim, judged: list[Claim]) -> Iterat
                 yield f"for.{position}", f"neither predicted: nor observed: reads {name}"
         is_word = isinstance(outcome.observed, Value) and isinstance(outcome.observed.number, str)
         can_turn = claim.relation == "differs" and is_word  # into any word
-        if outcome.verdict == "holds" and not can_turn and refuted(evidence, claim.id) is None:
+        if (
+            outcome.verdict == "holds"
+            and not can_turn
+            and counterexample(evidence, claim.id) is None
+        ):
             yield "", f"nothing that its runs measure could refute {claim.id}"
 
 
@@ -92,19 +100,70 @@ def _unplaced(evidence: Evidence, claim: Claim) -> Iterator[tuple[str, str]]:
     runs = filter(None, map(evidence.book.run, evidence.judged(claim.id).runs))
     is_measured = any(run.nature != "simulated" for run in runs)
     if is_open and is_measured and BY_MACHINE.search(claim.observed):
-        said = "another device may round or allocate otherwise; say where the law holds: "
-        yield "", f"{said}domain: {{device: [cpu], because: …}}, or domain: everywhere"
+        message = "another device may round or allocate otherwise; say where the law holds: "
+        yield "", f"{message}domain: {{device: [cpu], because: …}}, or domain: everywhere"
 
 
 def _regime(evidence: Evidence, judged: list[Claim]) -> Iterator[tuple[str, str]]:
     """What a claim leaves open of the conditions under which its runs were measured."""
     for claim in judged:
-        found = {one: evidence.book.run(one) for one in evidence.judged(claim.id).runs}
-        measured = {one: run for one, run in found.items() if run and run.nature != "simulated"}
+        runs = {name: evidence.book.run(name) for name in evidence.judged(claim.id).runs}
+        measured = {name: run for name, run in runs.items() if run and run.nature != "simulated"}
         for name, run in measured.items():
             is_open = run.status != "skipped" and not run.is_plain and claim.regime.dtype is None
             if is_open and dtype_of(run) is None:
                 yield "", f"{name} has recorded no dtype; state it: regime: {{dtype: float32}}"
         if len({run.world_size for run in measured.values()}) > 1 and claim.regime.fixed is None:
-            said = "compares different numbers of ranks; say what is fixed: "
-            yield "", f"{said}regime: {{fixed: the global batch}}"
+            message = "compares different numbers of ranks; say what is fixed: "
+            yield "", f"{message}regime: {{fixed: the global batch}}"
+
+
+Judgement = Literal["refuted", "confirmed", "untested"]
+BORNE_OUT_BY: dict[SentenceVerdict, tuple[Judgement, ...]] = {
+    "false": ("refuted",),
+    "too_general": ("refuted",),  # the run is a case in which the sentence fails
+    "true": ("confirmed",),
+    "depends": ("refuted", "confirmed"),
+}
+
+
+def judgement(sentence: Statement, outcome: Judged) -> Judgement:
+    """`refuted`, `confirmed` or `untested`, by the verdict on its claim."""
+    if outcome.verdict in UNDECIDED:
+        return "untested"
+    if sentence.confirmed_if is not None:
+        return "confirmed" if outcome.verdict == sentence.confirmed_if else "refuted"
+    return "refuted" if outcome.verdict == "holds" else "untested"
+
+
+def bears_out(sentence: Statement, outcome: Judged) -> bool:
+    """Whether the claim's outcome agrees with the author's verdict on a statement."""
+    return judgement(sentence, outcome) in BORNE_OUT_BY[sentence.verdict]
+
+
+def program_path(book: Book, run: str) -> str:
+    """The file that a run executed, from the project's root; empty where it executed none."""
+    executed = book.run(run)
+    return str(executed.settings.get("program", "")) if executed else ""
+
+
+def statement_mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    """Verdicts that their claims do not bear out, and programs that cannot stand."""
+    book = evidence.book
+    for position, statement in enumerate(document.model.statements):
+        problem = None
+        if statement.program and book.run(statement.program):
+            file = program_path(book, statement.program)
+            problem = listed_code.why_not_listed(book.root, file, None)
+        if problem:
+            yield document.error(("statements", position, "program"), problem)
+        if statement.claim not in book.claims or evidence.reference:
+            continue
+        outcome = evidence.judged(statement.claim)
+        if not outcome.is_broken_law and not bears_out(statement, outcome):
+            wanted = " or ".join(BORNE_OUT_BY[statement.verdict])
+            message = (
+                f"{statement.verdict} needs a claim by which the sentence is {wanted}; by "
+                f"{statement.claim} ({outcome.verdict}) it is {judgement(statement, outcome)}"
+            )
+            yield document.error(("statements", position, "verdict"), message)

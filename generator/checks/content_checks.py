@@ -7,11 +7,11 @@ import ast
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from generator.checks import claim_checks, layout_checks, lesson_checks, statement_checks
+from generator.checks import claim_checks, lesson_checks
 from generator.content import images, listed_code, prose
 from generator.content.book import Book
 from generator.content.claim import ClaimFile, StatementFile
-from generator.content.documents import TEXTS, Document, Field
+from generator.content.documents import TEXTS, Document, TextField
 from generator.content.errors import ContentError, ContentErrors, nearest, sort_errors
 from generator.content.exhibit import ExplainedProgram, Listing, Verified
 from generator.content.guide import GuideFile
@@ -22,11 +22,11 @@ from generator.content.plan_page import PlanFile
 from generator.content.quiz import Item, QuizFile
 from generator.content.topic import TopicFile
 from generator.content.yaml_source import Path
-from generator.items import draws, item_checks
+from generator.items import item_checks
 from generator.values import verdicts
 from generator.values.evaluation import Evidence
-from generator.values.filters import Label, Showed, calls_of_claims
-from generator.values.moved import stays
+from generator.values.filters import ClaimSentence, Label, calls_of_claims
+from generator.values.perturbed import why_not_stated
 from generator.values.value import Value
 from runners.planner.answers.published import PEAKS
 from runners.traces.differences import MisfitError, wrong_programs
@@ -36,28 +36,28 @@ _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
     "reference": lambda book, _: book.references,
     "misconception": lambda book, _: book.misconceptions,
     "statement": lambda book, _: book.statements,
-    "grid": lambda book, _: [name for name, one in book.traces.items() if one.grid],
-    "topic": lambda book, _: [one.id for one in book.topics],
+    "grid": lambda book, _: [name for name, trace in book.traces.items() if trace.grid],
+    "topic": lambda book, _: [topic.id for topic in book.topics],
     "lesson": lambda book, _: book.lessons,
     "page_path": lambda book, _: [*book.lessons, *book.handwritten_by_name],
-    "technique": lambda _, document: [one.id for one in document.model.techniques],
+    "technique": lambda _, document: [technique.id for technique in document.model.techniques],
     "symptom": lambda _, document: [
-        f"{one.id}{ask}"
-        for _, one in document.model.symptoms
-        for ask in ("", *(f"#ask-{number}" for number, _ in enumerate(one.edges, 1)))
+        f"{symptom.id}{ask}"
+        for _, symptom in document.model.symptoms
+        for ask in ("", *(f"#ask-{number}" for number, _ in enumerate(symptom.edges, 1)))
     ],
-    "figure": lambda _, document: [one.id for one in document.model.figures],
+    "figure": lambda _, document: [figure.id for figure in document.model.figures],
     "lesson figure": lambda book, document: [
         name
-        for one in book.topics
-        if f"/topics/{one.id}/" in document.source.file
-        for name in one.figures
+        for topic in book.topics
+        if f"/topics/{topic.id}/" in document.source.file
+        for name in topic.figures
     ],
     "item": lambda book, document: [
-        item
-        for one in book.topics
-        for item in one.items
-        if document in one.lessons.values() or not isinstance(document.model, LessonFile)
+        question
+        for topic in book.topics
+        for question in topic.items
+        if document in topic.lessons.values() or not isinstance(document.model, LessonFile)
     ],
 }
 
@@ -65,15 +65,11 @@ _KNOWN: dict[str, Callable[[Book, Document[Any]], Collection[str]]] = {
 def check(evidence: Evidence) -> list[ContentError]:
     """Every mistake in any text of a book, in its claims' verdicts and in its references."""
     files = evidence.book.documents
-    return sort_errors(error for one in files for error in of_document(evidence, one))
+    return sort_errors(error for document in files for error in document_errors(evidence, document))
 
 
 def checked(book: Book) -> Evidence:
-    """The evidence of a book without mistakes.
-
-    Raises:
-        ContentErrors: whatever authors wrote that cannot be printed, all at once.
-    """
+    """The evidence of a book; ContentErrors with every mistake that it has."""
     evidence = Evidence(book)
     raise_any(check(evidence), evidence)
     return evidence
@@ -81,46 +77,45 @@ def checked(book: Book) -> Evidence:
 
 def raise_any(errors: Iterable[ContentError], evidence: Evidence | None = None) -> None:
     """Raise the mistakes, if any; with the evidence, also the broken laws that cause some."""
-    found = list(errors)
-    if found:
+    mistakes = list(errors)
+    if mistakes:
         broken = verdicts.broken_laws(evidence.book, evidence.judged_claims) if evidence else []
-        raise ContentErrors([*broken, *found])
+        raise ContentErrors([*broken, *mistakes])
 
 
-def of_document(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+def document_errors(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """Every mistake in one file, by the runs shown and by those of the reference machine."""
     for judged in filter(None, (evidence, evidence.reference)):
-        for one in document.fields:
-            yield from _text(judged, document, one)
-            yield from _reference(judged, document, one)
+        for field in document.fields:
+            yield from _text(judged, document, field)
+            yield from _reference(judged, document, field)
         yield from _listings(judged.book, document)
-        for check_file in (one for kind, one in _BY_FILE if isinstance(document.model, kind)):
+        for check_file in (own for kind, own in _BY_FILE if isinstance(document.model, kind)):
             yield from check_file(judged, document)
-    listed = (one for one in document.fields if isinstance(one.part, Listing))
-    paths = {evidence.book.root / one.text for one in listed if one.path[-1] == "path"}
-    shown = "\n".join(one.read_text("utf-8") for one in paths if one.is_file())
-    yield from document.text_faults(shown)
+    listed = (field for field in document.fields if isinstance(field.part, Listing))
+    paths = {evidence.book.root / field.text for field in listed if field.path[-1] == "path"}
+    programs = "\n".join(path.read_text("utf-8") for path in paths if path.is_file())
+    yield from document.text_faults(programs)
     yield from images.problems(document, evidence.book.root)
 
 
-def _text(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[ContentError]:
+def _text(evidence: Evidence, document: Document[Any], field: TextField) -> Iterator[ContentError]:
     """What is wrong in a line, a prose or an expression."""
     if isinstance(document.model, ClaimFile):
         return  # judged and checked on each run
-    if one.mark == "expression":
-        yield from _expression(evidence, document, one)
-    elif one.mark in TEXTS:
-        for at, expression in prose.expressions(one.text):
-            problem = evidence.unprintable(evidence.evaluate(expression))
-            problem = problem or _fallen(evidence, expression) or stays(evidence, expression)
+    if field.mark == "expression":
+        yield from _expression(evidence, document, field)
+    elif field.mark in TEXTS:
+        for at, expression in prose.expressions(field.text):
+            problem = why_not_stated(evidence, expression) or _fallen(evidence, expression)
             if problem:
-                is_shown = "unknown name" in problem and prose.in_code(one.text, at)
+                is_shown = "unknown name" in problem and prose.in_code(field.text, at)
                 hint = r"; braces that code shows begin with \{{" if is_shown else ""
-                yield document.error_in(one, at, f"{expression}: {problem}{hint}")
+                yield document.error_in(field, at, f"{expression}: {problem}{hint}")
 
 
 def _fallen(evidence: Evidence, expression: str) -> str | None:
-    """Why a sentence cannot rest on a claim that it names: the reference machine refutes it."""
+    """Message if `holds(claim)` names a claim that the reference machine refutes, else None."""
     for claim in (claim for name, claim in calls_of_claims(expression) if name == "holds"):
         outcome = evidence.judged(claim)
         if evidence.reference is None and outcome.verdict != "holds":
@@ -128,36 +123,40 @@ def _fallen(evidence: Evidence, expression: str) -> str | None:
     return None
 
 
-def _expression(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[ContentError]:
+def _expression(
+    evidence: Evidence, document: Document[Any], field: TextField
+) -> Iterator[ContentError]:
     """What is wrong in a field that is one expression."""
-    found = evidence.evaluate(one.text)
-    problem = evidence.unprintable(found)
-    if problem is None and isinstance(found.result, Label | Showed):
+    problem = why_not_stated(evidence, field.text)
+    if isinstance(evidence.evaluate(field.text).result, Label | ClaimSentence):
         problem = "these are words; a value is wanted here"
-    problem = problem or stays(evidence, one.text)
     if problem:
-        yield document.error(one.path, f"{' '.join(one.text.split())}: {problem}")
+        yield document.error(field.path, f"{' '.join(field.text.split())}: {problem}")
 
 
-def _reference(evidence: Evidence, document: Document[Any], one: Field) -> Iterator[ContentError]:
+def _reference(
+    evidence: Evidence, document: Document[Any], field: TextField
+) -> Iterator[ContentError]:
     """An id or a run that does not exist, or a claim that backs an advice and does not hold."""
     book, problem = evidence.book, None
-    if one.mark == "run":
-        found = evidence.evaluate(one.text)
-        problem = found.error or (None if found.runs else f"{one.text!r} is no run")
-    elif one.mark == "claim" and one.text not in book.claims:
-        problem = book.claim_index.lacks(one.text)
-    elif one.mark == "claim" and (isinstance(document.model, GuideFile) or "decisions" in one.path):
-        problem = item_checks.unheld(evidence, one.text)
-    elif one.mark in _KNOWN and one.text not in (ids := _KNOWN[one.mark](book, document)):
-        problem = f"no {one.mark} {one.text!r}{nearest(one.text, ids)}"
+    if field.mark == "run":
+        evaluation = evidence.evaluate(field.text)
+        problem = evaluation.error or (None if evaluation.runs else f"{field.text!r} is no run")
+    elif field.mark == "claim" and field.text not in book.claims:
+        problem = book.claim_index.why_unknown(field.text)
+    elif field.mark == "claim" and (
+        isinstance(document.model, GuideFile) or "decisions" in field.path
+    ):
+        problem = item_checks.why_unheld(evidence, field.text)
+    elif field.mark in _KNOWN and field.text not in (ids := _KNOWN[field.mark](book, document)):
+        problem = f"no {field.mark} {field.text!r}{nearest(field.text, ids)}"
     if problem:
-        yield document.error(one.path, problem)
+        yield document.error(field.path, problem)
 
 
 def _topic(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
     """The topics that one requires come before it, so that none leads in a circle."""
-    orders = {one.id: one.file.order for one in evidence.book.topics}
+    orders = {topic.id: topic.file.order for topic in evidence.book.topics}
     for position, name in enumerate(document.model.requires):
         place = ("requires", position)
         if orders.get(name, -1) >= document.model.order:
@@ -168,11 +167,11 @@ def _plan(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]
     """Rates of devices in other units, and words for rows that nobody published."""
     for at, device in enumerate(document.model.devices):
         for key, unit in (("compute", "FLOP/s"), ("link", "bytes/s"), ("between", "bytes/s")):
-            found = evidence.evaluate(getattr(device, key)).result
-            if isinstance(found, Value) and str(found.unit) != unit:
-                yield document.error(("devices", at, key), f"in {found.unit}, not in {unit}")
-    page, shown = document.model.published, evidence.book.traces.get(PEAKS.experiment)
-    rows = [str(run.settings["id"]) for run in shown.runs.values()] if page and shown else []
+            rate = evidence.evaluate(getattr(device, key)).result
+            if isinstance(rate, Value) and str(rate.unit) != unit:
+                yield document.error(("devices", at, key), f"in {rate.unit}, not in {unit}")
+    page, peaks = document.model.published, evidence.book.traces.get(PEAKS.experiment)
+    rows = [str(run.settings["id"]) for run in peaks.runs.values()] if page and peaks else []
     for key in ("variants", "notes") if rows else ():
         for row in getattr(page, key).keys() - {*rows}:
             message = f"no published row {row!r}{nearest(row, rows)}"
@@ -192,35 +191,43 @@ def _each_item(
     evidence: Evidence, document: Document[Any], items: Sequence[Item], at: Path
 ) -> Iterator[ContentError]:
     """What is wrong with some items, which stand at a path of their file."""
-    for position, item in enumerate(items):
-        drawn = item.exhibit.drawing if item.exhibit else None
-        for path, message in lesson_checks.drawn(evidence, drawn) if drawn else ():
+    for position, question in enumerate(items):
+        drawn = question.exhibit.drawing if question.exhibit else None
+        for path, message in lesson_checks.figure_mistakes(evidence, drawn) if drawn else ():
             yield document.error((*at, position, "exhibit", "drawing", *path), message)
-        wrong = list(item_checks.mistakes(item, evidence))
-        is_unread = any(item_checks.unread(item, evidence))
-        wrong += [] if is_unread else draws.mistakes(item, evidence)
+        wrong = list(item_checks.mistakes(question, evidence))
+        is_unread = any(item_checks.missing_evidence(question, evidence))
+        wrong += [] if is_unread else item_checks.draw_mistakes(question, evidence)
         for path, message in wrong:
             yield document.error((*at, position, *path), message)
         if wrong or is_unread:
             continue  # its other cases would say the same again
-        for number, one in enumerate(item.others, 1):
-            for message in item_checks.mistakes_of_case(item, one, evidence)[:1]:
+        for number, other in enumerate(question.others, 1):
+            for message in item_checks.mistakes_of_case(question, other, evidence)[:1]:
                 yield document.error((*at, position, "for", number), message)
 
 
 def _listings(book: Book, document: Document[Any]) -> Iterator[ContentError]:
-    """Code that is to be shown, by lessons and items alike, and is not there."""
-    for one in document.fields:
-        listing = one.part
-        if isinstance(listing, Listing) and one.path[-1] == "path":
-            problem = listed_code.problem(book.root, listing.path, listing.object)
-            problem = problem or _other_code(book, listing)
-            if isinstance(listing, Verified) and not problem and listing.path not in book.verified:
-                problem = f"{listing.path}: no report of `verify` lies beside it"
-            if problem:
-                yield document.error(one.path, problem)
-            elif isinstance(listing, ExplainedProgram):
-                yield from _misplaced(book, document, one.path[:-1], listing)
+    """Code that is to be shown and is not there, that another run executed, or with lost notes."""
+    for field in document.fields:
+        listing = field.part
+        if not isinstance(listing, Listing) or field.path[-1] != "path":
+            continue
+        problem = listed_code.why_not_listed(book.root, listing.path, listing.object)
+        run = book.run(listing.run) if listing.run else None
+        executed = run.settings.get("program") if run else None
+        if not problem and executed not in (None, listing.path):
+            problem = f"{listing.run} executed {executed}, not this file"
+        if isinstance(listing, Verified) and not problem and listing.path not in book.verified:
+            problem = f"{listing.path}: no report of `verify` lies beside it"
+        if problem:
+            yield document.error(field.path, problem)
+        elif isinstance(listing, ExplainedProgram):
+            code = listed_code.listed(book.root, listing.path, listing.object)
+            for position, note in enumerate(listing.walkthrough):
+                path = (*field.path[:-1], "walkthrough", position, "code")
+                problem = listed_code.why_misplaced(code, note.code)
+                yield from [document.error(path, problem)] if problem else ()
 
 
 def _wrong_programs(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
@@ -239,46 +246,14 @@ def _wrong_programs(evidence: Evidence, document: Document[Any]) -> Iterator[Con
         yield ContentError(document.source.file, first + line, column, message)
 
 
-def _figures(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """Figures of what only ranks record, drawn from a run without ranks."""
-    for position, figure in enumerate(document.model.figures):
-        runs = ((name, evidence.book.run(name)) for name in figure.runs)
-        plain = [name for name, run in runs if run and run.is_plain]
-        if plain:
-            message = f"draws what ranks record, and {plain[0]} has none; a growth draws any number"
-            yield document.error(("figures", position, "kind"), message)
-
-
-def _misplaced(
-    book: Book, document: Document[Any], at: Path, listing: ExplainedProgram
-) -> Iterator[ContentError]:
-    """Notes on lines that do not stand in the program, or not once."""
-    code = listed_code.listed(book.root, listing.path, listing.object)
-    for position, note in enumerate(listing.walkthrough):
-        problem = listed_code.misplaced(code, note.code)
-        if problem:
-            yield document.error((*at, "walkthrough", position, "code"), problem)
-
-
-def _other_code(book: Book, listing: Listing) -> str | None:
-    """Why a run's output does not belong below this code: it executed another file."""
-    run = book.run(listing.run) if listing.run else None
-    executed = run.settings.get("program") if run else None
-    if executed is None or executed == listing.path:
-        return None
-    return f"{listing.run} executed {executed}, not this file"
-
-
 def missing_sections(
     book: Book, sections: Callable[[str], Collection[str]]
 ) -> Iterator[ContentError]:
     """Sections that the guide names and a printed lesson lacks.
 
-    Args:
-        book: with the guide.
-        sections: the headings of a lesson, `topic/mode`; none where it is not printed.
+    `sections` gives the headings of a lesson, `topic/mode`; none where it is not printed.
     """
-    for guide in (one for one in book.documents if isinstance(one.model, GuideFile)):
+    for guide in (document for document in book.documents if isinstance(document.model, GuideFile)):
         for at, edge in guide.model.edges:
             page, section = edge.lesson.page, edge.lesson.section
             known = sections(page)
@@ -292,12 +267,11 @@ _BY_FILE: tuple[tuple[type[Any], _Check], ...] = (
     (ClaimFile, claim_checks.mistakes),
     (QuizFile, _items),
     (HandWritten, _fences),
-    (StatementFile, statement_checks.mistakes),
+    (StatementFile, claim_checks.statement_mistakes),
     (TopicFile, _topic),
     (WrongFile, _wrong_programs),
     (PlanFile, _plan),
-    (GuideFile, layout_checks.mistakes),
-    (LessonFile, _figures),
-    (LessonFile, layout_checks.mistakes),
+    (GuideFile, lesson_checks.layout_mistakes),
+    (LessonFile, lesson_checks.layout_mistakes),
     (LessonFile, lesson_checks.mistakes),
 )

@@ -1,80 +1,82 @@
-"""Lessons checked against the runs, the laws and the formulas that they name.
+"""Lessons checked against the runs, the laws, the formulas and the committed plans that they name.
 
-In: a lesson's document and the evidence. Out: located errors. A formula of a calculator that is
-further off than its author allows is one, where the book was written; on other machines the page
-says how far off it was.
+In: a lesson's document, or the guide's, and the evidence. Out: located errors. A formula of a
+calculator that is further off than its author allows is one, where the book was written; on other
+machines the page says how far off it was. A layout that is named is an error where another one is
+better in something and worse in nothing: memory, bytes over each tier of links and, where computing
+decides the time of both, their place by the rule.
 """
 
 from collections.abc import Callable, Collection, Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from generator.content.calculator import Calculator, CalculatorInput, CalculatorOutput
 from generator.content.documents import Document
 from generator.content.errors import ContentError, nearest
 from generator.content.exhibit import Figure
+from generator.content.guide import GuideFile
 from generator.content.lesson import (
     ChallengeFile,
     CostFile,
-    LessonFile,
     RecallFile,
     TraceFile,
     TryFile,
+    WhyFile,
 )
 from generator.content.yaml_source import Path
 from generator.figures.play import states as play_states
 from generator.values import claim_formula, units
-from generator.values.calculator import CheckOnRun, checked, on_run, parsed
+from generator.values.calculator import CheckOnRun, check_on_run, checked, parsed
 from generator.values.evaluation import Evidence
-from generator.values.value import ExpressionError, Value
+from generator.values.value import ExpressionError, Value, numeric
+from runners.planner.answers.answer import Layout, answer_of, layout_of, rivals
+from runners.planner.answers.law_of_time import Cluster
 
 Found = tuple[Path, str]
 WITHOUT_FIGURES = (TryFile, ChallengeFile, RecallFile)  # which have no part that names one
 
 
 def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """Everything in one lesson that does not fit what it names."""
-    named = {one.text for one in document.fields if one.mark == "figure"}
+    """Errors of a lesson's figures and of its mode."""
+    of_mode = _BY_MODE.get(type(document.model))
+    problems = of_mode(evidence, document.model) if of_mode else ()
+    for path, message in chain(_figures(evidence, document), problems):
+        yield document.error(path, message)
+
+
+def _figures(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
+    """Figures that the page does not show, or that cannot show what their kind shows."""
+    named = {field.text for field in document.fields if field.mark == "figure"}
     for position, figure in enumerate(document.model.figures):
         if figure.id not in named:
             todo = f"write figure: {figure.id} where it teaches"
             if isinstance(document.model, WITHOUT_FIGURES):
                 todo = "lessons of this mode show none, so delete it"
-            message = f"no part of the page shows it; {todo}"
-            yield document.error(("figures", position, "id"), message)
-    for path, message in _mistakes(evidence, document.model):
-        yield document.error(path, message)
-
-
-def _mistakes(evidence: Evidence, model: LessonFile) -> Iterator[Found]:
-    for position, figure in enumerate(model.figures):
-        for path, message in drawn(evidence, figure):
+            yield ("figures", position, "id"), f"no part of the page shows it; {todo}"
+        runs = ((name, evidence.book.run(name)) for name in figure.runs)
+        if plain := [name for name, run in runs if run and run.is_plain]:
+            message = f"draws what ranks record, and {plain[0]} has none; a growth draws any number"
+            yield ("figures", position, "kind"), message
+        for path, message in figure_mistakes(evidence, figure):
             yield ("figures", position, *path), message
-    for kind, check in _BY_MODE.items():
-        if isinstance(model, kind):
-            yield from check(evidence, model)
 
 
-def drawn(evidence: Evidence, figure: Figure) -> Iterator[Found]:
-    """What keeps a figure from showing what its kind shows, at a path below the figure."""
+def figure_mistakes(evidence: Evidence, figure: Figure) -> Iterator[Found]:
+    """Mistakes of a figure, each at a path below it."""
     yield from play_states.faults(figure, evidence)
     growth = figure.growth
     for series in growth.series if growth else ():
         for run in filter(evidence.book.run, series.runs):
             for field in ("x", "measured", "predicted"):
                 written = getattr(series, field, None) or getattr(growth, field)
-                problem = _no_number(evidence, written, run)
-                if problem:
+                evaluation = evidence.evaluate(written, run) if written else None
+                if not evaluation or evaluation.absent:
+                    continue
+                value = evaluation.result
+                if not isinstance(value, Value) or isinstance(value.number, str):
+                    problem = evaluation.error or f"{written} is no number"
                     yield ("growth", field), f"for {run}: {problem}"
-
-
-def _no_number(evidence: Evidence, expression: str | None, run: str) -> str | None:
-    """Why an expression over a run comes to no number, or None."""
-    found = evidence.evaluate(expression, run) if expression else None
-    if not found or found.absent:
-        return None
-    is_number = isinstance(found.result, Value) and not isinstance(found.result.number, str)
-    return None if is_number else found.error or f"{expression} is no number"
 
 
 def _trace(evidence: Evidence, model: TraceFile) -> Iterator[Found]:
@@ -83,7 +85,7 @@ def _trace(evidence: Evidence, model: TraceFile) -> Iterator[Found]:
         run = evidence.book.run(table.run) if table else None
         if table is None or run is None or run.status == "skipped" or run.is_surprise:
             continue
-        recorded = [one.name for one in (run.stages if part == "data_flow" else run.prediction)]
+        recorded = [row.name for row in (run.stages if part == "data_flow" else run.prediction)]
         for position, row in enumerate(table.rows):
             if row.name not in recorded:
                 message = f"{table.run} recorded no {row.name!r}{nearest(row.name, recorded)}"
@@ -109,7 +111,7 @@ def _cost(evidence: Evidence, model: CostFile) -> Iterator[Found]:
     for number, table in enumerate(model.tables):
         for position, law in enumerate(row.law for row in table.rows):
             claim = evidence.book.claims.get(law)
-            problem = claim and claim_formula.not_a_number(claim, evidence)
+            problem = claim and claim_formula.why_not_numeric(claim, evidence)
             if claim and not (
                 problem or claim_formula.formula_of(claim) or evidence.judged(law).error
             ):
@@ -122,35 +124,35 @@ def _cost(evidence: Evidence, model: CostFile) -> Iterator[Found]:
 
 def _calculator(evidence: Evidence, calculator: Calculator) -> Iterator[Found]:
     """What is wrong with the calculator of a lesson on cost, each at its path below it."""
-    inputs = [one.name for one in calculator.inputs]
-    for position, one in enumerate(calculator.inputs):
-        for field, problem in _other_quantity(evidence, one):
+    inputs = [entered.name for entered in calculator.inputs]
+    for position, entered in enumerate(calculator.inputs):
+        for field, problem in _other_quantity(evidence, entered):
             yield ("inputs", position, field), problem
-        others = {*inputs} - {one.name}
-        if one.at_most:
-            yield from _unknown(("inputs", position, "at_most"), one.at_most, others)
+        others = {*inputs} - {entered.name}
+        if entered.at_most:
+            yield from _unknown(("inputs", position, "at_most"), entered.at_most, others)
     for position, output in enumerate(calculator.outputs):
         lost = list(_unknown(("outputs", position, "formula"), output.formula, inputs))
         yield from lost
         for number, written in enumerate(() if lost else output.checked_on):
             if written.law is None or written.law in evidence.book.claims:
-                check = on_run(written, output, calculator, evidence)
-                wrong = (_unknown(("given", one), one, inputs) for one in written.given)
-                found = [*chain.from_iterable(wrong), *_of_check(evidence, output, check)]
-                for path, message in found or _too_far(evidence, output, check):
+                check = check_on_run(written, output, calculator, evidence)
+                wrong = (_unknown(("given", name), name, inputs) for name in written.given)
+                mistakes = [*chain.from_iterable(wrong), *_of_check(evidence, output, check)]
+                for path, message in mistakes or _too_far(evidence, output, check):
                     yield ("outputs", position, "checked_on", number, *path), message
 
 
-def _other_quantity(evidence: Evidence, one: CalculatorInput) -> Iterator[tuple[str, str]]:
+def _other_quantity(evidence: Evidence, entered: CalculatorInput) -> Iterator[tuple[str, str]]:
     """Where an input starts and ends, if not in its quantity; what fails is told elsewhere."""
-    wanted = units.BY_NAME[one.quantity]
+    wanted = units.BY_NAME[entered.quantity]
     for field in ("low", "start", "high"):
-        written = getattr(one, field)
-        found = evidence.evaluate(written).result if isinstance(written, str) else None
-        if isinstance(found, Value):
-            is_alike = found.unit.is_number if wanted.is_number else found.unit == wanted
+        written = getattr(entered, field)
+        bound = evidence.evaluate(written).result if isinstance(written, str) else None
+        if isinstance(bound, Value):
+            is_alike = bound.unit.is_number if wanted.is_number else bound.unit == wanted
             if not is_alike:
-                yield field, f"{written} is {found.unit}, not {one.quantity}"
+                yield field, f"{written} is {bound.unit}, not {entered.quantity}"
 
 
 def _unknown(path: Path, formula: str, known: Collection[str]) -> Iterator[Found]:
@@ -175,9 +177,9 @@ def _of_check(evidence: Evidence, output: CalculatorOutput, check: CheckOnRun) -
             yield ("given",), f"the formula needs {name!r} on this run"
     for name, written in check.given.items():
         if isinstance(written, str):
-            found = evidence.evaluate(written)
-            shared = sorted({*found.measured} & {*measured.measured})
-            problem = evidence.unprintable(found)
+            evaluation = evidence.evaluate(written)
+            shared = sorted({*evaluation.measured} & {*measured.measured})
+            problem = evidence.why_unprintable(evaluation)
             if shared:
                 problem = f"reads {shared[0]}, the very field that the formula is compared with"
             if problem:
@@ -186,17 +188,17 @@ def _of_check(evidence: Evidence, output: CalculatorOutput, check: CheckOnRun) -
 
 def _too_far(evidence: Evidence, output: CalculatorOutput, check: CheckOnRun) -> Iterator[Found]:
     """Whether the formula is further off than allowed; judged where the book was written."""
-    if evidence.unprintable(evidence.evaluate(check.measured)):
+    if evidence.why_unprintable(evidence.evaluate(check.measured)):
         return  # said where it is written
     try:
-        found = checked(output, check, evidence)
+        comparison = checked(output, check, evidence)
     except ExpressionError as error:
         yield ("measured",), str(error)
         return
-    if found and evidence.reference is None and found.is_beyond(output.within):
+    if comparison and evidence.reference is None and comparison.is_beyond(output.within):
         message = (
-            f"{output.name} is off by {found.off} on {check.run}: {found.by_formula} by the "
-            f"formula, {found.measured} measured; within allows less"
+            f"{output.name} is off by {comparison.off} on {check.run}: {comparison.by_formula} "
+            f"by the formula, {comparison.measured} measured; within allows less"
         )
         yield ("measured",), message
 
@@ -206,3 +208,69 @@ _BY_MODE: dict[type[Any], Callable[[Evidence, Any], Iterator[Found]]] = {
     TryFile: _try,
     CostFile: _cost,
 }
+
+WRITTEN: dict[type[Any], str] = {WhyFile: "decisions", GuideFile: "techniques"}
+
+
+class Planned(NamedTuple):
+    """A layout that a file names.
+
+    Attributes:
+        at: where it stands in the file.
+        run: its path.
+        layout: on as many devices of the Plan pages as it has.
+        others: the layouts that it was compared with, by the names of their runs.
+        fits: memory is free, so that needing less of it is no gain.
+    """
+
+    at: Path
+    run: str
+    layout: Layout
+    others: dict[str, Layout]
+    fits: bool
+
+    @property
+    def better(self) -> list[str]:
+        """Rival layouts that dominate this one."""
+        others = self.others.items()
+        return [k for k, v in others if v.dominates(self.layout, is_memory_free=self.fits)]
+
+
+def layout_mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+    """Layouts that another one dominates."""
+    for named in planned(evidence, document.model):
+        if named.better:
+            message = f"{named.run} is dominated by {', '.join(named.better)}; name one of those"
+            yield document.error((*named.at, "planned"), message)
+
+
+def planned(evidence: Evidence, model: Any) -> Iterator[Planned]:  # noqa: ANN401
+    """The layouts that a file names, each with its rivals; none without plans.
+
+    Where memory is free, it is compared with those that fit the device of the Plan pages.
+    """
+    key, plan = WRITTEN.get(type(model)), evidence.book.plan
+    if key is None or plan is None:
+        return
+    device = plan.devices[0]
+    rates = [_number(evidence, rate) for rate in (device.compute, device.link, device.between)]
+    node, memory = Cluster(1, plan.per_node, *rates), _number(evidence, device.memory)
+    for position, advice in enumerate(getattr(model, key)):
+        experiment, _, name = (advice.planned or "").partition(".")
+        trace = evidence.book.traces.get(experiment)
+        if trace is None or trace.grid is None or name not in trace.trace.runs:
+            continue  # said where it is named
+        rows = rivals(name, trace.grid)
+        cluster = node.with_devices(rows[name].state.devices)
+        layouts = {
+            f"{experiment}.{other}": layout_of(answer_of(row, trace.grid), cluster, memory)
+            for other, row in rows.items()
+        }
+        mine = layouts.pop(advice.planned)
+        others = {k: v for k, v in layouts.items() if not advice.fits or v.verdict == "fits"}
+        yield Planned((key, position), advice.planned, mine, others, advice.fits)
+
+
+def _number(evidence: Evidence, expression: str) -> float:
+    value = evidence.evaluate(expression).result
+    return numeric(value) if isinstance(value, Value) else float("inf")

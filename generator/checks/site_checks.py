@@ -14,7 +14,7 @@ LEFT_OUT = ("not_in_nav", "exclude_docs", "draft_docs")  # keys with patterns, a
 
 
 def mistakes(root: Path) -> Iterator[str]:
-    """What keeps MkDocs from making a book in this folder."""
+    """Mistakes of mkdocs.yml with which MkDocs would not build the book."""
     path = root / "mkdocs.yml"
     if not path.is_file():
         yield f"{path.name}: no such file, so MkDocs cannot build the book"
@@ -33,31 +33,26 @@ def mistakes(root: Path) -> Iterator[str]:
 
 
 def unlisted(root: Path, pages: Iterable[str]) -> Iterator[str]:
-    """Pages by hand that no reader finds in the navigation, though mkdocs.yml has one.
-
-    Args:
-        root: the folder of mkdocs.yml.
-        pages: their paths below `content/pages`.
-    """
+    """Pages by hand, by path below content/pages, that the `nav:` of mkdocs.yml lacks."""
     try:
         keys = dict(_keys(yaml.compose((root / "mkdocs.yml").read_text(encoding="utf-8"))))
     except (OSError, yaml.YAMLError, UnicodeDecodeError):
         return  # as `mistakes` tells
-    patterns = (str(keys[one].value).splitlines() for one in LEFT_OUT if one in keys)
+    patterns = (str(keys[key].value).splitlines() for key in LEFT_OUT if key in keys)
     left_out = GitIgnoreSpec.from_lines(chain(*patterns))
     named = {*_words(keys["nav"])} - {""} if "nav" in keys else set()
     for page in pages if named else ():
         if page not in named and not left_out.match_file(page):
-            said = "the nav: of mkdocs.yml does not name it; list it there, or under not_in_nav:"
-            yield f"content/pages/{page}: {said}"
+            message = "the nav: of mkdocs.yml does not name it; list it there, or under not_in_nav:"
+            yield f"content/pages/{page}: {message}"
 
 
 def _words(node: yaml.Node) -> Iterator[str]:
     """The scalars of a tree."""
     if isinstance(node, yaml.ScalarNode):
         yield str(node.value)
-    for one in () if isinstance(node, yaml.ScalarNode) else node.value:
-        for part in one if isinstance(one, tuple) else (one,):
+    for child in () if isinstance(node, yaml.ScalarNode) else node.value:
+        for part in child if isinstance(child, tuple) else (child,):
             yield from _words(part)
 
 
@@ -65,5 +60,6 @@ def _keys(node: yaml.Node | None) -> Iterator[tuple[str, yaml.Node]]:
     """The keys of a mapping, or of a list of names and mappings, each with what it holds."""
     if isinstance(node, yaml.MappingNode):
         yield from ((str(key.value), held) for key, held in node.value)
-    for one in node.value if isinstance(node, yaml.SequenceNode) else ():
-        yield from [(str(one.value), one)] if isinstance(one, yaml.ScalarNode) else _keys(one)
+    for element in node.value if isinstance(node, yaml.SequenceNode) else ():
+        is_name = isinstance(element, yaml.ScalarNode)
+        yield from [(str(element.value), element)] if is_name else _keys(element)

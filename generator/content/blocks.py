@@ -28,24 +28,22 @@ _TABLES = MarkdownIt("commonmark").enable("table")
 
 
 def images(text: str) -> Iterator[tuple[int, str]]:
-    """Where each image of a text begins, and the address of its file."""
-    return ((one.start(), one["file"]) for one in _IMAGE.finditer(text) if one["file"])
+    """Position and file of each image of a text."""
+    return ((match.start(), match["file"]) for match in _IMAGE.finditer(text) if match["file"])
 
 
 def faults(text: str, coded: str, mark: str) -> Iterator[tuple[int, str]]:
-    """What would print raw or not at all, with what to do.
+    """Marks that would print raw or not at all, each with its place and the fix.
 
-    Args:
-        text: as the module says.
-        coded: the same with its code, where a bar ends a cell too.
-        mark: a `line` has none of these; of a `page`, MkDocs makes the tables.
+    `coded` is the text with its code, in which a bar ends a cell too; a line (`mark`) has no such
+    marks, and MkDocs makes the tables of a page.
     """
     lacks = "an image needs its file and words for it: ![what it shows](ring.png)"
-    for found in _IMAGE.finditer(text):
+    for image in _IMAGE.finditer(text):
         if mark == "line":
-            yield found.start(), "an image in a line; put it into a text"
-        elif not found["at"] or not found["says"].strip():
-            yield found.start(), lacks
+            yield image.start(), "an image in a line; put it into a text"
+        elif not image["at"] or not image["says"].strip():
+            yield image.start(), lacks
     yield from _notes(text, mark)
     yield from _tables(text, coded, mark)
     yield from _boxes(text) if mark != "line" else ()
@@ -53,40 +51,41 @@ def faults(text: str, coded: str, mark: str) -> Iterator[tuple[int, str]]:
 
 def _notes(text: str, mark: str) -> Iterator[tuple[int, str]]:
     """Footnotes that are named and not written, or written and not named."""
-    found = [(one, bool(one["says"] and one["begins"] is not None)) for one in NOTE.finditer(text)]
-    known = {(one["name"], is_written) for one, is_written in found}
-    for one, is_written in found:
+    matches = NOTE.finditer(text)
+    notes = [(note, bool(note["says"] and note["begins"] is not None)) for note in matches]
+    known = {(note["name"], is_written) for note, is_written in notes}
+    for note, is_written in notes:
         if mark == "line":
-            yield one.start(), f"a footnote {one[0]!r} in a line; put it into a text"
-        elif (one["name"], not is_written) not in known:
-            lacks = f"no line begins with [^{one['name']}]: and says the note; {LINES}"
-            yield one.start(), f"no text names the note {one[0]!r}" if is_written else lacks
+            yield note.start(), f"a footnote {note[0]!r} in a line; put it into a text"
+        elif (note["name"], not is_written) not in known:
+            lacks = f"no line begins with [^{note['name']}]: and says the note; {LINES}"
+            yield note.start(), f"no text names the note {note[0]!r}" if is_written else lacks
 
 
 def _tables(text: str, coded: str, mark: str) -> Iterator[tuple[int, str]]:
     """Rows of dashes that head no table, and rows whose last cells would vanish."""
-    found = list(_DASHES.finditer(text))
-    tokens = _TABLES.parse(text) if found and mark != "line" else []
-    tables = [one.map for one in tokens if one.type == "table_open" and one.map]
+    dashes = list(_DASHES.finditer(text))
+    tokens = _TABLES.parse(text) if dashes and mark != "line" else []
+    tables = [token.map for token in tokens if token.type == "table_open" and token.map]
     lines = (text if mark == "page" else coded).splitlines(keepends=True) if tables else []
-    cells = [len(_BAR.split(one.strip().removeprefix("|").removesuffix("|"))) for one in lines]
+    cells = [len(_BAR.split(row.strip().removeprefix("|").removesuffix("|"))) for row in lines]
     for line, (head, _) in ((at, span) for span in tables for at in range(*span)):
         if cells[line] > cells[head]:
-            said = f"{cells[line]} cells below a head of {cells[head]}; a bar in a cell is \\|"
-            yield sum(map(len, lines[:line])), said
-    for line, one in {text.count("\n", 0, one.end()): one for one in found}.items():
+            message = f"{cells[line]} cells below a head of {cells[head]}; a bar in a cell is \\|"
+            yield sum(map(len, lines[:line])), message
+    for line, match in {text.count("\n", 0, match.end()): match for match in dashes}.items():
         if line not in {head + 1 for head, _ in tables}:
-            yield one.start(), f"no table: give each column dashes, right below its head; {LINES}"
+            yield match.start(), f"no table: give each column dashes, right below its head; {LINES}"
 
 
 def _boxes(text: str) -> Iterator[tuple[int, str]]:
     """Heads of boxes that open none."""
-    for found in _BOX.finditer(text):
-        head = _BOX_HEAD.fullmatch(found["rest"])
-        indent = len(found[0]) - len(found[0].lstrip(" "))
-        if found["mark"] != "!!!" or head is None:
-            yield found.start("mark"), f'a box begins with a line: !!! note "Its title"; {LINES}'
+    for box in _BOX.finditer(text):
+        head = _BOX_HEAD.fullmatch(box["rest"])
+        indent = len(box[0]) - len(box[0].lstrip(" "))
+        if box["mark"] != "!!!" or head is None:
+            yield box.start("mark"), f'a box begins with a line: !!! note "Its title"; {LINES}'
         elif head["kind"] not in BOXES:
-            yield found.start("rest") + 1, f"no box {head['kind']!r}{nearest(head['kind'], BOXES)}"
-        elif not found["within"] or len(found["indent"]) < indent + 4:
-            yield found.start("mark"), "indent what is in the box by four spaces"
+            yield box.start("rest") + 1, f"no box {head['kind']!r}{nearest(head['kind'], BOXES)}"
+        elif not box["within"] or len(box["indent"]) < indent + 4:
+            yield box.start("mark"), "indent what is in the box by four spaces"

@@ -22,7 +22,7 @@ from generator.content.lab import LabFile
 from generator.content.lesson import LessonFile, Mode
 from generator.content.plan_page import PlanFile
 from generator.content.quiz import Item
-from generator.content.shelf import MachineFolder, TraceOnPage, on_page
+from generator.content.shelf import MachineFolder, TraceOnPage, trace_on_page
 from generator.content.topic import HomeFile, TopicFile
 from runners.core.trace.records import Machine, Run, Trace
 from runners.verify.report import Watched
@@ -52,9 +52,9 @@ class Topic:
     def figures(self) -> dict[str, Figure]:
         """The figures of its lessons, as others name them: `deep#ring`."""
         return {
-            f"{mode}#{one.id}": one
+            f"{mode}#{figure.id}": figure
             for mode, lesson in self.lessons.items()
-            for one in lesson.model.figures
+            for figure in lesson.model.figures
         }
 
 
@@ -104,42 +104,41 @@ class Book:
 
     @cached_property
     def terms(self) -> list[Term]:
-        """Those of the glossary, in the order of the alphabet."""
-        return sorted(self.glossary.terms, key=lambda one: one.term.lower())
+        """The glossary's terms, sorted alphabetically."""
+        return sorted(self.glossary.terms, key=lambda term: term.term.lower())
 
     @property
     def handwritten(self) -> list[Document[HandWritten]]:
         """The pages of content/pages."""
-        return [one for one in self.documents if isinstance(one.model, HandWritten)]
+        return [document for document in self.documents if isinstance(document.model, HandWritten)]
 
     @cached_property
     def handwritten_by_name(self) -> dict[str, HandWritten]:
         """The pages of content/pages, each by its path there without `.md`."""
-        return {
-            one.source.file.partition("/pages/")[2].removesuffix(".md"): one.model
-            for one in self.handwritten
-        }
+        files = ((page.source.file.partition("/pages/")[2], page) for page in self.handwritten)
+        return {file.removesuffix(".md"): page.model for file, page in files}
 
     @cached_property
     def items(self) -> dict[str, Item]:
         """The questions of all topics by id, each as it is in its first case."""
-        return {name: item for topic in self.topics for name, item in topic.items.items()}
+        return {name: question for topic in self.topics for name, question in topic.items.items()}
 
     @cached_property
     def lessons(self) -> dict[str, tuple[Topic, Mode]]:
         """Every lesson as `topic/mode`."""
-        return {f"{one.id}/{mode}": (one, mode) for one in self.topics for mode in one.lessons}
+        modes = ((topic, mode) for topic in self.topics for mode in topic.lessons)
+        return {f"{topic.id}/{mode}": (topic, mode) for topic, mode in modes}
 
     @cached_property
     def exhibited(self) -> dict[str, Figure]:
-        """The figures that items show below their stems, by the id of the item or of its case."""
+        """Figures shown below the stems of items, by the id of the item or of its case."""
         return {
-            one.id: figure
+            case.id: figure
             for topic in self.topics
-            for item in topic.items.values()
-            for one in (item, *item.others)
-            if one.exhibit
-            and (figure := one.exhibit.drawing or topic.figures.get(one.exhibit.figure or ""))
+            for question in topic.items.values()
+            for case in (question, *question.others)
+            if case.exhibit
+            and (figure := case.exhibit.drawing or topic.figures.get(case.exhibit.figure or ""))
         }
 
     def run(self, path: str) -> Run | None:
@@ -148,10 +147,10 @@ class Book:
         return holder.trace.runs.get(path.partition(".")[2]) if holder else None
 
     def holder(self, path: str) -> TraceOnPage | None:
-        """Where the run that `experiment.run` names is read, if its experiment was measured."""
+        """The trace that holds the run `experiment.run`, if its experiment was measured."""
         experiment, _, name = path.partition(".")
-        shown = self.traces.get(experiment)
-        return shown.holder(name) if shown else None
+        trace = self.traces.get(experiment)
+        return trace.holder(name) if trace else None
 
     def machine_of(self, path: str) -> str:
         """The machine that measured the run `experiment.run`; empty for plans."""
@@ -165,15 +164,15 @@ class Book:
 
     @cached_property
     def on_reference(self) -> Book | None:
-        """The same book with the reference machine's traces first; None where they are anyway."""
+        """This book on the reference machine's traces; None where it shows that machine."""
         first = self.machines.get(self.reference.name)
         if self.is_reference or first is None:
             return None
-        others = [one for one in self.machines.values() if one is not first]
+        others = [folder for folder in self.machines.values() if folder is not first]
         traces = {
-            name: replace(one, machine=self.reference)
-            if one.is_of_planner
-            else on_page(name, (first, *others), first) or one
-            for name, one in self.traces.items()
+            name: replace(trace, machine=self.reference)
+            if trace.is_of_planner
+            else trace_on_page(name, (first, *others), first) or trace
+            for name, trace in self.traces.items()
         }
         return replace(self, traces=traces, machine=self.reference)

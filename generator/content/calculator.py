@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from generator.content.claim import Tolerance
+from generator.content.claim import NumberTolerance
 from generator.content.words import (
     ClaimId,
     Expression,
@@ -77,7 +77,7 @@ class CalculatorOutput(Written):
         ],
         Field(min_length=1),
     ]
-    within: Tolerance
+    within: NumberTolerance
 
 
 class Calculator(Written):
@@ -92,7 +92,7 @@ class Calculator(Written):
 
     @model_validator(mode="after")
     def _named_once(self) -> Self:
-        names = [*(one.name for one in self.inputs), *(one.name for one in self.outputs)]
+        names = [*(part.name for part in self.inputs), *(part.name for part in self.outputs)]
         if len(set(names)) < len(names):
             raise ValueError("two inputs or outputs have the same name")
         return self

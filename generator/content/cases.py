@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel
 
 from generator.content import prose
-from generator.content.claim import Case, Claim, ClaimFile
+from generator.content.claim import Claim, ClaimFile
 from generator.content.errors import ContentError, nearest
 from generator.content.words import marks
 
@@ -28,8 +28,8 @@ QUOTED = r"'[^']*'|\"[^\"]*\""
 RUN = re.compile(r"[a-z_][a-z0-9_]*\.[a-z0-9_]+")
 
 
-class Words(str):
-    """What a name prints, where it stands for no path: a phrase, or the id of a claim."""
+class BoundWords(str):
+    """A phrase or a claim's id that a name of `for:` is bound to, in place of a path."""
 
 
 @lru_cache(maxsize=1024)
@@ -38,71 +38,73 @@ def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"{QUOTED}|(?<![\w.])(?:{'|'.join(names)})\b(?!\s*\()")
 
 
-def of_expression(expression: str, names: Mapping[str, str]) -> str:
+def bind_expression(expression: str, names: Mapping[str, str]) -> str:
     """An expression with its short names written out."""
     if not names or not any(name in expression for name in names):
         return expression
 
-    def meant(found: re.Match[str]) -> str:
+    def meant(match: re.Match[str]) -> str:
         """What a name stands for; in quotes, it is the run of a claim: `'law@run'`."""
-        written = found[0]
+        written = match[0]
         if written[0] in "'\"":
             law, at, run = written[1:-1].partition("@")
             return f"{written[0]}{law}{at}{names.get(run, run)}{written[0]}" if at else written
         value = names[written]
-        return repr(str(value)) if isinstance(value, Words) else value
+        return repr(str(value)) if isinstance(value, BoundWords) else value
 
     return _pattern(tuple(names)).sub(meant, expression)
 
 
-def of_id(text: str, names: Mapping[str, str]) -> str:
+def bind_id(text: str, names: Mapping[str, str]) -> str:
     """An id with the name of a run written out, `law@run`, or an id that is a name itself."""
     law, at, run = text.partition("@")
     return f"{law}@{names.get(run, run)}" if at else str(names.get(text, text))
 
 
-def of_text(text: str, names: Mapping[str, str]) -> str:
+def bind_text(text: str, names: Mapping[str, str]) -> str:
     """A text with the short names of its expressions written out."""
 
     def meant(expression: str) -> str:
         words = names.get(expression)
-        if isinstance(words, Words):
+        if isinstance(words, BoundWords):
             return words
-        return f"{{{{ {of_expression(expression, names)} }}}}"
+        return f"{{{{ {bind_expression(expression, names)} }}}}"
 
     return prose.filled(text, meant) if names else text
 
 
 _WAYS = {
-    "line": of_text, "prose": of_text, "expression": of_expression, "per_run": of_expression,
-    **dict.fromkeys(("claim", "misconception", "run", "lesson figure"), of_id),
+    **dict.fromkeys(("line", "prose"), bind_text),
+    **dict.fromkeys(("expression", "per_run"), bind_expression),
+    **dict.fromkeys(("claim", "misconception", "run", "lesson figure"), bind_id),
 }  # fmt: skip
 
 
-def bound(case: Mapping[str, int | str]) -> dict[str, str]:
-    """What the names of a case stand for; its words may print its runs."""
+def names_of_case(case: Mapping[str, int | str]) -> dict[str, str]:
+    """Path or words for each name of a case; its words may print its runs."""
     plain = {name: str(value) for name, value in case.items()}
     paths = {name: text for name, text in plain.items() if RUN.fullmatch(text) or text.isdigit()}
-    return {name: paths.get(name) or Words(of_text(text, paths)) for name, text in plain.items()}
+    words = {name: BoundWords(bind_text(text, paths)) for name, text in plain.items()}
+    return {name: paths.get(name) or text for name, text in words.items()}
 
 
-def in_texts(model: ModelT, short: Mapping[str, str]) -> ModelT:
-    """A part of a file with these names written out, but where its cases or its draws bind them."""
+def bind_part(model: ModelT, short: Mapping[str, str]) -> ModelT:
+    """A copy of a part with short names written out, except in its own cases and draws."""
     written = model.model_fields_set - {"cases", "draws"}
     fields = {name: mark for name, _, mark in marks(type(model)) if name in written}
-    found = {name: _value(getattr(model, name), mark or "", short) for name, mark in fields.items()}
-    return model.model_copy(update=found)
+    bound = {name: _value(getattr(model, name), mark or "", short) for name, mark in fields.items()}
+    return model.model_copy(update=bound)
 
 
 def _value(value: Any, mark: str, short: Mapping[str, str]) -> Any:  # noqa: ANN401
     if isinstance(value, str):
         return _WAYS[mark](value, short) if mark in _WAYS else value
     if isinstance(value, BaseModel):
-        return in_texts(value, short)
+        return bind_part(value, short)
     if isinstance(value, list):
-        return [_value(one, mark, short) for one in value]
+        return [_value(part, mark, short) for part in value]
     if isinstance(value, dict):
-        return {key: _value(one, mark, short) for key, one in value.items()}
+        return {key: _value(part, mark, short) for key, part in value.items()}
     return value
 
 
@@ -121,32 +123,32 @@ class ClaimIndex:
     written: dict[str, tuple[Document[ClaimFile], int]] = field(default_factory=dict)
 
     def error(self, name: str, message: str) -> ContentError:
-        """An error at the place where a claim is written."""
+        """An error located at a claim in its file."""
         document, position = self.written[name]
         return document.error(("claims", position), message)
 
-    def lacks(self, name: str) -> str:
-        """Why no claim has an id, and which one is meant."""
+    def why_unknown(self, name: str) -> str:
+        """Message for an unknown claim id, with the id that was probably meant."""
         if name in self.of_claim:
             ids = self.of_claim[name]
             return f"claim {name!r} is judged on {len(ids)} runs; name one of them: {ids[0]!r}"
         law, _, run = name.partition("@")
         if run and law in self.of_claim:
-            runs = [one.partition("@")[2] for one in self.of_claim[law]]
+            runs = [name.partition("@")[2] for name in self.of_claim[law]]
             return f"claim {law!r} is not judged on {run!r}{nearest(run, filter(None, runs))}"
         return f"no claim {name!r}{nearest(name, {*self.claims, *self.of_claim})}"
 
 
 def claim_index(documents: Sequence[Document[ClaimFile]]) -> ClaimIndex:
     """Every claim of a book, once for each of its runs."""
-    found = ClaimIndex()
+    index = ClaimIndex()
     for document in documents:
         for position, claim in enumerate(document.model.claims):
             own = _on_runs(document, position)
-            found.claims.update((one.id, one) for one in own)
-            found.of_claim[claim.id] = tuple(one.id for one in own)
-            found.written.update((one.id, (document, position)) for one in own)
-    return found
+            index.claims.update((judged.id, judged) for judged in own)
+            index.of_claim[claim.id] = tuple(judged.id for judged in own)
+            index.written.update((judged.id, (document, position)) for judged in own)
+    return index
 
 
 @lru_cache(maxsize=4096)
@@ -155,20 +157,18 @@ def _on_runs(document: Document[ClaimFile], position: int) -> tuple[Claim, ...]:
     claim = document.model.claims[position]
     own = claim.regime.model_dump(exclude_none=True)
     claim = claim.model_copy(update={"regime": document.model.regime.model_copy(update=own)})
-    on_runs = [_on_run(claim, case) for case in claim.cases] or [claim]
-    return tuple(in_texts(one, _short_names(one)) for one in on_runs)
-
-
-def _on_run(claim: Claim, case: Case) -> Claim:
-    """A claim on one of its runs, with an id and perhaps texts of its own."""
-    own = {key: getattr(case, key) or getattr(claim, key) for key in ("says", "source")}
-    return claim.model_copy(update={**own, "id": f"{claim.id}@{case.run}", "cases": [case]})
+    on_runs = []
+    for case in claim.cases:
+        own = {key: getattr(case, key) or getattr(claim, key) for key in ("says", "source")}
+        own |= {"id": f"{claim.id}@{case.run}", "cases": [case]}
+        on_runs.append(claim.model_copy(update=own))
+    return tuple(bind_part(judged, _short_names(judged)) for judged in on_runs or [claim])
 
 
 def _short_names(claim: Claim) -> dict[str, str]:
-    """What stands in a claim of one run for what."""
-    found = {side: f"{side}({claim.id!r})" for side in ("predicted", "observed")}
+    """What the names in the texts of a claim of one run stand for."""
+    names = {side: f"{side}({claim.id!r})" for side in ("predicted", "observed")}
     for case in claim.cases:
-        named = {"called": case.called and Words(case.called), "run": case.run, "other": case.other}
-        found |= {name: meant for name, meant in named.items() if meant}
-    return found
+        names |= case.model_dump(include={"run", "other"}, exclude_none=True)
+        names |= {"called": BoundWords(case.called)} if case.called else {}
+    return names

@@ -17,7 +17,7 @@ HOOD = "Under the hood"  # whose own section comes first
 
 
 @dataclass(frozen=True)
-class Part:
+class DeepPage:
     """A page of the chain.
 
     Attributes:
@@ -44,45 +44,53 @@ class Part:
 
     @property
     def id(self) -> str:
-        """In its address, after the mode: `topics/ddp/deep-myths.html`."""
+        """The last part of its address, as in `topics/ddp/deep-myths.html`."""
         return _slug(self.title)
 
 
-def chain(deep: DeepFile) -> Iterator[Part]:
+def chain(deep: DeepFile) -> Iterator[DeepPage]:
     """The pages of a Deep after its overview."""
     for number, step in enumerate(deep.build_up, 1):
         anchor = _slug(f"{number} {step.title}")
         questions = _questions([step])
         others = _anchors(questions, [step.figure])
-        yield Part(step.title, step.concept, "step", anchor, (), questions, others, step)
+        yield DeepPage(step.title, step.concept, "step", anchor, (), questions, others, step)
     rest: dict[str, list[Section | None]] = {
         "Expert zone": [*deep.expert_zone],
         "When not to use it": [deep.when_not_to_use],
         "Production patterns": [*deep.production_patterns],
         "Connections": [*deep.connections],
     }
-    by_hand = [one for found in rest.values() for one in found if one and one.program]
+    every = (section for sections in rest.values() for section in sections)
+    by_hand = [section for section in every if section and section.program]
     in_practice = {
-        title: own for title, found in rest.items()
-        if (own := [one for one in found if one and not one.program])
+        title: own for title, sections in rest.items()
+        if (own := [section for section in sections if section and not section.program])
     }  # fmt: skip
-    said, why = deep.openings, deep.why_designed_this_way
+    openings, why = deep.openings, deep.why_designed_this_way
     hood = {"Why designed this way": [why]} if why else {}
-    yield _sections(HOOD, said.under_the_hood, hood, [deep.under_the_hood.figure])
+    yield _sections(HOOD, openings.under_the_hood, hood, [deep.under_the_hood.figure])
     if by_hand:
-        yield _sections("By hand", said.by_hand, {"": by_hand})
-    yield _sections("In practice", said.in_practice, in_practice)
-    beliefs = [(_slug(one.belief), f"“{one.belief}”", 2) for one in deep.myths]
+        yield _sections("By hand", openings.by_hand, {"": by_hand})
+    yield _sections("In practice", openings.in_practice, in_practice)
+    beliefs = [(_slug(myth.belief), f"“{myth.belief}”", 2) for myth in deep.myths]
     questions = _questions(deep.myths)
-    yield Part("Myths", said.myths, "myths", "myths", beliefs, questions, _anchors(questions))
+    others = _anchors(questions)
+    yield DeepPage("Myths", openings.myths, "myths", "myths", beliefs, questions, others)
     mistakes = [
-        (_slug(f"{number} {one.title}" if len(deep.pitfalls) > 1 else one.title), one.title, 2)
-        for number, one in enumerate(deep.pitfalls, 1)
+        (
+            _slug(f"{number} {pitfall.title}" if len(deep.pitfalls) > 1 else pitfall.title),
+            pitfall.title,
+            2,
+        )
+        for number, pitfall in enumerate(deep.pitfalls, 1)
     ]
     if mistakes:
         questions, anchor = _questions(deep.pitfalls), "common-pitfalls"
         others = _anchors(questions)
-        yield Part("Pitfalls", said.pitfalls, "pitfalls", anchor, mistakes, questions, others)
+        yield DeepPage(
+            "Pitfalls", openings.pitfalls, "pitfalls", anchor, mistakes, questions, others
+        )
 
 
 def _sections(
@@ -90,28 +98,30 @@ def _sections(
     opening: str | None,
     groups: Mapping[str, Sequence[Section]],
     figures: Sequence[str | None] = (),
-) -> Part:
-    sections = [one for found in groups.values() for one in found]
+) -> DeepPage:
+    sections = [section for group in groups.values() for section in group]
     is_divided = len(groups) > 1 or title == HOOD
     places = [
-        (_slug(one), one, level)
-        for group, found in groups.items()
-        for one, level in [(group, 2), *((section.title, 2 + is_divided) for section in found)]
-        if is_divided or one != group
+        (_slug(heading), heading, level)
+        for group, within in groups.items()
+        for heading, level in [(group, 2), *((section.title, 2 + is_divided) for section in within)]
+        if is_divided or heading != group
     ]
-    undivided = [] if is_divided else [_slug(one) for one in groups if one]
-    questions, drawn = _questions(sections), [*figures, *(one.figure for one in sections)]
+    undivided = [] if is_divided else [_slug(group) for group in groups if group]
+    questions, drawn = _questions(sections), [*figures, *(section.figure for section in sections)]
     others = [*_anchors(questions, drawn), *undivided]
-    return Part(title, opening, "sections", _slug(title), places, questions, others, groups=groups)
+    return DeepPage(
+        title, opening, "sections", _slug(title), places, questions, others, groups=groups
+    )
 
 
 def _anchors(items: Iterable[str], figures: Iterable[str | None] = ()) -> list[str]:
     """Of questions and figures, as pages have them."""
-    return [f"item-{one}" for one in items] + [f"figure-{one}" for one in figures if one]
+    return [f"item-{id_}" for id_ in items] + [f"figure-{id_}" for id_ in figures if id_]
 
 
 def _questions(parts: Iterable[BuildStep | Section | Myth | Pitfall]) -> list[str]:
-    return [one.commit for one in parts if one.commit]
+    return [part.commit for part in parts if part.commit]
 
 
 def _slug(title: str) -> str:

@@ -15,8 +15,8 @@ from generator.content.words import (
     RunPath,
     SourceId,
     Written,
-    listed,
-    of_runs,
+    as_list,
+    runs_as_cases,
 )
 
 Dtype = Literal["float64", "float32", "bfloat16", "float16"]
@@ -33,7 +33,7 @@ CitedUnit = Literal[
 Relation = Literal["equals", "at_least", "at_most", "above", "below", "differs", "faster", "slower"]
 
 
-class Tolerance(Written):
+class NumberTolerance(Written):
     """How far a number may lie from another one; give one of the first three."""
 
     ONE_OF = (("relative", "absolute", "epsilons"),)
@@ -56,13 +56,13 @@ class Tolerance(Written):
 
     @property
     def share(self) -> float | None:
-        """How far off it may be as a share of the other number; None where it is an amount."""
+        """The tolerance as a share of the other number; None where it is an amount."""
         if self.epsilons is not None and self.dtype is not None:
             return self.epsilons * EPSILONS[self.dtype]
         return self.relative
 
     def slack(self, around: float) -> float:
-        """How far from a number another one may lie."""
+        """The tolerated distance from a number, in its unit."""
         return abs(around) * (self.share or 0) + (self.absolute or 0)
 
 
@@ -90,7 +90,7 @@ class Domain(Written):
     because: Line | None = None
 
 
-class Showed(Written):
+class ShowedSentences(Written):
     """What a page says of an observation, by verdict on the machine it shows."""
 
     holds: Line
@@ -98,10 +98,10 @@ class Showed(Written):
     not_distinguishable: Line | None = None
 
 
-SEVERAL = BeforeValidator(listed)  # one may stand without its list
+SEVERAL = BeforeValidator(as_list)  # one may stand without its list
 
 
-class Case(Written):
+class ClaimCase(Written):
     """A run that a claim is about."""
 
     run: RunPath
@@ -134,8 +134,10 @@ class Claim(Written):
 
     id: Id
     cases: Annotated[
-        list[Case],
-        BeforeValidator(of_runs, json_schema_input_type=list[RunPath | Case] | RunPath | Case),
+        list[ClaimCase],
+        BeforeValidator(
+            runs_as_cases, json_schema_input_type=list[RunPath | ClaimCase] | RunPath | ClaimCase
+        ),
         Field(alias="for", min_length=1),
     ] = []
     """the runs that the rule is judged on, one by one."""
@@ -150,7 +152,7 @@ class Claim(Written):
     below, differs, faster or slower."""
     observed: Expression
     """an expression over what a run measured."""
-    tolerance: Tolerance | None = None
+    tolerance: NumberTolerance | None = None
     """how far the two may be apart."""
     formula: Line | None = None
     """what pages print of the prediction, in words or symbols."""
@@ -158,7 +160,7 @@ class Claim(Written):
     """the id of a reference that states the rule."""
     domain: Domain | Literal["everywhere"] | None = None
     """where the rule holds; everywhere, by arithmetic alone."""
-    showed: Showed | None = None
+    showed: ShowedSentences | None = None
     """what pages say of an observation, by verdict."""
     regime: Regime = Regime()
     """what overrides the regime of the file."""
@@ -171,7 +173,7 @@ class Claim(Written):
 
     @property
     def run(self) -> str | None:
-        """What `run` stood for in a claim of one run."""
+        """The run that the claim is about; None without `for:`."""
         return self.cases[0].run if self.cases else None
 
 
@@ -189,7 +191,7 @@ class Statement(Written):
 
     The claim states what is true, or, with `confirmed_if`, the sentence itself. The build refuses a
     verdict that the claim does not bear out on the reference machine
-    (`generator/checks/statement_checks.py`).
+    (`generator/checks/claim_checks.py`).
     """
 
     id: Id

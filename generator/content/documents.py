@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 from generator.content import keys
 from generator.content.draws import CALL, as_written
 from generator.content.errors import ContentError, ContentErrors, nearest, place_of
-from generator.content.prose import faults
+from generator.content.prose import expressions, faults
 from generator.content.words import LACKS, NOTHING, Written, marks
 from generator.content.yaml_source import Path, YamlFile, parse
 from runners.system.errors import near
@@ -39,13 +39,20 @@ _PLAIN = (  # what pydantic says, and what is said instead
 _QUOTED = re.compile(r"""'(.*)'|"(.*)"|(\[.*\]|\{.*\}|[\w-]+: .*)""", re.DOTALL)
 
 
-class Field(NamedTuple):
+class TextField(NamedTuple):
     """One text of a document: where it stands, what it is, what it says, the part it is of."""
 
     path: Path
     mark: str | None  # line, prose, page, expression, the kind of an id; None for plain text
     text: str
     part: BaseModel
+
+    @property
+    def expressions(self) -> list[str]:
+        """The expressions within a text, or the one that the field is."""
+        if self.mark in TEXTS:
+            return [expression.text for expression in expressions(self.text)]
+        return [self.text] if self.mark == "expression" else []
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,54 +63,47 @@ class Document(Generic[WrittenT]):
     source: YamlFile
 
     @cached_property
-    def fields(self) -> tuple[Field, ...]:
+    def fields(self) -> tuple[TextField, ...]:
         """Every text of the file, in the order in which the models declare it."""
         return tuple(fields_of(self.model))
 
-    def text_faults(self, shown: str = "") -> Iterator[ContentError]:
-        """What its texts may not hold, whatever the traces say, beside the programs `shown`."""
-        for one in self.fields:
-            for fault in faults(one.text, one.mark) if one.mark in TEXTS else ():
+    def text_faults(self, programs: str = "") -> Iterator[ContentError]:
+        """Errors of its Markdown texts that need no traces; code may quote the shown `programs`."""
+        for field in self.fields:
+            for fault in faults(field.text, field.mark) if field.mark in TEXTS else ():
                 code = re.escape(fault.code)
-                is_shown = code and re.search(rf"(?<![\w.]){code}(?![\w.])", shown)
-                is_cited = fault.message.startswith(NUMBERS) and self._is_cited(one.path)
-                if not (is_shown or is_cited):
-                    yield self.error_in(one, fault.offset, fault.message)
+                is_shown = code and re.search(rf"(?<![\w.]){code}(?![\w.])", programs)
+                is_of_item = fault.message.startswith(NUMBERS) and field.path[0] == "items"
+                # An item outside a book that cites its source may hold numbers.
+                if not is_shown and not (
+                    is_of_item and "source" in self.source.document["items"][field.path[1]]
+                ):
+                    yield self.error_in(field, fault.offset, fault.message)
         if CALL in self.source.text:
             place = place_of(self.source.text, self.source.text.index(CALL))
-            said = f"{CALL}…) is the build's own; name a setting of draws:"
-            yield ContentError(self.source.file, *place, said)
-
-    def _is_cited(self, path: Path) -> bool:
-        """Whether a text belongs to an item that cites its source, numbers included."""
-        return path[0] == "items" and "source" in self.source.document["items"][path[1]]
+            message = f"{CALL}…) is the build's own; name a setting of draws:"
+            yield ContentError(self.source.file, *place, message)
 
     def error(self, path: Path, message: str) -> ContentError:
         """An error at a value of this file."""
         return self.source.error(path, as_written(message))
 
-    def error_in(self, one: Field, offset: int, message: str) -> ContentError:
+    def error_in(self, field: TextField, offset: int, message: str) -> ContentError:
         """An error at a character of a text; at its beginning where short names are written out."""
-        place = self.source.places.get(one.path)
-        is_as_written = place is not None and place.value.value == one.text
+        place = self.source.places.get(field.path)
+        is_as_written = place is not None and place.value.value == field.text
         at = offset if is_as_written else None
-        return self.source.error(one.path, as_written(message), offset=at)
+        return self.source.error(field.path, as_written(message), offset=at)
 
 
 @lru_cache(maxsize=4096)
 def read(
     file: str, text: str, model: type[ModelT], beliefs: frozenset[tuple[str, str]] = frozenset()
 ) -> Document[ModelT]:
-    """Parse and validate one file's text; the same text is read once.
+    """Parse and validate one file's text, once; ContentErrors holds everything wrong with it.
 
-    Args:
-        file: as messages name it.
-        text: what it holds.
-        model: of the file.
-        beliefs: misconceptions, each with the claim that refutes it.
-
-    Raises:
-        ContentErrors: everything wrong with its YAML, or with its fields.
+    `file` is its name in messages; `beliefs` are misconceptions, each with the claim that refutes
+    it.
     """
     return validated(parse(file, text), model, beliefs)
 
@@ -111,10 +111,10 @@ def read(
 def validated(
     source: YamlFile, model: type[ModelT], beliefs: frozenset[tuple[str, str]] = frozenset()
 ) -> Document[ModelT]:
-    """What was parsed, by its model; see `read`."""
+    """Validate a parsed file by its model; errors as in `read`."""
     try:
-        found = model.model_validate(source.document, context=dict(beliefs))
-        return Document(found, source)
+        part = model.model_validate(source.document, context=dict(beliefs))
+        return Document(part, source)
     except ValidationError as error:
         raise ContentErrors(_located(source, model, error.errors())) from None
 
@@ -124,20 +124,20 @@ def _located(
 ) -> Iterator[ContentError]:
     """Every mistake at its place; a key that is misspelt is not missing as well."""
     keyed: dict[Path, list[ErrorDetails]] = {}
-    for one in details:
-        path = _path(source.document, one["loc"][: KEYED.get(one["type"])])
-        if one["type"] in KEYED:
-            keyed.setdefault(path, []).append(one)
-        elif one["type"] == "union_tag_invalid":
-            tag, kinds = one["ctx"]["tag"], re.findall("'(.+?)'", one["ctx"]["expected_tags"])
+    for detail in details:
+        path = _path(source.document, detail["loc"][: KEYED.get(detail["type"])])
+        if detail["type"] in KEYED:
+            keyed.setdefault(path, []).append(detail)
+        elif detail["type"] == "union_tag_invalid":
+            tag, kinds = detail["ctx"]["tag"], re.findall("'(.+?)'", detail["ctx"]["expected_tags"])
             yield source.error((*path, "kind"), f"no kind {tag!r}{nearest(tag, kinds)}")
         else:
             key = next((part for part in reversed(path) if isinstance(part, str)), "file")
-            message = one["msg"]
-            for said, plain in _PLAIN:
-                message = re.sub(said, plain, message)
-            said = f"{key}: {message[:1].lower()}{message[1:]}{_other_form(one)}"
-            yield source.error(path, said, at_key="[key]" in one["loc"])
+            message = detail["msg"]
+            for pattern, plain in _PLAIN:
+                message = re.sub(pattern, plain, message)
+            described = f"{key}: {message[:1].lower()}{message[1:]}{_other_form(detail)}"
+            yield source.error(path, described, at_key="[key]" in detail["loc"])
     for path, of_part in keyed.items():
         yield from _of_keys(source, model, path, of_part)
 
@@ -150,10 +150,12 @@ def _of_keys(
     part = reduce(getitem, path, source.document)
     written = {key for key, value in part.items() if value not in NOTHING}
     lacking: list[tuple[str, ...]]
-    lacking = [(str(one["loc"][-1]),) for one in details if one["type"] == "missing"]
-    groups = dict.fromkeys(group for one in models for group in one.ONE_OF)
+    lacking = [(str(detail["loc"][-1]),) for detail in details if detail["type"] == "missing"]
+    groups = dict.fromkeys(group for part_model in models for group in part_model.ONE_OF)
     lacking += [group for group in groups if written.isdisjoint(group)]
-    for key in (str(one["loc"][-1]) for one in details if one["type"] == "extra_forbidden"):
+    for key in (
+        str(detail["loc"][-1]) for detail in details if detail["type"] == "extra_forbidden"
+    ):
         ours = chain(*map(keys.properties, models))
         meant = near(key, chain(*lacking)) or near(key, {*ours} - written)
         known = [meant] if meant else keys.of_file(model)
@@ -164,7 +166,7 @@ def _of_keys(
         lacking = [group for group in lacking if meant not in group]
         yield source.error((*path, key), f"unknown key {key!r}{hint}", at_key=True)
     if lacking:
-        told = ", ".join(keys.explained(one, models) for one in lacking)
+        told = ", ".join(keys.explained(group, models) for group in lacking)
         yield source.error(path, f"missing key{'s' * (len(lacking) > 1)} {told}")
 
 
@@ -173,8 +175,8 @@ def _other_form(detail: ErrorDetails) -> str:
     written = detail["input"]
     if not isinstance(written, str) or detail["type"] in ("string_too_long", "string_too_short"):
         return ""
-    if found := _QUOTED.fullmatch(written.strip()):
-        return f"; in quotes it is a text, so write {next(filter(None, found.groups()), '…')}"
+    if match := _QUOTED.fullmatch(written.strip()):
+        return f"; in quotes it is a text, so write {next(filter(None, match.groups()), '…')}"
     is_list = detail["type"] == "list_type" and re.fullmatch(r"[\w@.#, -]+", written)
     return f"; write [{written}]" if is_list else ""
 
@@ -189,15 +191,15 @@ def _path(written: Any, place: Path) -> Path:  # noqa: ANN401
     return tuple(path)
 
 
-def fields_of(model: BaseModel, path: Path = ()) -> Iterator[Field]:
+def fields_of(model: BaseModel, path: Path = ()) -> Iterator[TextField]:
     """Every text of a part of a file, in the order in which the models declare it."""
     for name, key, mark in marks(type(model)):
         yield from _walk(getattr(model, name), mark, (*path, key), model)
 
 
-def _walk(value: object, mark: str | None, path: Path, part: BaseModel) -> Iterator[Field]:
+def _walk(value: object, mark: str | None, path: Path, part: BaseModel) -> Iterator[TextField]:
     if isinstance(value, str):
-        yield Field(path, mark, value, part)
+        yield TextField(path, mark, value, part)
     elif isinstance(value, BaseModel):
         yield from fields_of(value, path)
     elif isinstance(value, list):

@@ -1,8 +1,8 @@
 """`draws:`: settings that an item draws from stated sets, so that it can be asked again.
 
 In: the sets, and the id of the item, which is the seed. Out: the draws in the order in which they
-are asked, and what the names of one stand for in the item's texts. `items/draws.py` tries the key
-and the wrong answers on each draw.
+are asked, and what the names of one stand for in the item's texts. `items/item_checks.py` tries
+the key and the wrong answers on each draw.
 """
 
 import math
@@ -59,37 +59,33 @@ class Draws(Written):
             raise ValueError(f"measured_with: {min(unknown)!r} does not stand under settings:")
         return self
 
-    def tried(self, seed: str) -> list[Draw]:
-        """All draws, or as many as are tried; the first ones are asked."""
-        found = product(*self.settings.values())
-        order = sorted(found, key=lambda one: sha256(f"{seed} {one}".encode()).digest())
-        return [dict(zip(self.settings, one, strict=True)) for one in order[:MOST_TRIED]]
+    def shuffled(self, seed: str) -> list[Draw]:
+        """Every draw, at most MOST_TRIED, in an order seeded by the item's id."""
+        draws = product(*self.settings.values())
+        order = sorted(draws, key=lambda draw: sha256(f"{seed} {draw}".encode()).digest())
+        return [dict(zip(self.settings, draw, strict=True)) for draw in order[:MOST_TRIED]]
 
 
 def parsed(quantity: Quantity) -> tuple[int | float, str]:
-    """A number in base units, and its kind: plain, bytes, seconds, share or bytes/s.
-
-    Raises:
-        ValueError: it is no number, or its unit is not known.
-    """
+    """Number in base units and kind (plain, bytes, …); ValueError for another text or unit."""
     number, kind = quantity, "plain"
     if isinstance(number, str):
-        found = _QUANTITY.fullmatch(number)
-        if found and not found[2]:
+        match = _QUANTITY.fullmatch(number)
+        if match and not match[2]:
             raise ValueError(f"{number!r} is text; a number without a unit has no quotes")
-        if not found or found[2] not in _UNITS:
+        if not match or match[2] not in _UNITS:
             raise ValueError(f"{number!r} is no number with one of the units {', '.join(_UNITS)}")
-        kind, size = _UNITS[found[2]]
-        number = float(found[1]) * size
+        kind, size = _UNITS[match[2]]
+        number = float(match[1]) * size
     is_whole = number == int(number) and kind in ("plain", "bytes")
     return int(number) if is_whole else number, kind
 
 
 def as_written(text: str) -> str:
-    """A message with the names that an author wrote in the place of drawn numbers."""
+    """Replace `drawn(…)` in a message by the name that the author wrote."""
     return _CALLED.sub(r"\1", text)
 
 
 def short_names(draw: Draw) -> dict[str, str]:
-    """What the names of a draw stand for in expressions."""
+    """The `drawn(…)` expression for each name of a draw."""
     return {name: f"{CALL}{name!r}, {value!r})" for name, value in draw.items()}

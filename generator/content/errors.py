@@ -64,20 +64,20 @@ class ContentErrors(ValueError):  # noqa: N818 - many of them
 def _told(errors: Iterable[ContentError]) -> Iterator[str]:
     """The errors as lines; one line for what many places of a file have from one cause."""
     alike: dict[tuple[str, str], list[ContentError]] = {}
-    for one in errors:
-        cause = one.message.rpartition(": ")[2] if one.line else one.message
-        alike.setdefault((one.file, cause), []).append(one)
+    for error in errors:
+        cause = error.message.rpartition(": ")[2] if error.line else error.message
+        alike.setdefault((error.file, cause), []).append(error)
     for first, *others in alike.values():
         if len(others) < FEW:
             yield from map(str, (first, *others))
         else:
-            places = ", ".join(one.place.removeprefix(f"{one.file}:") for one in others)
+            places = ", ".join(other.place.removeprefix(f"{other.file}:") for other in others)
             yield f"{first} (also at {places})"
 
 
 def sort_errors(errors: Iterable[ContentError]) -> list[ContentError]:
     """The errors by file, line and column, each once."""
-    unique = {(one.file, one.line, one.column, one.message): one for one in errors}
+    unique = {(error.file, error.line, error.column, error.message): error for error in errors}
     return [unique[key] for key in sorted(unique)]
 
 
@@ -92,11 +92,11 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return ""
 
 
-def matching(folder: Path, pattern: str) -> list[Path]:
-    """What a pattern finds, by name, but for what an editor or a writer hides behind a dot."""
-    found = {path: path.relative_to(folder).parts for path in folder.glob(pattern)}
-    seen = (path for path, parts in found.items() if not any(one[0] == "." for one in parts))
-    return sorted(seen, key=lambda path: path.with_suffix(""))
+def visible_files(folder: Path, pattern: str) -> list[Path]:
+    """Files that match a pattern, sorted by name, without hidden ones."""
+    names = {path: path.relative_to(folder).parts for path in folder.glob(pattern)}
+    visible = (path for path, parts in names.items() if not any(name[0] == "." for name in parts))
+    return sorted(visible, key=lambda path: path.with_suffix(""))
 
 
 @dataclass
@@ -111,11 +111,11 @@ class Files:
         return path.relative_to(self.content.parent).as_posix()
 
     def refuse(self, path: Path, message: str) -> None:
-        """Keep a mistake of a whole file."""
+        """Add an error about a whole file."""
         self.errors.append(ContentError(self.name(path), 0, 0, message))
 
-    def trying(self, read_one: Callable[[Path], ReadT], path: Path) -> ReadT | None:
-        """What is read from a file, or from a folder that it is looked for in; None if refused."""
+    def read_or_refuse(self, read_one: Callable[[Path], ReadT], path: Path) -> ReadT | None:
+        """Result of `read_one` on a path; on an error, keep the error and return None."""
         try:
             return read_one(path)
         except ContentErrors as error:
@@ -127,11 +127,7 @@ class Files:
         return None
 
     def text_of(self, path: Path) -> str:
-        """The text of a file, without a byte-order mark.
-
-        Raises:
-            ContentErrors: it cannot be read, or is not UTF-8.
-        """
+        """Text of a file without a byte-order mark; ContentErrors if unreadable or not UTF-8."""
         try:
             return path.read_text(encoding="utf-8-sig")
         except OSError as error:

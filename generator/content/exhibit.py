@@ -24,7 +24,7 @@ class GrowthSeries(Written):
     predicted: PerRun | None = None
 
 
-class Growth(Written):
+class GrowthChart(Written):
     """How a measured number grows over runs, beside what a formula says."""
 
     x: PerRun
@@ -126,7 +126,7 @@ class Figure(Written):
     caption: Line
     runs: list[RunPath] = []
     """those that are drawn; `growth` names its own."""
-    growth: Growth | None = None
+    growth: GrowthChart | None = None
     play: Play | None = None
 
     @model_validator(mode="after")

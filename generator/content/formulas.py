@@ -36,12 +36,8 @@ PRINT = "a formula says a law, so print a number with {{ … }}"
 def mathml(latex: str, *, is_block: bool) -> str:
     """A formula as MathML without styles, ids and links.
 
-    Args:
-        latex: with a character of `VALUE` for each expression.
-        is_block: whether it stands in a line of its own.
-
-    Raises:
-        LatexError: as `12: what is wrong`, from the character 12 on.
+    A character of `VALUE` stands for each expression; a block is a line of its own. LatexError says
+    `12: what is wrong`, from the character 12 on.
     """
     made = _TO_MATHML.convert_with_local_state(latex, displaystyle=is_block)
     made = _ALIGNED.sub(r' class="pb-\1"', made)
@@ -51,18 +47,18 @@ def mathml(latex: str, *, is_block: bool) -> str:
 
 
 def as_latex(printed: str) -> str:
-    """What an expression printed, as it stands in LaTeX; a percent sign would begin a comment."""
+    """Escape an expression's output for LaTeX, as text unless it is a number."""
     text = _SPECIAL.sub(r"\\\g<0>", printed)
     return text if text.replace(".", "").isdigit() else rf"\text{{{text}}}"
 
 
 def faults(latex: str) -> Iterator[tuple[int, str]]:
-    """What a formula may not hold, with its place: what is no LaTeX, and numbers that state."""
+    """Errors of a formula, each with its place: invalid LaTeX and typed quantities."""
     try:
         mathml(latex, is_block=True)
     except LatexError as error:
-        at, _, said = str(error).partition(": ")
-        yield int(at), f"no LaTeX: {said.rstrip('.')}"
+        at, _, message = str(error).partition(": ")
+        yield int(at), f"no LaTeX: {message.rstrip('.')}"
     typed = list(_numerals(latex))
     yield from typed or _stated(latex)
 
@@ -70,18 +66,18 @@ def faults(latex: str) -> Iterator[tuple[int, str]]:
 def _numerals(latex: str) -> Iterator[tuple[int, str]]:
     """Numbers that are no coefficient, index or exponent: in words, broken or long, in a sign."""
     for words in _WORDS.finditer(latex):
-        spelled = ((one.start(), one[0]) for one in SPELLED.finditer(words[1]))
+        spelled = ((word.start(), word[0]) for word in SPELLED.finditer(words[1]))
         for at, word in (*numerals(words[1]), *spelled):
             yield words.start(1) + at, f"bare numeral {word!r}; {PRINT}"
-    for one in _NUMBER.finditer(_WORDS.sub(blank, latex)):
-        if not (one[0].isdigit() and one[0].isascii() and len(one[0]) <= LARGEST):
-            yield one.start(), f"bare numeral {one[0]!r}; {PRINT}"
+    for number in _NUMBER.finditer(_WORDS.sub(blank, latex)):
+        if not (number[0].isdigit() and number[0].isascii() and len(number[0]) <= LARGEST):
+            yield number.start(), f"bare numeral {number[0]!r}; {PRINT}"
 
 
 def _stated(latex: str) -> Iterator[tuple[int, str]]:
     """The sides of a formula that are but a number, perhaps with its unit; zero and one are not."""
     begins = 0
-    for ends in (*(one.span() for one in _RELATED.finditer(latex)), (len(latex), 0)):
+    for ends in (*(relation.span() for relation in _RELATED.finditer(latex)), (len(latex), 0)):
         side = latex[begins : ends[0]]
         bare = _LAYOUT.sub("", side)
         has_digit = any(map(str.isnumeric, bare))

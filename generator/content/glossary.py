@@ -29,13 +29,13 @@ class Term(Written):
 
     @property
     def spellings(self) -> tuple[str, ...]:
-        """Every way in which lessons write it."""
+        """The term and its other spellings."""
         return (self.term, *self.also)
 
     @property
     def alike(self) -> tuple[str, ...]:
-        """Those that the search takes for one another; ZeRO-1 and ZeRO-3 are two stages."""
-        return tuple(one for one in self.spellings if not _STAGE.search(one))
+        """Spellings that are search synonyms; stages such as ZeRO-1 are not."""
+        return tuple(spelling for spelling in self.spellings if not _STAGE.search(spelling))
 
 
 class GlossaryFile(Written):

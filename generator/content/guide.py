@@ -115,7 +115,7 @@ class GuideFile(Written):
         """Techniques, each below the title of the first group of symptoms that leads to it."""
         first = {edge.use: at[1] for at, edge in reversed([*self.edges])}
         return [
-            (group.title, [one for one in self.techniques if first.get(one.id, 0) == number])
+            (group.title, [own for own in self.techniques if first.get(own.id, 0) == number])
             for number, group in enumerate(self.groups)
         ]
 

@@ -1,10 +1,11 @@
-"""content/pages/**/*.md: pages that people write as Markdown, beside the lessons.
+"""content/pages/**/*.md: pages that people write as Markdown, and fences of YAML in such pages.
 
 In: a file's text. It begins with a head of YAML between two lines of `---` (`title`,
 `description`). Out: a document like any other, whose text MkDocs turns into HTML once
 `prose.filled` has put the values of its expressions in. A fence `listing` holds the keys of a
 lesson's listing, and shows a program that a run executed; so does a fence `verified`, of one that
-`verify` watched. A fence `quiz` asks items (`fence.py`).
+`verify` watched. A fence `quiz` asks items, also in a site that is no book. Mistakes in a fence
+have the line and column of the page.
 """
 
 import re
@@ -16,13 +17,12 @@ from typing import Annotated
 import yaml
 
 from generator.content.documents import Document, validated
-from generator.content.errors import ContentError, ContentErrors, matching
+from generator.content.errors import ContentError, ContentErrors, place_of, visible_files
 from generator.content.exhibit import Listing, Verified
-from generator.content.fence import quiz, within
 from generator.content.prose import OWN_FENCE
 from generator.content.quiz import QuizFence
-from generator.content.words import Line, Mark, Written
-from generator.content.yaml_source import Place, YamlFile
+from generator.content.words import FieldMark, Line, Written, as_list
+from generator.content.yaml_source import YamlFile, YamlPlace, parse
 
 _HEAD = re.compile(r"\A---[ \t]*\n(?P<yaml>.*?)^---[ \t]*$\n?", re.DOTALL | re.MULTILINE)
 
@@ -33,7 +33,7 @@ class HandWritten(Written):
     title: Line
     description: Line
     """what it is about, for search engines and previews."""
-    text: Annotated[str, Mark("page")]
+    text: Annotated[str, FieldMark("page")]
     """Markdown, as MkDocs reads it."""
     listings: list[Listing] = []
     """the programs that it shows, in their order."""
@@ -44,15 +44,7 @@ class HandWritten(Written):
 
 
 def read(name: str, text: str) -> Document[HandWritten]:
-    """Read one page.
-
-    Args:
-        name: of the file, as messages name it.
-        text: what it holds.
-
-    Raises:
-        ContentErrors: everything wrong with its head, or with the first faulty fence.
-    """
+    """Read one page; ContentErrors holds mistakes of its head or of its first faulty fence."""
     head = _HEAD.match(text)
     if head is None:
         message = "begin with title: and description: between two lines of ---"
@@ -60,20 +52,22 @@ def read(name: str, text: str) -> Document[HandWritten]:
 
     source, fenced = within(name, text, *head.span("yaml")), list(OWN_FENCE.finditer(text))
     listings, verified = (
-        [within(name, text, *one.span("yaml")) for one in fenced if one[1] == kind]
+        [within(name, text, *match.span("yaml")) for match in fenced if match[1] == kind]
         for kind in ("listing", "verified")
     )
-    quizzes = [quiz(name, text, *one.span("yaml")).source for one in fenced if one[1] == "quiz"]
+    quizzes = [
+        quiz(name, text, *match.span("yaml")).source for match in fenced if match[1] == "quiz"
+    ]
     body, line = text[head.end() :], text.count("\n", 0, head.end())
     begins, ends = (yaml.Mark(name, at, line, 0, None, 0) for at in (head.end(), len(text)))
     node = yaml.ScalarNode("", body, begins, ends)
-    places = {**source.places, ("text",): Place(node, node)}
+    places = {**source.places, ("text",): YamlPlace(node, node)}
     written = source.document if isinstance(source.document, dict) else {}
     written = {**written, "text": body}
     for key, parts in (("listings", listings), ("verified", verified), ("quizzes", quizzes)):
-        written[key] = [one.document for one in parts]
-        for number, one in enumerate(parts):
-            places |= {(key, number, *path): place for path, place in one.places.items()}
+        written[key] = [part.document for part in parts]
+        for number, part in enumerate(parts):
+            places |= {(key, number, *path): place for path, place in part.places.items()}
     return validated(YamlFile(name, text, written, places), HandWritten)
 
 
@@ -96,4 +90,34 @@ def split(page: HandWritten) -> Iterator[str | Fenced]:
 
 def files(folder: Path) -> Iterator[Path]:
     """Every file of content/pages but those that begin with a dot, or stand in such a folder."""
-    return filter(Path.is_file, matching(folder, "**/*"))
+    return filter(Path.is_file, visible_files(folder, "**/*"))
+
+
+FENCE = re.compile(
+    r"^(?P<indent>[ \t]*)(?P<mark>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*?)[ \t]*\n"
+    r"(?P<yaml>.*?)(?:^[ \t]*(?P=mark)[`~]*[ \t]*$|\Z)",
+    re.DOTALL | re.MULTILINE,
+)
+_SEVERAL = re.compile(r"[a-z0-9-]+([\s,]+[a-z0-9-]+)+")  # ids in lines, without a list
+
+
+def within(name: str, text: str, start: int, end: int) -> YamlFile:
+    """Parse text[start:end] as YAML; places are those in the whole text."""
+    return parse(name, re.sub(r"[^\n]", " ", text[:start]) + text[start:end])
+
+
+def quiz(name: str, text: str, start: int, end: int) -> Document[QuizFence]:
+    """The items of a fence `quiz`, whose YAML is text[start:end]; ContentErrors if faulty."""
+    if not text[start:end].strip():
+        message = "the fence asks nothing; write the id of an item, a list of ids, or an item"
+        raise ContentErrors([ContentError(name, *place_of(text, start), message)])
+    source = within(name, text, start, end)
+    written, places = source.document, source.places
+    if isinstance(written, str) and _SEVERAL.fullmatch(written):
+        ids = ", ".join(re.findall(r"[\w-]+", written))
+        raise ContentErrors([source.error((), f"several ids are a list: write [{ids}]")])
+    key = "items" if isinstance(written, dict) else "names"
+    at = (key,) if isinstance(written, list) else (key, 0)
+    moved = {(*at, *path): place for path, place in places.items()}
+    moved = {(): places[()], (key,): places[()], **moved}
+    return validated(YamlFile(name, text, {key: as_list(written)}, moved), QuizFence)

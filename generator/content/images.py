@@ -22,17 +22,17 @@ _PLACES = re.compile(r"content/(?:topics/[^/]+/(?!topic\.)[^/]+\.yml|pages/.+\.m
 def files(document: Document[Any], root: Path) -> Iterator[tuple[str, Path]]:
     """The images of a topic's file, by path under the site's root; pages by hand have theirs."""
     folder = document.source.file.rpartition("/")[0]
-    for one in document.fields if folder.startswith("content/topics/") else ():
-        for _, name in prose.images(one.text) if one.mark == "prose" else ():
+    for field in document.fields if folder.startswith("content/topics/") else ():
+        for _, name in prose.images(field.text) if field.mark == "prose" else ():
             yield f"{folder.removeprefix('content/')}/{name}", root / folder / name
 
 
 def problems(document: Document[Any], root: Path) -> Iterator[ContentError]:
-    """What is wrong with the images of a file: one mistake for each."""
-    for one in document.fields:
-        for start, name in prose.images(one.text) if one.mark in TEXTS else ():
+    """Errors of the images of a file, at most one for each."""
+    for field in document.fields:
+        for start, name in prose.images(field.text) if field.mark in TEXTS else ():
             if problem := _problem(document.source.file, root, name):
-                yield document.error_in(one, start, f"image {name!r}: {problem}")
+                yield document.error_in(field, start, f"image {name!r}: {problem}")
 
 
 def _problem(file: str, root: Path, name: str) -> str | None:
@@ -44,7 +44,7 @@ def _problem(file: str, root: Path, name: str) -> str | None:
     if not path.is_relative_to(top.resolve()) or path.suffix not in SUFFIXES:
         return f"it lies in {top.relative_to(root).as_posix()}, and is one of {', '.join(SUFFIXES)}"
     if not path.is_file():
-        known = [one.name for one in path.parent.glob("*") if one.suffix in SUFFIXES]
+        known = [image.name for image in path.parent.glob("*") if image.suffix in SUFFIXES]
         return f"no such file in {folder.relative_to(root).as_posix()}{nearest(name, known)}"
     size = -(-path.stat().st_size // 1000)
     return f"it has {size} kB, and an image may have {MOST}" if size > MOST else None

@@ -43,16 +43,16 @@ def page(models: Iterable[type[Written]], documents: Iterable[Any]) -> Iterator[
         _models(model, reached)
     for model in reached:
         about, _, _ = (inspect.getdoc(model) or "").partition("\n\n")
-        found = parts.get(model, [])
-        file = found[0][0] if found else ""
+        examples = parts.get(model, [])
+        file = examples[0][0] if examples else ""
         where = f" For example in `{file}`." if file not in about else ""
-        own = [part for _, part in found]
+        own = [part for _, part in examples]
         rows = (_row(key, schema, model, own) for key, schema in properties(model).items())
         yield "\n".join([f"\n## {model.__name__}\n\n{line(about)}{where}\n\n{_HEAD}", *rows])
 
 
 def about(word: str, sections: Iterable[str]) -> list[str]:
-    """The sections of what is called so, and of parts that have such a key."""
+    """The sections about a part or a key of this name."""
     called = re.compile(rf"^(## |\| `){re.escape(word)}", re.IGNORECASE | re.MULTILINE)
     return [*filter(called.search, sections)]
 
@@ -72,52 +72,52 @@ def of_file(model: type[Written]) -> frozenset[str]:
 
 
 def part_at(model: type[Written], place: Iterable[str | int]) -> list[type[Written]]:
-    """The models that a place of a file may have, which is named as pydantic does: with kinds."""
-    found = [model]
+    """The models that a pydantic error location in a file may refer to."""
+    candidates = [model]
     for step in place:
-        fields = [(one, field) for one in found for field in one.model_fields.items()]
-        kinds = [one for one, (name, field) in fields
+        fields = [(held, field) for held in candidates for field in held.model_fields.items()]
+        kinds = [candidate for candidate, (name, field) in fields
                  if name == "kind" and step in get_args(field.annotation)]  # fmt: skip
         held = [part for _, (name, field) in fields if step in (name, field.alias)
                 for part in _outermost(field.annotation)]  # fmt: skip
-        found = kinds if len(found) > 1 and kinds else held or found
-    return found
+        candidates = kinds if len(candidates) > 1 and kinds else held or candidates
+    return candidates
 
 
 def explained(keys: Sequence[str], models: Iterable[type[Written]]) -> str:
-    """Keys of which a part needs one; of a single one, what it is."""
+    """Describe a missing key, or alternatives of which a part needs one."""
     names = " or ".join(map(repr, keys))
-    model = next((one for one in models if keys[0] in properties(one)), None)
+    model = next((candidate for candidate in models if keys[0] in properties(candidate)), None)
     if model is None or len(keys) > 1:
         return names
     schema = properties(model)[keys[0]]
-    (annotation,) = (one.annotation for name, one in model.model_fields.items()
-                     if keys[0] in (name, one.alias))  # fmt: skip
+    (annotation,) = (field.annotation for name, field in model.model_fields.items()
+                     if keys[0] in (name, field.alias))  # fmt: skip
     words = ", ".join(schema.get("enum", ())) or re.split("[.;:]", _said(schema))[0]
     if inner := [*_outermost(annotation)]:
         several = ["several", *_limits(schema), "each"] if _is_list(annotation) else ["a part"]
         fields = inner[0].model_fields.items()
-        needs = [(one.alias or name,) for name, one in fields if one.is_required()]
-        told = ", ".join(explained(one, ()) for one in (*needs, *inner[0].ONE_OF))
+        needs = [(field.alias or name,) for name, field in fields if field.is_required()]
+        told = ", ".join(explained(key_group, ()) for key_group in (*needs, *inner[0].ONE_OF))
         words = f"{', '.join(several)} with {told or 'keys of its own'}"
     return f"{names} ({words})" if words else names
 
 
-def _models(annotation: object, found: dict[type[Written], None]) -> dict[type[Written], None]:
+def _models(annotation: object, reached: dict[type[Written], None]) -> dict[type[Written], None]:
     """The parts of a file that a type leads to, each before those within it."""
     for model in _outermost(annotation):
-        if model not in found:
-            found[model] = None
+        if model not in reached:
+            reached[model] = None
             for field in model.model_fields.values():
-                _models(field.annotation, found)
-    return found
+                _models(field.annotation, reached)
+    return reached
 
 
 def _outermost(annotation: object) -> Iterator[type[Written]]:
     if isinstance(annotation, type) and issubclass(annotation, Written):
         yield annotation
-    for one in get_args(annotation):
-        yield from _outermost(one)
+    for argument in get_args(annotation):
+        yield from _outermost(argument)
 
 
 def _is_list(annotation: object) -> bool:
@@ -126,20 +126,20 @@ def _is_list(annotation: object) -> bool:
 
 def _row(key: str, schema: dict[str, Any], model: type[Written], parts: list[Written]) -> str:
     fields = model.model_fields
-    name = next(one for one, field in fields.items() if key in (one, field.alias))
+    name = next(candidate for candidate, field in fields.items() if key in (candidate, field.alias))
     required = "yes" if fields[name].is_required() else ""
     given = [getattr(part, name) for part in parts if name in part.model_fields_set]
     example = _example(key, fields[name].annotation, given)
-    said, limits = _said(schema), ", ".join(_limits(schema))
-    said = f"{said.removesuffix('.')}; {limits}" if said and limits else said or limits
-    return f"| `{key}` | {required} | {line(said)} | {example} |"
+    description, limits = _said(schema), ", ".join(_limits(schema))
+    told = [description.removesuffix(".") if limits else description, limits]
+    return f"| `{key}` | {required} | {line('; '.join(filter(None, told)))} | {example} |"
 
 
 def _limits(schema: dict[str, Any]) -> Iterator[str]:
     """How many parts a list or a mapping has."""
-    for one in (schema, *schema.get("anyOf", ())):
-        least = one.get("minItems", one.get("minProperties"))
-        most = one.get("maxItems", one.get("maxProperties"))
+    for variant in (schema, *schema.get("anyOf", ())):
+        least = variant.get("minItems", variant.get("minProperties"))
+        most = variant.get("maxItems", variant.get("maxProperties"))
         if least == most and least:
             yield f"exactly {least}"
             continue
@@ -152,30 +152,30 @@ def _said(schema: dict[str, Any]) -> str:
     if "description" in schema:
         return str(schema["description"])
     if words := schema.get("enum", [schema["const"]] if "const" in schema else []):
-        return " · ".join(f"`{one}`" for one in words)
+        return " · ".join(f"`{word}`" for word in words)
     within = [*schema.get("anyOf", ()), schema.get("items")]
     return next(filter(None, map(_said, filter(None, within))), "")
 
 
-def _parts(thing: object) -> Iterator[Written]:
+def _parts(value: object) -> Iterator[Written]:
     """A part of a file and all parts within it."""
-    if isinstance(thing, Written):
-        yield thing
-        thing = [value for _, value in thing]
-    held = [*thing.values()] if isinstance(thing, dict) else thing
-    for one in held if isinstance(held, list) else ():
-        yield from _parts(one)
+    if isinstance(value, Written):
+        yield value
+        value = [part for _, part in value]
+    held = [*value.values()] if isinstance(value, dict) else value
+    for part in held if isinstance(held, list) else ():
+        yield from _parts(part)
 
 
 def _example(key: str, annotation: object, values: list[object]) -> str:
     """A key with the shortest of its values, as an author writes it; of parts, what they are."""
-    if inner := [f"[{one.__name__}](#{one.__name__.lower()})" for one in _outermost(annotation)]:
+    if inner := [f"[{part.__name__}](#{part.__name__.lower()})" for part in _outermost(annotation)]:
         return "a list of " * _is_list(annotation) + " or ".join(inner)
     if not values:
         return ""
-    plain = ({key: as_written(one.strip()) if isinstance(one, str) else one} for one in values)
-    texts = (yaml.safe_dump(one, **_FLOW) for one in plain)
-    shortest = min((line(one)[1:-1] for one in texts), key=len)
+    plain = (as_written(value.strip()) if isinstance(value, str) else value for value in values)
+    texts = (yaml.safe_dump({key: value}, **_FLOW) for value in plain)
+    shortest = min((line(text)[1:-1] for text in texts), key=len)
     return f"`{textwrap.shorten(shortest, 100, placeholder=' …')}`"
 
 

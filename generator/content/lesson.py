@@ -10,7 +10,7 @@ from pydantic import Field
 
 from generator.content.calculator import Calculator
 from generator.content.exhibit import ExplainedProgram, Figure, Listing
-from generator.content.quiz import Table
+from generator.content.quiz import ValueTable
 from generator.content.words import (
     ClaimId,
     Expression,
@@ -42,7 +42,7 @@ class Backed(Written):
     sources: list[SourceId] = []
 
 
-class LessonTable(Table):
+class LessonTable(ValueTable):
     """A table of values in a lesson."""
 
     first_column: Line | None = None
@@ -267,7 +267,7 @@ class Recorded(Written):
     rows: Annotated[list[RecordedRow], Field(min_length=1)]
 
 
-class Training(Written):
+class TrainingCurve(Written):
     """The curve of a whole training."""
 
     introduction: Prose
@@ -283,7 +283,7 @@ class TraceFile(LessonFile):
     """the text that waits for the answer; the question stands just before it."""
     data_flow: Recorded | None = None
     """the way of the samples, stage by stage, where a run recorded it."""
-    training: Training | None = None
+    training: TrainingCurve | None = None
     """the curve of a whole training, likewise."""
     prediction: Recorded | None = None
     """one real batch through the model, likewise."""

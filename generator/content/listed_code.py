@@ -30,19 +30,15 @@ _FOR_THE_RUNNER = re.compile(rf"(^\n)?(?:{DECLARED.pattern}\n)+(?(1)\n?)", re.MU
 @lru_cache(maxsize=256)
 def _definitions(text: str) -> dict[str, _Defined]:
     """The functions and classes of a file by name, the outermost of two."""
-    found: dict[str, _Defined] = {}
+    defined: dict[str, _Defined] = {}
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, _Defined):
-            found.setdefault(node.name, node)
-    return found
+            defined.setdefault(node.name, node)
+    return defined
 
 
 def text(root: Path, path: str) -> str:
-    """The text of code that runs execute.
-
-    Raises:
-        ValueError: there is no such file in the project, or runs execute none of its place.
-    """
+    """Text of a program that runs execute; ValueError if it is missing or in another place."""
     if not _PLACES.fullmatch(path) or ".." in path:
         raise ValueError(f"{path!r} is {WRONG_PLACE}")
     try:
@@ -52,14 +48,11 @@ def text(root: Path, path: str) -> str:
 
 
 def listed(root: Path, path: str, name: str | None) -> str:
-    """The text of a file, or of one function or class of it, with its decorators, as pages show it.
+    """The text of a file, or of one function or class of it with its decorators, as pages show it.
 
-    A program of the content is shown without what it tells the runner.
-
-    Raises:
-        ValueError: there is no such file in the project, or no such object in it.
+    A program of the content is shown without what it tells the runner. ValueError if it is missing.
     """
-    shown = whole = text(root, path)
+    code = whole = text(root, path)
     if name is not None:
         try:
             defined = _definitions(whole)
@@ -68,30 +61,26 @@ def listed(root: Path, path: str, name: str | None) -> str:
         if name not in defined:
             raise ValueError(f"{path} defines no {name!r}{nearest(name, defined)}")
         node = defined[name]
-        first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
-        shown = textwrap.dedent("\n".join(whole.splitlines()[first - 1 : node.end_lineno]))
+        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        code = textwrap.dedent("\n".join(whole.splitlines()[first - 1 : node.end_lineno]))
     if path.startswith("content/"):
-        shown = _FOR_THE_RUNNER.sub(r"\1", shown + "\n")
-    return shown.strip("\n") + "\n"
+        code = _FOR_THE_RUNNER.sub(r"\1", code + "\n")
+    return code.strip("\n") + "\n"
 
 
-def unnamed(root: Path, path: str, name: str | None) -> str:
-    """The same as a question shows it: no name of its file, which may say what is wrong.
-
-    Raises:
-        ValueError: as `listed`.
-    """
+def anonymized(root: Path, path: str, name: str | None) -> str:
+    """The same text with `program.py` for the file's name, which may give a fault away."""
     return re.sub(rf"\b{re.escape(Path(path).name)}\b", "program.py", listed(root, path, name))
 
 
-def file_of(path: str) -> str | None:
-    """The file of a program for readers to download, under the site's root; None for others."""
+def download_path(path: str) -> str | None:
+    """Path of a program's download below the site's root; None if it has none."""
     is_offered = path.startswith("content/") and "/labs/" not in path
     return f"programs/{path.rpartition('/')[2]}" if is_offered else None
 
 
-def problem(root: Path, path: str, name: str | None) -> str | None:
-    """Why a listing cannot be shown, or None."""
+def why_not_listed(root: Path, path: str, name: str | None) -> str | None:
+    """Message why a listing cannot be shown, or None."""
     try:
         listed(root, path, name)
     except ValueError as error:
@@ -99,10 +88,10 @@ def problem(root: Path, path: str, name: str | None) -> str | None:
     return None
 
 
-def misplaced(text: str, line: str) -> str | None:
-    """Why a line, written without its indent, does not name one place of a text; or None."""
+def why_misplaced(text: str, line: str) -> str | None:
+    """Message unless a line, without its indent, stands exactly once in a text; else None."""
     wanted = line.strip()
-    num = sum(one.strip() == wanted for one in text.splitlines())
+    num = sum(code_line.strip() == wanted for code_line in text.splitlines())
     if num == 1:
         return None
     if num:

@@ -60,11 +60,11 @@ AFTER_VALUE = re.compile(  # of a text with a private-use character for each exp
 
 
 def blank(match: re.Match[str]) -> str:
-    """As much white space."""
+    """White space as long as a match."""
     return re.sub(r"\S", " ", match[0])
 
 
-def states(code: str) -> bool:
+def states_quantity(code: str) -> bool:
     """Whether a code span is a quantity, compares one, or holds a decimal or a number with unit."""
     parts = re.split(r"[,;&|]|\band\b", re.sub(r"[()\[\]{}]", "", code))
     sides = [[side.strip() for side in _RELATION.split(part)] for part in parts]

@@ -19,7 +19,14 @@ from mdit_py_plugins.footnote import footnote_plugin
 
 from generator.content import blocks, formulas
 from generator.content.formulas import VALUE
-from generator.content.numerals import AFTER_VALUE, HYPHENED, SPELLED, blank, numerals, states
+from generator.content.numerals import (
+    AFTER_VALUE,
+    HYPHENED,
+    SPELLED,
+    blank,
+    numerals,
+    states_quantity,
+)
 from generator.content.typesetting import parted, plain
 from runners.system.errors import near
 
@@ -84,7 +91,7 @@ class Expressed(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What is wrong at a character of a text."""
+    """A mistake at a character of a text."""
 
     offset: int
     message: str
@@ -101,7 +108,7 @@ def expressions(text: str) -> tuple[Expressed, ...]:
 
 
 def filled(text: str, fill: Fill) -> str:
-    """A text with something else in the places of its expressions, braces included."""
+    """Replace each `{{ expression }}` of a text by `fill(expression)`."""
     return _EXPRESSION.sub(lambda match: fill(match[1].strip()), text)
 
 
@@ -109,9 +116,7 @@ def filled(text: str, fill: Fill) -> str:
 def faults(text: str, mark: str) -> tuple[Fault, ...]:
     """Everything that a text may not hold, apart from what its expressions say.
 
-    Args:
-        text: Markdown with expressions.
-        mark: a `line` has no lists whose numbers could be exempt; a `page` may show images.
+    A `line` has no lists whose numbers could be exempt; a `page` may show images.
     """
     return tuple(sorted(_faults(text, mark)))
 
@@ -119,13 +124,13 @@ def faults(text: str, mark: str) -> tuple[Fault, ...]:
 def _faults(text: str, mark: str) -> Iterator[Fault]:
     even, kept = _kept(text)
     yield from _spans(text, even)
-    for found in filter(_is_formula, _FORMULA.finditer(even)):
-        if found["block"] and mark == "line":
-            yield Fault(found.start(), "a formula in a line stands between single dollars")
-        at = found.start("block" if found["block"] else "inline")
-        for offset, message in formulas.faults(found["block"] or found["inline"]):
+    for match in filter(_is_formula, _FORMULA.finditer(even)):
+        if match["block"] and mark == "line":
+            yield Fault(match.start(), "a formula in a line stands between single dollars")
+        at = match.start("block" if match["block"] else "inline")
+        for offset, message in formulas.faults(match["block"] or match["inline"]):
             yield Fault(at + offset, message)
-    coded = _FORMULA.sub(lambda one: blank(one) if _is_formula(one) else one[0], even)
+    coded = _FORMULA.sub(lambda match: blank(match) if _is_formula(match) else match[0], even)
     yield from starmap(Fault, blocks.faults(kept, coded, mark))
     prints = blocks.NOTE.sub(blank, _SLOTTED.sub(blank, kept))
     bare = _LINK.sub(blank, prints if mark == "line" else _LISTED.sub(blank, prints))
@@ -141,7 +146,7 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
         (bare, SPELLED, "spelled quantity", "compute it in {{ … }} or say it without a number"),
     ):
         of = pattern.groups  # the last, or all of it
-        matches = ((one.start(of), one[of]) for one in pattern.finditer(within))
+        matches = ((fault.start(of), fault[of]) for fault in pattern.finditer(within))
         for offset, words in _by_line(within, matches):
             yield Fault(offset, f"{wrong} {words}; {instead}")
     for offset, words in _by_line(bare, numerals(bare)):
@@ -152,12 +157,12 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
 
 def _spans(text: str, even: str) -> Iterator[Fault]:
     """Code spans that state a quantity."""
-    for found in _FORMULA.finditer(even):
-        code = _SLOTTED.sub("_", found[0].strip("`"))
-        if found["ticks"] and states(code):
-            written = text[found.start() : found.end()]
-            said = f"quantity {written!r}; it is no code; print it with {{{{ … }}}}"
-            yield Fault(found.start(), said, code)
+    for match in _FORMULA.finditer(even):
+        code = _SLOTTED.sub("_", match[0].strip("`"))
+        if match["ticks"] and states_quantity(code):
+            written = text[match.start() : match.end()]
+            message = f"quantity {written!r}; it is no code; print it with {{{{ … }}}}"
+            yield Fault(match.start(), message, code)
 
 
 def _fences(text: str, mark: str) -> Iterator[Fault]:
@@ -169,9 +174,9 @@ def _fences(text: str, mark: str) -> Iterator[Fault]:
         yield Fault(match.start("fence"), f"fence {match[0].strip()!r}; write {write}")
 
 
-def _by_line(text: str, found: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """What was found in each line of a text: where the first stands, and each once in quotes."""
-    for _, group in groupby(found, lambda one: text.count("\n", 0, one[0])):
+def _by_line(text: str, words_at: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Group words by line: the first one's position, and the quoted words."""
+    for _, group in groupby(words_at, lambda pair: text.count("\n", 0, pair[0])):
         offsets, words = zip(*group, strict=True)
         yield offsets[0], ", ".join(map(repr, dict.fromkeys(words)))
 
@@ -183,15 +188,15 @@ def meant(info: str, kinds: Iterable[str]) -> str | None:
 
 
 def _kept(text: str) -> tuple[str, str]:
-    """A text with something as long for each expression; the same without code and formulas."""
-    even = _EXPRESSION.sub(lambda one: "\ue000".ljust(len(one[0]), "~"), text)
+    """Mask expressions at equal length; the same text with code and formulas masked too."""
+    even = _EXPRESSION.sub(lambda match: "\ue000".ljust(len(match[0]), "~"), text)
     return even, _FORMULA.sub(blank, even)
 
 
 def in_code(text: str, at: int) -> bool:
     """Whether a character stands in a code span or in a fence."""
-    found = filter(lambda one: one.start() < at < one.end(), _FORMULA.finditer(text))
-    return not all(map(_is_formula, found))
+    around = filter(lambda match: match.start() < at < match.end(), _FORMULA.finditer(text))
+    return not all(map(_is_formula, around))
 
 
 def images(text: str) -> list[tuple[int, str]]:
@@ -199,45 +204,45 @@ def images(text: str) -> list[tuple[int, str]]:
     return list(blocks.images(_kept(text)[1])) if "![" in text else []
 
 
-def _is_formula(found: re.Match[str]) -> bool:
-    """Whether it is one, and not code."""
-    return bool(found["block"] or found["inline"])
+def _is_formula(match: re.Match[str]) -> bool:
+    """Whether a match of `_FORMULA` is a formula, not code."""
+    return bool(match["block"] or match["inline"])
 
 
 def _slotted(text: str) -> tuple[str, Formulas]:
     """The text with a private-use character for each expression and formula; the formulas."""
-    found, first = Formulas(), dict[str, int]()
-    for position, one in enumerate(expressions(text)):
-        first.setdefault(one.text, position)
+    extracted, first = Formulas(), dict[str, int]()
+    for position, expression in enumerate(expressions(text)):
+        first.setdefault(expression.text, position)
 
-    def taken(one: re.Match[str]) -> str:
-        if not _is_formula(one):
-            return "$" if one[0] == r"\$" else one[0]
-        found.append((one["block"] or one["inline"], bool(one["block"])))
-        return chr(_FIRST_FORMULA + len(found) - 1)
+    def taken(match: re.Match[str]) -> str:
+        if not _is_formula(match):
+            return "$" if match[0] == r"\$" else match[0]
+        extracted.append((match["block"] or match["inline"], bool(match["block"])))
+        return chr(_FIRST_FORMULA + len(extracted) - 1)
 
-    shown = _FORMULA.sub(taken, filled(text, lambda one: chr(_FIRST + first[one])))
-    return shown.replace(_LITERAL, "{{"), found
+    slotted = _FORMULA.sub(taken, filled(text, lambda expression: chr(_FIRST + first[expression])))
+    return slotted.replace(_LITERAL, "{{"), extracted
 
 
-def _with_formulas(text: str, found: Formulas, as_html: Fill = str) -> str:
+def _with_formulas(text: str, extracted: Formulas, as_html: Fill = str) -> str:
     """A text with MathML in the places of its formulas; with LaTeX where a text alone is wanted.
 
     No screen reader finds a link in a formula, so what its values are read from follows it. A
     browser may end a line on either side of a formula, also where a bracket or a point touches it.
     """
 
-    def shown(one: re.Match[str]) -> str:
-        latex, is_block = found[ord(one["slot"]) - _FIRST_FORMULA]
-        if one["how"] == _PLAIN:
-            return one["opens"] + str(escape(VALUE.sub(rf"{_PLAIN}\g<0>", latex))) + one["ends"]
+    def shown(match: re.Match[str]) -> str:
+        latex, is_block = extracted[ord(match["slot"]) - _FIRST_FORMULA]
+        if match["how"] == _PLAIN:
+            return match["opens"] + str(escape(VALUE.sub(rf"{_PLAIN}\g<0>", latex))) + match["ends"]
         drawn = formulas.mathml(latex.strip(), is_block=is_block)
         drawing, annotation, written = drawn.partition("<annotation")
         drawn = VALUE.sub(rf"{_PLAIN}\g<0>", drawing) + annotation
         drawn += VALUE.sub(rf"{_IN_LATEX}\g<0>", written)
-        if values := dict.fromkeys(VALUE.findall(latex) if one["how"] != _LINKED else ()):
+        if values := dict.fromkeys(VALUE.findall(latex) if match["how"] != _LINKED else ()):
             drawn += f' <small class="pb-inputs">({", ".join(values)})</small>'
-        touched = one["opens"] + drawn + one["ends"]
+        touched = match["opens"] + drawn + match["ends"]
         if touched != drawn and not values and not is_block:
             touched = f'<span class="pb-keep">{touched}</span>'
         return as_html(touched)
@@ -250,22 +255,22 @@ def _code_span(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) 
     token = tokens[at]
     if len(token.content) <= SHORT and _ENDS.search(token.content):
         token.attrSet("class", "pb-keep")
-    shown = str(RendererHTML.code_inline(self, tokens, at, *how))
-    return _LONG.sub(_name, _GROUP.sub(r'<span class="pb-keep">\g<0></span>', shown))
+    html = str(RendererHTML.code_inline(self, tokens, at, *how))
+    return _LONG.sub(_name, _GROUP.sub(r'<span class="pb-keep">\g<0></span>', html))
 
 
-def _name(found: re.Match[str]) -> str:
+def _name(match: re.Match[str]) -> str:
     """A long name, which moves to the next line whole where each line holds it."""
-    shown = parted(_JOINT.split(found[0]), WHOLE)
-    return f'<span class="pb-name">{shown}</span>' if len(found[0]) <= LINE else shown
+    html = parted(_JOINT.split(match[0]), WHOLE)
+    return f'<span class="pb-name">{html}</span>' if len(match[0]) <= LINE else html
 
 
 def _words(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> str:
     """Words; a name such as ZeRO-1 breaks at no hyphen."""
-    shown = str(RendererHTML.text(self, tokens, at, *how))
-    if sum(one.nesting for one in tokens[:at] if one.type.startswith("link_")):
-        shown = _SLOT.sub(rf"{_LINKED}\2", shown)
-    return HYPHENED.sub(r'<span class="pb-keep">\g<0></span>', shown)
+    html = str(RendererHTML.text(self, tokens, at, *how))
+    if sum(token.nesting for token in tokens[:at] if token.type.startswith("link_")):
+        html = _SLOT.sub(rf"{_LINKED}\2", html)
+    return HYPHENED.sub(r'<span class="pb-keep">\g<0></span>', html)
 
 
 _MARKDOWN = MarkdownIt("commonmark", {"html": False, "xhtmlOut": True}).enable("table")
@@ -287,7 +292,7 @@ for _part in _AROUND:
 
 @lru_cache(maxsize=65536)
 def _rendered(text: str, *, inline: bool) -> str:
-    text, found = _slotted(" ".join(text.split()) if inline else text)
+    text, extracted = _slotted(" ".join(text.split()) if inline else text)
     if inline:
         html = str(_MARKDOWN.renderInline(text))
     else:
@@ -302,7 +307,7 @@ def _rendered(text: str, *, inline: bool) -> str:
         html = str(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, of_page)).strip()
     html = re.sub(r"<[^>]+>", lambda tag: _SLOT.sub(rf"{_PLAIN}\2", tag[0]), html)
     html = _REFERRED.sub(r'<sup class="footnote-ref pb-label"\2><a\1>', html)
-    return _with_formulas(html, found)
+    return _with_formulas(html, extracted)
 
 
 def _as_cell(tokens: Sequence[Token]) -> None:
@@ -318,13 +323,9 @@ def _as_cell(tokens: Sequence[Token]) -> None:
 
 
 def render(text: str, fill: Fill, linked: Fill, *, inline: bool) -> str:
-    """HTML of an author's text.
+    """HTML of an author's Markdown, or of one line of it (`inline`).
 
-    Args:
-        text: Markdown with expressions.
-        fill: the HTML of one expression, given as text.
-        linked: the same for one in the words of a link.
-        inline: without paragraphs.
+    `fill` gives the HTML of an expression, and `linked` that of one in the words of a link.
     """
     return _put_back(_rendered(text, inline=inline), text, fill, linked)
 
@@ -332,20 +333,22 @@ def render(text: str, fill: Fill, linked: Fill, *, inline: bool) -> str:
 def put_into(text: str, fill: Fill, linked: Fill, escaped: Fill) -> str:
     """A page's Markdown with HTML in the places of its expressions and formulas.
 
-    Args:
-        text: Markdown with expressions.
-        fill: the HTML of one expression, given as text.
-        linked: the same for one in the words of a link.
-        escaped: of some HTML, in which nothing is Markdown.
+    `fill` and `linked` are those of `render`; `escaped` is of some HTML, in which nothing is
+    Markdown.
     """
-    shown = _with_formulas(
-        *_slotted(text), lambda one: f'<span class="pb-formula">{escaped(Markup(one))}</span>'
+    slotted = _with_formulas(
+        *_slotted(text), lambda drawn: f'<span class="pb-formula">{escaped(Markup(drawn))}</span>'
     )
-    return _put_back(shown, text, lambda one: escaped(fill(one)), lambda one: escaped(linked(one)))
+    return _put_back(
+        slotted,
+        text,
+        lambda expression: escaped(fill(expression)),
+        lambda expression: escaped(linked(expression)),
+    )
 
 
 def _put_back(html: str, text: str, fill: Fill, linked: Fill) -> str:
-    found, fills = expressions(text), {"": fill, _LINKED: linked}
+    expressed, fills = expressions(text), {"": fill, _LINKED: linked}
     fills[_PLAIN] = lambda expression: str(escape(plain(linked(expression))))
-    fills[_IN_LATEX] = lambda one: str(escape(formulas.as_latex(plain(linked(one)))))
-    return _SLOT.sub(lambda slot: fills[slot[1]](found[ord(slot[2]) - _FIRST].text), html)
+    fills[_IN_LATEX] = lambda expression: str(escape(formulas.as_latex(plain(linked(expression)))))
+    return _SLOT.sub(lambda slot: fills[slot[1]](expressed[ord(slot[2]) - _FIRST].text), html)

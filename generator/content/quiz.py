@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, model_validator
 
-from generator.content.cases import bound, in_texts
+from generator.content.cases import bind_part, names_of_case
 from generator.content.draws import NUM_ASKED, Draws, short_names
 from generator.content.exhibit import Exhibit
 from generator.content.words import (
@@ -22,7 +22,7 @@ from generator.content.words import (
     Prose,
     RunPath,
     Written,
-    of_runs,
+    runs_as_cases,
 )
 from generator.content.yaml_source import Path
 from runners.system.errors import near
@@ -35,7 +35,7 @@ class TableRow(Written):
     cells: Annotated[list[Expression], Field(min_length=1)]
 
 
-class Table(Written):
+class ValueTable(Written):
     """A table of values, whole."""
 
     columns: Annotated[list[Line], Field(min_length=1)]
@@ -58,7 +58,7 @@ class Item(Written):
     """how a reader's progress is kept; never reused for another question."""
     cases: Annotated[
         list[Bound],
-        BeforeValidator(of_runs, json_schema_input_type=list[RunPath | Bound]),
+        BeforeValidator(runs_as_cases, json_schema_input_type=list[RunPath | Bound]),
         Field(alias="for"),
     ] = []
     """what the question is asked of: the first case on pages, all of them in turn on Recall pages.
@@ -79,7 +79,7 @@ class Item(Written):
     source: Line | None = None
     """outside a book: where exactly the answer stands, with a link where there is one. The page
     shows it as *cited*, and the item's texts may hold numbers. A book refuses it."""
-    this_table: Table | None = None
+    this_table: ValueTable | None = None
     """values that the question is about, shown below the stem. Where times decide the key, show
     them here: on another machine both the times and the key are others."""
     exhibit: Exhibit | None = None
@@ -97,7 +97,7 @@ class Item(Written):
 
     @property
     def others(self) -> tuple[Self, ...]:
-        """The same item in each further case or draw, under an id of its own."""
+        """The item in its further cases or draws, each under an id of its own."""
         return self._others
 
 
@@ -119,32 +119,32 @@ class Drawable(Item):
         """The item before its first draw was written into its texts."""
         return self._written or self
 
-    def under(self, law: str) -> Self:
-        """The same with the law that its draws name behind its key."""
+    def backed_by_law(self, law: str) -> Self:
+        """A copy whose key rests on the law of its draws."""
         raise NotImplementedError
 
-    def formulas(self) -> Iterator[tuple[Path, str]]:
-        """The expressions of its answers, each at its path: that of the right one comes first."""
+    def answer_expressions(self) -> Iterator[tuple[Path, str]]:
+        """Path and expression of each answer, the right one first."""
         raise NotImplementedError
 
 
 ItemT = TypeVar("ItemT", bound=Item)
 
 
-def _written_out(item: ItemT) -> ItemT:
+def _written_out(question: ItemT) -> ItemT:
     """An item as it is in its first case or draw, which has beside it what it is in the others."""
-    names = [bound(case) for case in item.cases]
-    if isinstance(item, Drawable) and (draws := item.draws):
-        item = item.under(draws.law)
-        names = [short_names(one) for one in draws.tried(item.id)[:NUM_ASKED]]
+    names = [names_of_case(case) for case in question.cases]
+    if isinstance(question, Drawable) and (draws := question.draws):
+        question = question.backed_by_law(draws.law)
+        names = [short_names(draw) for draw in draws.shuffled(question.id)[:NUM_ASKED]]
     if not names:
-        return item
-    first, *others = (in_texts(item, one) for one in names)
+        return question
+    first, *others = (bind_part(question, case) for case in names)
     if isinstance(first, Drawable):
-        first._written = item  # type: ignore[assignment]
+        first._written = question  # type: ignore[assignment]
     first._others = tuple(
-        one.model_copy(update={"id": f"{item.id}-variant-{number}"})
-        for number, one in enumerate(others, 1)
+        other.model_copy(update={"id": f"{question.id}-variant-{number}"})
+        for number, other in enumerate(others, 1)
     )
     return first
 

@@ -16,7 +16,7 @@ from generator.content.book import Book, Topic
 from generator.content.cases import ClaimIndex, claim_index
 from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, StatementFile
 from generator.content.documents import Document, read
-from generator.content.errors import ContentError, ContentErrors, Files, matching, nearest
+from generator.content.errors import ContentError, ContentErrors, Files, nearest, visible_files
 from generator.content.glossary import GlossaryFile
 from generator.content.guide import GuideFile
 from generator.content.lab import LabFile, WrongFile
@@ -58,12 +58,12 @@ class _Loader(Files):
     documents: list[Document[Any]] = field(default_factory=list)
 
     def read(self) -> None:
-        """Every file of YAML, and the pages that are written by hand."""
+        """Read every YAML file and every handwritten page."""
         if not (self.content / "site.yml").exists():
-            said = "no such file; the book needs a home page. Is this the folder of a book?"
-            self.refuse(self.content / "site.yml", said)
+            message = "no such file; the book needs a home page. Is this the folder of a book?"
+            self.refuse(self.content / "site.yml", message)
         for folder in {Path(pattern).parent for pattern in FILES}:
-            for path in matching(self.content, f"{folder}/*.yaml"):
+            for path in visible_files(self.content, f"{folder}/*.yaml"):
                 self.refuse(path, f"files of a book end in `.yml`; rename it to {path.stem}.yml")
         self.read_known()
         for path in handwritten.files(self.content / "pages"):
@@ -71,100 +71,103 @@ class _Loader(Files):
                 self.keep(path, handwritten.read)
 
     def read_known(self) -> None:
-        """Every file of YAML that a book may have."""
+        """Read every YAML file of a known name."""
         beliefs: frozenset[tuple[str, str]] = frozenset()
         for pattern, model in FILES.items():
-            for path in matching(self.content, pattern):
+            for path in visible_files(self.content, pattern):
                 self.keep(path, lambda *held, of=model, by=beliefs: read(*held, of, by))
             if model is MisconceptionFile:
                 known = self.parts(MisconceptionFile, "misconceptions")
-                beliefs = frozenset((name, one.refuted_by) for name, one in known.items())
+                beliefs = frozenset((name, belief.refuted_by) for name, belief in known.items())
 
     def keep(self, path: Path, read_one: Callable[[str, str], Document[Any]]) -> None:
-        """Keep what is read from the name and the text of a file."""
-        document = self.trying(lambda one: read_one(self.name(one), self.text_of(one)), path)
+        """Read a file, and keep the document or its mistakes."""
+        document = self.read_or_refuse(
+            lambda _: read_one(self.name(path), self.text_of(path)), path
+        )
         if document:
             self.documents.append(document)
 
     def tries(self) -> tuple[tuple[Trace, ...], dict[str, Watched], tuple[ContentError, ...]]:
-        """What a reader ran, the oldest first, and had watched, the newest first."""
+        """A reader's runs, oldest first; reports of `verify`, newest first; unreadable files."""
         files = Files(self.content)  # a try that cannot be read is no mistake of the book
-        paths = matching(self.content / "tries", "*.json")
+        paths = visible_files(self.content / "tries", "*.json")
         runs = [path for path in paths if not path.name.endswith(SUFFIX)]
-        found = [one for path in runs if (one := files.trying(traces.read, path))]
+        runs_read = [trace for path in runs if (trace := files.read_or_refuse(traces.read, path))]
         watched = {
-            path.name.removesuffix(SUFFIX): seen
+            path.name.removesuffix(SUFFIX): report
             for path in paths
-            if path not in runs and (seen := files.trying(read_watched, path))
+            if path not in runs and (report := files.read_or_refuse(read_watched, path))
         }
-        newest = sorted(watched.items(), key=lambda one: one[1].recorded_at, reverse=True)
-        runs_in_order = sorted(found, key=lambda one: one.recorded_at)
+        newest = sorted(watched.items(), key=lambda pair: pair[1].recorded_at, reverse=True)
+        runs_in_order = sorted(runs_read, key=lambda trace: trace.recorded_at)
         return tuple(runs_in_order), dict(newest), tuple(files.errors)
 
     def verified(self) -> Iterator[tuple[str, Watched]]:
         """The reports beside the programs of `content/verified`."""
-        for path in matching(self.content / "verified", "*.json"):
+        for path in visible_files(self.content / "verified", "*.json"):
             program = path.with_suffix(".py")
-            if one := self.trying(read_watched, path):
-                if not program.is_file() or one.code != digest_of(self.text_of(program)):
-                    again = f"`python -m runners {one.command}`, and copy the trace"
+            if report := self.read_or_refuse(read_watched, path):
+                if not program.is_file() or report.code != digest_of(self.text_of(program)):
+                    again = f"`python -m runners {report.command}`, and copy the trace"
                     self.refuse(path, f"{program.name} is another program now; {again}")
-                yield self.name(program), one
+                yield self.name(program), report
 
     def of(self, model: type[ModelT]) -> list[Document[ModelT]]:
-        """The files of a kind."""
-        return [one for one in self.documents if isinstance(one.model, model)]
+        """The documents of a model."""
+        return [document for document in self.documents if isinstance(document.model, model)]
 
     def parts(self, model: type[Written], key: str) -> dict[str, Any]:
-        """The parts of the files of a kind by id."""
-        return {one.id: one for file in self.of(model) for one in getattr(file.model, key)}
+        """The parts under `key` in all documents of a model, by id."""
+        return {part.id: part for file in self.of(model) for part in getattr(file.model, key)}
 
     def refuse_doubles(self) -> None:
-        """Refuse an id that stands twice: of a figure in its file, of all else in the book."""
+        """Report duplicate ids: of figures within a file, of other parts within the book."""
         known: dict[tuple[str, str, str], ContentError] = {}
         for document in self.documents:
-            for one in document.fields:
-                if one.path[-1] == "id":
-                    kind = str(one.path[-3]).removesuffix("s")
-                    id_ = (kind, one.text, document.source.file if kind == "figure" else "")
+            for text in document.fields:
+                if text.path[-1] == "id":
+                    kind = str(text.path[-3]).removesuffix("s")
+                    id_ = (kind, text.text, document.source.file if kind == "figure" else "")
                     if first := known.get(id_):
-                        said = f"duplicate {kind} id {one.text!r}; {first.place} has it already"
-                        self.errors.append(document.error(one.path, said))
+                        message = f"duplicate {kind} id {text.text!r}; {first.place} has it already"
+                        self.errors.append(document.error(text.path, message))
                     else:
-                        known[id_] = document.error(one.path, "")
+                        known[id_] = document.error(text.path, "")
 
     def topics(self) -> Iterator[Topic]:
-        """The folders of topics/ that hold a topic."""
-        for folder in matching(self.content / "topics", "*/"):
-            if matching(folder, "*.yml") and (topic := self.topic(folder)):
+        """The topics, one for each folder of topics/ with YAML files."""
+        for folder in visible_files(self.content / "topics", "*/"):
+            if visible_files(folder, "*.yml") and (topic := self.topic(folder)):
                 yield topic
 
     def topic(self, folder: Path) -> Topic | None:
         known = [f"{stem}.yml" for stem in ("topic", "quiz", *MODES)]
-        for path in matching(folder, "*.yml"):
+        for path in visible_files(folder, "*.yml"):
             if path.name not in known and not path.match("quiz-*.yml"):
                 self.refuse(path, f"no mode has this name{nearest(path.name, known)}")
         if not (folder / "topic.yml").exists():
             self.refuse(folder, "no topic.yml")
-        files = {self.content.parent / one.source.file: one for one in self.documents}
-        own = {path.stem: one for path, one in files.items() if path.parent == folder}
+        root = self.content.parent
+        files = {root / document.source.file: document for document in self.documents}
+        own = {path.stem: document for path, document in files.items() if path.parent == folder}
         file = own.get("topic")
         if file is None:
             return None
-        stands = [one for one in MODES if (folder / f"{one}.yml").exists()]
-        for mode in (one for one in MODES if (one in file.model.modes) != (one in stands)):
+        stands = [mode for mode in MODES if (folder / f"{mode}.yml").exists()]
+        for mode in (own for own in MODES if (own in file.model.modes) != (own in stands)):
             where = "under modes:, but not" if mode in file.model.modes else "not under modes:, but"
             message = f"{mode!r} stands {where} in the folder"
             self.errors.append(file.error(("modes", mode), message))
         quizzes = [own[stem] for stem in sorted(own) if stem.startswith("quiz")]
-        items = {item.id: item for quiz in quizzes for item in quiz.model.items}
+        items = {question.id: question for quiz in quizzes for question in quiz.model.items}
         lessons = {mode: own[mode] for mode in MODES if mode in own}
-        by_mode = {mode: _items_of(one, items) for mode, one in lessons.items()}
+        by_mode = {mode: _items_of(lesson, items) for mode, lesson in lessons.items()}
         labs = {
-            path.parent.name: one for path, one in files.items()
-            if isinstance(one.model, LabFile) and path.parent.parent.parent == folder
+            path.parent.name: document for path, document in files.items()
+            if isinstance(document.model, LabFile) and path.parent.parent.parent == folder
         }  # fmt: skip
-        in_order = dict(sorted(labs.items(), key=lambda one: one[1].model.order))
+        in_order = dict(sorted(labs.items(), key=lambda pair: pair[1].model.order))
         return Topic(folder.name, file.model, lessons, items, by_mode, in_order)
 
 
@@ -172,22 +175,17 @@ def _items_of(lesson: Document[LessonFile], items: Mapping[str, Item]) -> tuple[
     """The items that a lesson asks, each once; Recall asks all of its topic's."""
     if isinstance(lesson.model, RecallFile):
         return tuple(name for name in items if name not in lesson.model.leave_out)
-    named = (one.text for one in lesson.fields if one.mark == "item")
+    named = (field.text for field in lesson.fields if field.mark == "item")
     return tuple(dict.fromkeys(name for name in named if name in items))
 
 
 def quizzes(root: Path, folder: Path) -> tuple[Book, list[ContentError]]:
-    """The questions of a site that is no book, as a book with one topic, and without runs.
+    """The questions of a site that is no book, as a book of one topic without runs; its mistakes.
 
-    Args:
-        root: the folder from which messages name files.
-        folder: below it, with the files of questions.
-
-    Returns:
-        The book, and everything wrong with any file.
+    Messages name files from `root`; the files of questions are in `folder` below it.
     """
     loader = _Loader(root / folder.name)
-    for path in matching(folder, "**/*.y*ml"):
+    for path in visible_files(folder, "**/*.y*ml"):
         loader.keep(path, lambda *held: read(*held, QuizFile))
     loader.refuse_doubles()
     items = loader.parts(QuizFile, "items")
@@ -203,7 +201,7 @@ def quizzes(root: Path, folder: Path) -> tuple[Book, list[ContentError]]:
 
 
 def documents(content: Path) -> tuple[list[Document[Any]], list[ContentError]]:
-    """What authors wrote, file by file, and what is wrong with the files left out."""
+    """The valid documents of a content folder, and the errors of all others."""
     loader = _Loader(content.resolve())
     loader.read()
     return loader.documents, loader.errors
@@ -240,12 +238,12 @@ def load(
     references = loader.parts(ReferenceFile, "references")
     shelf = Shelf(loader, is_stale, only, with_new)
     machines = shelf.machines(machine)
-    shown, reference = shelf.first_two(machines)
-    on_pages = shelf.on_pages(machines)
-    references |= {one.id: one for one in published_references(on_pages)}
+    at_hand, reference = shelf.shown_and_reference(machines)
+    on_pages = shelf.traces_on_pages(machines)
+    references |= {citation.id: citation for citation in published_references(on_pages)}
     verified = dict(loader.verified())
     judged = claim_index(loader.of(ClaimFile))
-    if loader.errors or not (shown and reference):
+    if loader.errors or not (at_hand and reference):
         faults = (fault for document in loader.documents for fault in document.text_faults())
         raise ContentErrors([*loader.errors, *faults])
     (home,), guides, plans = loader.of(HomeFile), loader.of(GuideFile), loader.of(PlanFile)
@@ -258,7 +256,7 @@ def load(
         misconceptions=loader.parts(MisconceptionFile, "misconceptions"),
         given={k: v for file in loader.of(ReferenceFile) for k, v in file.model.given.items()},
         references=references, traces=on_pages,
-        machine=shown.machine, reference=reference.machine, claim_index=judged, machines=machines,
+        machine=at_hand.machine, reference=reference.machine, claim_index=judged, machines=machines,
         documents=tuple(loader.documents),
         tries=tries, watched=watched, unread=unread, verified=verified,
         glossary=glossary[0].model if glossary else GlossaryFile(terms=[]),

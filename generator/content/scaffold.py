@@ -123,14 +123,9 @@ class CannotScaffoldError(ValueError):
 
 
 def new_book(folder: Path, title: str | None = None) -> None:
-    """Write the files of a book of one's own.
+    """Write the files of a book of one's own; CannotScaffoldError if the folder holds something.
 
-    Args:
-        folder: where; made if it is missing.
-        title: of the book; by default the folder's name, or the example's where that is no title.
-
-    Raises:
-        CannotScaffoldError: the folder holds something, or a book may not have the title.
+    The title is by default the folder's name, or the example's where that is no title.
     """
     called = re.sub(r"[-_\s]+", " ", folder.resolve().name if title is None else title).strip()
     called = called[:1].upper() + called[1:] if title is None else called
@@ -148,11 +143,7 @@ def new_book(folder: Path, title: str | None = None) -> None:
 
 
 def new_experiment(root: Path, content: Path, name: str) -> list[Path]:
-    """Write an experiment of two runs, and a law that both obey.
-
-    Raises:
-        CannotScaffoldError: the name is taken or malformed.
-    """
+    """Write an experiment of two runs and their law; CannotScaffoldError for a bad name."""
     folder = root / "experiments" if own_book() else root / TEMPLATE.parent
     for needed in (content, folder):
         if not needed.is_dir():
@@ -173,7 +164,7 @@ def new_experiment(root: Path, content: Path, name: str) -> list[Path]:
 def new_lesson(
     book: Book, content: Path, name: str, laws: Mapping[str, Sequence[str]], experiment: str | None
 ) -> list[Path]:
-    """Write the first files of a topic.
+    """Write the first files of a topic, and return them; CannotScaffoldError where it cannot be.
 
     Args:
         book: the book that it joins.
@@ -181,12 +172,6 @@ def new_lesson(
         name: the topic's id, in small letters joined by hyphens.
         laws: those that hold, by id, each with its runs; the first questions are bound to one.
         experiment: whose runs the pages show; None is one that recorded stages and epochs.
-
-    Returns:
-        The files written.
-
-    Raises:
-        CannotScaffoldError: the name is taken or malformed, or nothing was measured to lean on.
     """
     if not re.fullmatch("[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise CannotScaffoldError(f"{name!r}: small letters and digits, joined by hyphens")
@@ -224,7 +209,7 @@ def new_lesson(
 
 
 def to_be_written(book: Book) -> Iterator[str]:
-    """Each file in which texts of a scaffold still stand, with their lines."""
+    """Files and lines where a scaffold's TODO still stands."""
     for document in book.documents:
         texts = [field for field in document.fields if TODO in field.text]
         lines = {document.error(field.path, "").line for field in texts}

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from generator.content import numerals
 from generator.content.claim import Reference
-from generator.content.errors import Files, matching
+from generator.content.errors import Files, visible_files
 from runners.core.trace.machine import machine_folders
 from runners.core.trace.records import Machine, Run, Trace
 from runners.planner.answers import published
@@ -36,7 +36,7 @@ LABS = "labs"  # that grades the programs of labs
 REFERENCE = "reference-*"  # what the reference machine's folder is called
 
 
-def measuring(names: str = "", *, full: bool = False) -> str:
+def measure_command(names: str = "", *, full: bool = False) -> str:
     """The command that measures experiments, with their heavier runs or without."""
     if program("") == "":
         words = ["make traces", "FULL=1" if full else "", f"NAMES='{names}'" if names else ""]
@@ -46,7 +46,7 @@ def measuring(names: str = "", *, full: bool = False) -> str:
 
 
 def is_of_no_machine(experiment: str, nature: str) -> bool:
-    """Whether a run says nothing about its machine: it was simulated, printed, or graded."""
+    """Whether a run is about no machine: it was simulated, a listed program, or graded."""
     return nature == "simulated" or experiment in (PROGRAMS, LABS)
 
 
@@ -77,18 +77,18 @@ class TraceOnPage:
     @property
     def runs(self) -> dict[str, Run]:
         """All runs by name, also those that another machine lends."""
-        return {name: run for one in (self, *self.lent) for name, run in one.trace.runs.items()}
+        return {name: run for page in (self, *self.lent) for name, run in page.trace.runs.items()}
 
     def holder(self, run: str) -> TraceOnPage:
-        """Where a run of this name is read: here, or in what another machine lends."""
-        return next((one for one in reversed(self.lent) if run in one.trace.runs), self)
+        """The trace that holds a run: this one, or one that another machine lends."""
+        return next((lender for lender in reversed(self.lent) if run in lender.trace.runs), self)
 
     def machine_of(self, run: str) -> str:
         """The machine that measured a run; empty where it says nothing about any machine."""
         holder = self.holder(run)
-        found = holder.trace.runs.get(run)
+        measured = holder.trace.runs.get(run)
         if holder.is_of_planner or (
-            found and is_of_no_machine(self.trace.experiment, found.nature)
+            measured and is_of_no_machine(self.trace.experiment, measured.nature)
         ):
             return ""
         return holder.machine.name
@@ -142,7 +142,7 @@ class Shelf:
 
     @property
     def folder(self) -> Path:
-        """Where the machines' folders are."""
+        """The folder `traces/`."""
         return self.files.content / "traces"
 
     def machines(self, requested: str | None) -> dict[str, MachineFolder]:
@@ -158,90 +158,90 @@ class Shelf:
         name = requested or os.environ.get("PROOFBOOK_MACHINE")
         name = name or (own if self.only is None else None) or reference
         if name not in known:
-            problem = NO_FOLDER.format(measuring())
+            problem = NO_FOLDER.format(measure_command())
             problem += ", ".join(known) or "there is none yet"
             folder = self.folder / name if name else self.folder
             is_one = bool(name) and folder.is_dir()
-            if not is_one or self.files.trying(traces.read_machine, folder) is not None:
+            if not is_one or self.files.read_or_refuse(traces.read_machine, folder) is not None:
                 self.files.refuse(folder, problem)
             return {}
         names = dict.fromkeys((name, *filter(None, [reference]), *known))
-        found = {one: read for one in names if (read := self._measured(one))}
-        if name not in found:  # without it there is nothing to show
+        folders = {key: held for key in names if (held := self._measured(key))}
+        if name not in folders:  # without it there is nothing to show
             return {}
-        if self.with_new and own and own not in found:
-            found |= self._new_here(own, found)
-        if self.only is not None and reference and reference in found:
-            new = [name for one in found.keys() - self.only for name in found[one].traces]
+        if self.with_new and own and own not in folders:
+            folders |= self._new_here(own, folders)
+        if self.only is not None and reference and reference in folders:
+            new = [name for key in folders.keys() - self.only for name in folders[key].traces]
             self._check_whole(self.folder / reference, new)
-        return found
+        return folders
 
     def _check_whole(self, folder: Path, new: Collection[str]) -> None:
-        """A published book has all of the reference machine, but what is new on this machine."""
+        """Report experiments that the reference machine lacks, except those new on this machine."""
         home = self.files.content.parent / ("" if own_book() else "runners")
-        programs = matching(home / "experiments", "[!_]*.py")
+        programs = visible_files(home / "experiments", "[!_]*.py")
         names = [name for program in programs for name in experiments_in(program)]
         for path in (folder / f"{name}.json" for name in names if name not in new):
             if not path.exists():
                 self.files.refuse(path, f"no such file; {traces.remedy(path)}")
 
     def _new_here(self, own: str, known: Mapping[str, MachineFolder]) -> dict[str, MachineFolder]:
-        """This machine's own folder where it may not be shown: the runs that no other has."""
+        """Runs of this machine that no other has, for where its folder may not be shown."""
         measured = self._measured(own)
         if measured is None:
             return {}
+        others = [pair for folder in known.values() for pair in folder.traces.items()]
+        old = {(experiment, run) for experiment, trace in others for run in trace.runs}
         new = {}
-        for name, trace in measured.traces.items():
-            old = {
-                run for one in known.values() if name in one.traces for run in one.traces[name].runs
-            }
-            runs = {run: found for run, found in trace.runs.items() if run not in old}
-            if runs and name not in measured.stale:
-                new[name] = trace.model_copy(update={"runs": runs})
+        for experiment, trace in measured.traces.items():
+            runs = {name: run for name, run in trace.runs.items() if (experiment, name) not in old}
+            if runs and experiment not in measured.stale:
+                new[experiment] = trace.model_copy(update={"runs": runs})
         return {own: replace(measured, traces=new)} if new else {}
 
-    def first_two(
+    def shown_and_reference(
         self, machines: Mapping[str, MachineFolder]
     ) -> tuple[MachineFolder | None, MachineFolder | None]:
         """The machine whose numbers are shown, and the reference machine, which may be the same."""
-        shown = next(iter(machines.values()), None)
-        return shown, machines.get(self.reference_name or "", shown) if shown else None
+        at_hand = next(iter(machines.values()), None)
+        return at_hand, machines.get(self.reference_name or "", at_hand) if at_hand else None
 
-    def on_pages(self, machines: Mapping[str, MachineFolder]) -> dict[str, TraceOnPage]:
+    def traces_on_pages(self, machines: Mapping[str, MachineFolder]) -> dict[str, TraceOnPage]:
         """Every experiment, each whole from the first machine that has measured it."""
-        shown, reference = self.first_two(machines)
-        if shown is None or reference is None:
+        at_hand, reference = self.shown_and_reference(machines)
+        if at_hand is None or reference is None:
             return {}
-        measured = sorted({experiment for one in machines.values() for experiment in one.traces})
-        found = {name: on_page(name, machines.values(), reference) for name in measured}
-        return {name: one for name, one in found.items() if one} | self._plans(shown.machine)
+        measured = sorted({name for folder in machines.values() for name in folder.traces})
+        pages = {name: trace_on_page(name, machines.values(), reference) for name in measured}
+        plans = self._plans(at_hand.machine)
+        return {name: page for name, page in pages.items() if page} | plans
 
     def _plans(self, machine: Machine) -> dict[str, TraceOnPage]:
         """The committed plans of each preset, and what is computed of published numbers."""
-        found = {}
+        plans = {}
         for path in sorted((self.files.content / "planner").rglob("*.json")):
             is_grid = path.parent.name == "plans"
             read: Callable[[Path], Grid | Trace] = read_grid if is_grid else traces.read
-            held = self.files.trying(read, path)
+            held = self.files.read_or_refuse(read, path)
             if held is None:
                 continue
             grid = held if isinstance(held, Grid) else None
             trace = held if isinstance(held, Trace) else as_trace(held)
             file = path.relative_to(self.files.content).as_posix()
             try:
-                found[trace.experiment] = TraceOnPage(
+                plans[trace.experiment] = TraceOnPage(
                     trace, machine, is_stale=self.is_stale(trace), grid=grid, file=file
                 )
             except ValidationError as error:  # in a list that plans are made from
-                said = f"{error.title}: {error.errors()[0]['msg']}"
-                self.files.refuse(self.files.content / "planner", said)
-        return found
+                message = f"{error.title}: {error.errors()[0]['msg']}"
+                self.files.refuse(self.files.content / "planner", message)
+        return plans
 
     @property
     def reference_name(self) -> str | None:
         """The reference machine's folder, where it may be shown."""
-        found = sorted(path.parent.name for path in self.folder.glob(f"{REFERENCE}/machine.json"))
-        return next(filter(self._may_show, found), None)
+        names = sorted(path.parent.name for path in self.folder.glob(f"{REFERENCE}/machine.json"))
+        return next(filter(self._may_show, names), None)
 
     def _may_show(self, name: str) -> bool:
         return self.only is None or name in self.only
@@ -254,97 +254,91 @@ class Shelf:
 
     def _measured(self, name: str) -> MachineFolder | None:
         """What a machine's folder holds; None where it does not say which machine it is."""
-        folder, trying = self.folder / name, self.files.trying
-        machine = trying(traces.read_machine, folder)
+        folder, read_or_refuse = self.folder / name, self.files.read_or_refuse
+        machine = read_or_refuse(traces.read_machine, folder)
         if machine is None:
             return None
         self._check_name(folder / "machine.json", "name", machine.name)
-        experiments = {path.stem for path in matching(folder, "*.json")} - {MACHINE}
-        found = {}
+        experiments = {path.stem for path in visible_files(folder, "*.json")} - {MACHINE}
+        measured = {}
         for experiment in sorted(experiments):
-            if trace := trying(traces.read, folder / f"{experiment}.json"):
+            if trace := read_or_refuse(traces.read, folder / f"{experiment}.json"):
                 self._check_name(folder / f"{experiment}.json", "machine", trace.machine)
                 for _, word in numerals.numerals(trace.question):
-                    said = f"question: bare numeral {word!r}; QUESTION asks without a number"
-                    self.files.refuse(folder / f"{experiment}.json", said)
-                found[experiment] = trace
-        stale = frozenset(one for one, trace in found.items() if self.is_stale(trace))
-        return MachineFolder(machine, found, stale)
+                    message = f"question: bare numeral {word!r}; QUESTION asks without a number"
+                    self.files.refuse(folder / f"{experiment}.json", message)
+                measured[experiment] = trace
+        stale = frozenset(name for name, trace in measured.items() if self.is_stale(trace))
+        return MachineFolder(machine, measured, stale)
 
     def _check_name(self, path: Path, field: str, name: str) -> None:
-        """Numbers must not pass for another machine's: a file says where it was measured."""
+        """Report a file whose machine is not that of its folder."""
         folder = path.parent.relative_to(self.folder).as_posix()
         if name != folder:
             self.files.refuse(path, f"{field}: is {name!r}, the folder says {folder!r}")
 
 
-def published_references(found: Mapping[str, TraceOnPage]) -> Iterator[Reference]:
-    """A citation of each number that was published beside the rows of a trace, with the number."""
+def published_references(pages: Mapping[str, TraceOnPage]) -> Iterator[Reference]:
+    """A Reference for each published number that the rows of a trace are compared with."""
     rows = (
-        row for name in published.COMPARISONS if name in found for row in found[name].runs.items()
+        row for name in published.COMPARISONS if name in pages for row in pages[name].runs.items()
     )
     for name, row in rows:
-        said = {key: str(value) for key, value in row.settings.items()}
+        texts = {key: str(value) for key, value in row.settings.items()}
         numbers: list[tuple[Any, ...]] = [
-            (kind, number, "bytes", said["case"], f"{said[f'field_{kind}']}.")
+            (kind, number, "bytes", texts["case"], f"{texts[f'field_{kind}']}.")
             for kind, number in published.published_bytes_of(row)
         ]
         if isinstance(rate := row.settings.get("rate"), float):
-            says = f"{said['unit']} of each device: {said['model']}, {said['devices']} devices."
-            numbers.append((None, rate, "plain", said["title"], says))
+            says = f"{texts['unit']} of each device: {texts['model']}, {texts['devices']} devices."
+            numbers.append((None, rate, "plain", texts["title"], says))
         for kind, number, unit, title, says in numbers:
             yield Reference(
                 id=published.reference_of(name, kind), title=title, says=says, value=number,
-                unit=unit, where=said.get("where", ""), url=said.get("url", ""),
+                unit=unit, where=texts.get("where", ""), url=texts.get("url", ""),
             )  # fmt: skip
 
 
 def page_of(experiment: str) -> str:
     """The page of an experiment's runs, or of a preset's plans, from the site's root."""
-    if (found := published.COMPARISONS.get(experiment)) and not found.simulates:
+    if (comparison := published.COMPARISONS.get(experiment)) and not comparison.simulates:
         return "plan.html"
     if experiment.startswith(PREFIX):
         return f"plan/{experiment.removeprefix(PREFIX)}.html"
     return f"evidence/{experiment}.html"
 
 
-def on_page(
+def trace_on_page(
     experiment: str, machines: Iterable[MachineFolder], reference: MachineFolder
 ) -> TraceOnPage | None:
-    """An experiment as pages of the first of some machines show it.
+    """An experiment as pages show it: the trace of the first machine that has measured it, or None.
 
-    Args:
-        experiment: its name.
-        machines: the machine shown, and those that stand in where it lacks the experiment.
-        reference: the reference machine.
-
-    Returns:
-        The trace of the first that has measured it; the others lend the runs that it lacks, and
-        the reference machine those that it skipped. Of a machine that is neither of the two, a
-        stale trace does not count. None where none has measured it.
+    The first machine is the one shown. The others lend the runs that its trace lacks, and the
+    reference machine those that it skipped. Of a machine that is neither, a stale trace does not
+    count.
     """
-    shown, *others = machines
-    usable = (one for one in others if one is reference or experiment not in one.stale)
+    at_hand, *others = machines
+    usable = (folder for folder in others if folder is reference or experiment not in folder.stale)
     there = reference.traces.get(experiment)
-    found: list[TraceOnPage] = []
+    parts: list[TraceOnPage] = []
     known: dict[str, Run] = {}
-    for one in (one for one in (shown, *usable) if experiment in one.traces):
-        trace = one.traces[experiment]
+    for folder in (folder for folder in (at_hand, *usable) if experiment in folder.traces):
+        trace = folder.traces[experiment]
         lends = {
             name: run
             for name, run in trace.runs.items()
-            if name not in known or (one is reference and known[name].status == "skipped")
+            if name not in known or (folder is reference and known[name].status == "skipped")
         }
         known |= lends
-        if lends or not found:
-            found.append(
+        if lends or not parts:
+            parts.append(
                 TraceOnPage(
-                    trace=trace.model_copy(update={"runs": lends}) if found else trace,
-                    machine=one.machine,
-                    is_fallback=one is not shown,
-                    is_stale=experiment in one.stale,
-                    reference=None if found and one is not reference else there,
-                    file=f"traces/{one.machine.name}/{experiment}.json",
+                    trace=trace.model_copy(update={"runs": lends}) if parts else trace,
+                    machine=folder.machine,
+                    is_fallback=folder is not at_hand,
+                    is_stale=experiment in folder.stale,
+                    reference=None if parts and folder is not reference else there,
+                    file=f"traces/{folder.machine.name}/{experiment}.json",
                 )
             )
-    return replace(found[0], lent=tuple(found[1:])) if found else None
+    return replace(parts[0], lent=tuple(parts[1:])) if parts else None

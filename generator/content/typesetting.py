@@ -10,27 +10,26 @@ _FORMULA = re.compile(r"<math\b.*?<annotation[^>]*>(.*?)</annotation>.*?</math>"
 
 
 def moment(recorded: str) -> str:
-    """A time of the ISO form as people read it: `21 November 2026, 20:16:39 UTC`."""
+    """An ISO time as `21 November 2026, 20:16:39 UTC`."""
     when = datetime.fromisoformat(recorded).astimezone(UTC)
     return f"{when.day} {when:%B %Y, %H:%M:%S} UTC"
 
 
 def parted(parts: Iterable[str], limit: int) -> str:
-    """A long name as HTML whose lines may end between its parts.
+    """A long name as HTML whose lines may end between its escaped parts.
 
-    Args:
-        parts: of the name, escaped.
-        limit: letters of a part that stays whole; a longer one may end at its underscores as well.
+    A part of more than `limit` letters may end at its underscores as well.
     """
-    return "<wbr>".join(one if len(one) <= limit else one.replace("_", "_<wbr>") for one in parts)
+    within = (part if len(part) <= limit else part.replace("_", "_<wbr>") for part in parts)
+    return "<wbr>".join(within)
 
 
 def unlinked(markup: Markup | str) -> Markup:
-    """A line that holds HTML, without its links."""
+    """HTML without its links, whose words stay."""
     return Markup(re.sub(r"</?a\b[^>]*>", "", str(markup)))
 
 
 def plain(markup: Markup | str) -> str:
-    """The text of a line that holds HTML; of a formula its LaTeX."""
+    """Plain text of HTML; a formula becomes its LaTeX."""
     latex = _FORMULA.sub(r"\1", str(markup))
     return Markup(re.sub(r"<[^>]+>", "", latex)).unescape()

@@ -42,7 +42,7 @@ _EVERYWHERE = {  # what a key is where its part says nothing else of it
 }
 
 
-class Mark(NamedTuple):
+class FieldMark(NamedTuple):
     """What a string is: a text such as `line`, or an id of something such as `claim`.
 
     Attributes:
@@ -60,55 +60,57 @@ class Mark(NamedTuple):
 
 
 MAX_LINE, MAX_PROSE = 1_000, 10_000  # characters; the book's longest have 440 and 1,930
-Line = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LINE), Mark("line")]
-Prose = Annotated[str, StringConstraints(min_length=1, max_length=MAX_PROSE), Mark("prose")]
+Line = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LINE), FieldMark("line")]
+Prose = Annotated[str, StringConstraints(min_length=1, max_length=MAX_PROSE), FieldMark("prose")]
 _SHORT = StringConstraints(min_length=1, max_length=240)
-Expression = Annotated[str, _SHORT, Mark("expression", "an expression, without braces")]
+Expression = Annotated[str, _SHORT, FieldMark("expression", "an expression, without braces")]
 _PER_RUN = "an expression in which `run` stands for each run in turn"
-PerRun = Annotated[str, _SHORT, Mark("per_run", _PER_RUN)]
-Formula = Annotated[str, _SHORT, Mark("formula", "a formula over the names of the inputs")]
+PerRun = Annotated[str, _SHORT, FieldMark("per_run", _PER_RUN)]
+Formula = Annotated[str, _SHORT, FieldMark("formula", "a formula over the names of the inputs")]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
 Id = Annotated[
     str,
     StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$"),
-    Mark(None, "by which others name it: lower-case letters and digits, with hyphens"),
+    FieldMark(None, "by which others name it: lower-case letters and digits, with hyphens"),
 ]
 ClaimId = Annotated[
     str,
     StringConstraints(pattern=r"^[a-z][a-z0-9_]*(-[a-z0-9]+)*(@[a-z_][a-z0-9_]*(\.[a-z0-9_]+)?)?$"),
-    Mark("claim", "a claim's id; with `for`, also its run: `all-reduce-payload@ddp.ddp`"),
+    FieldMark("claim", "a claim's id; with `for`, also its run: `all-reduce-payload@ddp.ddp`"),
 ]
 RunPath = Annotated[
     str,
     StringConstraints(pattern=r"^[a-z_][a-z0-9_]*(\.[a-z0-9_]+)?$"),
-    Mark("run", "experiment.run, as in `large_model.wide_single`, or a name that `for:` binds"),
+    FieldMark(
+        "run", "experiment.run, as in `large_model.wide_single`, or a name that `for:` binds"
+    ),
 ]
 LessonPath = Annotated[
     str,
     StringConstraints(pattern=r"^[a-z0-9-]+/[a-z]+$"),
-    Mark("lesson", "a lesson as topic/mode: `ddp/deep`"),
+    FieldMark("lesson", "a lesson as topic/mode: `ddp/deep`"),
 ]
 PagePath = Annotated[
     str,
     StringConstraints(pattern=r"^[a-z0-9-]+(/[a-z]+)?$"),
-    Mark("page_path", "a lesson as topic/mode, or a page of content/pages: `first-run`"),
+    FieldMark("page_path", "a lesson as topic/mode, or a page of content/pages: `first-run`"),
 ]
-FigureId = Annotated[Id, Mark("figure", "the id of a figure of this file")]
+FigureId = Annotated[Id, FieldMark("figure", "the id of a figure of this file")]
 LessonFigure = Annotated[
     str,
     StringConstraints(pattern=r"^[a-z]+#[a-z0-9-]+$"),
-    Mark("lesson figure", "a figure of a lesson of the topic as mode#id: `deep#ring`"),
+    FieldMark("lesson figure", "a figure of a lesson of the topic as mode#id: `deep#ring`"),
 ]
-ItemId = Annotated[Id, Mark("item", "the id of a question of the topic")]
+ItemId = Annotated[Id, FieldMark("item", "the id of a question of the topic")]
 _BELIEF = "the belief behind it: an id of misconceptions.yml"
-MisconceptionId = Annotated[Id, Mark("misconception", _BELIEF)]
-SourceId = Annotated[Id, Mark("reference", "an id of references.yml")]
-StatementId = Annotated[Id, Mark("statement")]
+MisconceptionId = Annotated[Id, FieldMark("misconception", _BELIEF)]
+SourceId = Annotated[Id, FieldMark("reference", "an id of references.yml")]
+StatementId = Annotated[Id, FieldMark("statement")]
 _SYMPTOM = StringConstraints(pattern=r"^[a-z][a-z0-9-]*(#ask-[1-9])?$")  # or a question of it
-SymptomId = Annotated[str, _SYMPTOM, Mark("symptom")]
-TechniqueId = Annotated[Id, Mark("technique")]
-TopicId = Annotated[Id, Mark("topic")]
-GridName = Annotated[Name, Mark("grid", "the committed plans of a model: `plan_llama_8b`")]
+SymptomId = Annotated[str, _SYMPTOM, FieldMark("symptom")]
+TechniqueId = Annotated[Id, FieldMark("technique")]
+TopicId = Annotated[Id, FieldMark("topic")]
+GridName = Annotated[Name, FieldMark("grid", "the committed plans of a model: `plan_llama_8b`")]
 
 
 LACKS = "lacks"  # the type of the error of a part without any of several keys
@@ -147,29 +149,29 @@ class Written(BaseModel):
         return schema
 
 
-def listed(written: object) -> list[object]:
-    """A list; what stands alone is its only element."""
+def as_list(written: object) -> list[object]:
+    """Wrap a value that is no list in a list."""
     return written if isinstance(written, list) else [written]
 
 
-def of_runs(written: object) -> object:
-    """The cases of `for:`: a run alone is what `run` stands for."""
-    return [{"run": one} if isinstance(one, str) else one for one in listed(written)]
+def runs_as_cases(written: object) -> object:
+    """Cases of `for:`, in which a run alone becomes `{run: name}`."""
+    return [{"run": case} if isinstance(case, str) else case for case in as_list(written)]
 
 
-_Bound = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LINE), Mark("case")]
+_Bound = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LINE), FieldMark("case")]
 Bound = dict[Name, int | _Bound]
 
 
 def _mark(annotation: object, metadata: Iterable[object]) -> str | None:
     """The mark of a text field, looked for in its annotation too."""
-    for item in metadata:
-        if isinstance(item, Mark) and item.kind:
-            return item.kind
+    for mark in metadata:
+        if isinstance(mark, FieldMark) and mark.kind:
+            return mark.kind
     if get_origin(annotation) is Annotated:
         return _mark(None, get_args(annotation)[1:])
-    found = (_mark(argument, ()) for argument in get_args(annotation))  # of a dict: keys, values
-    return next(filter(None, found), None)
+    kinds = (_mark(argument, ()) for argument in get_args(annotation))  # of a dict: keys, values
+    return next(filter(None, kinds), None)
 
 
 @cache

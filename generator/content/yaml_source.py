@@ -35,7 +35,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _VALUES = yaml.constructor.SafeConstructor()  # what a word of each kind stands for
 
 
-class Place(NamedTuple):
+class YamlPlace(NamedTuple):
     """Where a value stands, and its key; an element of a list stands for its own key."""
 
     key: yaml.Node
@@ -52,7 +52,7 @@ class YamlFile:
     file: str
     text: str
     document: Any
-    places: dict[Path, Place] = field(repr=False)
+    places: dict[Path, YamlPlace] = field(repr=False)
 
     def error(
         self, path: Path, message: str, *, offset: int | None = None, at_key: bool = False
@@ -95,14 +95,14 @@ class _Reader:
 
     file: str
     most: int  # values: as many as the file has characters, unless aliases multiply them
-    places: dict[Path, Place] = field(default_factory=dict)
+    places: dict[Path, YamlPlace] = field(default_factory=dict)
 
     def refused(self, node: yaml.Node, message: str) -> ContentErrors:
         mark = node.start_mark
         return ContentErrors([ContentError(self.file, mark.line + 1, mark.column + 1, message)])
 
     def value(self, node: yaml.Node, path: Path, key: yaml.Node) -> object:
-        self.places[path] = Place(key, node)
+        self.places[path] = YamlPlace(key, node)
         if len(self.places) > self.most:
             raise self.refused(key, "aliases (*name) repeat more than the file holds; write it out")
         if node.tag not in _KINDS:
@@ -110,38 +110,29 @@ class _Reader:
         if isinstance(node, yaml.MappingNode):
             return self.mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
-            return [self.value(one, (*path, i), one) for i, one in enumerate(node.value)]
+            return [self.value(child, (*path, i), child) for i, child in enumerate(node.value)]
         try:
             return _VALUES.yaml_constructors[node.tag](_VALUES, node)
         except ValueError:
             raise self.refused(node, f"{node.value!r} is not a number") from None
 
     def mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, object]:
-        found: dict[str, object] = {}
+        mapping: dict[str, object] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 is_expression = isinstance(key, yaml.MappingNode) and key.flow_style
                 wrong = (node, _BRACES) if is_expression else (key, "a key must be a word")
                 raise self.refused(*wrong)
-            if key.value in found:
+            if key.value in mapping:
                 found_at = self.places[(*path, key.value)].key.start_mark.line + 1
-                raise self.refused(
-                    key, f"duplicate key {key.value!r}; line {found_at} has it already"
-                )
-            found[key.value] = self.value(value, (*path, key.value), key)
-        return found
+                message = f"duplicate key {key.value!r}; line {found_at} has it already"
+                raise self.refused(key, message)
+            mapping[key.value] = self.value(value, (*path, key.value), key)
+        return mapping
 
 
 def parse(file: str, text: str) -> YamlFile:
-    """Parse one YAML file.
-
-    Args:
-        file: its name in errors.
-        text: what it holds.
-
-    Raises:
-        ContentErrors: a mistake in its syntax, or what is not used here; each comes alone.
-    """
+    """Parse one YAML file, named `file` in errors; ContentErrors with its first mistake."""
     reader = _Reader(file, len(text))
     try:
         root = yaml.compose(text, Loader=_LOADER)
@@ -151,8 +142,8 @@ def parse(file: str, text: str) -> YamlFile:
     except yaml.YAMLError as error:
         raise ContentErrors([_syntax_error(file, text, error)]) from None
     except RecursionError:
-        said = "brackets are nested too deep, or an alias (*name) stands within what it repeats"
-        raise ContentErrors([ContentError(file, 1, 1, said)]) from None
+        message = "brackets are nested too deep, or an alias (*name) stands within what it repeats"
+        raise ContentErrors([ContentError(file, 1, 1, message)]) from None
 
 
 def _syntax_error(file: str, text: str, error: yaml.YAMLError) -> ContentError:
@@ -168,6 +159,6 @@ def _syntax_error(file: str, text: str, error: yaml.YAMLError) -> ContentError:
         opening = _OPENING.match(lines[mark.line]) if mark.line < len(lines) else None
         if opening:
             return ContentError(file, mark.line + 1, opening.end() - 1, f"not YAML: {_BRACES}")
-    hint = next((hint for said, hint in _HINTS.items() if said in str(error.problem)), "")
+    hint = next((hint for problem, hint in _HINTS.items() if problem in str(error.problem)), "")
     line, column = marks[0].line + 1, marks[0].column + 1
     return ContentError(file, line, column, f"not YAML: {error.problem}; {hint}".rstrip("; "))

@@ -15,10 +15,10 @@ from markupsafe import Markup, escape
 from rcssmin import cssmin  # type: ignore[import-untyped]
 
 from generator.content.book import Topic
-from generator.content.listed_code import unnamed
+from generator.content.listed_code import anonymized
 from generator.content.typesetting import plain
-from generator.items.answers import Answer, Backing
-from generator.items.kinds.arranged import Order
+from generator.items.answers import Backing, ExplainedAnswer
+from generator.items.kinds.arranged import Ordering
 from generator.items.kinds.picked import FaultyLine
 from generator.pages.view import View
 from generator.pages.views import question
@@ -100,12 +100,14 @@ def _question(
     explains = str(asked.explains)
     if isinstance(quiz_item, FaultyLine):
         places = (quiz_item.wrong, quiz_item.right)
-        wrong, right = (_pre(unnamed(folio.book.root, code.path, code.object)) for code in places)
+        wrong, right = (
+            _pre(anonymized(folio.book.root, code.path, code.object)) for code in places
+        )
         asks = "" if "Which line" in quiz_item.stem else "<p>Which line is at fault?</p>"
         kind = "choice"
         stem += f"{asks}{wrong}{_run_output(printed(quiz_item.wrong.run, folio))}"
         explains += f"<p>Corrected:</p>{right}"
-    elif isinstance(quiz_item, Order) and quiz_item.ends:
+    elif isinstance(quiz_item, Ordering) and quiz_item.ends:
         first, last = map(folio.line, quiz_item.ends)
         stem += f"<p>First: {first}. Last: {last}.</p>"
     elif field and field.is_number:
@@ -146,7 +148,7 @@ def _question(
     )
 
 
-def _reply(answer: Answer, scale: float) -> View:
+def _reply(answer: ExplainedAnswer, scale: float) -> View:
     """An answer that can be given; of a number, also one that a mistake gives."""
     reach, is_right = answer.reach, answer.verdict == "right"
     numbers: Sequence[str] = ("", "", "", "")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
-from generator.content.exhibit import Figure, Growth
+from generator.content.exhibit import Figure, GrowthChart
 from generator.figures.axes import percent, plain
 from generator.figures.drawing import WIDE
 from generator.figures.drawings.plot import LINES, MARKS, Axis, Series, axis_of, dashed, plot
@@ -116,7 +116,7 @@ class GrowthRun:
     predicted: Value | None
 
 
-def runs_by_series(growth: Growth, evidence: Evidence) -> dict[str, list[GrowthRun]]:
+def runs_by_series(growth: GrowthChart, evidence: Evidence) -> dict[str, list[GrowthRun]]:
     """Measured runs of each series by its label, along x."""
     by_label: dict[str, list[GrowthRun]] = {}
     for series in growth.series:
@@ -126,7 +126,9 @@ def runs_by_series(growth: Growth, evidence: Evidence) -> dict[str, list[GrowthR
     return by_label
 
 
-def _row(growth: Growth, formula: str | None, run: str, evidence: Evidence) -> GrowthRun | None:
+def _row(
+    growth: GrowthChart, formula: str | None, run: str, evidence: Evidence
+) -> GrowthRun | None:
     x, measured = (evidence.value(expression, run) for expression in (growth.x, growth.measured))
     if x is None or measured is None:
         return None
@@ -198,7 +200,7 @@ def _series(
 
 
 def _table(
-    by_label: Mapping[str, Sequence[GrowthRun]], written: Growth, measured: str, folio: Folio
+    by_label: Mapping[str, Sequence[GrowthRun]], written: GrowthChart, measured: str, folio: Folio
 ) -> NumberTable:
     """Every number."""
     head = ["Run", plain_line(written.x_label, folio), measured]

@@ -1,7 +1,7 @@
 """Answers explained, as they stand below a question: what each says, why, and what shows it.
 
-In: claims, misconceptions and slips that an item names. Out: `Answer`s and the `Backing` of each.
-The script in the page reads the key from here.
+In: claims, misconceptions and slips that an item names. Out: each `ExplainedAnswer` with its
+`Backing`. The script in the page reads the key from here.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ class Backing:
 
 
 class Reach(NamedTuple):
-    """What a typed answer is compared with.
+    """Number and tolerance, or words, that a typed answer is compared with.
 
     Attributes:
         number: in base units; None for words and shapes.
@@ -45,7 +45,7 @@ class Reach(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Answer:
+class ExplainedAnswer:
     """One answer, explained.
 
     Attributes:
@@ -69,30 +69,31 @@ class Answer:
     reach: Reach | None = None
 
 
-def without_repeats(
-    explained: Sequence[Answer], more: Sequence[Backing]
-) -> tuple[tuple[Answer, ...], tuple[Backing, ...]]:
-    """The answers, and the evidence below them, so that no sentence of evidence is repeated.
+def deduplicated(
+    explained: Sequence[ExplainedAnswer], more: Sequence[Backing]
+) -> tuple[tuple[ExplainedAnswer, ...], tuple[Backing, ...]]:
+    """Answers and the evidence below them, with repeated evidence moved below.
 
     What several answers rest on moves below them; each keeps the belief that it refutes there. Of
     `more`, the evidence of the whole question, what stands with an answer is left out.
     """
-    behind = [one for answer in explained for one in answer.backing]
-    times = Counter(one.href for one in behind)
-    below = {one.href: replace(one, belief=None) for one in behind if times[one.href] > 1}
+    behind = [backing for answer in explained for backing in answer.backing]
+    times = Counter(backing.href for backing in behind)
+    repeated = (backing for backing in behind if times[backing.href] > 1)
+    below = {backing.href: replace(backing, belief=None) for backing in repeated}
 
-    def kept(answer: Answer) -> tuple[Backing, ...]:
+    def kept(answer: ExplainedAnswer) -> tuple[Backing, ...]:
         return tuple(
-            replace(one, says=Markup()) if one.href in below else one
-            for one in answer.backing
-            if one.href not in below or one.belief
+            replace(backing, says=Markup()) if backing.href in below else backing
+            for backing in answer.backing
+            if backing.href not in below or backing.belief
         )
 
     left = tuple(replace(answer, backing=kept(answer)) for answer in explained)
-    return left, (*below.values(), *(one for one in more if one.href not in times))
+    return left, (*below.values(), *(backing for backing in more if backing.href not in times))
 
 
-def claim_behind(name: str, folio: Folio) -> Backing:
+def claim_backing(name: str, folio: Folio) -> Backing:
     """A claim as evidence; its runs count as used by the page."""
     outcome = folio.judged(name)
     folio.runs.update(outcome.runs)
@@ -101,10 +102,10 @@ def claim_behind(name: str, folio: Folio) -> Backing:
     return Backing(says, folio.claim_place(name), verdict=verdict)
 
 
-def against(misconception: str | None, folio: Folio) -> tuple[Backing, ...]:
+def refutation_of(misconception: str | None, folio: Folio) -> tuple[Backing, ...]:
     """The claim that refutes a misconception, with the belief."""
-    found = folio.book.misconceptions.get(misconception or "")
-    if found is None:
+    refuted = folio.book.misconceptions.get(misconception or "")
+    if refuted is None:
         return ()
-    belief = folio.line(found.belief)
-    return (replace(claim_behind(found.refuted_by, folio), belief=belief),)
+    belief = folio.line(refuted.belief)
+    return (replace(claim_backing(refuted.refuted_by, folio), belief=belief),)

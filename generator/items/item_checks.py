@@ -1,64 +1,72 @@
-"""Items against the runs: whether each has its key and its evidence, in every case (`for:`).
+"""Items against the runs: whether each has its key and its evidence, in every case and every draw.
 
 In: an item and the evidence. Out: what is wrong, each at a path that starts at the item, and the
 other cases that Recall may ask, so that it asks the concept again and not the same numbers. What an
-expression or a name lacks is said where it is written, by `checks/`, and not again here.
+expression or a name lacks is said where it is written, by `checks/`, and not again here. On each
+draw one answer is right, no two are as near each other as rounding brings them, and the law holds:
+what `domain:` says is true, bytes and counts are whole, and none is negative. With the settings of
+the law's run, the key is what the law predicts.
 """
 
-from collections.abc import Iterator
+import operator
+import re
+from collections.abc import Iterator, Mapping
+from itertools import combinations
 
-from generator.content import prose
-from generator.content.documents import Field, fields_of
+from generator.content.cases import bind_expression
+from generator.content.documents import fields_of
+from generator.content.draws import Draws, short_names
 from generator.content.errors import ContentError
-from generator.content.quiz import Item
+from generator.content.quiz import Drawable, Item
 from generator.items.kinds import kind_of
-from generator.items.kinds.kind import Found, ItemError
+from generator.items.kinds.kind import Found, ItemError, is_alike
 from generator.values import units
 from generator.values.evaluation import Evidence
-from generator.values.moved import stays
-from generator.values.value import AbsentError, ExpressionError
+from generator.values.perturbed import why_not_stated
+from generator.values.value import AbsentError, ExpressionError, Value, numeric
 from generator.values.verdicts import WORDS
 
 _DECIDE = ("answer", "gives", "by")  # expressions that are a key, or judge an answer
 
 
-def mistakes(item: Item, evidence: Evidence) -> Iterator[Found]:
+def mistakes(question: Item, evidence: Evidence) -> Iterator[Found]:
     """Everything in an item that the runs do not bear out."""
-    for path, claim in kind_of(item, evidence).claimed():
-        problem = unheld(evidence, claim)
+    for path, claim in kind_of(question, evidence).shown_claims():
+        problem = why_unheld(evidence, claim)
         if problem:
             yield path, problem
-    log = evidence.book.run(item.exhibit.log) if item.exhibit and item.exhibit.log else None
+    exhibit = question.exhibit
+    log = evidence.book.run(exhibit.log) if exhibit and exhibit.log else None
     if log and evidence.reference is None and not (log.printed or log.error):
         yield ("exhibit", "log"), "this run printed nothing; choose one that a program printed in"
-    yield from _asserted(item, evidence)
+    yield from _asserted(question, evidence)
     try:
-        yield from kind_of(item, evidence).unclear()
+        yield from kind_of(question, evidence).key_mistakes()
     except ItemError as error:
         yield error.path, error.message
     except (ContentError, ExpressionError, units.UnitError):
         return  # said where it is written
 
 
-def _asserted(item: Item, evidence: Evidence) -> Iterator[Found]:
-    """What rests on its author's word: nothing in a book, elsewhere nothing without a source."""
-    said = "nothing shows this; compute it, or say under source: of the item where it stands"
+def _asserted(question: Item, evidence: Evidence) -> Iterator[Found]:
+    """Keys stated by the author: refused in a book, elsewhere only with a source."""
+    message = "nothing shows this; compute it, or say under source: of the item where it stands"
     if evidence.rests_on_runs:
-        said = "a key of a book follows from its claims and expressions"
-        if item.source:
-            yield ("source",), said
-    elif item.source:
+        message = "a key of a book follows from its claims and expressions"
+        if question.source:
+            yield ("source",), message
+    elif question.source:
         return
-    for number, option in enumerate(getattr(item, "options", ())):
+    for number, option in enumerate(getattr(question, "options", ())):
         if option.right is not None:
-            yield ("options", number, "right"), said
-    for one in fields_of(item):
-        if one.path[-1] in _DECIDE and evidence.is_typed(one.text):
-            yield one.path, said
+            yield ("options", number, "right"), message
+    for field in fields_of(question):
+        if field.path[-1] in _DECIDE and evidence.prints_typed_number(field.text):
+            yield field.path, message
 
 
-def unheld(evidence: Evidence, claim: str) -> str | None:
-    """Why a claim backs nothing, though it is shown as evidence where the book was written."""
+def why_unheld(evidence: Evidence, claim: str) -> str | None:
+    """Message if a claim that is shown as evidence does not hold, else None."""
     if claim not in evidence.book.claims:
         return None
     outcome = evidence.judged(claim)
@@ -73,61 +81,50 @@ def unheld(evidence: Evidence, claim: str) -> str | None:
 # --- the other cases of an item
 
 
-def answerable(item: Item, evidence: Evidence) -> Iterator[tuple[int, Item]]:
-    """The other cases that have one right answer here, which the explanations fit; each numbered.
+def answerable_cases(question: Item, evidence: Evidence) -> Iterator[tuple[int, Item]]:
+    """Number and item of each further case that has one right answer on these runs.
 
     On another machine than the reference, a case may have come out otherwise: then it is not asked.
     A case shows no evidence on runs of the first case alone.
     """
-    others: tuple[Item, ...] = item.others
+    others: tuple[Item, ...] = question.others
     for number, other in enumerate(others, 1):
-        if not any(_misleading(item, other, evidence)):
-            cases = item.cases or [{}] * (number + 1)  # of drawn numbers, the law is the same
+        if not any(_misleading(question, other, evidence)):
+            cases = question.cases or [{}] * (number + 1)  # of drawn numbers, the law is the same
             first, own = (set(cases[n].values()) for n in (0, number))
-            claims = [
-                one for one in other.claims if not (first - own) & {*evidence.judged(one).runs}
-            ]
+            runs = {claim: {*evidence.judged(claim).runs} for claim in other.claims}
+            claims = [claim for claim in other.claims if not (first - own) & runs[claim]]
             yield number, other.model_copy(update={"claims": claims})
 
 
-def mistakes_of_case(item: Item, other: Item, evidence: Evidence) -> list[str]:
-    """Everything for which an item is no question in one of its other cases."""
-    found = list(unread(other, evidence))
-    if not found:  # two slips may come to the same in one case, and be told apart in the first
-        found = [said for path, said in mistakes(other, evidence) if path[0] != "slips"]
-    if not found and evidence.reference is None:
-        found = list(_misleading(item, other, evidence))
-    return found
+def mistakes_of_case(question: Item, other: Item, evidence: Evidence) -> list[str]:
+    """Mistakes of an item in one of its further cases."""
+    problems = list(missing_evidence(other, evidence))
+    if not problems:  # two slips may come to the same in one case, and be told apart in the first
+        problems = [message for path, message in mistakes(other, evidence) if path[0] != "slips"]
+    if not problems and evidence.reference is None:
+        problems = list(_misleading(question, other, evidence))
+    return problems
 
 
-def unread(other: Item, evidence: Evidence) -> Iterator[str]:
-    """What its texts read and no run recorded, and claims that nobody wrote."""
-    for one in fields_of(other):
-        if one.mark == "claim" and one.text not in evidence.book.claims:
-            yield evidence.book.claim_index.lacks(one.text)
-        elif one.mark == "lesson figure" and other.id not in evidence.book.exhibited:
-            yield f"no lesson figure {one.text!r}"
-        problems = ((text, _wrong(evidence, text)) for text in _expressions(one))
-        yield from (f"{text}: {problem}" for text, problem in problems if problem)
+def missing_evidence(other: Item, evidence: Evidence) -> Iterator[str]:
+    """Messages for texts that read missing values, and for unknown claims and figures."""
+    for field in fields_of(other):
+        if field.mark == "claim" and field.text not in evidence.book.claims:
+            yield evidence.book.claim_index.why_unknown(field.text)
+        elif field.mark == "lesson figure" and other.id not in evidence.book.exhibited:
+            yield f"no lesson figure {field.text!r}"
+        for expression in field.expressions:
+            if problem := why_not_stated(evidence, expression):
+                yield f"{expression}: {problem}"
 
 
-def _expressions(one: Field) -> list[str]:
-    """The expressions of a text, or the one that it is."""
-    if one.mark in ("line", "prose"):
-        return [found.text for found in prose.expressions(one.text)]
-    return [one.text] if one.mark == "expression" else []
-
-
-def _wrong(evidence: Evidence, expression: str) -> str | None:
-    return evidence.unprintable(evidence.evaluate(expression)) or stays(evidence, expression)
-
-
-def _misleading(item: Item, other: Item, evidence: Evidence) -> Iterator[str]:
+def _misleading(question: Item, other: Item, evidence: Evidence) -> Iterator[str]:
     """Why a case is not asked, as the runs came out."""
-    case, first = (kind_of(one, evidence) for one in (other, item))
+    case, first = (kind_of(variant, evidence) for variant in (other, question))
     try:
         key, own = case.key, first.key
-        seen, as_first = case.seen, case.seen == first.seen
+        texts, as_first = case.visible_texts, case.visible_texts == first.visible_texts
     except (ContentError, ExpressionError, AbsentError) as error:
         yield str(error)
         return
@@ -135,7 +132,110 @@ def _misleading(item: Item, other: Item, evidence: Evidence) -> Iterator[str]:
         yield "no single answer is right in this case on the runs shown"
     elif case.has_one_key and own.right not in ((), key.right):
         yield "another answer is right in this case; write it as an item of its own"
-    elif case.has_one_key and len(set(seen[1:])) < len(seen) - 1:
+    elif case.has_one_key and len(set(texts[1:])) < len(texts) - 1:
         yield "two options read alike in this case; choose runs that differ"
     elif as_first:
         yield "this case reads like the first; choose runs that differ"
+
+
+_ROUNDED = 0.01  # as a share of the larger number: three digits are printed
+_BLUR = 1e-12  # of numbers that were divided and multiplied
+_CONDITION = re.compile(r"([^<>=]+)(<=|>=|<|>)([^<>=]+)")
+_RELATIONS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
+
+
+def variants(question: Item) -> tuple[Item, ...]:
+    """An item as each draw that is asked, the first being the item itself."""
+    is_drawn = isinstance(question, Drawable) and question.draws
+    return (question, *(question.others if is_drawn else ()))
+
+
+def draw_mistakes(question: Item, evidence: Evidence) -> Iterator[Found]:
+    """Mistakes of an item's draws, one for each place, with the first draw that shows it."""
+    if not isinstance(question, Drawable) or question.draws is None or evidence.reference:
+        return
+    problems = dict(_of_law(question.as_written, question.draws, evidence))
+    for draw in question.draws.shuffled(question.id):
+        called = ", ".join(f"{name} = {value}" for name, value in draw.items())
+        for path, problem in _of_draw(
+            question.as_written, question.draws, short_names(draw), evidence
+        ):
+            problems.setdefault(path, f"draw {called}: {problem}")
+    yield from problems.items()
+
+
+def _are_counts(*values: Value) -> bool:
+    """Whether all are printed to their last digit, so that none is rounded."""
+    return all(str(value).replace(",", "") == f"{numeric(value):.0f}" for value in values)
+
+
+def _of_law(question: Drawable, draws: Draws, evidence: Evidence) -> Iterator[Found]:
+    """Whether the key is the law: with the settings of its run, it is what the law predicts."""
+    claim = evidence.book.claims.get(draws.law)
+    if claim is None:
+        return  # said where it is named
+    judged, run = evidence.judged(draws.law), {"run": claim.run} if claim.run else {}
+    if judged.verdict != "holds":
+        yield ("draws", "law"), f"{draws.law!r} does not hold"
+    path, key = next(question.answer_expressions())
+    settings = draws.measured_with.items()
+    measured = {name: f"({bind_expression(setting, run)})" for name, setting in settings}
+    evaluation, predicted = evidence.evaluate(bind_expression(key, measured)), judged.predicted
+    if not isinstance(evaluation.result, Value):
+        yield ("draws", "measured_with"), f"of the key {key}: {evaluation.error}"
+    elif predicted is None or isinstance(predicted.number, str):
+        yield ("draws", "law"), f"{draws.law!r} predicts no single number"
+    elif abs(numeric(evaluation.result) - predicted.number) > _BLUR * abs(predicted.number):
+        both = f"it is {evaluation.result}, and the law {draws.law!r} predicts {predicted}"
+        yield path, f"with the settings of its run {both}"
+
+
+def _of_draw(
+    question: Drawable, draws: Draws, names: Mapping[str, str], evidence: Evidence
+) -> Iterator[Found]:
+    """What is wrong with one draw."""
+    values = []
+    for path, expression in question.answer_expressions():
+        evaluation = evidence.evaluate(bind_expression(expression, names))
+        if not isinstance(evaluation.result, Value):
+            yield path, f"{expression}: {evaluation.error}"
+            return
+        values.append((path, evaluation.result))
+    for place, condition in enumerate(draws.domain):
+        if problem := _broken(condition, names, evidence):
+            yield ("draws", "domain", place), problem
+    path, key = values[0]
+    if problem := _outside(key):
+        yield path, f"the answer is {key}, {problem}, so the law does not apply"
+    tolerance = getattr(question, "tolerance", None)  # of a number that is typed
+    for (_, value), (path, other) in combinations(values, 2):
+        largest = max(abs(numeric(value)), abs(numeric(other)))
+        rounded = 0 if _are_counts(value, other) else _ROUNDED * largest
+        within = max(rounded, tolerance.slack(largest) if tolerance else 0)
+        is_near = is_alike(value, other) and abs(numeric(value) - numeric(other)) <= within
+        if is_near or str(value) == str(other):
+            clash = "two right answers" if value is key else "two answers alike"
+            yield path, f"{clash}: {value} and {other}, apart by no more than rounding"
+
+
+def _outside(key: Value) -> str | None:
+    """Why a number is none that the law is about."""
+    number = numeric(key)
+    if number < 0:
+        return "a negative number"
+    if key.unit in (units.BYTES, units.COUNT) and abs(number - round(number)) > _BLUR * number:
+        return "not a whole number"
+    return "more than the whole" if key.form.way == "percent" and number > 1 else None
+
+
+def _broken(condition: str, names: Mapping[str, str], evidence: Evidence) -> str | None:
+    """Why a condition is not true of a draw."""
+    parts = _CONDITION.fullmatch(condition)
+    if parts is None:
+        return f"{condition!r} is no condition; write `a <= b`, or with one of >=, <, >"
+    difference = evidence.evaluate(bind_expression(f"{parts[1]} - ({parts[3]})", names))
+    if not isinstance(difference.result, Value):
+        return f"{condition}: {difference.error}"
+    is_true = _RELATIONS[parts[2]](numeric(difference.result), 0)
+    message = f"outside the domain, {condition}; change the sets, all draws of which must be inside"
+    return None if is_true else message

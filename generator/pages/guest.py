@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from generator.checks import content_checks
-from generator.content import fence
+from generator.content import handwritten
 from generator.content.documents import NUMBERS
 from generator.content.errors import ContentError, ContentErrors
 from generator.content.reading import quizzes
@@ -28,7 +28,7 @@ class GuestFolio(Folio):
 
     def show(self, value: Value, claim: str = "", at: str = "") -> Markup:
         """A value with its formula as a tooltip; a typed number is plain text."""
-        if self.evidence.is_typed(value.formula) or not self.opens:
+        if self.evidence.prints_typed_number(value.formula) or not self.opens:
             return label(str(value))
         html = '<a class="pb-value" title="{}">{}</a> <small class="pb-nature">computed</small>'
         return Markup(html).format(value.formula, str(value))
@@ -64,10 +64,10 @@ class Guest:
         Raises:
             ContentErrors: everything wrong with it.
         """
-        document = fence.quiz(folio.path, text, *span)
+        document = handwritten.quiz(folio.path, text, *span)
         if self.errors and document.model.names:
             return Markup()  # what it names may be among what could not be read
-        errors = list(content_checks.of_document(self.evidence, document))
+        errors = list(content_checks.document_errors(self.evidence, document))
         for number, quiz_item in enumerate(document.model.items):
             here = f"{folio.path}:{span[0]}"
             if self._written.setdefault(quiz_item.id, here) != here:

@@ -22,7 +22,7 @@ from markupsafe import Markup, escape
 
 from generator.content import prose
 from generator.content.book import Book, Topic
-from generator.content.chain import Part
+from generator.content.chain import DeepPage
 from generator.content.exhibit import Figure, Listing, Verified
 from generator.content.handwritten import HandWritten, split
 from generator.content.lesson import CHAINED, Mode
@@ -103,7 +103,7 @@ class Sheet:
     source: str | None = None  # the file that an author edits
     topic: Topic | None = None
     mode: Mode | None = None  # of a lesson
-    part: Part | None = None  # of the chain of Deep
+    part: DeepPage | None = None  # of the chain of Deep
     lab: str | None = None  # its name, on the page of a lab
     text: str = ""  # the Markdown of a page by hand
     by_hand: HandWritten | None = None  # such a page, with the listings and quizzes of its fences

@@ -25,7 +25,7 @@ from generator.content.lesson import CHAINED, MODES
 from generator.pages.page import Gathered, Printed, Sheet, environment, printed
 from generator.pages.sheets import EVIDENCE, HOME, sheets
 from generator.values.evaluation import Evidence
-from generator.values.machines import OtherOutcomes, lacking, other_outcomes
+from generator.values.machines import OtherOutcomes, missing_experiments, other_outcomes
 from runners.core.system.processes import end_with
 from runners.core.trace.machine import num_cores
 from runners.verify.report import SUFFIX
@@ -222,7 +222,7 @@ def _on_machines(planned: Iterable[Sheet], evidence: Evidence) -> Iterator[Sheet
         """Of a topic, one file and those named after it; home's are its own and all topics'."""
         starts = (of, "content/topics/") if of == HOME else of.removesuffix(".yml")
         files = (file for file in evidence.book.documents if file.source.file.startswith(starts))
-        return lacking(files, evidence)
+        return missing_experiments(files, evidence)
 
     for sheet in planned:
         of = f"content/topics/{sheet.topic.id}/" if sheet.topic else sheet.source
@@ -251,4 +251,4 @@ def _mistakes(evidence: Evidence, under: tuple[str, ...]) -> Iterator[ContentErr
     for document in evidence.book.documents:
         file = document.source.file.removeprefix("content/").removeprefix("pages/")
         if file.replace(".yml", ".md").startswith(under):
-            yield from content_checks.of_document(evidence, document)
+            yield from content_checks.document_errors(evidence, document)

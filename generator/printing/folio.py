@@ -25,7 +25,7 @@ from generator.content.shelf import page_of
 from generator.content.typesetting import parted
 from generator.printing.sources import Sources
 from generator.values.evaluation import Evidence
-from generator.values.filters import SIDES, Showed, calls_of_claims
+from generator.values.filters import SIDES, ClaimSentence, calls_of_claims
 from generator.values.machines import OtherOutcomes
 from generator.values.value import Kind, Origin, Value
 from generator.values.verdicts import Judged, sentence
@@ -107,7 +107,7 @@ class Folio:
         marked = [marks for _, marks in marked_values if marks]
         first = marked[0] if len(marked) >= LEAST else []
         shared = [mark for mark in first if all(mark in marks for marks in marked)]
-        if not shared or any(value.decided_by for value, marks in marked_values if not marks):
+        if not shared or any(value.run_origins for value, marks in marked_values if not marks):
             return self
         part = self.without_mark("".join({*shared} - {REFERENCE}), REFERENCE not in shared)
         caption = " and ".join(shared).replace(REFERENCE, f"of the {REFERENCE} machine")
@@ -149,7 +149,7 @@ class Folio:
         if isinstance(result, Value):
             sides = (claim for name, claim in calls_of_claims(expression) if name in SIDES)
             return self.show(result, next(sides, ""))
-        if isinstance(result, Showed):
+        if isinstance(result, ClaimSentence):
             self.shown_claims.add(result.claim)
             return self.line(sentence(self.judged(result.claim)))
         return escape(result.text)

@@ -52,7 +52,7 @@ class Sources:
 
     def place(self, value: Value, stated_at: str = "") -> str:
         """Address of a value's source: a run, a citation, or else where the value is stated."""
-        first = value.leads_to
+        first = value.link_target
         place = stated_at if first is None and stated_at else self.place_of(first)
         return str(escape(self._root + place))
 

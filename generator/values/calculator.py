@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from generator.content.calculator import Calculator, CalculatorOutput, FormulaCheck
-from generator.content.cases import of_expression
-from generator.content.claim import Tolerance
+from generator.content.cases import bind_expression
+from generator.content.claim import NumberTolerance
 from generator.values import units
 from generator.values.claim_formula import observed_run, off_by
 from generator.values.evaluation import Evidence
@@ -45,7 +45,7 @@ class Checked:
     measured: Value
     off: Value
 
-    def is_beyond(self, within: Tolerance) -> bool:
+    def is_beyond(self, within: NumberTolerance) -> bool:
         """Whether the formula was further off than it may be."""
         measured = numeric(self.measured)
         return abs(numeric(self.by_formula) - measured) > within.slack(measured)
@@ -69,11 +69,11 @@ class Formula:
     def value(self, inputs: Mapping[str, float]) -> float | None:
         """Its value; None where it divides by zero or exceeds the range of floats."""
         try:
-            found = compiled(printed(self.tree)).evaluate(inputs, {**closed_forms(), **_FUNCTIONS})
+            number = compiled(printed(self.tree)).evaluate(inputs, {**closed_forms(), **_FUNCTIONS})
         except ExpressionError:
             return None
-        assert isinstance(found, int | float), found
-        return float(found)
+        assert isinstance(number, int | float), number
+        return float(number)
 
     def readable(self, written: str) -> str:
         """The formula for readers: as its author wrote it, unless that calls a law by its name."""
@@ -91,11 +91,7 @@ _FUNCTIONS: dict[str, Function] = {"min": least, "max": most}
 
 @lru_cache(maxsize=256)
 def parsed(formula: str) -> Formula:
-    """A formula, parsed once.
-
-    Raises:
-        ExpressionError: it holds something else.
-    """
+    """A formula, parsed once; ExpressionError for any other text."""
     expression = compiled(formula)
     inputs = {name: Symbol(name) for name in expression.names}
     return Formula(expression.formula(inputs, {**closed_forms(), **_FUNCTIONS}))
@@ -105,9 +101,6 @@ def result(output: CalculatorOutput, given: Mapping[str, Value | None]) -> Value
     """The value of an output; None where this machine lacks an input, or it divides by zero.
 
     None too where inputs come from two machines, which are only ever compared side by side.
-
-    Raises:
-        ExpressionError: an input is no number.
     """
     formula = parsed(output.formula)
     inputs = {name: value for name in formula.names if (value := given.get(name))}
@@ -123,10 +116,10 @@ def result(output: CalculatorOutput, given: Mapping[str, Value | None]) -> Value
     return computed(whole, units.BY_NAME[output.quantity], tree, read)
 
 
-def on_run(
+def check_on_run(
     check: FormulaCheck, output: CalculatorOutput, calculator: Calculator, evidence: Evidence
 ) -> CheckOnRun:
-    """What a formula is compared with on one run, whichever way its author stated it."""
+    """Run, inputs and measurement that a check compares a formula with."""
     if check.law is None:
         assert check.run is not None
         assert check.measured is not None
@@ -137,17 +130,17 @@ def on_run(
         measured = claim.observed
     needed = parsed(output.formula).names
     read = {
-        one.name: of_expression(one.on_run, {"run": run})
-        for one in calculator.inputs
-        if one.on_run and one.name in needed
+        field.name: bind_expression(field.on_run, {"run": run})
+        for field in calculator.inputs
+        if field.on_run and field.name in needed
     }
     return CheckOnRun(run, {**read, **check.given}, measured)
 
 
 def checks(output: CalculatorOutput, calculator: Calculator, evidence: Evidence) -> list[Checked]:
     """The formula on each of the runs that it is compared with and that this machine has."""
-    against = (on_run(one, output, calculator, evidence) for one in output.checked_on)
-    return [found for one in against if (found := checked(output, one, evidence))]
+    against = (check_on_run(check, output, calculator, evidence) for check in output.checked_on)
+    return [comparison for check in against if (comparison := checked(output, check, evidence))]
 
 
 def checked(output: CalculatorOutput, check: CheckOnRun, evidence: Evidence) -> Checked | None:
@@ -164,14 +157,14 @@ def checked(output: CalculatorOutput, check: CheckOnRun, evidence: Evidence) -> 
     return Checked(check.run, known, by_formula, measured, off)
 
 
-def worst(found: list[Checked]) -> Checked | None:
+def worst(comparisons: list[Checked]) -> Checked | None:
     """The run on which the formula was furthest off, as a share of what was measured there."""
-    return max(found, key=lambda one: abs(float(numeric(one.off))), default=None)
+    return max(comparisons, key=lambda run: abs(float(numeric(run.off))), default=None)
 
 
-def covered(found: Iterable[Checked], name: str) -> tuple[Value, Value] | None:
-    """The least and the most that an input was in the runs that formulas were compared with."""
-    values = [one.given[name] for one in found if name in one.given]
+def range_on_runs(comparisons: Iterable[Checked], name: str) -> tuple[Value, Value] | None:
+    """Least and largest value of an input in the runs that formulas were compared with."""
+    values = [comparison.given[name] for comparison in comparisons if name in comparison.given]
     return (min(values, key=numeric), max(values, key=numeric)) if values else None
 
 

@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 from typing import NamedTuple
 
-from generator.content.claim import Claim, Tolerance
+from generator.content.claim import Claim, NumberTolerance
 from generator.values import formula, units
 from generator.values.evaluation import Evidence
 from generator.values.expression import Function, compiled
@@ -58,7 +58,7 @@ _SPELLED = re.compile(r"\d{4,}|_\d")  # a size within a field's name
 
 
 def formula_of(claim: Claim) -> str | None:
-    """What a page prints as a claim's formula: the author's, else its rule's, as a Line."""
+    """A claim's formula as a Line: the author's, else the printed rule."""
     return claim.formula or printed(claim)
 
 
@@ -82,11 +82,7 @@ def printed(claim: Claim) -> str | None:
 
 
 def _tree(text: str) -> Tree:
-    """An expression over the places that it reads.
-
-    Raises:
-        ExpressionError: it comes to something else than a formula.
-    """
+    """An expression over the places that it reads."""
     expression = compiled(text)
     places = {name: _Place(name) for name in expression.names}
     return expression.formula(places, {**closed_forms(), **_OF_PLACES})
@@ -115,8 +111,8 @@ _OF_PLACES: dict[str, Function] = {
 }
 
 
-class _Read(NamedTuple):
-    """What a path of a rule leads to.
+class _NamedReading(NamedTuple):
+    """A path of a rule, named for readers.
 
     Attributes:
         word: its short name, with what is made of it over the ranks.
@@ -131,14 +127,10 @@ class _Read(NamedTuple):
     is_given: bool = True
 
 
-def _read(name: str) -> _Read:
-    """What a name of the formula leads to: a path, with what is made of it over the ranks.
-
-    Raises:
-        ExpressionError: it has no short name.
-    """
+def _read(name: str) -> _NamedReading:
+    """What a name of the formula leads to: a path, with what is made of it over the ranks."""
     if name == EPSILON:
-        return _Read(EPSILON)
+        return _NamedReading(EPSILON)
     over, _, path = name.rpartition(" ")
     run, *steps = path.partition(".")[2].split(".")
     rank = steps.pop(1) if steps[:1] == ["ranks"] and "".join(steps[1:2]).isdigit() else ""
@@ -150,24 +142,21 @@ def _read(name: str) -> _Read:
     elif over:
         is_count = steps[-1].startswith("num_") and over in OF_COUNTS
         word = f"{(OF_COUNTS if is_count else OVER_RANKS)[over]} {word}"
-    return _Read(word, run, rank, path.startswith(_GIVEN))
+    return _NamedReading(word, run, rank, path.startswith(_GIVEN))
 
 
 def _words(paths: list[str]) -> dict[str, str]:
-    """A word for each path; what several runs measured is told apart by run, else by rank.
-
-    Raises:
-        ExpressionError: one has no short name, or two cannot be told apart.
-    """
-    found = {path: _read(path) for path in paths}
-    several = len({one.run for one in found.values() if not one.is_given}) > 1
+    """A word for each path; what several runs measured is told apart by run, else by rank."""
+    readings = {path: _read(path) for path in paths}
+    several = len({reading.run for reading in readings.values() if not reading.is_given}) > 1
     words = {}
-    for path, one in found.items():
-        alike = [other for other in found.values() if other.word == one.word]
-        if (several and not one.is_given) or len({other.run for other in alike}) > 1:
-            words[path] = f"{one.word} of {one.run}"
+    for path, reading in readings.items():
+        alike = [other for other in readings.values() if other.word == reading.word]
+        if (several and not reading.is_given) or len({other.run for other in alike}) > 1:
+            words[path] = f"{reading.word} of {reading.run}"
         else:
-            words[path] = f"{one.word} of rank {one.rank}" if len(alike) > 1 else one.word
+            of_rank = f" of rank {reading.rank}" if len(alike) > 1 else ""
+            words[path] = reading.word + of_rank
     if len(set(words.values())) < len(words):
         raise ExpressionError("reads two fields that have one name")
     return words
@@ -175,11 +164,11 @@ def _words(paths: list[str]) -> dict[str, str]:
 
 def _short_name(path: str) -> str:
     for pattern, word in _WORDS:
-        found = pattern.fullmatch(path)
-        if found and not found.groups():
+        match = pattern.fullmatch(path)
+        if match and not match.groups():
             return word
-        if found and not _SPELLED.search(found[1]):
-            of = found[1] if path.startswith("collectives.") else found[1].replace("_", " ")
+        if match and not _SPELLED.search(match[1]):
+            of = match[1] if path.startswith("collectives.") else match[1].replace("_", " ")
             return word.format(of)
     raise ExpressionError(f"{path} has no short name")
 
@@ -190,7 +179,7 @@ def observed_run(claim: Claim, evidence: Evidence) -> str:
     return claim.run or next(iter(observed.runs), "")
 
 
-def not_a_number(claim: Claim, evidence: Evidence) -> str | None:
+def why_not_numeric(claim: Claim, evidence: Evidence) -> str | None:
     """Why a claim has no number to print with its measurement, or None."""
     if claim.relation in TIMED:
         return f"{claim.id} compares no numbers: predicted is {claim.predicted}"
@@ -232,16 +221,13 @@ def _with_noun(value: Value, observed: Value) -> Value:
 
 
 def off_by(
-    predicted: Value | None, measured: Value | None, tolerance: Tolerance | None = None
+    predicted: Value | None, measured: Value | None, tolerance: NumberTolerance | None = None
 ) -> Value | None:
-    """The distance of a formula from a measurement, signed, as a share of the measurement.
+    """The signed distance of a formula from a measurement, as a share of the measurement.
 
-    It is in their own unit where the tolerance is an amount, and where nothing was measured that it
-    could be a share of. None where this machine lacks one of the two, where one is words, and
-    where a typed number, which has no unit, is predicted of one that has.
-
-    Raises:
-        ExpressionError: the two are no numbers of one unit.
+    It is in their own unit where the tolerance is an amount, and where the measurement is zero.
+    None where one of the two is missing or words, and where a typed number, which has no unit, is
+    predicted of one that has. ExpressionError if their units differ.
     """
     if predicted is None or measured is None:
         return None

@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 
 from generator.content import prose
 from generator.content.book import Book
-from generator.content.cases import of_expression
+from generator.content.cases import bind_expression
 from generator.content.claim import Claim
 from generator.content.draws import parsed
 from generator.content.errors import ContentError, nearest
 from generator.values import list_sides, units, verdicts
 from generator.values.expression import Function, compiled
-from generator.values.filters import FUNCTIONS, OF_CLAIMS, Label, Showed, described
+from generator.values.filters import FUNCTIONS, OF_CLAIMS, ClaimSentence, Label, described
 from generator.values.laws import closed_forms
 from generator.values.paths import Evaluation, Node
 from generator.values.value import QUOTED, AbsentError, ExpressionError, MixedError, Origin, Value
@@ -29,7 +29,7 @@ from runners.core.trace.fields import NBSP
 from runners.system.book import program
 
 NOT_MEASURED = "not measured here"
-Printable = Value | Label | Showed
+Printable = Value | Label | ClaimSentence
 Made = TypeVar("Made")
 UNBOUND = "; name an experiment, or bind it under `for:` or `draws:`"
 ROOTS = ("machine", "cited", "given")  # of expressions, beside experiments
@@ -57,7 +57,7 @@ class Evidence:
         self._made: dict[tuple[str, int], tuple[object, Any]] = {}
 
     def over(self, book: Book) -> Evidence:
-        """The same over a book whose traces, machines, claims and references are the same.
+        """Evidence for a book with equal traces and claims; keeps what was evaluated.
 
         What was evaluated and judged stays; nothing else of a book decides it.
         """
@@ -69,69 +69,70 @@ class Evidence:
 
     @property
     def reference(self) -> Evidence | None:
-        """The same over the reference machine's traces; None where these are they."""
+        """Evidence over the reference machine's traces; None where these are its traces."""
         if self._reference is None and self.book.on_reference:
             self._reference = Evidence(self.book.on_reference)
         return self._reference
 
-    def is_typed(self, expression: str) -> bool:
-        """Whether an expression only prints a number as somebody typed it; in a book, none does."""
+    def prints_typed_number(self, expression: str) -> bool:
+        """Whether an expression only prints a typed number; in a book, none does."""
         return False
 
-    def moved(self, value: Value) -> Value:
-        """What is read instead of a value: the value itself."""
+    def substitute(self, value: Value) -> Value:
+        """The value to use in place of one that was read: itself, unless overridden."""
         return value
 
     def evaluate(self, expression: str, run: str | None = None) -> Evaluation:
         """Evaluate an expression, once, perhaps over a run; nothing is raised."""
-        written = of_expression(expression, {"run": run}) if run else expression
+        written = bind_expression(expression, {"run": run}) if run else expression
         if written not in self._evaluations:
             self._evaluations[written] = self._calculated(written)
         return self._evaluations[written]
 
     def _calculated(self, expression: str) -> Evaluation:
-        """What comes of an expression.
+        """Evaluate an expression that is not cached.
 
         It is evaluated on the reference machine where only that has measured all of its runs.
         """
-        found = Evaluation(moved=self.moved)
+        evaluation = Evaluation(substitute=self.substitute)
         try:
             checked = compiled(expression)
             if self.rests_on_runs and checked.unnamed:
                 raise ExpressionError(checked.unnamed)
-            names = {name: self._root(name, found) for name in checked.names}
+            names = {name: self._root(name, evaluation) for name in checked.names}
             result = checked.evaluate(names, {**closed_forms(), **self.functions, **self._own})
             if isinstance(result, Value):
                 str(result)  # in a unit that people read
-            found.result = result
+            evaluation.result = result
         except AbsentError as reason:
-            found.absent, found.error = reason, reason.reason if reason.is_mistake else None
+            evaluation.absent = reason
+            evaluation.error = reason.reason if reason.is_mistake else None
         except MixedError as mistake:
             there = self.reference and self.reference.evaluate(expression)
             if there and not there.error:
                 return replace(there, is_borrowed=True)
-            found.error = str(mistake)
+            evaluation.error = str(mistake)
         except (ExpressionError, units.UnitError) as mistake:
-            found.error = str(mistake)
+            evaluation.error = str(mistake)
         except RecursionError:
-            found.error = "it depends on its own verdict"
-        return found
+            evaluation.error = "it depends on its own verdict"
+        return evaluation
 
     def _root(self, name: str, reading: Evaluation) -> object:
         """What a name of an expression stands for: an experiment, the machine, or what is cited."""
         traces = self.book.traces
         if name in traces:
-            shown = traces[name]
-            return Node(shown.trace, (), name, reading, Origin("", name), shown)
+            on_page = traces[name]
+            return Node(on_page.trace, (), name, reading, Origin("", name), on_page)
         if name == "machine":
             machine = self.book.machine
             return Node(machine, (), "machine", reading, Origin(machine.name))
         if name in self._stated:
             return Node(self._stated[name], (), name, reading, Origin(""))
         if command := command_for(name):  # an experiment, which nobody has run
-            said = f"no trace of {name!r} on any machine, or only a stale one"
+            message = f"no trace of {name!r} on any machine, or only a stale one"
             command = command.replace("python -m runners", program())
-            raise ExpressionError(f"{said}; run `{command}`")
+            raise ExpressionError(f"{message}; run `{command}`")
         hint = nearest(name, [*traces, *ROOTS]) or UNBOUND
         raise ExpressionError(f"unknown name {name!r}{hint}")
 
@@ -140,7 +141,7 @@ class Evidence:
         """The numbers of references.yml by id: those that are cited, and those that are given."""
         given = self.book.given.items()
         of = units.BY_NAME
-        found = {k: Value(v.value, of[v.unit], "given", f"given[{k!r}]") for k, v in given}
+        constants = {k: Value(v.value, of[v.unit], "given", f"given[{k!r}]") for k, v in given}
         cited: dict[str, Value] = {}
         for name, reference in self.book.references.items():
             if reference.value is not None:
@@ -149,7 +150,7 @@ class Evidence:
                 form = units.Form(way="written") if is_written else units.AS_RULED
                 origin, formula = Origin("", reference=name), f"cited[{name!r}]"
                 cited[name] = Value(reference.value, unit, "cited", formula, (), origin, form)
-        return {"cited": cited, "given": found}
+        return {"cited": cited, "given": constants}
 
     def _of_claim(self, name: str, claim: object) -> Printable:
         """What an expression asks of a claim, by its id: a function of `OF_CLAIMS`."""
@@ -162,7 +163,7 @@ class Evidence:
         if name == "showed":
             if outcome.claim.showed is None:
                 raise ExpressionError(f"claim {claim!r} has no showed: sentences")
-            return Showed(claim)
+            return ClaimSentence(claim)
         side = outcome.predicted if name == "predicted" else outcome.observed
         if side is None:
             raise AbsentError(outcome.explanation)
@@ -172,47 +173,41 @@ class Evidence:
         """A setting that an item drew, as in `drawn('payload', '64 MiB')`; it prints as written."""
         number, kind = parsed(quantity)
         unit = units.COUNT if isinstance(number, int) and kind == "plain" else units.BY_NAME[kind]
-        words = (
-            quantity.replace(" %", "%").replace(" ", NBSP) if isinstance(quantity, str) else None
-        )
+        is_text = isinstance(quantity, str)
+        words = str(quantity).replace(" %", "%").replace(" ", NBSP) if is_text else None
         form = units.Form(way="written") if unit == units.PLAIN else units.AS_RULED
         origin = Origin("", field=name)
-        return self.moved(Value(number, unit, "given", name, (), origin, form, words=words))
+        return self.substitute(Value(number, unit, "given", name, (), origin, form, words=words))
 
     def value(self, expression: str, run: str | None = None) -> Value | None:
-        """A single value, or a list as one value; None where this machine has none.
-
-        Raises:
-            ContentError: it fails.
-        """
-        found = self.evaluate(expression, run)
-        if found.error and not found.absent:
-            raise _failed(expression, found.error)
-        return list_sides.single_value(found.result)
+        """Value of an expression, or one for its list; None if missing; ContentError if wrong."""
+        evaluation = self.evaluate(expression, run)
+        if evaluation.error and not evaluation.absent:
+            raise _failed(expression, evaluation.error)
+        return list_sides.single_value(evaluation.result)
 
     def printable(self, expression: str) -> Printable:
-        """What a page prints for an expression; a value that this machine lacks says so.
+        """Result of an expression as pages print it; a value that this machine lacks says so.
 
-        Raises:
-            ContentError: the expression fails, or its result cannot be printed.
+        ContentError if the expression fails, or its result cannot be printed.
         """
-        found = self.evaluate(expression)
-        problem = self.unprintable(found)
+        evaluation = self.evaluate(expression)
+        problem = self.why_unprintable(evaluation)
         if problem:
             raise _failed(expression, problem)
-        if found.absent:
-            lacks = found.absent
+        if evaluation.absent:
+            lacks = evaluation.absent
             why = f"{lacks.run}: {lacks.reason}" if lacks.run else lacks.reason
             return Value(NOT_MEASURED, units.TEXT, "measured", expression, absent=why)
-        result: Printable = found.result
+        result: Printable = evaluation.result
         return result
 
-    def unprintable(self, found: Evaluation) -> str | None:
-        """Why the result of an expression may not stand on a page, or None."""
-        if found.error or found.absent:
-            return found.error
-        result = found.result
-        if isinstance(result, Value | Label | Showed):
+    def why_unprintable(self, evaluation: Evaluation) -> str | None:
+        """Message why pages cannot print a result, or None."""
+        if evaluation.error or evaluation.absent:
+            return evaluation.error
+        result = evaluation.result
+        if isinstance(result, Value | Label | ClaimSentence):
             return None
         if isinstance(result, str):
             return QUOTED
@@ -226,13 +221,9 @@ class Evidence:
         return {name: self.judged(name) for name in self.book.claims}
 
     def judged(self, claim: str) -> Judged:
-        """The verdict on a claim, judged once.
-
-        Raises:
-            ExpressionError: no claim has this id.
-        """
+        """The verdict on a claim, judged once; ExpressionError for an unknown id."""
         if claim not in self.book.claims:
-            raise ExpressionError(self.book.claim_index.lacks(claim))
+            raise ExpressionError(self.book.claim_index.why_unknown(claim))
         if claim not in self._verdicts:
             self._verdicts[claim] = self._judged(claim)
         return self._verdicts[claim]
@@ -252,33 +243,30 @@ class Evidence:
         return verdicts.judge(self.book, claim, *sides)
 
     def sides(self, claim: Claim) -> tuple[Evaluation, Evaluation]:
-        """What a claim predicts, and what it observes."""
+        """Both sides of a claim, evaluated."""
         return self._side(claim.predicted), self._side(claim.observed)
 
     def _side(self, expression: str) -> Evaluation:
         """One side; a list is read element by element."""
-        found = self.evaluate(expression)
-        is_list = isinstance(found.result, Node) and isinstance(found.result.thing, list)
-        return self.evaluate(f"({expression})[:]") if is_list else found
+        evaluation = self.evaluate(expression)
+        side = evaluation.result
+        is_list = isinstance(side, Node) and isinstance(side.content, list)
+        return self.evaluate(f"({expression})[:]") if is_list else evaluation
 
     def plain(self, text: str) -> str:
-        """An author's text with every expression printed, for comparing what readers see.
-
-        Raises:
-            ContentError: an expression fails, or its result cannot be printed.
-        """
+        """An author's text with every expression printed; ContentError if one cannot be."""
 
         def printed(expression: str) -> str:
-            found = self.printable(expression)
-            return found.text if isinstance(found, Label) else str(found)
+            printable = self.printable(expression)
+            return printable.text if isinstance(printable, Label) else str(printable)
 
         return " ".join(prose.filled(text, printed).split())
 
-    def once(self, what: str, thing: object, make: Callable[[], Made]) -> Made:
-        """What is made of one thing, an item for instance, made once for this very book."""
-        key = (what, id(thing))
+    def cached(self, what: str, owner: object, make: Callable[[], Made]) -> Made:
+        """Result of `make` for an object, cached in this evidence by `what` and the object."""
+        key = (what, id(owner))
         if key not in self._made:
-            self._made[key] = (thing, make())  # it is kept, so that no other has its id
+            self._made[key] = (owner, make())  # it is kept, so that no other has its id
         made: Made = self._made[key][1]
         return made
 

@@ -44,49 +44,35 @@ class Expression:
     """
 
     def __init__(self, text: str) -> None:
-        """Parse.
-
-        Raises:
-            ExpressionError: it cannot be read.
-        """
+        """Parse a text; ExpressionError if it cannot be read."""
         self.tree = _parsed(text)
         nodes = [*ast.walk(self.tree)]
-        called = [one.func for one in nodes if isinstance(one, ast.Call)]
-        free = [one for one in nodes if isinstance(one, ast.Name) and one not in called]
-        free.sort(key=lambda one: one.col_offset)
-        self.names = dict.fromkeys(one.id for one in free)
+        called = [node.func for node in nodes if isinstance(node, ast.Call)]
+        free = [node for node in nodes if isinstance(node, ast.Name) and node not in called]
+        free.sort(key=lambda name: name.col_offset)
+        self.names = dict.fromkeys(name.id for name in free)
         self.unnamed = next(_unnamed(self.tree), None) if _CONSTANT.search(text) else None
-        self.functions = {one.id for one in called if isinstance(one, ast.Name)}
+        self.functions = {function.id for function in called if isinstance(function, ast.Name)}
 
     def evaluate(self, names: Mapping[str, object], functions: Mapping[str, Function]) -> object:
-        """What it comes to.
+        """Result of the expression over these names and functions.
 
-        Raises:
-            ExpressionError: it is not of the language, or the arithmetic makes no sense.
-            AbsentError: this machine lacks what is asked for.
+        ExpressionError where it makes no sense, AbsentError where this machine lacks a value.
         """
         return _Walk(names, functions).result(self.tree)
 
     def formula(self, symbols: Mapping[str, Symbol], functions: Mapping[str, Function]) -> Tree:
-        """The formula that it is over symbols, with laws written out.
-
-        Raises:
-            ExpressionError: as `evaluate`, or it comes to something else than a formula.
-        """
-        found = self.evaluate(symbols, functions)
+        """The formula over symbols, with laws written out; ExpressionError if it is none."""
+        result = self.evaluate(symbols, functions)
         try:
-            return tree_of(found)
+            return tree_of(result)
         except TypeError:
             raise ExpressionError("no formula, which calculates with numbers") from None
 
 
 @lru_cache(maxsize=65536)
 def compiled(text: str) -> Expression:
-    """The expression of a text, parsed once.
-
-    Raises:
-        ExpressionError: as `Expression`.
-    """
+    """The expression of a text, parsed once; ExpressionError if it cannot be read."""
     return Expression(text)
 
 
@@ -100,12 +86,12 @@ def _unnamed(node: ast.AST) -> Iterator[str]:
         case ast.Constant(value=int() | float() as number):
             is_small = isinstance(number, int) and number <= LARGEST_FACTOR
             if not is_small and str(number).strip("0") != "1":
-                said = f"no whole factor up to {LARGEST_FACTOR} and no power of ten"
-                yield f"{number:,} is {said}{_NAME_IT}"
+                lacks = f"no whole factor up to {LARGEST_FACTOR} and no power of ten"
+                yield f"{number:,} is {lacks}{_NAME_IT}"
         case ast.BinOp(op=ast.Add() | ast.Sub()):
             terms = _terms(node)
-            named = [one for one in terms if any(isinstance(n, ast.Name) for n in ast.walk(one))]
-            fixed = [ast.unparse(one) for one in terms if one not in named]
+            named = [term for term in terms if any(isinstance(n, ast.Name) for n in ast.walk(term))]
+            fixed = [ast.unparse(term) for term in terms if term not in named]
             if len(fixed) > 1 or {*fixed} - TERMS:
                 yield f"{', '.join(fixed)}: a sum has one constant at most, from 1 to 7{_NAME_IT}"
             yield from chain(*map(_unnamed, terms))
@@ -130,7 +116,7 @@ class _Walk:
         self._names, self._functions = names, functions
 
     def result(self, node: ast.expr) -> Any:  # noqa: ANN401
-        """What a node comes to."""
+        """Evaluate a node; arithmetic errors become ExpressionErrors."""
         try:
             return self._result(node)
         except ZeroDivisionError:
@@ -151,24 +137,24 @@ class _Walk:
             case ast.Slice(step=None):
                 return slice(*(end and self.result(end) for end in (node.lower, node.upper)))
             case ast.Call(func=ast.Name(id=name), keywords=[]):
-                return self._called(name, [self.result(one) for one in node.args])
+                return self._called(name, [self.result(argument) for argument in node.args])
             case _:
                 return self._calculated(node)
 
     def _calculated(self, node: ast.expr) -> object:
         match node:
             case ast.Constant() if type(node.value) in (int, float, str):
-                found: object = node.value
+                result: object = node.value
             case ast.UnaryOp(op=ast.USub()):
-                found = -_single(self.result(node.operand))
+                result = -_single(self.result(node.operand))
             case ast.BinOp() if type(node.op) in _SIGNS:
                 sides = _single(self.result(node.left)), _single(self.result(node.right))
-                found = _SIGNS[type(node.op)](*sides)
+                result = _SIGNS[type(node.op)](*sides)
             case _:
                 raise ExpressionError(f"{ast.unparse(node)!r} is not allowed; {MADE_OF}")
-        if isinstance(found, float) and not math.isfinite(found):
+        if isinstance(result, float) and not math.isfinite(result):
             raise ExpressionError(BEYOND)
-        return found
+        return result
 
     def _named(self, name: str) -> object:
         if name not in self._names:
@@ -190,27 +176,27 @@ class _Walk:
             raise
 
 
-def _stepped(thing: object, key: object) -> object:
-    """One step further from a thing: a field, an element, or several elements."""
+def _stepped(operand: object, key: object) -> object:
+    """The field, element or elements of an operand under a key."""
     if not isinstance(key, str | int | slice):
         raise ExpressionError("only a whole number or a word in quotes may stand in [ ]")
-    if isinstance(thing, tuple) and isinstance(key, int | slice):
+    if isinstance(operand, tuple) and isinstance(key, int | slice):
         try:
-            return thing[key]
+            return operand[key]
         except IndexError:
-            raise ExpressionError(f"a list of {len(thing)} has no element {key}") from None
-    if not hasattr(thing, "step"):
-        raise ExpressionError(f"{getattr(thing, 'formula', thing)} has no {key!r}")
-    return thing.step(key)
+            raise ExpressionError(f"a list of {len(operand)} has no element {key}") from None
+    if not hasattr(operand, "step"):
+        raise ExpressionError(f"{getattr(operand, 'formula', operand)} has no {key!r}")
+    return operand.step(key)
 
 
-def _single(thing: object) -> Any:  # noqa: ANN401
-    """A thing to calculate with; Python would join words and lists, and repeat them."""
-    if isinstance(thing, str):
+def _single(operand: object) -> Any:  # noqa: ANN401
+    """The operand unless it is text or a list, which Python would join and repeat."""
+    if isinstance(operand, str):
         raise ExpressionError("arithmetic on text is not allowed")
-    if isinstance(thing, tuple):
+    if isinstance(operand, tuple):
         raise ExpressionError(SINGLE)
-    return thing
+    return operand
 
 
 def _parsed(text: str) -> ast.expr:

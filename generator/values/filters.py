@@ -9,13 +9,13 @@ from generator.content.claim import EPSILONS
 from generator.content.numerals import NAMED_UNIT
 from generator.values import units
 from generator.values.formula import Tree
-from generator.values.outcome_words import ended
 from generator.values.paths import Node
 from generator.values.value import ExpressionError, Value, computed, constant, numeric, quotient
 from runners.core.trace.fields import NBSP, path_of
 from runners.core.trace.measured import SampledSeconds
+from runners.core.trace.records import Failure, Run
 
-Thing = object  # whatever an expression yields: Value, Node, tuple of them, Label
+Result = object  # whatever an expression yields: Value, Node, tuple of them, Label
 
 
 @dataclass(frozen=True)
@@ -26,46 +26,46 @@ class Label:
 
 
 @dataclass(frozen=True)
-class Showed:
+class ClaimSentence:
     """The sentence that a claim gives for its verdict here; it is rendered in its turn."""
 
     claim: str
 
 
-def _one(thing: Thing, filter_name: str) -> Value:
-    if isinstance(thing, Value):
-        return thing
-    raise ExpressionError(f"|{filter_name} wants one value, not {described(thing)}")
+def _one(result: Result, filter_name: str) -> Value:
+    if isinstance(result, Value):
+        return result
+    raise ExpressionError(f"|{filter_name} wants one value, not {described(result)}")
 
 
-def described(thing: Thing) -> str:
-    """What a result is, for an error."""
-    if isinstance(thing, tuple):
-        return f"a list of {len(thing)}"
-    return getattr(thing, "formula", None) or repr(thing)
+def described(result: Result) -> str:
+    """Describe a result in an error message."""
+    if isinstance(result, tuple):
+        return f"a list of {len(result)}"
+    return getattr(result, "formula", None) or repr(result)
 
 
-def elements(thing: Thing) -> tuple[Thing, ...]:
+def elements(result: Result) -> tuple[Result, ...]:
     """The elements of a list, of a path or made by `each`."""
-    if isinstance(thing, Node):
-        return thing.elements()
-    if isinstance(thing, tuple) and thing:
-        return thing
-    raise ExpressionError(f"a list is wanted, not {described(thing)}")
+    if isinstance(result, Node):
+        return result.elements()
+    if isinstance(result, tuple) and result:
+        return result
+    raise ExpressionError(f"a list is wanted, not {described(result)}")
 
 
-def _values(thing: Thing, filter_name: str) -> tuple[Value, ...]:
-    return tuple(_one(one, filter_name) for one in elements(thing))
+def _values(result: Result, filter_name: str) -> tuple[Value, ...]:
+    return tuple(_one(element, filter_name) for element in elements(result))
 
 
-def _made_of(name: str, values: Sequence[Value], thing: Thing) -> Tree:
+def _made_of(name: str, values: Sequence[Value], gathered: Result) -> Tree:
     """The formula of what a filter gathers from a list."""
-    inside = [thing.formula] if isinstance(thing, Node) else [one.tree for one in values]
+    inside = [gathered.formula] if isinstance(gathered, Node) else [value.tree for value in values]
     return (name, *inside)
 
 
-def _gathered(name: str, of: Callable[[list[float]], float]) -> Callable[[Thing], Value]:
-    def gather(listed: Thing) -> Value:
+def _gathered(name: str, of: Callable[[list[float]], float]) -> Callable[[Result], Value]:
+    def gather(listed: Result) -> Value:
         values = _values(listed, name)
         number = of([numeric(value) for value in values])
         unit = reduce(units.of_sum, [value.unit for value in values])
@@ -75,10 +75,10 @@ def _gathered(name: str, of: Callable[[list[float]], float]) -> Callable[[Thing]
     return gather
 
 
-def _as(way: units.Way, says: str, wanted: str = "") -> Callable[[Thing], Value]:
+def _as(way: units.Way, says: str, wanted: str = "") -> Callable[[Result], Value]:
     """A filter that prints a value in another way; `wanted` names the only kind of it."""
 
-    def show(value: Thing) -> Value:
+    def show(value: Result) -> Value:
         value = _one(value, way)
         if wanted and not value.unit.is_number:
             raise ExpressionError(f"|{way} wants a {wanted}, not {value.unit}")
@@ -88,83 +88,83 @@ def _as(way: units.Way, says: str, wanted: str = "") -> Callable[[Thing], Value]
     return show
 
 
-def _digits(value: Thing, digits: object) -> Value:
+def _digits(value: Result, digits: object) -> Value:
     """A number with so many significant digits."""
     if not isinstance(digits, int) or not 1 <= digits <= 15:
         raise ExpressionError("|digits wants a whole number from 1 to 15")
     return _one(value, "digits").formatted(digits=digits)
 
 
-def _unit(value: Thing, label: object) -> Value:
+def _unit(value: Result, label: object) -> Value:
     """A plain number with a unit in quotes, such as `Mbit/s`, which counts in no arithmetic."""
     value = constant(value) if isinstance(value, int) else _one(value, "unit")
     if not isinstance(label, str) or any(map(str.isdigit, label)):
         raise ExpressionError("|unit wants a unit in quotes, without a digit")
     if not value.unit.is_number:
         raise ExpressionError(f"|unit wants a plain number, not {value.unit}")
-    if found := NAMED_UNIT.search(label):
-        raise ExpressionError(f"|unit names {found[0]!r}, which follows from what is read")
+    if named := NAMED_UNIT.search(label):
+        raise ExpressionError(f"|unit names {named[0]!r}, which follows from what is read")
     return replace(value, form=replace(value.form, label=label))
 
 
-def _absolute(value: Thing) -> Value:
+def _absolute(value: Result) -> Value:
     """A number without its sign."""
     value = _one(value, "absolute")
     return computed(abs(numeric(value)), value.unit, ("absolute", value.tree), (value,))
 
 
-def _count(listed: Thing) -> Value:
+def _count(listed: Result) -> Value:
     """How many elements a list of a trace has."""
-    if not (isinstance(listed, Node) and listed.steps and isinstance(listed.thing, list | dict)):
+    if not (isinstance(listed, Node) and listed.steps and isinstance(listed.content, list | dict)):
         raise ExpressionError(f"|count wants a list of a trace, not {described(listed)}")
     listed.refuse_if_skipped()  # nothing counts too: an empty list has none
-    read = listed.value(len(listed.thing), listed.steps, listed.formula)
+    read = listed.value(len(listed.content), listed.steps, listed.formula)
     read = replace(read, unit=units.COUNT)
     return computed(read.number, units.COUNT, f"count({listed.formula})", (read,))
 
 
-def _each(listed: Thing, path: object) -> tuple[Thing, ...]:
+def _each(listed: Result, path: object) -> tuple[Result, ...]:
     """One field of each element of a list, as a list; its path stands in quotes."""
     if not isinstance(path, str):
         raise ExpressionError("|each wants a path in quotes, as in each('memory.peak_bytes')")
-    return tuple(_followed(one, path) for one in elements(listed))
+    return tuple(_followed(element, path) for element in elements(listed))
 
 
-def _num_distinct(listed: Thing) -> Value:
+def _num_distinct(listed: Result) -> Value:
     """How many different elements a list has: one where all are equal."""
     values = _values(listed, "num_distinct")
     number = len({value.number for value in values})
     return computed(number, units.COUNT, _made_of("num_distinct", values, listed), values)
 
 
-def _followed(thing: Thing, path: str) -> Thing:
+def _followed(result: Result, path: str) -> Result:
     for name in path.split("."):
-        if not isinstance(thing, Node):
-            raise ExpressionError(f"|each: no {path!r} in {described(thing)}")
-        thing = thing.step(name)
-    return thing
+        if not isinstance(result, Node):
+            raise ExpressionError(f"|each: no {path!r} in {described(result)}")
+        result = result.step(name)
+    return result
 
 
-def _shape(sizes: Thing) -> Value:
+def _shape(sizes: Result) -> Value:
     """A list of sizes as a shape, `50 × 20`."""
     values = _values(sizes, "shape")
-    if not isinstance(sizes, Node) or not all(isinstance(one.number, int) for one in values):
+    if not isinstance(sizes, Node) or not all(isinstance(value.number, int) for value in values):
         raise ExpressionError("|shape wants a list of whole numbers")
     text = f"{NBSP}×{NBSP}".join(f"{value.number:,}" for value in values)
     origin = sizes.origin._replace(field=path_of(sizes.steps))
     return replace(values[0], number=text, unit=units.TEXT, tree=sizes.formula, origin=origin)
 
 
-def _median(times: Thing) -> Value:
+def _median(times: Result) -> Value:
     """The median of measured times, such as `timing.step`."""
-    if not isinstance(times, Node) or not isinstance(times.thing, SampledSeconds):
+    if not isinstance(times, Node) or not isinstance(times.content, SampledSeconds):
         raise ExpressionError(f"|median wants samples such as timing.step, not {described(times)}")
-    found = times.step("median_seconds")
-    assert isinstance(found, Value)
-    return found
+    median = times.step("median_seconds")
+    assert isinstance(median, Value)
+    return median
 
 
-def _word(value: Thing) -> Value:
+def _word(value: Result) -> Value:
     """A word of a trace with spaces: `out_of_memory` as `out of memory`."""
     value = _one(value, "word")
     if not isinstance(value.number, str):
@@ -172,7 +172,7 @@ def _word(value: Thing) -> Value:
     return replace(value, number=value.number.replace("_", " "))
 
 
-def _epsilon(dtype: Thing) -> Value:
+def _epsilon(dtype: Result) -> Value:
     """The distance from 1 to the next number of a dtype, given in quotes or by a field of a run."""
     name = dtype.number if isinstance(dtype, Value) else dtype
     if not isinstance(name, str) or name.removeprefix("torch.") not in EPSILONS:
@@ -182,7 +182,65 @@ def _epsilon(dtype: Thing) -> Value:
     return computed(number, units.PLAIN, f"epsilon({name!r})", inputs)
 
 
-FILTERS: dict[str, Callable[..., Thing]] = {
+# --- how a run ended, from what it recorded; what its experiment declared is not read
+
+# `out of memory` only where the recorded bytes explain the refusal: what was held lay within the
+# budget, and with what was requested it would not have.
+UNEXPLAINED = "not explained by the budget"
+# An allocation of C++ code that finds the heap full raises `std::bad_alloc`, which names no size.
+# Before that glibc tries to add a region of this size, so less than it was left.
+HEAP_GROWTH_BYTES = 1 << 20
+# Where a run ended, by its phase; a program of a listing marks none.
+_PLACES = {
+    "collective": " in a collective", "optimizer": " in the optimizer step", "program": "",
+    "step": " in a step", "wrap": " while the model is wrapped",
+}  # fmt: skip
+_DECIDING = ("kind", "phase", "signal", "held_bytes", "requested_bytes")  # fields of an error
+
+
+def ended(run: object) -> Value:
+    """How a run ended, in words such as `out of memory in forward`.
+
+    ExpressionError for anything but a run, AbsentError if the run was skipped.
+    """
+    if not isinstance(run, Node) or not isinstance(run.content, Run):
+        raise ExpressionError("ended(…) takes a run, such as large_model.wide_ddp_budget")
+    run.refuse_if_skipped()
+    read: list[object] = [run.step("status")]
+    words, error = run.content.status.replace("_", " "), run.content.error
+    if words != "completed" and error is not None:
+        place = run.step("error")
+        assert isinstance(place, Node)
+        read += [place.step(field) for field in _DECIDING if getattr(error, field) is not None]
+        if run.content.budget_bytes:
+            read.append(run.step("budget_bytes"))
+        words = _failed(run.content, error)
+    inputs = tuple(value for value in read if isinstance(value, Value))
+    outcome = computed(words, units.TEXT, ("ended", run.formula), inputs)
+    return run.reading.substitute(outcome)
+
+
+def _failed(run: Run, error: Failure) -> str:
+    """How and where it ended, such as `killed by SIGABRT in a collective`."""
+    place = _PLACES.get(error.phase, f" in {error.phase}")
+    if run.status == "out_of_memory":
+        return f"out of memory{place}{'' if _is_explained(run, error) else f', {UNEXPLAINED}'}"
+    how = f"killed by {error.signal}" if error.signal else run.status
+    how += " with an exception" if error.kind == "exception" else ""
+    return f"{how}{place}{' until the time-out' if error.kind == 'timed_out' else ''}"
+
+
+def _is_explained(run: Run, error: Failure) -> bool:
+    """Whether the budget leaves room for what was held, and not for what was requested as well."""
+    budget, held, requested = run.budget_bytes, error.held_bytes, error.requested_bytes
+    if requested is None and error.message == "std::bad_alloc":
+        requested = HEAP_GROWTH_BYTES
+    if error.kind != "out_of_memory" or budget is None or held is None or requested is None:
+        return False
+    return held <= budget < held + requested
+
+
+FILTERS: dict[str, Callable[..., Result]] = {
     "percent": _as("percent", "A share in percent.", "share"),
     "times": _as("times", "A number and the word *times*.", "ratio"),
     "digits": _digits,
@@ -204,8 +262,8 @@ FILTERS: dict[str, Callable[..., Thing]] = {
 }
 
 
-def _label(name: str) -> Callable[[Thing], Thing]:
-    def label(number: Thing) -> Thing:
+def _label(name: str) -> Callable[[Result], Result]:
+    def label(number: Result) -> Result:
         if not isinstance(number, int):
             raise ExpressionError(f"{name}(…) wants a whole number")
         return Label(f"{name}{NBSP}{number}")
@@ -215,11 +273,11 @@ def _label(name: str) -> Callable[[Thing], Thing]:
 
 
 # `Rank(0)` begins a sentence.
-LABELS: dict[str, Callable[[Thing], Thing]] = {
+LABELS: dict[str, Callable[[Result], Result]] = {
     name: _label(name) for name in ("rank", "Rank", "step", "layer")
 }
 
-FUNCTIONS: dict[str, Callable[..., Thing]] = {**LABELS, **FILTERS}
+FUNCTIONS: dict[str, Callable[..., Result]] = {**LABELS, **FILTERS}
 OF_CLAIMS = {  # functions of a claim's id in quotes
     "holds": "Nothing where the claim holds; its verdict, after a sentence, where it does not.",
     "showed": "The sentence of the claim's `showed:` for its verdict on this machine.",

@@ -19,14 +19,10 @@ _NEGATIVE, _ATOM = 1, 3
 
 
 def printed(tree: Tree, words: Mapping[str, str] | None = None) -> str:
-    """A formula as text, which reads back as the same tree.
+    """A formula as text, which reads back as the same tree; `words` replace some of its names.
 
     What stands on the right of a sign keeps its brackets whatever the sign: rounded sums and
     products are not associative, so `a + (b + c)` is not always `a + b + c`.
-
-    Args:
-        tree: the formula.
-        words: what stands in the place of some of its names.
     """
     return _printed(tree, words or {})[0]
 
@@ -68,7 +64,7 @@ def names_of(tree: Tree) -> dict[str, None]:
 
 
 def filled(tree: Tree, trees: Mapping[str, Tree]) -> Tree:
-    """The formula with others in the place of its names."""
+    """Substitute formulas for the names of a formula."""
     if isinstance(tree, tuple):
         return (tree[0], *(filled(part, trees) for part in tree[1:]))
     return trees[tree] if isinstance(tree, str) else tree
@@ -93,7 +89,7 @@ def _operations(sign: str) -> tuple[Operation, Operation]:
 
 
 class Arithmetic:
-    """What can be calculated with: `+ - * /`."""
+    """Operators `+ - * /`, all defined by `combined`."""
 
     __add__, __radd__ = _operations("+")
     __sub__, __rsub__ = _operations("-")
@@ -102,13 +98,13 @@ class Arithmetic:
 
     @classmethod
     def combined(cls, left: object, sign: str, right: object) -> Self:
-        """What a sign makes of two sides, one of which may be a plain number."""
+        """Combine two sides by a sign; one may be a plain number."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Symbol(Arithmetic):
-    """A name that gathers what is done to it, so that an expression over symbols is a formula."""
+    """A symbolic operand: arithmetic on it builds the tree of a formula."""
 
     tree: Tree
 
@@ -121,17 +117,13 @@ class Symbol(Arithmetic):
         return Symbol(("~", self.tree))
 
 
-def tree_of(thing: object) -> Tree:
-    """The tree of a symbol or of a plain number.
-
-    Raises:
-        TypeError: it is neither.
-    """
-    if isinstance(thing, Symbol):
-        return thing.tree
-    if isinstance(thing, int | float):
-        return thing
-    raise TypeError(thing)
+def tree_of(operand: object) -> Tree:
+    """The tree of a symbol or of a plain number; TypeError for anything else."""
+    if isinstance(operand, Symbol):
+        return operand.tree
+    if isinstance(operand, int | float):
+        return operand
+    raise TypeError(operand)
 
 
 def _folded(name: str, of: Callable[..., object]) -> Callable[..., object]:
@@ -139,9 +131,9 @@ def _folded(name: str, of: Callable[..., object]) -> Callable[..., object]:
 
     def fold(first: object, second: object, *more: object) -> object:
         things = (first, second, *more)
-        if not any(isinstance(one, Symbol) for one in things):
+        if not any(isinstance(operand, Symbol) for operand in things):
             return of(things)
-        return Symbol(reduce(lambda tree, one: (name, tree, one), map(tree_of, things)))
+        return Symbol(reduce(lambda tree, operand: (name, tree, operand), map(tree_of, things)))
 
     return fold
 

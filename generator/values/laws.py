@@ -24,11 +24,7 @@ _WAY_OUT = (
 
 
 def closed_forms() -> Mapping[str, Function]:
-    """The functions of this book.
-
-    Raises:
-        ExpressionError: its file cannot be executed.
-    """
+    """The laws of this book by name; ExpressionError if its file cannot be executed."""
     own = own_book()
     path = own / "experiments" / "_laws.py" if own else None
     if path is None or not path.is_file():
@@ -43,8 +39,9 @@ def _of(path: Path, _: int) -> Mapping[str, Function]:
         holds = runpy.run_path(str(path), run_name=path.stem)
     except (Exception, SystemExit) as error:  # noqa: BLE001 an author has left it unfinished
         raise _at_its_line(error, path) from None
-    own = (one for one in holds.values() if isinstance(one, FunctionType))
-    return {one.__name__: _guarded(one, path) for one in own if one.__module__ == path.stem}
+    functions = (law for law in holds.values() if isinstance(law, FunctionType))
+    own = (law for law in functions if law.__module__ == path.stem)
+    return {law.__name__: _guarded(law, path) for law in own}
 
 
 def _guarded(function: Function, path: Path) -> Function:
@@ -64,7 +61,8 @@ def _guarded(function: Function, path: Path) -> Function:
 
 def _at_its_line(error: BaseException, path: Path, hint: str = "") -> ExpressionError:
     """An error that the author's file raises."""
-    lines = [one.lineno for one in extract_tb(error.__traceback__) if one.filename == str(path)]
+    frames = extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(path)]
     line = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), "")
-    said = f"experiments/{path.name}:{line}: {type(error).__name__}: {first_line(error)}"
-    return ExpressionError(f"{said}{hint}")
+    message = f"experiments/{path.name}:{line}: {type(error).__name__}: {first_line(error)}"
+    return ExpressionError(f"{message}{hint}")

@@ -21,57 +21,52 @@ _LIST = re.compile(rf"\b({'|'.join(NOUNS)})\b(?!\[-?\d+\])")
 
 def is_list(side: object) -> bool:
     """Whether a side has elements."""
-    return isinstance(side.thing if isinstance(side, Node) else side, list | dict | tuple)
+    return isinstance(side.content if isinstance(side, Node) else side, list | dict | tuple)
 
 
 def listed(side: object) -> tuple[Value, ...] | None:
-    """The elements of a side that is a list of values; None for any other side.
-
-    Raises:
-        ExpressionError: it is a list of something else.
-    """
+    """Values of a side that is a list, or None; ExpressionError for a list of groups."""
     if not is_list(side):
         return None
-    found = elements(side)
-    values = tuple(one for one in found if isinstance(one, Value))
-    if len(values) != len(found):
+    members = elements(side)
+    values = tuple(member for member in members if isinstance(member, Value))
+    if len(values) != len(members):
         raise ExpressionError("a rule over a list compares values; go on to one field of each")
     return values
 
 
 def paired(predicted: object, observed: object) -> list[tuple[Value, Value]]:
-    """The pairs that a rule compares, one side of which is a list.
-
-    Raises:
-        ExpressionError: the other is neither a value nor a list as long.
-    """
-    sides = [listed(one) or (one,) for one in (predicted, observed)]
-    num = max(map(len, sides))
-    written = zip((predicted, observed), sides, strict=True)
-    left, right = (side if is_list(one) else side * num for one, side in written)
-    values = [one for one in (*left, *right) if isinstance(one, Value)]
+    """Pairs that a rule over a list compares; ExpressionError if the lengths differ."""
+    sides = predicted, observed
+    members = [listed(side) or (side,) for side in sides]
+    num = max(map(len, members))
+    pairs = zip(sides, members, strict=True)
+    left, right = (own if is_list(side) else own * num for side, own in pairs)
+    values = [member for member in (*left, *right) if isinstance(member, Value)]
     if len(values) < 2 * num:
         raise ExpressionError("a list is compared with one value, or with a list as long")
     return list(zip(values[:num], values[num:], strict=True))
 
 
 def collected(values: Sequence[Value]) -> Value:
-    """One value for all of them: the common one, else what they are, or from which to which."""
+    """One printable value for a list: the common one, else all, or their range."""
     first = values[0]
-    is_alike = len({(one.number, one.unit) for one in values}) == 1
-    if is_alike and (all(one is first for one in values) or not any(one.leaves for one in values)):
+    is_alike = len({(value.number, value.unit) for value in values}) == 1
+    if is_alike and (
+        all(value is first for value in values) or not any(value.leaves for value in values)
+    ):
         return first
     inputs = tuple(dict.fromkeys(values))
-    shown = ", ".join(dict.fromkeys(one.formula for one in values[:MOST_WRITTEN_OUT]))
-    formula = shown + (", …" if len(values) > MOST_WRITTEN_OUT else "")
+    listed_formulas = ", ".join(dict.fromkeys(value.formula for value in values[:MOST_WRITTEN_OUT]))
+    formula = listed_formulas + (", …" if len(values) > MOST_WRITTEN_OUT else "")
     if is_alike:
         return computed(first.number, first.unit, formula, inputs)
     return computed(_written(values), units.TEXT, formula, inputs)
 
 
 def single_value(side: object) -> Value | None:
-    """What a page prints of a side: one value, also of a list; of samples, their median."""
-    if isinstance(side, Node) and isinstance(side.thing, SampledSeconds):
+    """Printable value of a side: a list is collected, samples become their median."""
+    if isinstance(side, Node) and isinstance(side.content, SampledSeconds):
         side = side.step("median_seconds")
     if isinstance(side, Value):
         return side
@@ -85,12 +80,12 @@ def single_value(side: object) -> Value | None:
 def _written(values: Sequence[Value]) -> str:
     if len(values) <= MOST_WRITTEN_OUT:
         return ", ".join(map(str, values))
-    if any(isinstance(one.number, str) for one in values):
+    if any(isinstance(value.number, str) for value in values):
         return f"{values[0]}, …, {values[-1]}"
     return f"{min(values, key=numeric)} to {max(values, key=numeric)}"
 
 
-def noun(observed: str) -> str:
-    """What an element of a rule is called: by the list that its expression goes through."""
+def element_noun(observed: str) -> str:
+    """Noun for an element of the observed list, such as `rank` or `epoch`."""
     named = _LIST.search(observed)
     return NOUNS[named[1]] if named else "value"

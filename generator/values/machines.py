@@ -15,7 +15,7 @@ from typing import Any
 from generator.content import prose
 from generator.content.book import Book
 from generator.content.documents import Document
-from generator.content.shelf import MachineFolder, on_page
+from generator.content.shelf import MachineFolder, trace_on_page
 from generator.values.evaluation import Evidence
 from generator.values.verdicts import TIMED, UNDECIDED, Judged
 
@@ -26,7 +26,7 @@ SHARED = "here more ranks share {} than on {}, so these times are not compared"
 
 @dataclass(frozen=True)
 class OtherOutcomes:
-    """What one other machine says.
+    """Another machine's evidence and verdicts.
 
     Attributes:
         evidence: over its own traces.
@@ -37,25 +37,25 @@ class OtherOutcomes:
     judged_claims: dict[str, Judged]
 
 
-def parts(here: Judged, there: Judged) -> bool:
-    """Whether two machines decide a claim otherwise; one that skipped its runs decides nothing."""
+def disagree(here: Judged, there: Judged) -> bool:
+    """Whether two machines decided a claim, and differently."""
     return here.verdict != there.verdict and UNDECIDED.isdisjoint({here.verdict, there.verdict})
 
 
 def other_outcomes(book: Book, outcomes: Mapping[str, Judged]) -> dict[str, OtherOutcomes]:
     """Every other machine's verdicts, by its name; a machine without any is left out."""
-    others = (one for name, one in book.machines.items() if name != book.machine.name)
-    found = (_on(one, book, outcomes) for one in others)
-    return {one.evidence.book.machine.name: one for one in found if one.judged_claims}
+    others = ((name, folder) for name, folder in book.machines.items() if name != book.machine.name)
+    judged = {name: _on(folder, book, outcomes) for name, folder in others}
+    return {name: other for name, other in judged.items() if other.judged_claims}
 
 
 def _on(measured: MachineFolder, book: Book, outcomes: Mapping[str, Judged]) -> OtherOutcomes:
     reference = book.machines[book.reference.name]
     own = {
-        name: found
+        name: on_own_page
         for name, trace in measured.traces.items()
         if not (name in book.traces and book.traces[name].trace is trace)  # shown as another's
-        and (found := on_page(name, [measured], reference))
+        and (on_own_page := trace_on_page(name, [measured], reference))
     }
     evidence = Evidence(replace(book, traces={**book.traces, **own}, machine=measured.machine))
     judged = {
@@ -94,38 +94,33 @@ def _is_crowded(outcome: Judged) -> bool:
     return any(side.is_crowded for side in (outcome.predicted, outcome.observed) if side)
 
 
-def lacking(documents: Iterable[Document[Any]], at_hand: Evidence) -> list[str] | None:
+def missing_experiments(documents: Iterable[Document[Any]], at_hand: Evidence) -> list[str] | None:
     """The experiments named here that only the reference machine has measured, so that it is shown.
 
-    Args:
-        documents: the files that a topic or a page is written in.
-        at_hand: what the machine at hand says.
-
-    Returns:
-        None where the machine at hand is shown; no experiment where it measured all, and its runs
-        still do not give what is named.
+    None where the machine at hand is shown; an empty list where it measured all, and its runs still
+    do not give what the documents of a topic or a page name.
     """
     reference = at_hand.reference
     if reference is None:
         return None
     files = list(documents)
-    fields = [one for document in files for one in document.fields]
-    text = "\n".join(one.text for one in fields)
-    whole = "\n".join([text, *(one.source.text for one in files)])
+    fields = [field for document in files for field in document.fields]
+    text = "\n".join(field.text for field in fields)
+    whole = "\n".join([text, *(document.source.text for document in files)])
     claims = sorted(set(_CLAIM.findall(whole)) & at_hand.book.claims.keys())
     runs = sorted(_runs(whole, claims, reference))
     named = [path for path in runs if _status(path, reference)]
-    found = {_status(path, at_hand) for path in named}
-    printed = {one.text for one in prose.expressions(text)}
-    printed |= {one.text for one in fields if one.mark == "expression"}
-    of_runs = {one.text for one in fields if one.mark == "per_run"}
-    judged = [(at_hand.judged(one), reference.judged(one)) for one in claims]
+    statuses = {_status(path, at_hand) for path in named}
+    printed = {expression.text for expression in prose.expressions(text)}
+    printed |= {field.text for field in fields if field.mark == "expression"}
+    of_runs = {field.text for field in fields if field.mark == "per_run"}
+    judged = [(at_hand.judged(claim), reference.judged(claim)) for claim in claims]
     is_lacking = (
-        None in found
-        or found == {"skipped"}
+        None in statuses
+        or statuses == {"skipped"}
         or any("no_evidence" == here.verdict != there.verdict for here, there in judged)
-        or any(_lacks(one, at_hand) for one in sorted(printed))
-        or any(_lacks(one, at_hand, run) for one in sorted(of_runs) for run in runs)
+        or any(_lacks(expression, at_hand) for expression in sorted(printed))
+        or any(_lacks(expression, at_hand, run) for expression in sorted(of_runs) for run in runs)
     )
     measured = at_hand.book.machines[at_hand.book.machine.name]
     needed = {path.partition(".")[0] for path in named}

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from generator.content.errors import nearest
-from generator.content.shelf import TraceOnPage, measuring
+from generator.content.shelf import TraceOnPage, measure_command
 from generator.values import units
 from generator.values.regime import is_crowded
 from generator.values.units import AS_RULED, Form
@@ -40,7 +40,7 @@ GIVEN = frozenset(
 
 @dataclass
 class Evaluation:
-    """What comes of one expression, and what it reads meanwhile.
+    """The result of one expression, and the runs and fields that it read.
 
     Attributes:
         result: a Value, a Node (a group of fields, samples), a tuple, a Label, words …; or None.
@@ -49,7 +49,7 @@ class Evaluation:
         runs: the runs it touches, as `experiment.run`.
         measured: the measured fields it reads, as full paths.
         is_borrowed: only the reference machine has all its runs, so it was evaluated there.
-        moved: what is read instead of a value; see `moved.py`.
+        substitute: what is read instead of a value; see `perturbed.py`.
     """
 
     result: Any = None
@@ -58,7 +58,7 @@ class Evaluation:
     runs: dict[str, None] = field(default_factory=dict)
     measured: dict[str, None] = field(default_factory=dict)
     is_borrowed: bool = False
-    moved: Callable[[Value], Value] = field(default=lambda value: value)
+    substitute: Callable[[Value], Value] = field(default=lambda value: value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ class Node:
     """A place inside a trace, a machine or the list of what is cited.
 
     Attributes:
-        thing: the model, dict or list at this place.
+        content: the model, dict or list at this place.
         steps: how it was reached from the run (or from the root where there is no run).
         formula: the same as an author writes it.
         reading: where this evaluation notes what it touched.
@@ -74,7 +74,7 @@ class Node:
         on_page: the trace it lies in; None for the machine.
     """
 
-    thing: Any
+    content: Any
     steps: tuple[Key, ...]
     formula: str
     reading: Evaluation
@@ -82,52 +82,46 @@ class Node:
     on_page: TraceOnPage | None = None
 
     def step(self, key: Key | slice) -> Node | Value | tuple[Any, ...]:
-        """What lies one step further: a field, an entry, an element, or several elements.
+        """The field, entry, element or elements one step below.
 
-        Raises:
-            ExpressionError: there is no such field.
-            AbsentError: there is, but this machine's run has nothing there.
+        ExpressionError if there is no such field, AbsentError if this machine's run left it empty.
         """
         if isinstance(key, slice):
-            if not isinstance(self.thing, list):
+            if not isinstance(self.content, list):
                 raise ExpressionError(f"{self.formula} is not a list; it cannot be sliced")
-            return tuple(self._element(position) for position in range(len(self.thing))[key])
+            return tuple(self._element(position) for position in range(len(self.content))[key])
         if self.on_page and self.origin.run is None:
             return self._run(str(key), self.on_page)
-        if not isinstance(self.thing, BaseModel | Mapping):
+        if not isinstance(self.content, BaseModel | Mapping):
             return self._element(key)
-        name, is_model = str(key), isinstance(self.thing, BaseModel)
-        if name == "measures" and isinstance(self.thing, Run) and self.thing.is_plain:
-            only = replace(self, thing=self.thing.ranks[0], steps=("ranks", 0))
+        name, is_model = str(key), isinstance(self.content, BaseModel)
+        if name == "measures" and isinstance(self.content, Run) and self.content.is_plain:
+            only = replace(self, content=self.content.ranks[0], steps=("ranks", 0))
             return only.step(name)
-        known = type(self.thing).model_fields if isinstance(self.thing, BaseModel) else self.thing
+        held = self.content
+        known = type(held).model_fields if isinstance(held, BaseModel) else held
         if name not in known or name in DECLARED:  # which prove nothing of their own run
             what = "field" if is_model else "entry"
             instead = "; observe ended(run)" if name in known else nearest(name, known)
             message = f"{self.formula} has no {what} {name!r}{instead}"
             raise ExpressionError(message) if is_model else self._missing((name,), message)
-        thing = getattr(self.thing, name) if is_model else known[name]
+        below = getattr(self.content, name) if is_model else known[name]
         written = f".{name}" if name.isidentifier() else f"[{name!r}]"
-        return self._below(name, thing, self.formula + written)
+        return self._below(name, below, self.formula + written)
 
     def elements(self) -> tuple[Node | Value, ...]:
-        """The elements of a list.
-
-        Raises:
-            ExpressionError: it is none.
-            AbsentError: it is empty.
-        """
-        if not isinstance(self.thing, list):
+        """The elements of a list; ExpressionError if it is none, AbsentError if it is empty."""
+        if not isinstance(self.content, list):
             raise ExpressionError(f"{self.formula} is not a list")
-        if not self.thing:
+        if not self.content:
             raise self._missing((), f"{self.formula} is empty")
-        found = (self.step(index) for index in range(len(self.thing)))
-        return tuple(one for one in found if not isinstance(one, tuple))
+        steps = (self.step(index) for index in range(len(self.content)))
+        return tuple(element for element in steps if not isinstance(element, tuple))
 
-    def _run(self, name: str, shown: TraceOnPage) -> Node:
+    def _run(self, name: str, on_page: TraceOnPage) -> Node:
         """A run of an experiment, by the machine that holds it."""
-        shown = shown.holder(name)
-        trace = shown.trace
+        on_page = on_page.holder(name)
+        trace = on_page.trace
         if name not in trace.runs:
             if name in _declared(trace.experiment):
                 command = f"{book.program()} run {trace.experiment}"
@@ -139,40 +133,41 @@ class Node:
         path, run = f"{trace.experiment}.{name}", trace.runs[name]
         self.reading.runs[path] = None
         origin = self.origin._replace(
-            machine=shown.measured_on,
+            machine=on_page.measured_on,
             recorded_at=trace.recorded_at, software=software(trace.circumstances),
             run=name, nature=run.nature, is_crowded=is_crowded(run),
         )  # fmt: skip
-        return Node(run, (), path, self.reading, origin, shown)
+        return Node(run, (), path, self.reading, origin, on_page)
 
     def _element(self, key: Key) -> Node | Value:
         """An element of a list, by its position, or by its name, its operation or its rank."""
         position: int | None = key if isinstance(key, int) else None
         if isinstance(key, str):
-            named = (at for at, one in enumerate(self.thing) if key in fields.names_of(one))
+            elements = enumerate(self.content)
+            named = (at for at, element in elements if key in fields.names_of(element))
             position = next(named, None)
-        if position is None or not -len(self.thing) <= position < len(self.thing):
+        if position is None or not -len(self.content) <= position < len(self.content):
             raise self._missing((key,), f"{self.formula} has no element {key!r}")
         written = f"{self.formula}[{key!r}]"
-        return self._below(range(len(self.thing))[position], self.thing[position], written)
+        return self._below(range(len(self.content))[position], self.content[position], written)
 
-    def _below(self, key: Key, thing: object, formula: str) -> Node | Value:
+    def _below(self, key: Key, content: object, formula: str) -> Node | Value:
         steps = (*self.steps, key)
-        if thing is None:
+        if content is None:
             raise self._missing((key,), f"{formula} is empty: the run did not measure it")
-        if isinstance(thing, Value):  # what is cited
-            return self.reading.moved(thing)
-        if isinstance(thing, SampledSeconds) and self.on_page:
-            seconds = numeric(self.value(thing.median_seconds, steps, formula))
-            if seconds != thing.median_seconds:  # it is moved
-                share = seconds / thing.median_seconds
-                thing = SampledSeconds.of([one * share for one in thing.samples])
-        if isinstance(thing, int | float | str):
-            return self.value(thing, steps, formula)
-        return Node(thing, steps, formula, self.reading, self.origin, self.on_page)
+        if isinstance(content, Value):  # what is cited
+            return self.reading.substitute(content)
+        if isinstance(content, SampledSeconds) and self.on_page:
+            seconds = numeric(self.value(content.median_seconds, steps, formula))
+            if seconds != content.median_seconds:  # it is moved
+                share = seconds / content.median_seconds
+                content = SampledSeconds.of([sample * share for sample in content.samples])
+        if isinstance(content, int | float | str):
+            return self.value(content, steps, formula)
+        return Node(content, steps, formula, self.reading, self.origin, self.on_page)
 
-    def value(self, thing: int | float | str, steps: tuple[Key, ...], formula: str) -> Value:
-        """What was read off the run at some steps; if it was measured, this evaluation notes it."""
+    def value(self, number: int | float | str, steps: tuple[Key, ...], formula: str) -> Value:
+        """Value for a number read at some steps; a measured field is noted in the evaluation."""
         kind = self._kind(steps)
         path = fields.path_of(steps) if self.on_page else formula  # `machine.num_cores`
         run = self._run_of_page
@@ -182,13 +177,13 @@ class Node:
         origin = self.origin._replace(field=path, counts=quantity.unit)
         if self.on_page and kind != "given":
             self.reading.measured[origin.path] = None
-        if isinstance(thing, bool):
-            thing = "yes" if thing else "no"
-        unit = units.of_field(quantity.unit, thing)
+        if isinstance(number, bool):
+            number = "yes" if number else "no"
+        unit = units.of_field(quantity.unit, number)
         form = Form(way="written") if kind == "given" and unit.style == "plain" else AS_RULED
         if kind == "measured" and self._spread(steps) > MOST_SPREAD:
             form = Form(digits=2)  # the third is another on another processor
-        return self.reading.moved(Value(thing, unit, kind, formula, origin=origin, form=form))
+        return self.reading.substitute(Value(number, unit, kind, formula, origin=origin, form=form))
 
     def _kind(self, steps: tuple[Key, ...]) -> Kind:
         if self.on_page and steps[0] in GIVEN:
@@ -209,11 +204,7 @@ class Node:
         return run.spread.get(field_of(run, steps), 0) if run and run.spread else 0
 
     def refuse_if_skipped(self) -> None:
-        """Refuse to read anything into the emptiness of a run that was skipped.
-
-        Raises:
-            AbsentError: the run was skipped.
-        """
+        """Raise AbsentError if the run was skipped, since its lists are then empty."""
         run = self._run_of_page
         if run is not None and run.status == "skipped":
             raise self._missing((), "")
@@ -228,18 +219,15 @@ class Node:
             return AbsentError(run.why_skipped, name)
         if run.is_surprise:
             return AbsentError("the run did not end as declared", name)
-        if self._stands_in_reference((*self.steps, *keys)):
+        reference = self.on_page.reference
+        is_elsewhere = reference is not None and reference is not self.on_page.trace
+        path = [self.origin.run, *self.steps, *keys]
+        if reference and is_elsewhere and fields.has_value_at(reference.runs, path):
             return AbsentError("this machine's run has none", name, is_unexplained=True)
         if self.on_page.is_stale:
-            message += f"; the trace is stale: run `{measuring(self.origin.experiment or '')}`"
+            command = measure_command(self.origin.experiment or "")
+            message += f"; the trace is stale: run `{command}`"
         return AbsentError(message, name, is_mistake=True)
-
-    def _stands_in_reference(self, steps: tuple[Key, ...]) -> bool:
-        """Whether the reference machine's trace has a value where this machine's has none."""
-        reference = self.on_page.reference if self.on_page else None
-        if self.on_page is None or reference is None or reference is self.on_page.trace:
-            return False
-        return fields.has_value_at(reference.runs, [str(self.origin.run), *steps])
 
 
 def _declared(experiment: str) -> Collection[str]:

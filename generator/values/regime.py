@@ -64,14 +64,14 @@ def _parts(
     for name, run in runs.items():
         takes_turns = has_turns and is_crowded(run)
         kinds.setdefault((strategy(run), num_ranks(run), takes_turns, run.nature), name)
-    yield _together((kind[0], _ranks(one, runs[one], kind[2])) for kind, one in kinds.items())
+    yield _together((kind[0], _ranks(name, runs[name], kind[2])) for kind, name in kinds.items())
     placed = [run for run in of_all if run.nature != "simulated"]  # others are about no device
     places = {run.device for run in placed if run.world_size > 1}
     yield _joined(_where(run) for run in placed if run.world_size > 1 or run.device not in places)
     yield from sorted({run.nature for run in of_all} - {"real"})
-    yield _joined(one for run in of_all if (one := dtype_of(run) or stated.dtype))
+    yield _joined(dtype for run in of_all if (dtype := dtype_of(run) or stated.dtype))
     optimizers = (optimizer_of(run) or stated.optimizer for run in of_all)
-    yield _joined(one for one in optimizers if one and one != "none")
+    yield _joined(optimizer for optimizer in optimizers if optimizer and optimizer != "none")
     yield f"fixed: {stated.fixed}" if stated.fixed else ""
 
 
@@ -112,9 +112,9 @@ def _together(kinds: Iterable[tuple[str, str]]) -> str:
     by_names: dict[str, list[str]] = {}
     for ranks, strategies in by_ranks.items():
         by_names.setdefault(_joined(strategies), []).append(ranks)
-    found = [f"{names} {_joined(ranks)}".rstrip() for names, ranks in by_names.items()]
-    has_lists = any(" and " in one for one in found)
-    return (", and " if has_lists else " and ").join(found)
+    phrases = [f"{names} {_joined(ranks)}".rstrip() for names, ranks in by_names.items()]
+    has_lists = any(" and " in phrase for phrase in phrases)
+    return (", and " if has_lists else " and ").join(phrases)
 
 
 def _joined(parts: Iterable[str]) -> str:

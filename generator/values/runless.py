@@ -28,27 +28,27 @@ def _of_numbers(function: Callable[..., object]) -> Callable[..., object]:
 
 
 class Runless(Evidence):
-    """What a site without a book may state in numbers."""
+    """Evidence of a site without runs: only numbers in the expression itself."""
 
-    functions = {**FUNCTIONS, **{name: _of_numbers(one) for name, one in FILTERS.items()}}
+    functions = {**FUNCTIONS, **{name: _of_numbers(function) for name, function in FILTERS.items()}}
     rests_on_runs = False
 
-    def is_typed(self, expression: str) -> bool:
+    def prints_typed_number(self, expression: str) -> bool:
         """Whether an expression calculates nothing, and prints a number as it was typed."""
         if self.evaluate(expression).error:
             return False
         read = compiled(expression)
-        is_sum = any(isinstance(one, ast.BinOp) for one in ast.walk(read.tree))
+        is_sum = any(isinstance(node, ast.BinOp) for node in ast.walk(read.tree))
         return not is_sum and read.functions <= _PRINTS
 
     def _calculated(self, expression: str) -> Evaluation:
         """A number as a value, whose formula is the expression as it is written."""
-        found = super()._calculated(expression)
-        if isinstance(found.result, int | float):
-            found.result = constant(found.result)
-        if isinstance(found.result, Value):
-            found.result = replace(found.result, tree=" ".join(expression.split()))
-        return found
+        evaluation = super()._calculated(expression)
+        if isinstance(evaluation.result, int | float):
+            evaluation.result = constant(evaluation.result)
+        if isinstance(evaluation.result, Value):
+            evaluation.result = replace(evaluation.result, tree=" ".join(expression.split()))
+        return evaluation
 
     def _root(self, name: str, reading: Evaluation) -> object:
         raise ExpressionError(f"unknown name {name!r}; {NO_RUNS}")

@@ -78,26 +78,22 @@ SCALES: dict[Unit, Sizes] = {BYTES: SIZES, SECONDS: TIMES, Unit(-1, 1): (("s/B",
 }
 
 
-def of_field(name: str, thing: float | str) -> Unit:
-    """The unit of what a run recorded: by the name of its unit, else a count or a plain number."""
-    if isinstance(thing, str):
+def of_field(name: str, number: float | str) -> Unit:
+    """Unit of a recorded field by its unit's name, else a count or a plain number."""
+    if isinstance(number, str):
         return TEXT
-    return OF_FIELDS.get(name) or (COUNT if isinstance(thing, int) else PLAIN)
+    return OF_FIELDS.get(name) or (COUNT if isinstance(number, int) else PLAIN)
 
 
 def of_axis(unit: Unit, largest: float, least: float = 1) -> tuple[str, float]:
-    """In what an axis counts, and how much one of it is: the largest value has `least` or more."""
+    """Unit name and size for an axis, so that its largest value has at least `least` of it."""
     counts = (("%", 0.01),) if unit == SHARE else COUNTS
     sizes = SCALES.get(unit, counts)
     return next(((name, size) for name, size in sizes if largest >= least * size), sizes[-1])
 
 
 def of_sum(left: Unit, right: Unit) -> Unit:
-    """The unit of a sum or a difference.
-
-    Raises:
-        UnitError: the units differ.
-    """
+    """The unit of a sum or a difference; UnitError if the two differ."""
     if left == right:
         return left
     styles = {left.style, right.style}
@@ -106,19 +102,15 @@ def of_sum(left: Unit, right: Unit) -> Unit:
             return COUNT if styles == {"count", "ordinal"} else PLAIN
         if styles == {"share", "ratio"}:
             return SHARE
-    said = f"{left} and {right} cannot be added or compared"
+    message = f"{left} and {right} cannot be added or compared"
     unit = right if left.is_number else left
     if unit in _ENDS and left.is_number != right.is_number:
-        said += f"; a setting is in {unit} if its name ends in `{_ENDS[unit]}`"
-    raise UnitError(said)
+        message += f"; a setting is in {unit} if its name ends in `{_ENDS[unit]}`"
+    raise UnitError(message)
 
 
 def of_product(left: Unit, right: Unit) -> Unit:
-    """The unit of a product.
-
-    Raises:
-        UnitError: one of them is text.
-    """
+    """The unit of a product; UnitError for text."""
     if not (powers := _powers(left, right, 1)).is_number:
         return powers
     for unit in (SHARE, LOSS):
@@ -129,11 +121,7 @@ def of_product(left: Unit, right: Unit) -> Unit:
 
 
 def of_quotient(left: Unit, right: Unit) -> Unit:
-    """The unit of a quotient; equal units leave a ratio.
-
-    Raises:
-        UnitError: one of them is text.
-    """
+    """The unit of a quotient, for equal units a ratio; UnitError for text."""
     if not (powers := _powers(left, right, -1)).is_number:
         return powers
     if left.is_number and left.style in ("share", "loss") and right.style != left.style:
@@ -145,7 +133,7 @@ def _powers(left: Unit, right: Unit, sign: int) -> Unit:
     """The powers of base units that a product has, or with -1 a quotient."""
     if "text" in (left.style, right.style):
         raise UnitError(WORDS)
-    powers = [one + sign * other for one, other in zip(left[:-1], right[:-1], strict=True)]
+    powers = [power + sign * other for power, other in zip(left[:-1], right[:-1], strict=True)]
     return Unit._make([*powers, "plain"])
 
 
@@ -162,15 +150,9 @@ AS_RULED = Form()
 
 
 def printed(number: float | str, unit: Unit, form: Form) -> str:
-    """A number with its unit, as every page prints it.
+    """A number in base units (or text as it is) with its unit, as every page prints it.
 
-    Args:
-        number: in bytes, seconds or FLOP, as a share of 1, or plain; text stands for itself.
-        unit: what it counts.
-        form: what a filter asked for.
-
-    Raises:
-        UnitError: the unit is none that people read.
+    `form` is what a filter asked for. UnitError if nobody reads the unit.
     """
     if isinstance(number, str):
         return number

@@ -55,7 +55,7 @@ class AbsentError(ValueError):
 
 
 class Origin(NamedTuple):
-    """Where a number was read off."""
+    """The place that a number was read from."""
 
     machine: str
     experiment: str | None = None
@@ -75,7 +75,7 @@ class Origin(NamedTuple):
 
     @property
     def is_nowhere(self) -> bool:
-        """Whether it was read off nothing, because a question drew it."""
+        """Whether it was read nowhere, because a question drew it."""
         return not (self.machine or self.experiment or self.reference)
 
     @property
@@ -121,20 +121,21 @@ class Value(Arithmetic):
         """The machines that measured what it is made of."""
         if self.origin:
             return frozenset({self.origin.measured_on} - {""})
-        return frozenset().union(*(one.machines for one in self.inputs))
+        return frozenset().union(*(value.machines for value in self.inputs))
 
     @cached_property
     def leaves(self) -> tuple[Value, ...]:
         """The distinct values read off that it is made of, in the order of the formula."""
         if not self.inputs:
             return (self,) if self.origin else ()
-        return tuple(dict.fromkeys(leaf for one in self.inputs for leaf in one.leaves))
+        return tuple(dict.fromkeys(leaf for value in self.inputs for leaf in value.leaves))
 
     @cached_property
-    def leads_to(self) -> Origin | None:
-        """Where its link leads: the first of its origins that an experiment has, else the first."""
+    def link_target(self) -> Origin | None:
+        """Origin that its link leads to: the first with an experiment, else the first."""
         origins = [leaf.origin for leaf in self.leaves if leaf.origin]
-        return next((one for one in origins if one.experiment), origins[0] if origins else None)
+        of_runs = [origin for origin in origins if origin.experiment]
+        return next(iter([*of_runs, *origins]), None)
 
     @property
     def path(self) -> str:
@@ -142,26 +143,27 @@ class Value(Arithmetic):
         return self.origin.path if self.origin else ""
 
     @property
-    def decided_by(self) -> list[Origin]:
-        """Where runs decided what it is made of, measured or simulated."""
-        decided = (one.origin for one in self.leaves if one.kind in ("measured", "simulated"))
-        return [one for one in decided if one]
+    def run_origins(self) -> list[Origin]:
+        """Origins of its measured and simulated leaves."""
+        decided = (leaf.origin for leaf in self.leaves if leaf.kind in ("measured", "simulated"))
+        return [origin for origin in decided if origin]
 
     @property
     def is_digest(self) -> bool:
         """Whether it was read off a digest, which says nothing but whether two are equal."""
         is_text = isinstance(self.number, str)
-        return is_text and any(one.origin and "digest" in one.origin.field for one in self.leaves)
+        origins = (leaf.origin for leaf in self.leaves if leaf.origin)
+        return is_text and any("digest" in origin.field for origin in origins)
 
     @cached_property
     def nature(self) -> Nature:
-        """Whether runs that are not real decided it: `paced`, `simulated`, else `real`."""
-        natures = {one.nature for one in self.decided_by}
-        return next((one for one in _NOT_REAL if one in natures), "real")
+        """Nature of its runs: `simulated` or `paced` if any is, else `real`."""
+        natures = {origin.nature for origin in self.run_origins}
+        return next((nature for nature in _NOT_REAL if nature in natures), "real")
 
     @property
     def way(self) -> str:
-        """How it was found: read off a run, which may be simulated, or computed of such values."""
+        """`measured`, `simulated` or `computed from runs`."""
         if self.nature == "simulated":
             return "simulated"
         is_arithmetic = isinstance(self.tree, tuple) and self.tree[0] in ("+", "-", "*", "/", "~")
@@ -169,13 +171,13 @@ class Value(Arithmetic):
 
     @cached_property
     def is_crowded(self) -> bool:
-        """Whether a time decided it that ranks took while they took turns on the cores."""
-        origins = [one.origin for one in self.leaves if one.origin and one.kind == "measured"]
-        return any(one.is_crowded and one.field.startswith("timing.") for one in origins)
+        """Whether it rests on a time measured while ranks took turns on the cores."""
+        origins = [leaf.origin for leaf in self.leaves if leaf.origin and leaf.kind == "measured"]
+        return any(origin.is_crowded and origin.field.startswith("timing.") for origin in origins)
 
     @property
     def marks(self) -> list[str]:
-        """The words that set it apart: of runs that are not real, of ranks that took turns."""
+        """Words printed beside it: a nature that is not real, and oversubscription."""
         turns = [CROWDED] if self.is_crowded else []
         return [self.nature, *turns] if self.nature != "real" else turns
 
@@ -194,11 +196,7 @@ class Value(Arithmetic):
 
     @classmethod
     def combined(cls, left: object, sign: str, right: object) -> Value:
-        """A sum, difference, product or quotient, with the unit that follows.
-
-        Raises:
-            ExpressionError: the units do not go together, or the result is not finite.
-        """
+        """Sum, difference, product or quotient with its unit; ExpressionError if undefined."""
         first, second = _operand(left), _operand(right)
         tree: Tree = (sign, first.tree, second.tree)
         numbers = numeric(first), numeric(second)
@@ -210,7 +208,7 @@ class Value(Arithmetic):
             raise ExpressionError(f"{formula.printed(tree)} is not finite") from None
         except UnitError as error:
             raise ExpressionError(f"{formula.printed(tree)}: {error}") from None
-        inputs = tuple(one for one in (first, second) if not _is_constant(one))
+        inputs = tuple(operand for operand in (first, second) if not _is_constant(operand))
         return computed(number, unit, tree, inputs)
 
     def __neg__(self) -> Value:
@@ -220,9 +218,7 @@ class Value(Arithmetic):
 def computed(number: int | float | str, unit: Unit, tree: Tree, inputs: tuple[Value, ...]) -> Value:
     """A value made from others.
 
-    Raises:
-        ExpressionError: it is not finite.
-        MixedError: its inputs come from two machines.
+    ExpressionError if it is not finite, MixedError if its inputs come from two machines.
     """
     if not isinstance(number, str) and not abs(number) < 1e300:  # nor is it then nan
         raise ExpressionError(f"{formula.printed(tree)} is not finite")
@@ -236,11 +232,7 @@ def computed(number: int | float | str, unit: Unit, tree: Tree, inputs: tuple[Va
 
 
 def numeric(value: Value) -> int | float:
-    """The number of a value.
-
-    Raises:
-        ExpressionError: it is text.
-    """
+    """The number of a value; ExpressionError if it is text."""
     if isinstance(value.number, str):
         raise ExpressionError(f"{value.formula} is text, not a number")
     return value.number
@@ -254,7 +246,7 @@ def constant(number: int | float | str) -> Value:
 
 
 def _is_constant(value: Value) -> bool:
-    """Whether it has no name, and so no unit of its own."""
+    """Whether it is a typed constant, which takes the other operand's unit."""
     return value.origin is None and not value.inputs and value.kind != "given"
 
 
@@ -284,10 +276,10 @@ def _unit(left: Value, sign: str, right: Value) -> Unit:
     return (units.of_product if sign == "*" else units.of_quotient)(left.unit, right.unit)
 
 
-def _operand(thing: object) -> Value:
-    if isinstance(thing, Value):
-        return thing
-    if isinstance(thing, int | float) and not isinstance(thing, bool):
-        return constant(thing)
-    written = getattr(thing, "formula", None) or repr(thing)
+def _operand(operand: object) -> Value:
+    if isinstance(operand, Value):
+        return operand
+    if isinstance(operand, int | float) and not isinstance(operand, bool):
+        return constant(operand)
+    written = getattr(operand, "formula", None) or repr(operand)
     raise ExpressionError(f"{written} is not a number to calculate with (of a sample: … | median)")

@@ -186,7 +186,7 @@ def _compare_each(claim: Claim, predicted: Side, observed: Side) -> tuple[Verdic
     if claim.relation in TIMED:
         raise ExpressionError(f"{claim.relation} compares two samples, and no lists")
     pairs = list_sides.paired(predicted, observed)
-    noun = list_sides.noun(claim.observed)
+    noun = list_sides.element_noun(claim.observed)
     for left, right in pairs:
         verdict, explanation = _compare(claim, left, right)
         if verdict != "holds":
@@ -242,8 +242,8 @@ def _compare_words(claim: Claim, predicted: Value, observed: Value) -> tuple[Ver
 
 
 def _samples(side: Side) -> SampledSeconds:
-    if isinstance(side, Node) and isinstance(side.thing, SampledSeconds):
-        return side.thing
+    if isinstance(side, Node) and isinstance(side.content, SampledSeconds):
+        return side.content
     raise ExpressionError("faster and slower compare samples, such as ddp.single.timing.step")
 
 

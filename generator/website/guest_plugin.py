@@ -25,7 +25,7 @@ from mkdocs.utils import get_relative_url
 from mkdocs.utils.templates import TemplateContext
 
 from generator.content.errors import ContentErrors, place_of
-from generator.content.fence import FENCE
+from generator.content.handwritten import FENCE
 from generator.content.prose import meant
 from generator.pages.guest import Guest
 from generator.printing.folio import Folio

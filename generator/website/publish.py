@@ -17,7 +17,7 @@ from pathlib import Path
 from rcssmin import cssmin  # type: ignore[import-untyped]
 from rjsmin import jsmin  # type: ignore[import-untyped]
 
-from generator.checks import statement_checks
+from generator.checks import claim_checks
 from generator.content import handwritten, images, listed_code
 from generator.content.book import Book
 from generator.content.errors import ContentError, ContentErrors
@@ -147,9 +147,9 @@ def _programs(book: Book) -> dict[str, bytes]:
     """Every program that pages offer for download, by its path under the site's root."""
     fields = (field for document in book.documents for field in document.fields)
     runs = (statement.program for statement in book.statements.values() if statement.program)
-    paths = {statement_checks.path_of(book, run) for run in runs}
+    paths = {claim_checks.program_path(book, run) for run in runs}
     paths |= {field.text for field in fields if field.path[-1] == "path"}
-    files = {name: path for path in sorted(paths) if (name := listed_code.file_of(path))}
+    files = {name: path for path in sorted(paths) if (name := listed_code.download_path(path))}
     return {name: listed_code.text(book.root, path).encode() for name, path in files.items()}
 
 

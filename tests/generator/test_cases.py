@@ -3,7 +3,7 @@
 import json
 import re
 
-from generator.items.item_checks import answerable
+from generator.items.item_checks import answerable_cases
 from generator.items.kinds import digest_of, kind_of
 from generator.pages.press import Press
 from generator.values.evaluation import Evidence
@@ -15,7 +15,7 @@ ITEM, RECALL = "say-the-peak", "topics/averaging/recall.md"
 
 def test_a_case_reads_its_own_run_in_all_parts_of_the_item(evidence):
     item = evidence.book.items[ITEM]
-    ((number, other),) = answerable(item, evidence)
+    ((number, other),) = answerable_cases(item, evidence)
     assert number == 1
     said = "A model of 78.1 KiB trains on {} ranks. Where does the first one peak?"
     assert [evidence.plain(one.stem) for one in (item, other)] == [said.format(2), said.format(1)]

@@ -14,7 +14,7 @@ from generator.content.errors import ContentError
 from generator.content.reading import load
 from generator.items.kinds import kind_of
 from generator.values.evaluation import Evidence
-from generator.values.moved import refuted
+from generator.values.perturbed import counterexample
 from generator.website.publish import committed_machines
 from runners.core.trace.machine import pinned
 from runners.system.book import ROOT, experiment_files
@@ -37,7 +37,9 @@ def test_every_key_moves_once_a_claim_behind_it_is_refuted(real):
             if evidence.judged(claim).verdict != "holds":
                 continue
             with suppress(ContentError):  # it has no key any more, or two
-                stuck += [item.id] if kind_of(item, refuted(evidence, claim)).key == key else []
+                stuck += (
+                    [item.id] if kind_of(item, counterexample(evidence, claim)).key == key else []
+                )
             num_moved += 1
     assert stuck == []
     assert num_moved >= len(real.topics)

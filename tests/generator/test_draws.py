@@ -4,9 +4,9 @@ from math import prod
 
 import pytest
 
-from generator.content.cases import of_expression
+from generator.content.cases import bind_expression
 from generator.content.draws import MOST_TRIED, NUM_ASKED, Draws, parsed, short_names
-from generator.items.draws import variants
+from generator.items.item_checks import variants
 from generator.items.kinds import digest_of, kind_of
 from generator.values.evaluation import Evidence
 
@@ -67,12 +67,12 @@ def test_on_all_draws_of_the_book_the_key_is_the_answer_worked_out_by_hand(real)
         assert len(drawn) >= 4, topic.id
         named.update(one.id for one in drawn)
         for item in drawn:
-            (_, key), *_ = item.as_written.formulas()
-            for draw in item.draws.tried(item.id):
-                found = evidence.evaluate(of_expression(key, short_names(draw))).result.number
+            (_, key), *_ = item.as_written.answer_expressions()
+            for draw in item.draws.shuffled(item.id):
+                found = evidence.evaluate(bind_expression(key, short_names(draw))).result.number
                 answer = ANSWERS[item.id](*(parsed(one)[0] for one in draw.values()))
                 assert found == pytest.approx(answer, rel=1e-12), (item.id, draw)
-            asked = {kind_of(one, evidence).seen for one in variants(item)}
+            asked = {kind_of(one, evidence).visible_texts for one in variants(item)}
             assert len(asked) == min(NUM_ASKED, prod(map(len, item.draws.settings.values())))
     assert named == ANSWERS.keys()
 
@@ -93,7 +93,7 @@ def test_a_kept_answer_belongs_to_the_numbers_that_it_was_given_to(copy, evidenc
 def test_of_many_draws_five_hundred_different_ones_are_tried_by_the_id():
     sets = {name: list(range(1, 28)) for name in ("one", "two", "three")}
     draws = Draws(settings=sets, law="a-law", measured_with={})
-    tried = draws.tried("an-id")
+    tried = draws.shuffled("an-id")
     assert len({tuple(one.values()) for one in tried}) == len(tried) == MOST_TRIED
-    assert tried == draws.tried("an-id") != draws.tried("another-id")
+    assert tried == draws.shuffled("an-id") != draws.shuffled("another-id")
     assert all({one[name] for one in tried} == {*range(1, 28)} for name in sets)

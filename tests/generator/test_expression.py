@@ -96,7 +96,7 @@ def test_a_value_has_its_text_its_kind_and_its_formula(evidence, expression, sho
     ],
 )
 def test_everything_else_is_refused_with_the_reason(evidence, expression, said):
-    problem = evidence.unprintable(evidence.evaluate(expression))
+    problem = evidence.why_unprintable(evidence.evaluate(expression))
     assert problem is not None
     assert said in problem
 
@@ -164,5 +164,5 @@ def test_a_value_that_only_this_machine_lacks_is_no_mistake_but_a_typo_is(copy):
     copy.change_run("tiny_memory.whole", "desk", ranks=[])
     evidence = Evidence(copy.load())
     assert evidence.printable("tiny_memory.whole.ranks[0].num_parameters").absent
-    assert evidence.unprintable(evidence.evaluate("tiny_memory.whole.settings.sead"))
-    assert evidence.unprintable(evidence.evaluate("tiny_memory.whole.ranks[9].rank"))
+    assert evidence.why_unprintable(evidence.evaluate("tiny_memory.whole.settings.sead"))
+    assert evidence.why_unprintable(evidence.evaluate("tiny_memory.whole.ranks[9].rank"))

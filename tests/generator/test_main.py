@@ -211,7 +211,9 @@ def test_every_file_of_an_author_names_a_schema_that_there_is(run, tmp_path, mon
     assert run("schema")[0] == 0
     assert names <= {path.name for path in Path(".cache/schemas").iterdir()}
     kinds = json.loads(Path(".cache/schemas/quiz.json").read_text())["$defs"]
-    assert all("stem" in kinds[name]["properties"] for name in ("Choice", "Order", "Number"))
+    assert all(
+        "stem" in kinds[name]["properties"] for name in ("SingleChoice", "Ordering", "Number")
+    )
     claim = json.loads(Path(".cache/schemas/claims.json").read_text())["$defs"]["Claim"]
     assert all(one.get("description") for key, one in claim["properties"].items() if key != "id")
     assert "at_least" in claim["properties"]["relation"]["enum"]

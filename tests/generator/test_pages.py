@@ -8,7 +8,7 @@ import pytest
 import yaml
 from markdown import Markdown
 
-from generator.checks.statement_checks import bears_out
+from generator.checks.claim_checks import bears_out
 from generator.content.claim import SentenceVerdict
 from generator.pages.press import Press
 from generator.pages.views import frame

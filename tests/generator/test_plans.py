@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import pytest
 
 from generator.__main__ import main
-from generator.checks import layout_checks, trace_checks
-from generator.checks.layout_checks import Planned
+from generator.checks import lesson_checks, trace_checks
+from generator.checks.lesson_checks import Planned
 from generator.pages.press import Press
 from generator.pages.views import published
 from generator.printing.folio import Folio
 from generator.values.evaluation import Evidence
-from generator.values.moved import refuted
+from generator.values.perturbed import counterexample
 from runners.planner.answers.answer import Layout
 from runners.planner.answers.law_of_time import Bounds, Cluster
 from runners.planner.answers.published import is_stale
@@ -63,7 +63,7 @@ def test_a_law_over_plans_is_judged_and_can_be_made_false(copy):
     outcome = evidence.judged(claim)
     assert outcome.verdict == "holds"
     assert outcome.runs == ("plan_tiny.fsdp_on_4",)
-    assert refuted(evidence, claim)
+    assert counterexample(evidence, claim)
     page = Press().printed(book)["plan/tiny.md"].decode()
     assert f'id="claim-{claim}"' in page
     assert "on one of four ranks" in page
@@ -120,10 +120,10 @@ def test_what_computes_longer_is_not_better():
 def test_a_layout_of_a_lesson_that_another_one_dominates_is_told_at_its_place(monkeypatch):
     others = {"less": replace(LAYOUT, bounds=Bounds(1, 1.5, 0)), "equal": LAYOUT}
     one = Planned(("techniques", 2), "run", LAYOUT, others, fits=False)
-    monkeypatch.setattr(layout_checks, "planned", lambda *_: iter([one]))
+    monkeypatch.setattr(lesson_checks, "planned", lambda *_: iter([one]))
     told = []
     document = SimpleNamespace(model=None, error=lambda *what: told.append(what) or what)
-    assert len([*layout_checks.mistakes(None, document)]) == 1
+    assert len([*lesson_checks.layout_mistakes(None, document)]) == 1
     said = "run is dominated by less; name one of those"
     assert told == [(("techniques", 2, "planned"), said)]
 

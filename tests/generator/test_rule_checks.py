@@ -2,7 +2,7 @@
 
 import pytest
 
-from generator.content.claim import Tolerance
+from generator.content.claim import NumberTolerance
 
 CLAIMS = "claims/tiny_memory.yml"
 
@@ -26,7 +26,7 @@ def test_a_claim_over_runs_without_a_recorded_dtype_states_it(copy):
 
 
 def test_a_tolerance_is_given_in_one_way_and_epsilons_with_their_dtype():
-    assert Tolerance(epsilons=4, dtype="float32").slack(2.0) == 2 * 4 * 2.0**-23
+    assert NumberTolerance(epsilons=4, dtype="float32").slack(2.0) == 2 * 4 * 2.0**-23
     for given in ({}, {"relative": 0.1, "absolute": 1}, {"epsilons": 4}, {"dtype": "float32"}):
         with pytest.raises(ValueError, match=r"a key is missing|give one of|give both"):
-            Tolerance(**given)
+            NumberTolerance(**given)

@@ -17,7 +17,7 @@ def test_every_expression_that_show_lists_prints_when_it_is_pasted(book, evidenc
         for line in lines(shown.trace):
             expression = line.removeprefix("{{ ").partition(" }}  ")[0]
             found = evidence.evaluate(expression)
-            problem = evidence.unprintable(found) or found.absent
+            problem = evidence.why_unprintable(found) or found.absent
             refused |= {expression: str(problem)} if problem else {}
             num_listed += 1
     assert refused == {}

@@ -264,4 +264,4 @@ def test_what_cannot_be_compared_one_by_one_is_said(copy, predicted, observed, r
     ],
 )
 def test_what_is_counted_is_what_the_rule_goes_through(observed, counted):
-    assert list_sides.noun(observed) == counted
+    assert list_sides.element_noun(observed) == counted

@@ -8,7 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from generator.content.errors import ContentErrors
-from generator.content.fence import FENCE
+from generator.content.handwritten import FENCE
 from generator.pages.guest import Guest
 from generator.website import publish
 from tests.audit.server import served

@@ -167,7 +167,7 @@ def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[tuple[
     read["beside", "reads"] = play.beside.reads if play.beside else None
     for at, expression in read.items():
         evaluated = evidence.evaluate(expression, path) if expression else None
-        if evaluated and (problem := evidence.unprintable(evaluated)):
+        if evaluated and (problem := evidence.why_unprintable(evaluated)):
             yield ("play", *at), f"for {path}: {expression}: {problem}"
 
 

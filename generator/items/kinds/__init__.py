@@ -18,18 +18,19 @@ for _model in (QuizFile, QuizFence):
     _model.model_rebuild(_types_namespace={"AnyItem": Union[tuple(Kind.BY_MODEL)]})  # noqa: UP007
 
 
-def kind_of(item: Item, evidence: Evidence) -> Kind[Any]:
+def kind_of(question: Item, evidence: Evidence) -> Kind[Any]:
     """An item on this book's runs; worked out once."""
-    return evidence.once("kind", item, lambda: Kind.BY_MODEL[type(item)](item, evidence))
+    kind = Kind.BY_MODEL[type(question)]
+    return evidence.cached("kind", question, lambda: kind(question, evidence))
 
 
-def digest_of(item: Item, evidence: Evidence) -> str:
+def digest_of(question: Item, evidence: Evidence) -> str:
     """The digest that a browser keeps with a reader's answers, 12 hexadecimal digits.
 
     It covers what decides whether an answer still means the same: the item's id and kind, what is
     right, among how many, and the author's `revision`. It covers no wording, feedback or hint, and
     no measured number, so that neither rewriting a text nor a rerun voids an answer.
     """
-    kind = item.kept_as or item.kind
-    covered = [item.id, kind, str(item.revision), kind_of(item, evidence).covered]
-    return hashlib.sha256("\n".join(covered).encode()).hexdigest()[:12]
+    kind = question.kept_as or question.kind
+    parts = [question.id, kind, str(question.revision), kind_of(question, evidence).digest_source]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]

@@ -12,7 +12,7 @@ from generator.content import prose
 from generator.content.errors import nearest
 from generator.content.quiz import Item
 from generator.content.words import ClaimId, Expression, Line, RunPath, Written
-from generator.items.answers import Answer, claim_behind
+from generator.items.answers import ExplainedAnswer, claim_backing
 from generator.items.kinds.kind import OPEN, Found, ItemError, Key, Kind, is_alike
 from generator.printing.folio import Folio
 from generator.values.filters import LABELS
@@ -33,7 +33,7 @@ class Piece(Written):
     """instead, the name of a stage or a step that `run` recorded."""
 
 
-class Order(Item):
+class Ordering(Item):
     """Pieces to put in order: by a value of each, or as a run recorded them."""
 
     kind: Literal["order"]
@@ -46,12 +46,12 @@ class Order(Item):
 
     @model_validator(mode="after")
     def _sorted_in_one_way(self) -> Self:
-        if any(bool(one.recorded) != bool(self.run) for one in self.pieces):
+        if any(bool(piece.recorded) != bool(self.run) for piece in self.pieces):
             raise ValueError("each piece needs recorded: where the item has run:, else by:")
         return self
 
 
-class Pieces(Kind[Order], of=Order):
+class Pieces(Kind[Ordering], of=Ordering):
     """The order follows from the values, or from the stages or steps of one run."""
 
     form = places = "pieces"
@@ -64,20 +64,19 @@ class Pieces(Kind[Order], of=Order):
         if self.item.run:
             return self._as_recorded(self.item.run)
         values = [self.evidence.value(piece.by) for piece in self.item.pieces if piece.by]
-        known: dict[int, Value] = {n: one for n, one in enumerate(values) if one is not None}
+        known: dict[int, Value] = {n: value for n, value in enumerate(values) if value is not None}
         if len(known) < len(values):
             return OPEN
         for place, value in known.items():
             if not is_alike(known[0], value):
-                said = f"a piece in {value.unit} has no place among those in {known[0].unit}"
-                raise ItemError(("pieces", place, "by"), said)
+                message = f"a piece in {value.unit} has no place among those in {known[0].unit}"
+                raise ItemError(("pieces", place, "by"), message)
         order = sorted(known, key=lambda n: numeric(known[n]), reverse=self.item.descending)
         for before, after in pairwise(order):
             if numeric(known[before]) == numeric(known[after]):
-                if not self.is_decided:
-                    return OPEN
-                both = " and ".join(repr(self.item.pieces[one].text) for one in (before, after))
-                raise ItemError(("pieces", after, "by"), f"{both} have the same value; no order")
+                both = " and ".join(repr(self.item.pieces[place].text) for place in (before, after))
+                message = f"{both} have the same value; no order"
+                return self.refused(("pieces", after, "by"), message)
         return Key(right=tuple(order))
 
     def _as_recorded(self, path: str) -> Key:
@@ -92,26 +91,24 @@ class Pieces(Kind[Order], of=Order):
         if lacking is None:
             for place, name in enumerate(names):
                 if name in names[:place]:
-                    said = f"another piece is {name!r} already; no order"
-                    raise ItemError(("pieces", place, "recorded"), said)
+                    message = f"another piece is {name!r} already; no order"
+                    raise ItemError(("pieces", place, "recorded"), message)
             order = sorted(range(len(names)), key=lambda n: recorded.index(names[n]))
             return Key(right=tuple(order))
-        if not self.is_decided:
-            return OPEN
         name = names[lacking]
-        said = f"{path} recorded no stage or step {name!r}{nearest(name, recorded)}"
-        raise ItemError(("pieces", lacking, "recorded"), said)
+        message = f"{path} recorded no stage or step {name!r}{nearest(name, recorded)}"
+        return self.refused(("pieces", lacking, "recorded"), message)
 
-    def answers(self, folio: Folio) -> tuple[Answer, ...]:
+    def answers(self, folio: Folio) -> tuple[ExplainedAnswer, ...]:
         """The pieces in the right order, each with its value."""
         order = range(self.num_places) if self.key.is_open else self.key.right
         return tuple(self._explained(place, folio) for place in order)
 
-    def _explained(self, place: int, folio: Folio) -> Answer:
+    def _explained(self, place: int, folio: Folio) -> ExplainedAnswer:
         piece = self.item.pieces[place]
         beside = folio.cell(piece.by) if piece.by else None
         text, why = folio.line(piece.text), folio.line(piece.why)
-        return Answer(text, why, "right", position=place, beside=beside)
+        return ExplainedAnswer(text, why, "right", position=place, beside=beside)
 
 
 class Pair(Written):
@@ -145,34 +142,32 @@ class Pairs(Kind[Match], of=Match):
         sides = [self.evidence.plain(pair.right) for pair in self.item.pairs]
         for place, side in enumerate(sides):
             if side in sides[:place]:
-                if not self.is_decided:
-                    return OPEN
                 alike = f"the right side is {side!r} here too, as in pair {sides.index(side) + 1}"
-                raise ItemError(("pairs", place, "right"), f"{alike}; let them differ")
+                return self.refused(("pairs", place, "right"), f"{alike}; let them differ")
         claims = [pair.claim for pair in self.item.pairs if pair.claim]
         if any(self.evidence.judged(claim).verdict != "holds" for claim in claims):
             return OPEN
         return Key(right=tuple(range(self.num_places)))
 
-    def unclear(self) -> Iterator[Found]:
+    def key_mistakes(self) -> Iterator[Found]:
         """Pairs that neither a claim nor a printed value decides."""
         for place, pair in enumerate(self.item.pairs):
-            printed = (one.text for one in prose.expressions(pair.right))
+            printed = (expression.text for expression in prose.expressions(pair.right))
             is_backed = pair.claim or self.item.source
             if not is_backed and all(map(self._says_nothing, printed)):
                 lack = "nothing backs this pair; print a value in right: or name its claim:"
                 yield ("pairs", place), lack
-        yield from super().unclear()
+        yield from super().key_mistakes()
 
     def _says_nothing(self, expression: str) -> bool:
-        return bool(_LABEL.match(expression)) or self.evidence.is_typed(expression)
+        return bool(_LABEL.match(expression)) or self.evidence.prints_typed_number(expression)
 
-    def answers(self, folio: Folio) -> tuple[Answer, ...]:
+    def answers(self, folio: Folio) -> tuple[ExplainedAnswer, ...]:
         """The pairs as written."""
         return tuple(
-            Answer(
+            ExplainedAnswer(
                 folio.line(pair.left), folio.line(pair.why), "right", position=place,
-                backing=(claim_behind(pair.claim, folio),) if pair.claim else (),
+                backing=(claim_backing(pair.claim, folio),) if pair.claim else (),
                 beside=folio.line(pair.right),
             )
             for place, pair in enumerate(self.item.pairs)

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from generator.content.errors import ContentError
 from generator.content.quiz import Item
 from generator.content.yaml_source import Path
-from generator.items.answers import Answer
+from generator.items.answers import ExplainedAnswer
 from generator.printing.folio import Folio
 from generator.values import units
 from generator.values.evaluation import Evidence
@@ -38,7 +38,7 @@ class ItemError(ContentError):
 
 @dataclass(frozen=True)
 class Key:
-    """What is right.
+    """The right answer of a question on these runs.
 
     Attributes:
         is_open: this machine's runs leave it open, so pages show no key.
@@ -72,8 +72,8 @@ class End(NamedTuple):
     opened: Markup
 
 
-class Field(NamedTuple):
-    """What a number, a word or a shape is typed into.
+class AnswerField(NamedTuple):
+    """The field for a number, a word or a shape.
 
     Attributes:
         unit: what a number is asked in.
@@ -86,12 +86,12 @@ class Field(NamedTuple):
     ends: tuple[End, End] | None = None
 
 
-def is_alike(one: Value, other: Value) -> bool:
+def is_alike(value: Value, other: Value) -> bool:
     """Whether two values are numbers that can be compared, or both are words."""
-    if "text" in (one.unit.style, other.unit.style):
-        return one.unit == other.unit
+    if "text" in (value.unit.style, other.unit.style):
+        return value.unit == other.unit
     try:
-        units.of_sum(one.unit, other.unit)
+        units.of_sum(value.unit, other.unit)
     except units.UnitError:
         return False
     return True
@@ -120,17 +120,15 @@ class Kind(Generic[ItemT]):
         if of:
             cls.BY_MODEL[of] = cls
 
-    def __init__(self, item: ItemT, evidence: Evidence) -> None:
-        self.item = item
+    def __init__(self, question: ItemT, evidence: Evidence) -> None:
+        self.item = question
         self.evidence = evidence
 
     @cached_property
     def key(self) -> Key:
-        """What is right.
+        """The right answer; ItemError if there is none, or two where one is asked for.
 
-        Raises:
-            ItemError: the item has no key, or two where one is asked for.
-            ContentError: one of its expressions fails.
+        ContentError if one of its expressions fails.
         """
         raise NotImplementedError
 
@@ -142,30 +140,30 @@ class Kind(Generic[ItemT]):
 
     @property
     def num_places(self) -> int:
-        """How many of them it has."""
+        """Number of options, pieces, pairs or lines."""
         return len(self.parts)
 
     @property
-    def seen(self) -> tuple[str, ...]:
-        """What a reader sees of it: its text, and what there is to choose from."""
-        texts = (" ".join(getattr(one, name) for name in self.texts) for one in self.parts)
+    def visible_texts(self) -> tuple[str, ...]:
+        """Printed stem, and the printed texts of its parts."""
+        texts = (" ".join(getattr(part, name) for name in self.texts) for part in self.parts)
         return tuple(self.evidence.plain(text) for text in (self.item.stem, *texts))
 
-    def claimed(self) -> Iterator[Found]:
-        """The claims that it shows as evidence, beside those that decide its key."""
+    def shown_claims(self) -> Iterator[Found]:
+        """Path and id of each claim shown as evidence."""
         for number, claim in enumerate(self.item.claims):
             yield ("claims", number), claim
-        for number, one in enumerate(self.parts if self.backed_by else ()):
-            if claim := getattr(one, self.backed_by):
+        for number, part in enumerate(self.parts if self.backed_by else ()):
+            if claim := getattr(part, self.backed_by):
                 yield (self.places, number, self.backed_by), claim
 
     @property
     def explains(self) -> str | None:
-        """What is shown with the answer, as prose."""
+        """The explanation shown with the answer."""
         return self.item.explains
 
     @property
-    def covered(self) -> str:
+    def digest_source(self) -> str:
         """What decides whether a reader's answer still means the same: what is right, of how many.
 
         Options, pieces, pairs and lines count by their positions as written, since that is how
@@ -173,21 +171,21 @@ class Kind(Generic[ItemT]):
         """
         return f"{self.key.right} of {self.num_places}"
 
-    def unclear(self) -> Iterator[Found]:
-        """What is wrong with it as the runs came out; working out its key comes first."""
+    def key_mistakes(self) -> Iterator[Found]:
+        """Mistakes of its key on these runs."""
         _ = self.key
         yield from ()
 
-    def answers(self, folio: Folio) -> tuple[Answer, ...]:
+    def answers(self, folio: Folio) -> tuple[ExplainedAnswer, ...]:
         """Every answer explained, in the order in which pages explain them."""
         return tuple(self._explained(place, folio) for place in self.page_order())
 
-    def _explained(self, place: int, folio: Folio) -> Answer:
+    def _explained(self, place: int, folio: Folio) -> ExplainedAnswer:
         """The answer at a place, explained."""
         raise NotImplementedError
 
-    def field(self, folio: Folio) -> Field | None:
-        """What a reader types into, if anything, and if it is known what for."""
+    def field(self, folio: Folio) -> AnswerField | None:
+        """The field that a reader types into, if the kind has one and its key is known."""
         return None
 
     def page_order(self) -> tuple[int, ...]:
@@ -209,11 +207,17 @@ class Kind(Generic[ItemT]):
 
         return tuple(sorted(range(self.num_places), key=place))
 
+    def refused(self, path: Path, message: str) -> Key:
+        """ItemError where these runs decide what is a mistake; on other machines an open key."""
+        if self.is_decided:
+            raise ItemError(path, message)
+        return OPEN
+
     @property
     def is_decided(self) -> bool:
-        """Whether these runs decide what is a mistake; another machine's leave a question open."""
+        """Whether these are the reference machine's runs, on which a missing key is a mistake."""
         return self.evidence.reference is None
 
     def verdict(self, position: int) -> str:
-        """Whether a reader's answer is right."""
+        """`right`, `wrong` or `open` for an answer at a position."""
         return "open" if self.key.is_open else "right" if position in self.key.right else "wrong"

@@ -11,11 +11,11 @@ from pydantic import Field, ValidationInfo, model_validator
 from generator.content.claim import SEVERAL, Verdict
 from generator.content.errors import ContentError
 from generator.content.exhibit import Executed
-from generator.content.listed_code import listed, misplaced
+from generator.content.listed_code import listed, why_misplaced
 from generator.content.quiz import Drawable, Item
 from generator.content.words import ClaimId, Expression, Line, MisconceptionId, Written
 from generator.content.yaml_source import Path
-from generator.items.answers import Answer, against, claim_behind
+from generator.items.answers import ExplainedAnswer, claim_backing, refutation_of
 from generator.items.kinds.kind import OPEN, ItemError, Key, Kind
 from generator.printing.folio import Folio
 from generator.values.verdicts import UNDECIDED, Judged
@@ -66,7 +66,7 @@ class Option(Written):
 
     @property
     def wording(self) -> str:
-        """What it says."""
+        """Its text, or the value of `gives`."""
         return self.text or f"{{{{ {self.gives} }}}}"
 
     @model_validator(mode="after")
@@ -82,7 +82,7 @@ class Option(Written):
         return self
 
 
-class Choice(Drawable):
+class SingleChoice(Drawable):
     """One answer is right."""
 
     kind: Literal["choice"] = "choice"
@@ -90,20 +90,25 @@ class Choice(Drawable):
 
     @model_validator(mode="after")
     def _drawn_answers(self) -> Self:
-        if any(bool(one.gives) != bool(self.draws) for one in self.options):
+        if any(bool(option.gives) != bool(self.draws) for option in self.options):
             raise ValueError("gives: stands in each option of an item with draws:, and in no other")
         return self
 
-    def under(self, law: str) -> "Choice":
-        """The same where the law makes the option right that names no misconception."""
+    def backed_by_law(self, law: str) -> "SingleChoice":
+        """A copy in which the law makes the option without a misconception right."""
         right = {"right_if": RightIf(claim=law)}
-        found = (one if one.misconception else one.model_copy(update=right) for one in self.options)
-        return self.model_copy(update={"options": [*found]})
+        options = [
+            option if option.misconception else option.model_copy(update=right)
+            for option in self.options
+        ]
+        return self.model_copy(update={"options": options})
 
-    def formulas(self) -> Iterator[tuple[Path, str]]:
-        """What each option gives."""
-        for place, one in sorted(enumerate(self.options), key=lambda one: not one[1].right_if):
-            yield ("options", place, "gives"), one.gives or ""
+    def answer_expressions(self) -> Iterator[tuple[Path, str]]:
+        """Path and expression of each option, the right one first."""
+        for place, option in sorted(
+            enumerate(self.options), key=lambda option: not option[1].right_if
+        ):
+            yield ("options", place, "gives"), option.gives or ""
 
 
 class Several(Item):
@@ -114,12 +119,12 @@ class Several(Item):
 
     @model_validator(mode="after")
     def _stated(self) -> Self:
-        if any(one.gives for one in self.options):
+        if any(option.gives for option in self.options):
             raise ValueError("gives: stands in a choice with draws:")
         return self
 
 
-class OneOption(Kind[Choice | Several], of=Choice):
+class OneOption(Kind[SingleChoice | Several], of=SingleChoice):
     """The one option whose claim has the verdict that it names is right."""
 
     form = places = "options"
@@ -133,39 +138,42 @@ class OneOption(Kind[Choice | Several], of=Choice):
         right = self._right
         if len(right) == 1:
             return Key(right=right)
-        said = " and ".join(repr(self.item.options[i].wording) for i in right)
+        texts = " and ".join(repr(self.item.options[i].wording) for i in right)
         no_key = " has no key: no `right_if:` names the verdict of its claim, nor is any `right:`"
         do = _BELIEVED if self.item.options[0].gives else _ONE_OF_THEM
-        return self._unclear(f" has {len(right)} right options: {said}; {do}" if right else no_key)
+        return self._unclear(f" has {len(right)} right options: {texts}; {do}" if right else no_key)
 
     @cached_property
     def _outcomes(self) -> dict[str, Judged]:
-        named = {one.right_if.claim for one in self.item.options if one.right_if}
+        named = {option.right_if.claim for option in self.item.options if option.right_if}
         return {name: self.evidence.judged(name) for name in sorted(named)}
 
     @property
     def _right(self) -> tuple[int, ...]:
         return tuple(
             place
-            for place, one in enumerate(self.item.options)
-            if one.right
-            or (one.right_if and self._outcomes[one.right_if.claim].verdict == one.right_if.verdict)
+            for place, option in enumerate(self.item.options)
+            if option.right
+            or (
+                option.right_if
+                and self._outcomes[option.right_if.claim].verdict == option.right_if.verdict
+            )
         )
 
-    def _unclear(self, said: str) -> Key:
+    def _unclear(self, problem: str) -> Key:
         """No key: a mistake, unless another machine's runs decide."""
-        if not self.is_decided:
-            return OPEN
-        judged = ", ".join(f"{claim}: {one.verdict}" for claim, one in self._outcomes.items())
-        raise ItemError(("id",), f"item {self.item.id!r}{said} ({judged or 'no right_if'})")
+        judged = ", ".join(f"{name}: {claim.verdict}" for name, claim in self._outcomes.items())
+        message = f"item {self.item.id!r}{problem} ({judged or 'no right_if'})"
+        return self.refused(("id",), message)
 
-    def _explained(self, place: int, folio: Folio) -> Answer:
+    def _explained(self, place: int, folio: Folio) -> ExplainedAnswer:
         option, verdict = self.item.options[place], self.verdict(place)
         text, why = folio.line(option.wording), folio.line(option.why)
         behind = option.right_if.claim if option.right_if else None
         named = behind if verdict == "right" else option.refuted_by or behind
-        backing = (claim_behind(named, folio),) if named else against(option.misconception, folio)
-        return Answer(text, why, verdict, folio.ui["item"][verdict], place, backing)
+        belief = option.misconception
+        backing = (claim_backing(named, folio),) if named else refutation_of(belief, folio)
+        return ExplainedAnswer(text, why, verdict, folio.ui["item"][verdict], place, backing)
 
 
 class SeveralOptions(OneOption, of=Several):
@@ -210,36 +218,31 @@ class Lines(Kind[FaultyLine], of=FaultyLine):
 
     @cached_property
     def key(self) -> Key:
-        """The line at fault.
-
-        Raises:
-            ItemError: none of them was corrected, more than one was, or one is not in the program.
-            ContentError: there is no such program.
-        """
+        """The line at fault; ItemError unless exactly one of the lines was corrected."""
         try:
             wrong, right = (
-                listed(self.evidence.book.root, one.path, one.object)
-                for one in (self.item.wrong, self.item.right)
+                listed(self.evidence.book.root, program.path, program.object)
+                for program in (self.item.wrong, self.item.right)
             )
         except ValueError as error:
             raise ContentError("", 0, 0, str(error)) from None
         for place, line in enumerate(self.item.lines):
-            problem = misplaced(wrong, line.code)
+            problem = why_misplaced(wrong, line.code)
             if problem:
                 raise ItemError(("lines", place, "code"), problem)
         gone = _corrected(wrong, right)
-        found = [i for i, line in enumerate(self.item.lines) if line.code.strip() in gone]
-        if len(found) != 1:
-            differ = f"{len(found)} of its lines differ in the corrected program, not one"
+        faulty = [i for i, line in enumerate(self.item.lines) if line.code.strip() in gone]
+        if len(faulty) != 1:
+            differ = f"{len(faulty)} of its lines differ in the corrected program, not one"
             raise ItemError(("lines",), f"item {self.item.id!r}: {differ}")
-        return Key(right=tuple(found))
+        return Key(right=tuple(faulty))
 
-    def _explained(self, place: int, folio: Folio) -> Answer:
+    def _explained(self, place: int, folio: Folio) -> ExplainedAnswer:
         line, verdict = self.item.lines[place], self.verdict(place)
-        backing = () if verdict == "right" else against(line.misconception, folio)
+        backing = () if verdict == "right" else refutation_of(line.misconception, folio)
         text = Markup("<code>{}</code>").format(line.code.strip())
         word = "The line at fault." if verdict == "right" else "Not at fault."
-        return Answer(text, folio.line(line.why), verdict, word, place, backing)
+        return ExplainedAnswer(text, folio.line(line.why), verdict, word, place, backing)
 
     def page_order(self) -> tuple[int, ...]:
         """As written, which is the order of the program."""

@@ -8,12 +8,12 @@ from typing import Literal, TypeVar
 
 from markupsafe import Markup
 
-from generator.content.claim import Tolerance
+from generator.content.claim import NumberTolerance
 from generator.content.quiz import Drawable, Item
 from generator.content.words import Expression, Line, MisconceptionId, Prose, Written
 from generator.content.yaml_source import Path
-from generator.items.answers import Answer, Reach, against
-from generator.items.kinds.kind import OPEN, End, Field, FieldUnit, Found, Key, Kind, is_alike
+from generator.items.answers import ExplainedAnswer, Reach, refutation_of
+from generator.items.kinds.kind import OPEN, AnswerField, End, FieldUnit, Found, Key, Kind, is_alike
 from generator.printing.folio import Folio
 from generator.values.units import AS_RULED, PLAIN, printed
 from generator.values.value import Value, numeric
@@ -41,18 +41,18 @@ class Number(Drawable):
 
     kind: Literal["number"]
     answer: Expression
-    tolerance: Tolerance | None = None
+    tolerance: NumberTolerance | None = None
     why: Line
     slips: list[Slip] = []
 
-    def under(self, law: str) -> "Number":
-        """The same with the law as evidence."""
+    def backed_by_law(self, law: str) -> "Number":
+        """A copy with the law as evidence."""
         return self.model_copy(update={"claims": [law, *self.claims]})
 
-    def formulas(self) -> Iterator[tuple[Path, str]]:
+    def answer_expressions(self) -> Iterator[tuple[Path, str]]:
         """The answer, and what each mistake gives."""
         yield ("answer",), self.answer
-        yield from ((("slips", n, "gives"), one.gives) for n, one in enumerate(self.slips))
+        yield from ((("slips", n, "gives"), slip.gives) for n, slip in enumerate(self.slips))
 
 
 class Predict(Item):
@@ -79,8 +79,8 @@ class TypedNumber(Kind[TypedT], of=Number):
     instruction = "type the answer"
 
     @property
-    def covered(self) -> str:
-        """The expression, and never its value."""
+    def digest_source(self) -> str:
+        """The expression without white space; not its value, which a rerun changes."""
         return "".join(self.item.answer.split())
 
     @cached_property
@@ -99,22 +99,23 @@ class TypedNumber(Kind[TypedT], of=Number):
             if value is None:
                 yield None, ""
                 continue
-            same = next((one for one in above if self._is_same(value, one[1], answer)), None)
+            same = next((named for named in above if self._is_same(value, named[1], answer)), None)
             if not is_alike(value, answer):
                 yield None, f"the slip is in {value.unit}, the answer in {answer.unit}"
             elif same is None:
                 yield value, ""
                 above.append((f"slip {number}", value))
             else:
-                said = f"the slip is {value}, which is {same[0]} ({same[1]}) within the tolerance"
+                which = f"{same[0]} ({same[1]})"
+                message = f"the slip is {value}, which is {which} within the tolerance"
                 clashes = self.is_decided
-                yield None, f"{said}; a reader's mistake could not be told" if clashes else ""
+                yield None, f"{message}; a reader's mistake could not be told" if clashes else ""
 
-    def _is_same(self, one: Value, other: Value, answer: Value) -> bool:
+    def _is_same(self, value: Value, other: Value, answer: Value) -> bool:
         """Whether two values cannot be told apart within the tolerance around the second."""
-        if isinstance(one.number, str) or isinstance(other.number, str):
-            return str(one) == str(other)
-        return abs(one.number - other.number) <= self._slack(other, is_slip=other is not answer)
+        if isinstance(value.number, str) or isinstance(other.number, str):
+            return str(value) == str(other)
+        return abs(value.number - other.number) <= self._slack(other, is_slip=other is not answer)
 
     def _slack(self, around: Value, *, is_slip: bool = False) -> float:
         """How far from a value an answer may lie and still be that value, in base units."""
@@ -130,8 +131,8 @@ class TypedNumber(Kind[TypedT], of=Number):
         rounded = abs(abs(value.number) - _parts(value)[0] * unit_of(value).scale)
         return Reach(value.number, max(self._slack(value, is_slip=is_slip), rounded))
 
-    def unclear(self) -> Iterator[Found]:
-        """An answer that nobody could type, and slips that are none."""
+    def key_mistakes(self) -> Iterator[Found]:
+        """Mistakes: an answer that nobody could type, slips that cannot be told apart."""
         answer = self.key.value
         if answer is None:
             return
@@ -148,30 +149,32 @@ class TypedNumber(Kind[TypedT], of=Number):
         if self.item.tolerance is None and isinstance(answer.number, float):
             yield ("answer",), "the answer is no whole number; say in tolerance: how near is right"
 
-    def answers(self, folio: Folio) -> tuple[Answer, ...]:
+    def answers(self, folio: Folio) -> tuple[ExplainedAnswer, ...]:
         """The answer, and then the slips."""
         value = self.key.value
         why = folio.line(self.item.why) if isinstance(self.item, Number) else Markup()
         if value is None:
-            return (Answer(Markup(), why, "open", folio.ui["item"]["open"]),)
-        said = Markup("That is {}. {}")
+            return (ExplainedAnswer(Markup(), why, "open", folio.ui["item"]["open"]),)
+        sentence = Markup("That is {}. {}")
         slips = (
-            Answer(
+            ExplainedAnswer(
                 folio.show(gives),
-                said.format(folio.line(slip.name), folio.line(slip.why or "")).rstrip(),
-                "wrong", "A mistake would give:", place, against(slip.misconception, folio),
+                sentence.format(folio.line(slip.name), folio.line(slip.why or "")).rstrip(),
+                "wrong", "A mistake would give:", place, refutation_of(slip.misconception, folio),
                 reach=self._reach(gives, is_slip=True),
             )
             for place, slip in enumerate(self.item.slips)
             if (gives := self.key.slips[place]) is not None
         )  # fmt: skip
-        answer = Answer(folio.show(value), why, "right", "The answer:", reach=self._reach(value))
+        answer = ExplainedAnswer(
+            folio.show(value), why, "right", "The answer:", reach=self._reach(value)
+        )
         return (answer, *slips)
 
-    def field(self, folio: Folio) -> Field | None:
+    def field(self, folio: Folio) -> AnswerField | None:
         """A field, in the unit that the answer prints in."""
         value = self.key.value
-        return Field(unit_of(value), not isinstance(value.number, str)) if value else None
+        return AnswerField(unit_of(value), not isinstance(value.number, str)) if value else None
 
 
 class Prediction(TypedNumber[Predict], of=Predict):
@@ -182,7 +185,7 @@ class Prediction(TypedNumber[Predict], of=Predict):
 
     @property
     def explains(self) -> str:
-        """What is revealed explains the answer."""
+        """Explanation: `reveal`."""
         return self.item.reveal
 
     @property
@@ -208,7 +211,7 @@ class Prediction(TypedNumber[Predict], of=Predict):
             return
         low, high = self.evidence.value(self.item.low), self.evidence.value(self.item.high)
         ends = {"low": low, "high": high}
-        odd = next((n for n, one in ends.items() if not one or not is_alike(one, answer)), None)
+        odd = next((n for n, end in ends.items() if not end or not is_alike(end, answer)), None)
         if odd:
             yield (odd,), f"{odd} is a number in the unit of the answer ({answer.unit})"
         elif self.ends is None and self.is_decided:
@@ -219,16 +222,16 @@ class Prediction(TypedNumber[Predict], of=Predict):
     def _is_reached(self, answer: Value) -> bool:
         """Whether a step of the slider is close, of those that assets/kinds.js sets."""
         scale, within = unit_of(answer).scale, self._reach(answer).within
-        low, high = (numeric(one) / scale for one in self.ends or ())
+        low, high = (numeric(end) / scale for end in self.ends or ())
         steps = (float(f"{low + (high - low) * step / 100:.2g}") for step in range(101))
         return any(abs(step * scale - numeric(answer)) <= within for step in steps)
 
-    def field(self, folio: Folio) -> Field | None:
+    def field(self, folio: Folio) -> AnswerField | None:
         """The field in which a reader types, with its slider."""
         field, ends = super().field(folio), self.ends
         if field is None or ends is None:
             return field
-        low, high = (End(numeric(one), in_unit(one, field.unit), folio.show(one)) for one in ends)
+        low, high = (End(numeric(end), in_unit(end, field.unit), folio.show(end)) for end in ends)
         return field._replace(ends=(low, high))
 
 
@@ -253,6 +256,6 @@ def in_unit(value: Value, unit: FieldUnit) -> str:
 
 def _parts(value: Value) -> tuple[float, str]:
     """What a value prints: a number, and its unit."""
-    found = _PRINTED.fullmatch(str(value))
-    assert found, value
-    return float(found[1].replace(",", "")), found[2].replace(NBSP, " ").strip()
+    match = _PRINTED.fullmatch(str(value))
+    assert match, value
+    return float(match[1].replace(",", "")), match[2].replace(NBSP, " ").strip()

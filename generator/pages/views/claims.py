@@ -11,14 +11,14 @@ from dataclasses import replace
 
 from markupsafe import Markup, escape
 
-from generator.content.claim import Claim, Domain, Reference, Tolerance
+from generator.content.claim import Claim, Domain, NumberTolerance, Reference
 from generator.content.shelf import published_references
 from generator.content.typesetting import plain
 from generator.pages.view import View
 from generator.printing.folio import Folio
 from generator.values import claim_formula, regime, units
 from generator.values.claim_formula import in_same_form, off_by
-from generator.values.machines import parts
+from generator.values.machines import disagree
 from generator.values.value import Value, numeric
 from generator.values.verdicts import SIGNS, UNDECIDED, Judged, written
 from runners.core.trace.fields import NBSP
@@ -211,7 +211,7 @@ def _by_machine(name: str, folio: Folio) -> Iterator[View]:
         v for outcome, *_ in outcomes for v in (outcome.predicted, outcome.observed, _off(outcome))
     )
     for outcome, machine, machine_folio in outcomes:
-        yield _judged_row(outcome, machine, machine_folio, page, differs=parts(here, outcome))
+        yield _judged_row(outcome, machine, machine_folio, page, differs=disagree(here, outcome))
 
 
 def measured_by(outcome: Judged, folio: Folio) -> str:
@@ -262,7 +262,7 @@ def _points(share: float) -> str:
     return f"{sign}{abs(share) * 100:.3g}{NBSP}points"
 
 
-def tolerance_of(tolerance: Tolerance | None, observed: Value | None) -> str:
+def tolerance_of(tolerance: NumberTolerance | None, observed: Value | None) -> str:
     """A tolerance in words; empty without one."""
     if tolerance is None:
         return ""
@@ -333,7 +333,7 @@ def on_others(folio: Folio) -> Iterator[tuple[str, int, int]]:
     for machine, other in folio.other_outcomes.items():
         pairs = [(folio.at_hand.judged(name), there) for name, there in other.judged_claims.items()]
         decided = [UNDECIDED.isdisjoint({here.verdict, there.verdict}) for here, there in pairs]
-        yield machine, sum(decided), sum(parts(*pair) for pair in pairs)
+        yield machine, sum(decided), sum(disagree(*pair) for pair in pairs)
 
 
 def cited(folio: Folio) -> tuple[list[list[Reference]], list[Reference]]:

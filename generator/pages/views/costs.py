@@ -132,7 +132,7 @@ def _field(
     of, stands = units.BY_NAME[variable.quantity], float(numeric(start))
     unit, size = units.of_axis(of, abs(stands))
     ends = float(numeric(low)), float(numeric(high))
-    covered = calculators.covered(checked, variable.name) or ()
+    covered = calculators.range_on_runs(checked, variable.name) or ()
     counted = (
         variable.unit
         if variable.unit and variable.unit not in variable.label.replace(",", "").split()

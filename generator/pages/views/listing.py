@@ -17,7 +17,7 @@ from pygments.lexers import PythonLexer  # type: ignore[import-untyped]
 from pygments.token import STANDARD_TYPES, Text, _TokenType  # type: ignore[import-untyped]
 
 from generator.content.exhibit import ExplainedProgram, Listing
-from generator.content.listed_code import file_of, listed, unnamed
+from generator.content.listed_code import anonymized, download_path, listed
 from generator.content.typesetting import parted, plain
 from generator.pages.view import View
 from generator.printing.folio import Folio
@@ -42,13 +42,13 @@ MOST = 20  # lines that differ; beyond, two programs are easier to read than the
 
 def listing(written: Listing, folio: Folio, is_asked: bool = False) -> View:
     """Code of a listing in colours, with what its run printed; a question hides the file name."""
-    code = (unnamed if is_asked else listed)(folio.book.root, written.path, written.object)
+    code = (anonymized if is_asked else listed)(folio.book.root, written.path, written.object)
     return View(
         title=folio.line(written.title),
         path=written.path,
         code=breakable_code(highlighted(code)),
         num_lines=code.count("\n"),
-        file=None if written.object else file_of(written.path),
+        file=None if written.object else download_path(written.path),
         **vars(printed(written.run, folio)),
     )
 
@@ -130,7 +130,7 @@ def code_lines(
 ) -> list[tuple[Markup, int | None]]:
     """The lines of a program as a question shows them, each with its place among the choices."""
     places = {line.strip(): place for place, line in enumerate(choices)}
-    lines = highlighted_lines(unnamed(folio.book.root, wrong.path, wrong.object).rstrip())
+    lines = highlighted_lines(anonymized(folio.book.root, wrong.path, wrong.object).rstrip())
     return [
         (
             NBSP * (len(line) - len(line.lstrip())) + breakable_code(line.lstrip()),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from markupsafe import Markup
 
-from generator.content.shelf import MachineFolder, TraceOnPage, measuring
+from generator.content.shelf import MachineFolder, TraceOnPage, measure_command
 from generator.pages.view import View
 from generator.printing.folio import ABSENT, Folio
 from generator.values import units
@@ -156,7 +156,7 @@ def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Vie
         failure=DISAGREED if message.startswith("MeterDisagreesError") else "",
         expected=run.expected_status.replace("_", " "),
         ended=run.status.replace("_", " "),
-        reason=HEAVIER.format(measuring(path.partition(".")[0], full=True))
+        reason=HEAVIER.format(measure_command(path.partition(".")[0], full=True))
         if run.is_left_out
         else run.reason or "",
         is_surprise=run.is_surprise,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from generator.checks.layout_checks import planned as planned_in
+from generator.checks.lesson_checks import planned as planned_in
 from generator.content.lesson import WhyFile
 from generator.content.plan_page import Device
 from generator.content.typesetting import plain

@@ -10,10 +10,10 @@ import textwrap
 
 from markupsafe import Markup
 
-from generator.content.quiz import Item, Table
+from generator.content.quiz import Item, ValueTable
 from generator.figures import figures
-from generator.items.answers import claim_behind, without_repeats
-from generator.items.item_checks import answerable
+from generator.items.answers import claim_backing, deduplicated
+from generator.items.item_checks import answerable_cases
 from generator.items.kinds import digest_of, kind_of
 from generator.pages.view import Row, View
 from generator.pages.views import listing
@@ -31,8 +31,8 @@ def question(quiz_item: Item, folio: Folio, asked_as: str) -> View:
     folio.items.append(quiz_item.id)
     again = folio.items.count(quiz_item.id)
     stem, more = _stem(folio.prose(quiz_item.stem))
-    behind = [claim_behind(name, folio) for name in quiz_item.claims]
-    explained, backing = without_repeats(kind.answers(folio), behind)
+    behind = [claim_backing(name, folio) for name in quiz_item.claims]
+    explained, backing = deduplicated(kind.answers(folio), behind)
     by_place = {answer.position: answer for answer in explained}
     return View(
         id=quiz_item.id,
@@ -60,7 +60,7 @@ def question(quiz_item: Item, folio: Folio, asked_as: str) -> View:
 def variants(quiz_item: Item, folio: Folio, asked_as: str) -> list[View]:
     """The item asked about other runs with one answer each; readers' answers count for the item."""
     asked_cases = []
-    for number, case in answerable(quiz_item, folio.evidence):
+    for number, case in answerable_cases(quiz_item, folio.evidence):
         digest = digest_of(quiz_item, folio.evidence)
         asked = question(case, folio, asked_as)
         asked_cases.append(asked.copy_with(id=quiz_item.id, digest=digest, variant=number))
@@ -104,7 +104,9 @@ def unopened(markup: Markup) -> Markup:
     return Markup(_OPENS.sub(r'<span class="pb-label">\2</span>', str(markup)))
 
 
-def in_table(written: Table | None, folio: Folio, first: str = "") -> tuple[Row, list[Row], str]:
+def in_table(
+    written: ValueTable | None, folio: Folio, first: str = ""
+) -> tuple[Row, list[Row], str]:
     """Titles, rows and caption of an author's table; `first` heads the first column."""
     if written is None:
         return [], [], ""

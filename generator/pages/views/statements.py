@@ -2,7 +2,7 @@
 
 import re
 
-from generator.checks import statement_checks
+from generator.checks import claim_checks
 from generator.content import listed_code
 from generator.content.claim import Statement
 from generator.pages.view import View
@@ -74,20 +74,20 @@ def _standings(sentence: Statement, folio: Folio) -> list[View]:
 
 def _standing(sentence: Statement, outcome: Judged) -> str:
     """How a sentence stands after its run: its verdict where the runs of a machine bear it out."""
-    if statement_checks.judgement(sentence, outcome) == "untested":
+    if claim_checks.judgement(sentence, outcome) == "untested":
         return "untested"
-    return sentence.verdict if statement_checks.bears_out(sentence, outcome) else "otherwise"
+    return sentence.verdict if claim_checks.bears_out(sentence, outcome) else "otherwise"
 
 
 def _program(path: str, folio: Folio) -> View:
     """The program of a run, which several sentences may share, and what it printed."""
-    file = statement_checks.path_of(folio.book, path)
+    file = claim_checks.program_path(folio.book, path)
     sharing = (other.uses for other in folio.book.statements.values() if other.program == path)
     run = folio.run(path)
     assert run is not None, path  # the checks have looked
     name, start = file.rpartition("/")[2], f"torchrun --nproc-per-node {run.world_size}"
     return View(
-        file=listed_code.file_of(file),
+        file=listed_code.download_path(file),
         name=name,
         here=f"{start} {name}",
         command=f"{start} {file}",

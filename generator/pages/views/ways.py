@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from generator.content.book import Topic
-from generator.content.chain import Part, chain
+from generator.content.chain import DeepPage, chain
 from generator.content.lesson import MODES, DeepFile, Mode
 from generator.content.quiz import Item
 from generator.content.topic import HourStep
@@ -80,7 +80,7 @@ def _digests(quiz_item: Item, evidence: Evidence) -> tuple[str, ...]:
     """The digests of an item, on either machine that its section may come from."""
     by = [evidence, *([evidence.reference] if evidence.reference else [])]
     digests = (digest_of(quiz_item, known) for known in by)
-    return evidence.once("digests", quiz_item, lambda: tuple(dict.fromkeys(digests)))
+    return evidence.cached("digests", quiz_item, lambda: tuple(dict.fromkeys(digests)))
 
 
 # --- tabs, the first hour, and the rail
@@ -157,7 +157,7 @@ def _mode(way: View) -> View:
     return View(href=f"{way.mode}.html", title=way.word, items=None, says=way.question)
 
 
-def _part(part: Part, mode: Mode, topic: Topic, folio: Folio) -> View:
+def _part(part: DeepPage, mode: Mode, topic: Topic, folio: Folio) -> View:
     """A page of Deep's chain; a script ticks off one that asks."""
     return View(
         page=f"{topic.id}/{mode}-{part.id}", href=f"{mode}-{part.id}.html",

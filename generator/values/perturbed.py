@@ -33,15 +33,15 @@ _MOVES: tuple[Move, ...] = (
 )
 
 
-class Moved(Evidence):
-    """A book whose values are moved where they are read; `is_all`: also given and cited ones."""
+class PerturbedEvidence(Evidence):
+    """Evidence in which each value read is changed; `is_all`: given and cited ones too."""
 
     def __init__(self, book: Book, move: Move, *, is_all: bool) -> None:
         super().__init__(book)
         self._move, self._is_all = move, is_all
 
-    def moved(self, value: Value) -> Value:
-        """What is read instead of a value."""
+    def substitute(self, value: Value) -> Value:
+        """The changed value."""
         if not self._is_all and value.kind in ("given", "cited"):
             return value
         digits = int.from_bytes(sha256((value.path or value.formula).encode()).digest()[:4])
@@ -54,11 +54,11 @@ class Moved(Evidence):
     def _of_claim(self, name: str, claim: object) -> Printable:
         """A claim's prediction is moved too: the run that bears it out is what it states."""
         side = super()._of_claim(name, claim)
-        return self.moved(side) if isinstance(side, Value) and name == "predicted" else side
+        return self.substitute(side) if isinstance(side, Value) and name == "predicted" else side
 
 
-def stays(evidence: Evidence, expression: str) -> str | None:
-    """Why the number of an expression stands in no run, no setting and no list; or None."""
+def ungrounded(evidence: Evidence, expression: str) -> str | None:
+    """Message if no run, setting or cited number can change an expression, else None."""
     evidence = evidence.reference or evidence  # which has every run
     value = evidence.evaluate(expression).result
     if not (evidence.rests_on_runs and isinstance(value, Value)) or value.origin:
@@ -70,16 +70,29 @@ def stays(evidence: Evidence, expression: str) -> str | None:
     return f"nothing that a run was given or measured can change {value}; {INSTEAD}"
 
 
-def refuted(evidence: Evidence, claim: str) -> Evidence | None:
-    """Evidence on which a claim does not hold, though it reads as many values; None in vain."""
+def why_not_stated(evidence: Evidence, expression: str) -> str | None:
+    """Message why a text may not state an expression's result, or None."""
+    problem = evidence.why_unprintable(evidence.evaluate(expression))
+    return problem or ungrounded(evidence, expression)
+
+
+def counterexample(evidence: Evidence, claim: str) -> Evidence | None:
+    """Perturbed evidence on which a claim does not hold; None if there is none."""
     evidence = evidence.reference or evidence
     changed = (_moved(evidence, move, is_all=False) for move in range(len(_MOVES)))
     undone = ("does_not_hold", "not_distinguishable")
-    return next((one for one in changed if one.judged(claim).verdict in undone), None)
+    return next(
+        (
+            changed_evidence
+            for changed_evidence in changed
+            if changed_evidence.judged(claim).verdict in undone
+        ),
+        None,
+    )
 
 
-def _moved(evidence: Evidence, move: int, *, is_all: bool) -> Moved:
-    def make() -> Moved:
-        return Moved(evidence.book, _MOVES[move], is_all=is_all)
+def _moved(evidence: Evidence, move: int, *, is_all: bool) -> PerturbedEvidence:
+    def make() -> PerturbedEvidence:
+        return PerturbedEvidence(evidence.book, _MOVES[move], is_all=is_all)
 
-    return evidence.once(f"moved {move} {is_all}", evidence.book, make)
+    return evidence.cached(f"moved {move} {is_all}", evidence.book, make)
