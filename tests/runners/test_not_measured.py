@@ -13,7 +13,7 @@ from runners.core.measuring import endings, measure
 from runners.core.measuring.endings import NotMeasuredError, UnfinishedError
 from runners.core.measuring.forkserver import ForkServer
 from runners.core.trace.outcome import RankOutcome
-from runners.session.pending import pending, searchable_part
+from runners.session.pending import part_of, pending
 from runners.session.progress import Progress
 from runners.traces.files import read
 from tests.processes import OWN_EXPERIMENTS, ran
@@ -64,12 +64,12 @@ def test_a_rank_that_somebody_kills_leaves_the_trace_and_the_next_run_measures_t
         with pytest.raises(UnfinishedError, match=f"heavier.{runs[0]}: rank 0 died in"):
             measure.measure(again, launcher, Progress())
     assert path.read_bytes() == old
-    assert list(read(searchable_part("heavier", folder)).runs) == runs[1:]
+    assert list(read(part_of("heavier", folder)).runs) == runs[1:]
     later = pending("heavier", folder)
     assert (later.reason, later.measured) == ("unfinished", (runs[0],))
     after = measure.measure(later, launcher, Progress())
     assert list(after.runs) == list(before.runs)
-    assert not searchable_part("heavier", folder).exists()
+    assert not part_of("heavier", folder).exists()
 
 
 @pytest.fixture

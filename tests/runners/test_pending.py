@@ -9,7 +9,7 @@ from runners.commands import run as running
 from runners.commands.run import RunRequest
 from runners.core.measuring import measure
 from runners.session import pending as dues
-from runners.session.pending import pending, searchable_part
+from runners.session.pending import part_of, pending
 from runners.session.progress import Progress
 from runners.system.book import ROOT
 from runners.traces import files as traces
@@ -67,7 +67,7 @@ def _interrupted(monkeypatch, folder, launcher, *, after, full=True):
 def test_an_interrupted_run_goes_on_where_it_was(run, folder, launcher, monkeypatch):
     _interrupted(monkeypatch, folder, launcher, after="light")
     assert [p.name for p in folder.iterdir()] == [".heavier.part"]
-    left = json.loads(searchable_part("heavier", folder).read_text())
+    left = json.loads(part_of("heavier", folder).read_text())
     assert list(left["runs"]) == ["light"]
     measured, trace = run("heavier", full=True)
     assert measured == ("heavy",)
@@ -100,7 +100,7 @@ def test_what_was_interrupted_counts_for_the_same_code_and_torch_only(
     with monkeypatch.context() as changed:
         changed.setattr(dues, "installed", lambda _: "another")
         assert is_thrown_away()
-    part = searchable_part("heavier", folder)
+    part = part_of("heavier", folder)
     part.write_text(part.read_text()[:100])  # torn
     assert is_thrown_away()
 

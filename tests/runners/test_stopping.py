@@ -65,8 +65,8 @@ KEPT = "stopped; what was measured before is kept"
     [
         (["runners.cluster", "ddp"], [KEPT], signal.SIGHUP, 129),
         (["generator", "schema"], ["stopped; run the same command again"], signal.SIGTERM, 143),
-        (["proofbook", "list"], ["stopped; run the same command again"], signal.SIGINT, 130),
-        (["runners", "list"], ["stopped; nothing was begun"], signal.SIGINT, 130),
+        (["proofbook", "list"], [KEPT], signal.SIGINT, 130),
+        (["runners", "list"], [KEPT], signal.SIGINT, 130),
         (["runners.verify", "train.py"], [], signal.SIGINT, -signal.SIGINT),  # a rank: no command
     ],
 )
