@@ -141,13 +141,7 @@ ROOMS = {
             "traces",
         },
         "closed_forms": {"core.declared", "core.trace"},
-        "training": {
-            "closed_forms",
-            "core.ranks",
-            "core.system",
-            "core.trace",
-            "system",
-        },
+        "training": {"closed_forms", "core.ranks", "core.system", "core.trace", "system"},
         "simulate": {"core.meters", "core.ranks", "core.system", "core.trace", "system"},
         "planner": {
             "closed_forms",

@@ -161,17 +161,14 @@ class Cause(NamedTuple):
     usually: str
     page: str
     section: str
-    group: str  # under which the book lists it
+    group: str = "others"  # under which the book lists it
 
 
 @cache
 def causes() -> dict[str, Cause]:
     """All causes by their key."""
     rows = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
-    return {
-        key: Cause(row["title"], row["usually"], **row["lesson"], group=row.get("group", "others"))
-        for key, row in rows.items()
-    }
+    return {key: Cause(row["title"], row["usually"], **row["book"]) for key, row in rows.items()}
 
 
 SCHEMA = 2
