@@ -22,7 +22,7 @@ def trees():
 
 
 def bound(node):
-    """The names that the code of a function binds, with their lines, but not those of inner ones."""
+    """The names that a function binds, with their lines, without those of inner functions."""
     for child in ast.iter_child_nodes(node):
         match child:
             case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):

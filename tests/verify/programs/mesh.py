@@ -19,7 +19,7 @@ from torch.distributed.tensor.parallel import (
     SequenceParallel,
     loss_parallel,
     parallelize_module,
-)  # fmt: skip
+)
 from torch.nn import functional
 
 WAYS = set(sys.argv[1:])

@@ -490,10 +490,7 @@ def hooked():
     """A hook that scales a gradient, a bias without a gradient, a part that is frozen at first."""
     module = nn.Sequential(nn.Linear(WIDTH, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 4))
     module[3].weight.register_hook(lambda gradient: gradient * 0.1)
-    trained(
-        module, find_unused=True,
-        before_loss=lambda step, one: one[0].requires_grad_(step > 0),
-    )  # fmt: skip
+    trained(module, find_unused=True, before_loss=lambda step, one: one[0].requires_grad_(step > 0))
 
 
 class Adapted(nn.Module):
