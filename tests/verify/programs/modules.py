@@ -55,12 +55,12 @@ def near_one(model, x):
 
 def trained(
     module, loss_of=near_one, rule=torch.optim.SGD, after_backward=None, before_loss=None,
-    find_unused=False,
+    find_unused=False, updates=4,
 ):  # fmt: skip
     """A loop of the usual kind, into which a way puts one thing of its own."""
     model = DistributedDataParallel(module, find_unused_parameters=find_unused)
     optimizer = rule(model.parameters(), lr=0.1 if rule is torch.optim.SGD else 1e-3)
-    for step in range(4):
+    for step in range(updates):
         if before_loss:
             before_loss(step, module)
         x = drawn(step, 8, WIDTH)
@@ -277,7 +277,7 @@ def by_hand(per_rank):
 def spectral():
     """A module that keeps state of its own from pass to pass."""
     layer = nn.utils.parametrizations.spectral_norm(nn.Linear(WIDTH, WIDTH))
-    trained(nn.Sequential(layer, nn.Tanh()), copied)
+    trained(nn.Sequential(layer, nn.Tanh()), copied, updates=3)
 
 
 def averaged_copy():
