@@ -20,27 +20,13 @@ FOR_THE_GENERATOR = (
     "traces", "core.trace", "core.declared", "core.system", "closed_forms", "planner.answers",
     "planner.program", "system", "labs.shelf", "verify.report"
 )  # fmt: skip
-NEED_TORCH = (
-    *(
-        f"runners.{room}"
-        for room in (
-            "core.meters",
-            "core.ranks",
-            "training",
-            "experiments",
-            "simulate",
-            "planner.simulated",
-        )
-    ),
-    "runners.core.measuring.launcher",
-    "runners.session.peers",
-    "runners.cluster",
-    "runners.judging",
-    "runners.labs",
-    "runners.verify",
-    "runners.planner.command",
-    "runners.planner.program_template",
-)
+NEED_TORCH = tuple(
+    f"runners.{room}" for room in (
+        "core.meters", "core.ranks", "training", "experiments", "simulate", "planner.simulated",
+        "core.measuring.launcher", "session.peers", "cluster", "judging", "labs", "verify",
+        "planner.command", "planner.program_template",
+    )
+)  # fmt: skip
 
 
 def _sources(*parts):
@@ -108,95 +94,52 @@ def test_only_what_handles_tensors_needs_torch():
     assert done.returncode == 0, done.stderr
 
 
-# A room, and the rooms that it may take from; the `__main__` of each package takes from all.
+# Rooms, each with those that it may take from; the `__main__` of each package takes from all. The
+# judge holds the one rule of rounding for all that compares tensors.
+_ROOMS = {
+    "generator": """
+        content:
+        values: content
+        printing: content values
+        figures: content printing values
+        items: content printing values
+        checks: content figures items values
+        pages: checks content figures items printing values
+        website: checks content pages printing
+        export: content items pages printing values website
+        """,
+    "runners": """
+        system:
+        core.system: system
+        core.trace: core.system system
+        traces: core.trace system
+        core.declared: core.trace system
+        core.meters: core.system core.trace
+        core.ranks: core.declared core.meters core.system core.trace system
+        session: core.declared core.ranks core.system core.trace system traces
+        core.measuring: core.declared core.meters core.ranks core.system core.trace session \
+            system traces
+        closed_forms: core.declared core.trace
+        training: closed_forms core.ranks core.system core.trace system
+        simulate: core.meters core.ranks core.system core.trace system
+        planner: closed_forms core.declared core.meters core.trace simulate system traces
+        cluster: core.declared core.measuring core.system core.trace session system traces
+        judging: core.meters core.system core.trace
+        labs: judging system traces
+        plain: core.declared core.trace session system traces
+        verify: core.system core.trace judging system traces
+        commands: core.declared core.measuring core.system core.trace plain planner session \
+            system traces
+        experiments: closed_forms core.declared core.meters core.ranks core.system \
+            core.trace judging labs system traces training
+        """,
+}
 ROOMS = {
-    "generator": {
-        "content": set(),
-        "values": {"content"},
-        "printing": {"content", "values"},
-        "figures": {"content", "values", "printing"},
-        "items": {"content", "values", "printing"},
-        "checks": {"content", "values", "figures", "items"},
-        "pages": {"content", "values", "printing", "figures", "items", "checks"},
-        "website": {"content", "printing", "checks", "pages"},
-        "export": {"content", "values", "printing", "items", "pages", "website"},
-    },
-    "runners": {
-        "system": set(),
-        "core.system": {"system"},
-        "core.trace": {"core.system", "system"},
-        "traces": {"core.trace", "system"},
-        "core.declared": {"core.trace", "system"},
-        "core.meters": {"core.system", "core.trace"},
-        "core.ranks": {"core.declared", "core.meters", "core.system", "core.trace", "system"},
-        "session": {"core.declared", "core.ranks", "core.system", "core.trace", "system", "traces"},
-        "core.measuring": {
-            "core.declared",
-            "core.meters",
-            "core.ranks",
-            "core.system",
-            "core.trace",
-            "session",
-            "system",
-            "traces",
-        },
-        "closed_forms": {"core.declared", "core.trace"},
-        "training": {
-            "closed_forms",
-            "core.ranks",
-            "core.system",
-            "core.trace",
-            "system",
-        },
-        "simulate": {"core.meters", "core.ranks", "core.system", "core.trace", "system"},
-        "planner": {
-            "closed_forms",
-            "core.declared",
-            "core.meters",
-            "core.trace",
-            "simulate",
-            "system",
-            "traces",
-        },
-        "cluster": {
-            "core.declared",
-            "core.measuring",
-            "core.system",
-            "core.trace",
-            "session",
-            "system",
-            "traces",
-        },
-        "judging": {"core.meters", "core.system", "core.trace"},
-        "labs": {"judging", "system", "traces"},
-        "plain": {"core.declared", "core.trace", "session", "system", "traces"},
-        # The judge holds the one rule of rounding for all that compares tensors.
-        "verify": {"core.system", "core.trace", "judging", "system", "traces"},
-        "commands": {
-            "core.declared",
-            "core.measuring",
-            "core.system",
-            "core.trace",
-            "plain",
-            "planner",
-            "session",
-            "system",
-            "traces",
-        },
-        "experiments": {
-            "closed_forms",
-            "core.declared",
-            "core.meters",
-            "core.ranks",
-            "core.system",
-            "core.trace",
-            "judging",
-            "labs",
-            "system",
-            "traces",
-            "training",
-        },
-    },
+    package: {
+        room.strip(): {*others.split()}
+        for room, others in (line.split(":") for line in text.strip().splitlines())
+    }
+    for package, text in _ROOMS.items()
 }
 
 

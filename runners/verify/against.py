@@ -49,16 +49,9 @@ class UnreadError(Exception):
 
 
 class Against:
-    """The unsharded module.
+    """The unsharded module, which a `module:function` beside the script, or installed, returns.
 
-    Args:
-        name: `module:function`; the module lies beside the script, or can be imported.
-        splits: `NAME=DIM` or `NAME=DIM/BLOCKS`; names may have `*`.
-        script: the one that is watched.
-
-    Attributes:
-        modules: the unsharded module, by the name of the script's in reports.
-        summary: how it is split, in one line.
+    Splits are `NAME=DIM` or `NAME=DIM/BLOCKS`; names may have `*`.
 
     Raises:
         FixableError: there is no such module, or a split cannot be understood.
@@ -78,7 +71,8 @@ class Against:
         beside = PathFinder.find_spec(match[1], [str(script.resolve().parent)])
         if not (beside or importlib.util.find_spec(match[1])):
             raise FixableError(f"--against {name}: no module {match[1]} beside {script.name}")
-        self.modules, self.summary = dict[str, nn.Module](), ""
+        self.modules: dict[str, nn.Module] = {}  # by the name of the script's in reports
+        self.summary = ""  # how it is split, in one line
         self._splits: dict[str, _Split] = {}
         self._groups: list[list[int]] = []
 
@@ -218,11 +212,7 @@ class Against:
 
 
 def _groups(first: Updates, count: int, *, is_stated: bool) -> list[list[int]]:
-    """Ranks that hold one module together, in the order of its `count` parts.
-
-    Raises:
-        UnreadError: inputs and values do not say which ranks these are.
-    """
+    """Ranks that hold one module together, in the order of its `count` parts, or UnreadError."""
     digests = {r: str([f.digests for f in update.forwards]) for r, update in first.items()}
     held = {r: str([digest(p.local) for p in u.parameters.values()]) for r, u in first.items()}
     inputs, values = (  # ranks that have the same

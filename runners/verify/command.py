@@ -38,14 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how long the script goes on after these updates (10)")  # fmt: skip
     add("--patience", type=float, default=10.0,
         help="seconds without work after which ranks hang (10)")  # fmt: skip
-    add("--against", metavar="MODULE:FUNCTION",
-        help="returns the module that ranks divide by hand")  # fmt: skip
+    add("--against", metavar="MODULE:FUNCTION", help="returns the module that ranks divide by hand")
     add("--split", metavar="NAME=DIM[/BLOCKS]", action="append", default=[],
         help="how ranks split a parameter of it, or its inputs")  # fmt: skip
     add("--one", action="store_true",
         help="run the script again as one process that has all batches")  # fmt: skip
-    add("--cpu", action="store_true",
-        help="run a script for GPUs on CPUs and gloo")  # fmt: skip
+    add("--cpu", action="store_true", help="run a script for GPUs on CPUs and gloo")
     add("--as-one", help=argparse.SUPPRESS)
     add("--json", action="store_true", help="print all of the report as JSON")
     add("script", help="a training script")

@@ -20,13 +20,7 @@ from torch import Tensor
 
 from runners.judging.rounding import NORM, allowance, are_apart, distance, ratio
 from runners.verify import inputs
-from runners.verify.fit import (
-    Expected,
-    Fit,
-    added,
-    fit_gradients,
-    scales_of,
-)
+from runners.verify.fit import Expected, Fit, added, fit_gradients, scales_of
 from runners.verify.inputs import ModuleCase, find_ties
 from runners.verify.losses import TOLERANCE, Weights, judge_weights
 from runners.verify.records import (

@@ -37,11 +37,7 @@ _Function = Callable[..., Any]
 
 
 def check(failure: ScriptFailure, *, is_mapped: bool) -> None:
-    """Check that a script did not fail because it asks for a GPU.
-
-    Raises:
-        FixableError: it did.
-    """
+    """Raise FixableError where a script failed because it asks for a GPU."""
     if _ASKS.search(failure.error) or "is_available" in failure.text:
         line = failure.text.strip().rpartition("\n")[2].strip()
         asks = f"{failure.place}: {line}: it needs a GPU ({failure.error})"

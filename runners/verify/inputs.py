@@ -116,8 +116,7 @@ _SAME_OUTPUTS = 1e-3  # of two replays, relative, in fp32: more is no rounding
 def compare_batches(case: ModuleCase, number: int) -> bool:
     """Check that ranks that share a batch have equal inputs, and all others different ones.
 
-    Returns:
-        Whether those that share a batch do; else gradients have nothing to be compared with.
+    Returns whether those that share one do; else gradients have nothing to be compared with.
     """
     module = case.module
     passes = {rank: module.update(rank, number).forwards for rank in module.records}

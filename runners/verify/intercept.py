@@ -99,11 +99,7 @@ def is_number(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool
 
 
 def _replay_collective(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Give a number the sum that was recorded; a barrier does nothing.
-
-    Raises:
-        CommunicationError: any other collective.
-    """
+    """Give a number the recorded sum; a barrier does nothing, any other collective raises."""
     if "barrier" in name:
         return
     number = next(recorded_sums, None) if is_number(name, args, kwargs) else None
@@ -322,19 +318,14 @@ INSIDE = " (name it with `--against`, or compare the whole script with `--one`)"
 
 
 class ScriptCollectives:
-    """Collectives of the script in the update that is recorded.
-
-    Attributes:
-        on_call: called before a collective with its name, process group, size, and line.
-        reasons: why the module of one process is not known, since the last update of a root began.
-        gathered: values without a graph, by the call that cut it, since the last backward pass.
-    """
+    """Collectives of the script in the update that is recorded."""
 
     def __init__(self, watch: Any) -> None:
         self._watch = watch
+        # Called before a collective with its name, process group, size, and line.
         self.on_call: Callable[[str, str, int, str], None] = lambda *_: None
-        self.reasons: list[str] = []
-        self.gathered: dict[str, list[Tensor]] = {}
+        self.reasons: list[str] = []  # why the module of one process is not known, in this update
+        self.gathered: dict[str, list[Tensor]] = {}  # without a graph, by the call that cut it
 
     def announce(self, name: str, group: str = "", size: int = 0) -> None:
         """Announce a function that communicates, before its call: a rank may end in it."""

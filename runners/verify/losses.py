@@ -182,12 +182,9 @@ class Weights:
 def judge_weights(
     updates: Updates, factors: Mapping[Term, float] | None, tolerance: float
 ) -> Weights:
-    """Judge the weights of the loss in one update.
+    """Judge the weights of the loss in one update of each rank that has samples of its own.
 
-    Args:
-        updates: of each rank that has other samples than the rest.
-        factors: of the reduction, over that of a gradient scaler; None where they are not known.
-        tolerance: relative.
+    `factors` are those of the reduction, over that of a gradient scaler; None: not known.
     """
     forwards = [(rank, forward) for rank, own in updates.items() for forward in own.forwards]
     shapes = (next(filter(None, forward.shapes), None) for _, forward in forwards)

@@ -161,17 +161,14 @@ class Cause(NamedTuple):
     usually: str
     page: str
     section: str
-    group: str  # under which the book lists it
+    group: str = "others"  # under which the book lists it
 
 
 @cache
 def causes() -> dict[str, Cause]:
     """All causes by their key."""
     rows = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
-    return {
-        key: Cause(row["title"], row["usually"], **row["lesson"], group=row.get("group", "others"))
-        for key, row in rows.items()
-    }
+    return {key: Cause(row["title"], row["usually"], **row["book"]) for key, row in rows.items()}
 
 
 SCHEMA = 2
@@ -341,13 +338,8 @@ def publish(
 ) -> int:  # fmt: skip
     """Keep the report of a run, and print it; returns the exit code.
 
-    Args:
-        verdict: of the run.
-        script: its path.
-        words: options, the script, and its arguments, as typed.
-        world_size: the number of ranks.
-        modules: empty where the script did not come so far.
-        document: where it is printed as JSON; None prints text.
+    `words` are options, the script, and its arguments, as typed; `modules` is empty where the
+    script did not come so far. JSON goes to a `document`, else text is printed.
     """
     verdict.notes += _repeated_samples(modules, script)
     verdict.script, verdict.world_size, verdict.verdict = script.name, world_size, verdict.outcome
@@ -366,9 +358,8 @@ def publish(
 
 
 def _keep(
-    verdict: Verdict, modules: Modules, script: Path, words: Sequence[str],
-    printed: str,
-) -> str:  # fmt: skip
+    verdict: Verdict, modules: Modules, script: Path, words: Sequence[str], printed: str
+) -> str:
     """Write the trace of a run over that of the same command; returns a line with its path."""
     folder, is_resumed = _folder(), _is_resumed(modules)
     if not folder.parent.is_dir():

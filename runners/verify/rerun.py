@@ -205,11 +205,7 @@ def _joined_batch(batches: Sequence[Batch]) -> Batch:
 
 
 def _joined(trees: Sequence[Any]) -> Any:
-    """Batches of several ranks as one, along the first axis, or as longer lists of samples.
-
-    Raises:
-        NotRerunError: they are of different kinds or shapes.
-    """
+    """Batches of several ranks as one, along the first axis, or as longer lists of samples."""
     flat = [pytree.tree_flatten(tree, functools.partial(_is_sample_list, tree)) for tree in trees]
     if any(spec != flat[0][1] for _, spec in flat):
         raise NotRerunError("batches of ranks are built differently")
@@ -309,9 +305,8 @@ def _begin_update(inputs: RerunInputs, hooked: set[str], root: Root) -> None:
 
 
 def compare(
-    verdict: Verdict, modules: Modules, result: Rerun,
-    inputs: Mapping[int, Inputs],
-) -> bool:  # fmt: skip
+    verdict: Verdict, modules: Modules, result: Rerun, inputs: Mapping[int, Inputs]
+) -> bool:
     """Compare the gradients that optimizers were given; returns whether all modules agree."""
     count = 0
     for module in modules:

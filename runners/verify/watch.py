@@ -51,11 +51,9 @@ class Enough(BaseException):
 
 
 class Watch:
-    """Records the updates of a script.
+    """Records as many updates of each module of a script as `steps` says.
 
-    Args:
-        steps: the number of updates of each module that are recorded.
-        asks_to_stop: called with the number of steps and whether all are recorded; whether to stop.
+    `asks_to_stop` is given the number of steps and whether all are recorded: whether to stop.
     """
 
     on_update: Callable[[Root], None] | None = None  # before an update of a root begins
@@ -169,11 +167,7 @@ class Watch:
     def forward_begins(
         self, module: nn.Module, args: Any, kwargs: Any, method: str = ""
     ) -> tuple[Root, Forward] | None:
-        """Begin the record of a forward pass, if the module is the outermost one that trains.
-
-        Returns:
-            None where there is nothing to record.
-        """
+        """Begin the record of a forward pass; None if this is not the outermost one that trains."""
         if self.is_replaying or not dist.is_initialized():
             return None
         calling = calling_stage()
@@ -438,11 +432,7 @@ class Watch:
         return [(r, names) for r, names in known if names and (r.backpropagated or r.stepped)]
 
     def after_step(self, optimizer: Optimizer) -> None:
-        """Record parameters after an optimizer's step.
-
-        Raises:
-            Enough: all updates are recorded, and the script is to stop.
-        """
+        """Record parameters after an optimizer's step; raises `Enough` to stop the script."""
         if self.is_replaying:
             return
         self._count += 1

@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import runpy
-import socket
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from torch.distributed.checkpoint import CheckpointException
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-from tests.processes import ROOT
+from tests.processes import ROOT, free_port
 
 pytestmark = pytest.mark.ranks
 LINES = ROOT / "content/code/hugging_face.py"
@@ -52,9 +51,7 @@ def test_a_checkpoint_of_hugging_face_is_loaded_into_shards_and_written_again(tm
     given = dict(built(seed=0).named_parameters())
     (tmp_path / "given").mkdir()
     save_file(given, tmp_path / "given/model.safetensors")
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
+    port = free_port()
     context = multiprocessing.get_context("forkserver")
     ranks = [context.Process(target=_rank, args=(rank, port, tmp_path)) for rank in range(2)]
     for one in ranks:

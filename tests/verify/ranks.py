@@ -5,10 +5,11 @@ import contextlib
 import json
 import multiprocessing
 import os
-import socket
 import sys
 import threading
 from pathlib import Path
+
+from tests.processes import free_port
 
 PROGRAMS = Path(__file__).parent / "programs"
 PRELOADED = [
@@ -24,9 +25,7 @@ def verified(program, ranks, *words, options=(), content=Path("/no project")):
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     path = program if isinstance(program, Path) else PROGRAMS / program
     reader, writer = context.Pipe(duplex=False)
     arguments = (ranks, port, str(path), words, options, content, writer)
@@ -50,13 +49,10 @@ def verified(program, ranks, *words, options=(), content=Path("/no project")):
 def _run_rank(rank, ranks, port, path, words, options, content, writer):
     """The body of a rank; its output goes through the pipe when it ends."""
     from runners.core.trace import machine
-    from runners.verify import command
+    from runners.verify import board, command
 
     machine.TRACES = content / "traces"
-    os.environ |= {
-        "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank),
-        "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-    }  # fmt: skip
+    os.environ |= board.environment(rank, ranks, port)
     import torch
 
     torch.set_num_threads(1)

@@ -27,9 +27,7 @@ torch.manual_seed(0)
 model = nn.Sequential(MLP(), MLP())
 for block in model:
     parallelize_module(
-        block,
-        mesh,
-        {"gate": ColwiseParallel(), "up": ColwiseParallel(), "down": RowwiseParallel()},
+        block, mesh, {"gate": ColwiseParallel(), "up": ColwiseParallel(), "down": RowwiseParallel()}
     )
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 generator = torch.Generator().manual_seed(9)

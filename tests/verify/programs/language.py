@@ -105,7 +105,7 @@ if is_fsdp:
     wrapped = model if "wrong_root" in WAYS else shard(model)
     if "method" in WAYS:
         register_fsdp_forward_method(model, "encode")
-elif WAYS & {"by_hand", "wrong_seed", "wrong_nothing", "wrong_sum", "weighted_by_hand"}:
+elif WAYS & {"by_hand", "wrong_seed", "wrong_sum"}:
     wrapped = model
 else:
     wrapped = DistributedDataParallel(model)

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -19,7 +19,7 @@ from torch.distributed.tensor.parallel import (
     SequenceParallel,
     loss_parallel,
     parallelize_module,
-)  # fmt: skip
+)
 from torch.nn import functional
 
 WAYS = set(sys.argv[1:])
@@ -31,11 +31,8 @@ rank, ranks = dist.get_rank(), dist.get_world_size()
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm, self.up, self.down = (
-            nn.LayerNorm(WIDTH),
-            nn.Linear(WIDTH, 64),
-            nn.Linear(64, WIDTH),
-        )
+        self.norm = nn.LayerNorm(WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 64), nn.Linear(64, WIDTH)
 
     def forward(self, x):
         return x + self.down(functional.gelu(self.up(self.norm(x))))
@@ -73,8 +70,6 @@ def split(model, mesh):
         }
         if is_sequence:
             plan["norm"] = SequenceParallel()
-        if "wrong_plan" in WAYS:
-            plan["up"] = ColwiseParallel(input_layouts=Shard(0))
         parallelize_module(block, mesh, plan)
     logits = Shard(-1) if "loss_parallel" in WAYS else Replicate()
     plan = {
@@ -135,8 +130,7 @@ def pipeline():
     torch.manual_seed(rank)
     layers = [nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WIDTH)]
     stage = PipelineStage(nn.Sequential(*layers), rank, ranks, torch.device("cpu"))
-    kind = ScheduleGPipe if "gpipe" in WAYS else Schedule1F1B
-    schedule = kind(stage, 4, nn.functional.mse_loss, scale_grads="wrong_unscaled" not in WAYS)
+    schedule = Schedule1F1B(stage, 4, nn.functional.mse_loss)
     optimizer = torch.optim.SGD(stage.submod.parameters(), lr=0.1)
     for step in range(3):
         inputs = torch.randn(16, WIDTH, generator=torch.Generator().manual_seed(step))

@@ -35,6 +35,42 @@ def drawn(step, *shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(10 * step + rank))
 
 
+def reduced(tensors):
+    """Replace tensors by their means over ranks."""
+    for one in tensors:
+        dist.all_reduce(one)
+        one.div_(ranks)
+
+
+def copied(model, x):
+    """The loss of a model that is to return what it is given."""
+    return functional.mse_loss(model(x), x)
+
+
+def near_one(model, x):
+    y = model(x)
+    y = y.y if isinstance(y, Outputs) else y
+    return functional.mse_loss(y, gathered(y) if WAY == "gathered" else torch.ones_like(y))
+
+
+def trained(
+    module, loss_of=near_one, rule=torch.optim.SGD, after_backward=None, before_loss=None,
+    find_unused=False, updates=4,
+):  # fmt: skip
+    """A loop of the usual kind, into which a way puts one thing of its own."""
+    model = DistributedDataParallel(module, find_unused_parameters=find_unused)
+    optimizer = rule(model.parameters(), lr=0.1 if rule is torch.optim.SGD else 1e-3)
+    for step in range(updates):
+        if before_loss:
+            before_loss(step, module)
+        x = drawn(step, 8, WIDTH)
+        optimizer.zero_grad()
+        loss_of(model, x).backward()
+        if after_backward:
+            after_backward(module)
+        optimizer.step()
+
+
 def adversarial():
     """The two steps of a GAN; the discriminator's gradients of the second are thrown away."""
     judge, maker = DistributedDataParallel(mlp(1)), DistributedDataParallel(mlp())
@@ -57,15 +93,14 @@ def adversarial():
 
 def distilled():
     """A student learns from a frozen teacher."""
-    teacher, student = mlp().eval(), DistributedDataParallel(mlp())
-    optimizer = torch.optim.AdamW(student.parameters())
-    for step in range(3):
-        x = drawn(step, 8, WIDTH)
+    teacher = mlp().eval()
+
+    def loss_of(student, x):
         with torch.no_grad():
             goal = teacher(x)
-        optimizer.zero_grad()
-        (0.5 * functional.mse_loss(student(x), goal)).backward()
-        optimizer.step()
+        return 0.5 * functional.mse_loss(student(x), goal)
+
+    trained(mlp(), loss_of, torch.optim.AdamW)
 
 
 def two_parts():
@@ -127,7 +162,7 @@ def columns():
         batch = torch.Generator().manual_seed(10 * step + rank // 2)
         x = torch.randn(4, 6, WIDTH, generator=batch)
         optimizer.zero_grad()
-        functional.mse_loss(model(x), x).backward()
+        copied(model, x).backward()
         for one in model.parameters() if same else ():
             dist.all_reduce(one.grad, group=same[rank % 2])
             one.grad /= 2
@@ -145,9 +180,7 @@ def experts_wrong():
         got = all_to_all_single_autograd(x, None, None, dist.group.WORLD)
         back = all_to_all_single_autograd(own(got), None, None, dist.group.WORLD)
         back.square().mean().backward()
-        for one in dense.parameters():
-            dist.all_reduce(one.grad)
-            one.grad /= ranks
+        reduced(one.grad for one in dense.parameters())
         optimizer.step()
 
 
@@ -176,14 +209,11 @@ def stages_by_hand():
 
 def penalty():
     """A weight penalty that uses parameters outside of the module."""
-    model = DistributedDataParallel(mlp())
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(3):
-        x = drawn(step, 8, WIDTH)
-        optimizer.zero_grad()
-        loss = functional.mse_loss(model(x), x)
-        (loss + 1e-3 * sum(one.square().sum() for one in model.parameters())).backward()
-        optimizer.step()
+
+    def loss_of(model, x):
+        return copied(model, x) + 1e-3 * sum(one.square().sum() for one in model.parameters())
+
+    trained(mlp(), loss_of)
 
 
 def local_updates(period, rule=torch.optim.SGD):
@@ -193,12 +223,10 @@ def local_updates(period, rule=torch.optim.SGD):
     for step in range(4):
         x = drawn(step, 8, WIDTH)
         optimizer.zero_grad()
-        functional.mse_loss(model(x), x).backward()
+        copied(model, x).backward()
         optimizer.step()
         if (step + 1) % period == 0:
-            for one in model.parameters():
-                dist.all_reduce(one.data)
-                one.data /= ranks
+            reduced(one.data for one in model.parameters())
 
 
 def without_optimizer():
@@ -206,23 +234,11 @@ def without_optimizer():
     model = DistributedDataParallel(mlp())
     for step in range(3):
         x = drawn(step, 8, WIDTH)
-        functional.mse_loss(model(x), x).backward()
+        copied(model, x).backward()
         with torch.no_grad():
             for one in model.parameters():
                 one.sub_(0.1 * one.grad)
                 one.grad = None
-
-
-def batch_norm():
-    """Each rank normalizes over its own samples."""
-    model = DistributedDataParallel(
-        nn.Sequential(nn.Linear(WIDTH, 8), nn.BatchNorm1d(8), nn.ReLU())
-    )
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.1)
-    for step in range(3):
-        optimizer.zero_grad()
-        functional.mse_loss(model(drawn(step, 8, WIDTH)), torch.ones(8, 8)).backward()
-        optimizer.step()
 
 
 def weighted_by_hand():
@@ -233,7 +249,7 @@ def weighted_by_hand():
     for step in range(3):
         x = drawn(step, counts[rank], WIDTH)
         optimizer.zero_grad()
-        functional.mse_loss(model(x), x).backward()
+        copied(model, x).backward()
         for one in model.parameters():
             one.grad *= counts[rank] / sum(counts)
             dist.all_reduce(one.grad)
@@ -261,28 +277,22 @@ def by_hand(per_rank):
 def spectral():
     """A module that keeps state of its own from pass to pass."""
     layer = nn.utils.parametrizations.spectral_norm(nn.Linear(WIDTH, WIDTH))
-    model = DistributedDataParallel(nn.Sequential(layer, nn.Tanh()))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(3):
-        x = drawn(step, 8, WIDTH)
-        optimizer.zero_grad()
-        functional.mse_loss(model(x), x).backward()
-        optimizer.step()
+    trained(nn.Sequential(layer, nn.Tanh()), copied, updates=3)
 
 
 def averaged_copy():
     """A copy that follows the model, and is asked for targets."""
     model = DistributedDataParallel(mlp())
-    copied = copy.deepcopy(model.module)
+    average = copy.deepcopy(model.module)
     optimizer = torch.optim.AdamW(model.parameters())
     for step in range(3):
         x = drawn(step, 8, WIDTH)
         optimizer.zero_grad()
         with torch.no_grad():
-            goal = copied(x)
+            goal = average(x)
         functional.smooth_l1_loss(model(x), goal + 1).backward()
         optimizer.step()
-        for old, new in zip(copied.parameters(), model.parameters(), strict=True):
+        for old, new in zip(average.parameters(), model.parameters(), strict=True):
             if WAY != "averaged_on_one" or rank == 0:
                 old.data.lerp_(new.data, 0.1)
 
@@ -294,7 +304,7 @@ def skipped():
     for step in range(5):
         x = drawn(step, 8, WIDTH)
         optimizer.zero_grad()
-        functional.mse_loss(model(x), x).backward()
+        copied(model, x).backward()
         if rank == 0 or step != 1:
             optimizer.step()
 
@@ -321,9 +331,7 @@ def projected():
     for step in range(3):
         optimizer.zero_grad()
         functional.mse_loss(module(drawn(step, 8, WIDTH)), torch.ones(8, 4)).backward()
-        for one in module.parameters():
-            dist.all_reduce(one.grad)
-            one.grad /= ranks
+        reduced(one.grad for one in module.parameters())
         optimizer.step()
 
 
@@ -334,7 +342,7 @@ def twice():
     for step in range(3):
         x = drawn(step // 2, 8, WIDTH)
         optimizer.zero_grad()
-        functional.mse_loss(model(x), x).backward()
+        copied(model, x).backward()
         optimizer.step()
 
 
@@ -353,7 +361,7 @@ def columns_beside(is_seeded):
     for step in range(3):
         x = torch.randn(8, WIDTH, generator=torch.Generator().manual_seed(step))
         optimizer.zero_grad()
-        functional.mse_loss(model(x), x).backward()
+        copied(model, x).backward()
         optimizer.step()
 
 
@@ -362,52 +370,30 @@ def target_wrong():
     torch.manual_seed(rank)
     module = mlp()
     target = copy.deepcopy(module)
-    model = DistributedDataParallel(module)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(3):
-        x = drawn(step, 8, WIDTH)
+
+    def loss_of(model, x):
         with torch.no_grad():
             goal = target(x)
-        optimizer.zero_grad()
-        functional.mse_loss(model(x), goal + 1).backward()
-        optimizer.step()
+        return functional.mse_loss(model(x), goal + 1)
+
+    trained(module, loss_of)
 
 
 def contrasted(gather):
     """Two views of a sample are told from those of the samples of all ranks."""
-    model = DistributedDataParallel(mlp())
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(3):
-        x = drawn(step, 8, WIDTH)
+
+    def loss_of(model, x):
         first, second = model(torch.cat([x, x + 0.1])).chunk(2)
         labels = rank * 8 + torch.arange(8)
-        optimizer.zero_grad()
-        functional.cross_entropy(first @ torch.cat(gather(second)).T, labels).backward()
-        optimizer.step()
+        return functional.cross_entropy(first @ torch.cat(gather(second)).T, labels)
+
+    trained(mlp(), loss_of)
 
 
 def without_gradient(own):
     parts = [torch.empty_like(own) for _ in range(ranks)]
     dist.all_gather(parts, own.contiguous())
     return parts
-
-
-def trained(module, updates=4, after_backward=None, before_loss=None, find_unused=False):
-    """A loop of the usual kind, into which a way puts one thing of its own."""
-    model = DistributedDataParallel(module, find_unused_parameters=find_unused)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(updates):
-        if before_loss:
-            before_loss(step, module)
-        x = drawn(step, 8, WIDTH)
-        optimizer.zero_grad()
-        y = model(x)
-        y = y.y if isinstance(y, Outputs) else y
-        goal = gathered(y) if WAY == "gathered" else torch.ones_like(y)
-        functional.mse_loss(y, goal).backward()
-        if after_backward:
-            after_backward(module)
-        optimizer.step()
 
 
 @dataclass
@@ -447,12 +433,7 @@ def halves():
 
 def mean_by_hand():
     """A loss that no function of torch computes."""
-    model = DistributedDataParallel(mlp())
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(3):
-        optimizer.zero_grad()
-        (model(drawn(step, 8, WIDTH)) - 1).square().mean().backward()
-        optimizer.step()
+    trained(mlp(), lambda model, x: (model(x) - 1).square().mean())
 
 
 def gathered(y):
@@ -490,10 +471,7 @@ def hooked():
     """A hook that scales a gradient, a bias without a gradient, a part that is frozen at first."""
     module = nn.Sequential(nn.Linear(WIDTH, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 4))
     module[3].weight.register_hook(lambda gradient: gradient * 0.1)
-    trained(
-        module, find_unused=True,
-        before_loss=lambda step, one: one[0].requires_grad_(step > 0),
-    )  # fmt: skip
+    trained(module, find_unused=True, before_loss=lambda step, one: one[0].requires_grad_(step > 0))
 
 
 class Adapted(nn.Module):
@@ -526,9 +504,7 @@ def retained():
         first, second = model(drawn(step, 8, WIDTH)).chunk(2, -1)
         functional.cross_entropy(first, y).backward(retain_graph=True)
         functional.cross_entropy(second, y).backward()
-        for one in model.parameters():
-            dist.all_reduce(one.grad)
-            one.grad /= ranks
+        reduced(one.grad for one in model.parameters())
         optimizer.step()
 
 
@@ -576,24 +552,17 @@ def patched():
 
 def alike():
     """The samples of each rank are told from each other, outside of the module."""
-    model = DistributedDataParallel(mlp())
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(3):
-        y = functional.normalize(model(drawn(step, 8, WIDTH)), dim=-1)
-        optimizer.zero_grad()
-        functional.cross_entropy(y @ y.T / 0.1, torch.arange(8)).backward()
-        optimizer.step()
+
+    def loss_of(model, x):
+        y = functional.normalize(model(x), dim=-1)
+        return functional.cross_entropy(y @ y.T / 0.1, torch.arange(8))
+
+    trained(mlp(), loss_of)
 
 
 def rooted():
     """The root of a mean, of which each rank takes that of its own samples."""
-    model = DistributedDataParallel(mlp())
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(3):
-        x = drawn(step, 8, WIDTH)
-        optimizer.zero_grad()
-        functional.mse_loss(model(x), x).sqrt().backward()
-        optimizer.step()
+    trained(mlp(), lambda model, x: copied(model, x).sqrt())
 
 
 def not_finite():
