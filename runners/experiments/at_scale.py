@@ -162,10 +162,7 @@ class Settings(TransformerSettings):
     def _peak(self, own: int, table: int, *, is_sharded: bool) -> int:
         """Bytes that a rank holds at its peak: the highest of forward, backward and update.
 
-        Args:
-            own: its parameters, between steps.
-            table: one table of the vocabulary, whole.
-            is_sharded: whether FSDP shards what a rank has.
+        Its `own` parameters are those between steps; a `table` of the vocabulary is whole.
         """
         shape, shards, parts = self.shape, self.num_shards, self.num_tensor_ranks
         block = FLOAT * shape.block_parameters_on_a_rank(parts)  # gathered

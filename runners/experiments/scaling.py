@@ -440,9 +440,4 @@ class _TooSmall:
     ON_CUDA = {"*": {"widths": [128, 256, 512, 1024, 2048, 4096], "global_batch_size": 4096}}
 
 
-EXPERIMENTS = {
-    "growth": _Growth,
-    "scaling": _Scaling,
-    "speedup": _Speedup,
-    "too_small": _TooSmall,
-}
+EXPERIMENTS = {"growth": _Growth, "scaling": _Scaling, "speedup": _Speedup, "too_small": _TooSmall}

@@ -408,12 +408,7 @@ class Microbatched(Settings):
 
 
 LONG = Settings(
-    context=128,
-    width=128,
-    hidden=512,
-    num_steps=800,
-    num_held_out_samples=128,
-    learning_rate=0.002,
+    context=128, width=128, hidden=512, num_steps=800, num_held_out_samples=128, learning_rate=0.002
 )
 
 
