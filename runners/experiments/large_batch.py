@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 
-from runners.closed_forms.work import FLOAT_BYTES, LABEL_BYTES, mlp_parameters
+from runners.closed_forms.shape import FLOAT_BYTES, LABEL_BYTES, mlp_parameters
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, Factor, RunSettings
 from runners.core.ranks.rank import Rank

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.amp import GradScaler
 from torch.nn.functional import cross_entropy
 
+from runners.closed_forms.shape import FLOAT_BYTES, mlp_parameters
 from runners.closed_forms.training_settings import StackSettings
-from runners.closed_forms.work import FLOAT_BYTES, mlp_parameters
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, Factor
 from runners.core.ranks.rank import Rank

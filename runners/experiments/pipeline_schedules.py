@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import pipelining
 
-from runners.closed_forms.work import FLOAT_BYTES
+from runners.closed_forms.shape import FLOAT_BYTES
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, Factor, RunSettings, Seconds
 from runners.core.ranks.rank import Rank

@@ -22,7 +22,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.closed_forms.work import FLOAT_BYTES, layer_parameters
+from runners.closed_forms.shape import FLOAT_BYTES, layer_parameters
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, Factor, RunSettings
 from runners.core.meters.memory import local

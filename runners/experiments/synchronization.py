@@ -21,8 +21,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from runners.closed_forms.shape import mlp_parameters
 from runners.closed_forms.training_settings import FourClassSettings, SmallClassifierSettings
-from runners.closed_forms.work import mlp_parameters
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, CountOrZero, Factor, RunSettings, closed_form
 from runners.core.ranks.rank import Rank

@@ -7,8 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from runners.closed_forms.shape import whole
-from runners.closed_forms.work import layer_parameters
+from runners.closed_forms.shape import layer_parameters, whole
 from runners.core.trace.records import Layer, Model
 
 NORMS: dict[str, list[type[nn.Module]]] = {
