@@ -1,13 +1,25 @@
-"""The size of a transformer and what follows from it, in closed form. No torch."""
+"""The sizes of linear stacks and of transformers, and what follows, in closed form. No torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from runners.core.declared.settings import Count, RunSettings
 from runners.core.trace.records import Layer, Model
 
 VOCABULARY = 256  # where a byte is a token
-FLOAT = 4
+FLOAT_BYTES = 4
+LABEL_BYTES = 8
+
+
+def layer_parameters(widths: Sequence[int]) -> list[int]:
+    """Weights and biases of each linear layer of a stack."""
+    return [a * b + b for a, b in pairwise(widths)]
+
+
+def mlp_parameters(widths: Sequence[int]) -> int:
+    """Weights and biases of a stack of linear layers."""
+    return sum(layer_parameters(widths))
 
 
 def whole(layers: Sequence[Layer], dtype: str = "float32") -> Model:
@@ -111,7 +123,7 @@ class TransformerShape:
                     kind=kind,
                     weight_shape=[self.hidden if kind == "Block" else self.vocabulary, self.width],
                     num_parameters=count,
-                    bytes=FLOAT * count,
+                    bytes=FLOAT_BYTES * count,
                     ranks=[place] if is_staged else list(range(num_ranks)),
                     is_sharded=is_sharded or (is_split and kind == "Block"),
                 )

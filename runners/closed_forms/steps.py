@@ -79,11 +79,8 @@ def pipelined_work(simulated: Sequence[Number], inner: Number, microbatches: Num
 
     Formula: last + (first + inner × second) / microbatches. The last stage begins once the first
     microbatch has passed all others, and they end once the last microbatch has passed back.
-
-    Args:
-        simulated: the work of a step on the first stage, the second, and the last.
-        inner: how many times the second stage's work all inner stages do together.
-        microbatches: of a step.
+    `simulated` is the work of a step on the first stage, the second, and the last; all inner stages
+    together do `inner` times the second's.
     """
     *before, last = simulated
     first, *second = before

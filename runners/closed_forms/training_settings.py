@@ -120,11 +120,7 @@ class ProgramSettings(FreeSettings):
     program: str
 
     def changed(self, changes: Mapping[str, Setting]) -> Self:
-        """The same settings: a program has none but its own constants.
-
-        Raises:
-            ValueError: one of them was to be another.
-        """
+        """The same settings, which are a program's own; a `ValueError` if one was to be another."""
         if {**self.declared(), **changes} != self.declared():
             raise ValueError(
                 f"a program's settings are its own constants; change them in {self.program}"

@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from runners.closed_forms.work import FLOAT_BYTES
+from runners.closed_forms.shape import FLOAT_BYTES
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, CountOrZero, RunSettings
 from runners.core.ranks.rank import Rank

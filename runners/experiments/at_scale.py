@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from runners.closed_forms.shape import FLOAT, TransformerSettings, TransformerShape
+from runners.closed_forms.shape import FLOAT_BYTES, TransformerSettings, TransformerShape
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count
 from runners.core.meters.memory import FakeMemoryMeter, local
@@ -148,13 +148,13 @@ class Settings(TransformerSettings):
         What it keeps includes its gradients. Without FSDP, the gradient of a table that is split by
         its rows stays whole: DTensor does not shard it.
         """
-        shape, table = self.shape, FLOAT * self.vocabulary * self.width
-        own = FLOAT * shape.parameters_on_a_rank(self.num_shards, self.num_tensor_ranks)
+        shape, table = self.shape, FLOAT_BYTES * self.vocabulary * self.width
+        own = FLOAT_BYTES * shape.parameters_on_a_rank(self.num_shards, self.num_tensor_ranks)
         is_sharded = self.num_shards * self.num_replicas > 1
         unsharded = 0 if is_sharded else table - table // self.num_tensor_ranks
         return {
             "num_parameters": shape.num_parameters(),
-            "model_bytes": FLOAT * shape.num_parameters(),
+            "model_bytes": FLOAT_BYTES * shape.num_parameters(),
             "held_bytes": COPIES_PER_PARAMETER * own + unsharded,
             "peak_bytes": self._peak(own, table, is_sharded=is_sharded),
         }
@@ -162,15 +162,12 @@ class Settings(TransformerSettings):
     def _peak(self, own: int, table: int, *, is_sharded: bool) -> int:
         """Bytes that a rank holds at its peak: the highest of forward, backward and update.
 
-        Args:
-            own: its parameters, between steps.
-            table: one table of the vocabulary, whole.
-            is_sharded: whether FSDP shards what a rank has.
+        Its `own` parameters are those between steps; a `table` of the vocabulary is whole.
         """
         shape, shards, parts = self.shape, self.num_shards, self.num_tensor_ranks
-        block = FLOAT * shape.block_parameters_on_a_rank(parts)  # gathered
-        root = FLOAT * shape.root_parameters(parts)
-        token = FLOAT * self.num_samples * self.context
+        block = FLOAT_BYTES * shape.block_parameters_on_a_rank(parts)  # gathered
+        root = FLOAT_BYTES * shape.root_parameters(parts)
+        token = FLOAT_BYTES * self.num_samples * self.context
         kept, activation = token * shape.block_activations(parts), token * self.width
         # As the loss is taken, logits stand there three times: gathered, as scores, as logarithms.
         gathered = block + root if is_sharded else 0

@@ -21,8 +21,8 @@ from torch.futures import Future
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
+from runners.closed_forms.shape import FLOAT_BYTES, mlp_parameters
 from runners.closed_forms.training_settings import StackSettings
-from runners.closed_forms.work import FLOAT_BYTES, mlp_parameters
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, CountOrZero, Factor
 from runners.core.ranks.rank import Rank

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 from torch.utils.flop_counter import FlopCounterMode
 
+from runners.closed_forms.shape import FLOAT_BYTES
 from runners.closed_forms.training_settings import StackSettings
-from runners.closed_forms.work import FLOAT_BYTES
 from runners.core.declared.experiment import Declaration, PassName
 from runners.core.declared.settings import Count, Factor
 from runners.core.ranks.rank import Rank

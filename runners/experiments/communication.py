@@ -18,7 +18,7 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
-from runners.closed_forms.work import FLOAT_BYTES
+from runners.closed_forms.shape import FLOAT_BYTES
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, RunSettings
 from runners.core.ranks.rank import Rank

@@ -25,8 +25,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
+from runners.closed_forms.shape import FLOAT_BYTES, LABEL_BYTES, mlp_parameters
 from runners.closed_forms.training_settings import GlobalBatchSettings, StackSettings
-from runners.closed_forms.work import FLOAT_BYTES, LABEL_BYTES, mlp_parameters
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, Factor, RunSettings
 from runners.core.ranks.rank import Rank

@@ -186,9 +186,7 @@ def calls_in(group: str) -> list[str]:
 def compare(by_rank: Sequence[Sequence[str]]) -> tuple[int, list[int], str]:
     """Find the first call in which the two ranks differ, or that one of them never made.
 
-    Returns:
-        The number of that call, from 1, or 0 where there is none; the ranks that made it; and the
-        same in words.
+    Returns its number, from 1, or 0 where there is none; the ranks that made it; the same in words.
     """
     if not any(by_rank):
         return 0, [], "no call was let through"

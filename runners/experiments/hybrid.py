@@ -20,7 +20,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.closed_forms.shape import FLOAT, TransformerSettings
+from runners.closed_forms.shape import FLOAT_BYTES, TransformerSettings
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, Factor
 from runners.core.meters.collectives import AxisMeter
@@ -218,15 +218,15 @@ class Settings(TransformerSettings):
         The ends are what FSDP's root gathers once and keeps; the first stage has the embeddings.
         """
         shape = self.shape
-        block = FLOAT * shape.block_parameters()
+        block = FLOAT_BYTES * shape.block_parameters()
         return {
-            "model_bytes": FLOAT * shape.num_parameters(),
+            "model_bytes": FLOAT_BYTES * shape.num_parameters(),
             "block_bytes": block,
-            "ends_bytes": FLOAT * shape.root_parameters(1),
-            "tensor_block_bytes": FLOAT * shape.block_parameters_on_a_rank(SIDE),
-            "first_stage_bytes": FLOAT * shape.embedding_parameters()
+            "ends_bytes": FLOAT_BYTES * shape.root_parameters(1),
+            "tensor_block_bytes": FLOAT_BYTES * shape.block_parameters_on_a_rank(SIDE),
+            "first_stage_bytes": FLOAT_BYTES * shape.embedding_parameters()
             + self.num_layers // SIDE * block,
-            "activation_bytes": FLOAT * self.num_samples_per_rank * self.context * self.width,
+            "activation_bytes": FLOAT_BYTES * self.num_samples_per_rank * self.context * self.width,
         }
 
 

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.functional import cross_entropy
 
-from runners.closed_forms.work import FLOAT_BYTES, LABEL_BYTES, mlp_parameters
+from runners.closed_forms.shape import FLOAT_BYTES, LABEL_BYTES, mlp_parameters
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, Factor, RunSettings
 from runners.core.ranks.rank import Rank
@@ -143,11 +143,7 @@ def _runs(strategy: str, ranks: int = 1, **settings: int) -> dict[str, Declarati
     return {name: free, f"{name}_budget": limited}
 
 
-RUNS = {
-    **_runs("single"),
-    **_runs("split", 2),
-    **_runs("split", 4),
-    **_runs("microbatches", num_microbatches=4),
-}
+RUNS = _runs("single") | _runs("split", 2) | _runs("split", 4)
+RUNS |= _runs("microbatches", num_microbatches=4)
 STRATEGIES = {"single": train, "split": train, "microbatches": train}
 TRIED_WITH = {"*": {"num_epochs": 1}}

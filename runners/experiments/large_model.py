@@ -19,7 +19,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.functional import cross_entropy
 
-from runners.closed_forms.work import FLOAT_BYTES, layer_parameters
+from runners.closed_forms.shape import FLOAT_BYTES, layer_parameters
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, Factor, RunSettings
 from runners.core.meters.memory import local

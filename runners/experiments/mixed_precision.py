@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.amp import GradScaler
 from torch.nn.functional import cross_entropy
 
+from runners.closed_forms.shape import FLOAT_BYTES, mlp_parameters
 from runners.closed_forms.training_settings import StackSettings
-from runners.closed_forms.work import FLOAT_BYTES, mlp_parameters
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, Factor
 from runners.core.ranks.rank import Rank
@@ -113,13 +113,9 @@ def _batch(rank: Rank[Settings], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 
 class LowAdam(torch.optim.Optimizer):
-    """Adam for narrow parameters.
+    """Adam for narrow parameters: all of it as narrow as they are, unless it `keeps_master`.
 
-    Args:
-        parameters: in bf16, say.
-        learning_rate: of every step.
-        keeps_master: update a copy in fp32 and round it into the parameters; the means are fp32
-            then too. Otherwise all of it is as narrow as the parameters.
+    Then it updates a copy in fp32 and rounds it into the parameters; the means are fp32 too.
     """
 
     def __init__(
@@ -164,16 +160,13 @@ def _compare(
     scale = (own / exact.detach()).detach()
     gradient = _joined(torch.autograd.grad(own, parameters)) / scale
     is_finite, is_there = torch.isfinite(gradient), wanted != 0
-    rank.measure(
-        "vanished_share", ((is_there & (gradient == 0)).sum() / is_there.sum()).item(), unit="share"
-    )
+    vanished = (is_there & (gradient == 0)).sum() / is_there.sum()
+    rank.measure("vanished_share", vanished.item(), unit="share")
     is_tiny = wanted.abs() <= SMALLEST_HALF / 2
     rank.measure("num_not_finite", int((~is_finite).sum()))
     rank.measure("num_below_half", int((is_there & is_tiny).sum()))
-    rank.measure("num_cast_to_zero", int((is_there & (wanted.half() == 0)).sum()), unit="gradients")
-    rank.measure(
-        "num_cast_to_zero_bf16", int((is_there & (wanted.bfloat16() == 0)).sum()), unit="gradients"
-    )
+    for name, cast in (("zero", wanted.half()), ("zero_bf16", wanted.bfloat16())):
+        rank.measure(f"num_cast_to_{name}", int((is_there & (cast == 0)).sum()), unit="gradients")
 
 
 def _measure_unchanged(

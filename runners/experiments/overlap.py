@@ -22,9 +22,9 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import linear, mse_loss
 from torch.nn.parallel import DistributedDataParallel
 
+from runners.closed_forms.shape import FLOAT_BYTES
 from runners.closed_forms.steps import ring_bytes
 from runners.closed_forms.training_settings import StackSettings
-from runners.closed_forms.work import FLOAT_BYTES
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import NUM_SETTLING_STEPS, Count, Factor, Settled, closed_form
 from runners.core.ranks.rank import Rank

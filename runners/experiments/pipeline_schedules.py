@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import pipelining
 
-from runners.closed_forms.work import FLOAT_BYTES
+from runners.closed_forms.shape import FLOAT_BYTES
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, Factor, RunSettings, Seconds
 from runners.core.ranks.rank import Rank
@@ -48,18 +48,12 @@ def scheduled(rank: Rank[Settings], kind: type) -> None:
     diary = pipeline.diary  # of the last step
     rank.measure("num_in_flight", diary.most_held)
     if is_paced:
-        rank.measure(
-            "idle_share",
-            round(1 - diary.busy_seconds / whole_seconds, 5),
-            unit="share",
-            repeats="clock",
+        idle, sending = (
+            (1 - diary.busy_seconds / whole_seconds),
+            diary.sending_seconds / whole_seconds,
         )
-        rank.measure(
-            "sending_share",
-            round(diary.sending_seconds / whole_seconds, 5),
-            unit="share",
-            repeats="clock",
-        )
+        for name, share in (("idle_share", idle), ("sending_share", sending)):
+            rank.measure(name, round(share, 5), unit="share", repeats="clock")
     _compare(rank, pipeline, num_updates=rank.step_index + 1)
 
 
@@ -324,44 +318,37 @@ def _paced(strategy: str, world_size: int = 4, **settings: Any) -> Declaration[S
     return replace(declaration, passes=("timed",), nature="paced")
 
 
-SCHEDULES = {
-    "gpipe": "gpipe",
-    "1f1b": "one_f_one_b",
-    "interleaved": "interleaved",
-    "zero_bubble": "zero_bubble",
-}
+SCHEDULES = {"gpipe": "gpipe", "1f1b": "one_f_one_b"}
+SCHEDULES |= {name: name for name in ("interleaved", "zero_bubble")}
 HEAVIER = {
     **{f"paced_gpipe_{m}": _paced("gpipe", num_microbatches=m) for m in (2, 4, 16)},
-    "paced_1f1b_16": _paced("one_f_one_b", num_microbatches=16),
-    "paced_interleaved_16": _paced("interleaved", num_microbatches=16),
+    **{f"paced_{n}_16": _paced(SCHEDULES[n], num_microbatches=16) for n in ("1f1b", "interleaved")},
     # Seconds of both stages of a rank: long ones, and as few as a rank with one stage takes.
     "paced_zero_bubble_long": _paced("zero_bubble", forward_seconds=0.12),
     "paced_zero_bubble_v": _paced("zero_bubble_v", forward_seconds=0.12),
-    "paced_interleaved_short": _paced("interleaved", forward_seconds=0.027),
-    "paced_zero_bubble_short": _paced("zero_bubble", forward_seconds=0.027),
-    "paced_gpipe_two_ranks": _paced("gpipe", 2),
-    "paced_1f1b_two_ranks": _paced("one_f_one_b", 2),
-    "paced_gpipe_equal": _paced("gpipe", forward_seconds=0.04, backward_ratio=1.0),
-    "paced_1f1b_equal": _paced("one_f_one_b", forward_seconds=0.04, backward_ratio=1.0),
+    **{
+        f"paced_{name}_short": _paced(name, forward_seconds=0.027)
+        for name in ("interleaved", "zero_bubble")
+    },
+    **{f"paced_{name}_two_ranks": _paced(SCHEDULES[name], 2) for name in ("gpipe", "1f1b")},
+    **{
+        f"paced_{name}_equal": _paced(SCHEDULES[name], forward_seconds=0.04, backward_ratio=1.0)
+        for name in ("gpipe", "1f1b")
+    },
     "paced_gpipe_slow": _paced("gpipe", slow_ratio=2.0),
     **{  # with a timeline, for a picture
         f"drawn_{name}": replace(_paced(SCHEDULES[name]), passes=("metered",), has_timeline=True)
         for name in ("gpipe", "1f1b", "zero_bubble")
     },
-    "real_interleaved": _real("interleaved"),
-    "real_zero_bubble": _real("zero_bubble"),
-    "real_zero_bubble_v": _real("zero_bubble_v"),
-    "real_gpipe_16": _real("gpipe", num_microbatches=16),
-    "real_1f1b_16": _real("one_f_one_b", num_microbatches=16),
-    "real_gpipe_two_ranks": _real("gpipe", 2),
-    "real_1f1b_two_ranks": _real("one_f_one_b", 2),
+    **{f"real_{n}": _real(n) for n in ("interleaved", "zero_bubble", "zero_bubble_v")},
+    **{f"real_{n}_16": _real(SCHEDULES[n], num_microbatches=16) for n in ("gpipe", "1f1b")},
+    **{f"real_{n}_two_ranks": _real(SCHEDULES[n], 2) for n in ("gpipe", "1f1b")},
 }
 RUNS = {
     "paced_one_batch": _paced("gpipe", num_microbatches=1),
     **{f"paced_{name}": _paced(strategy) for name, strategy in SCHEDULES.items()},
     "real_single": _real("single", 1),
-    "real_gpipe": _real("gpipe"),
-    "real_1f1b": _real("one_f_one_b"),
+    **{f"real_{name}": _real(SCHEDULES[name]) for name in ("gpipe", "1f1b")},
     **{name: replace(declaration, full=True) for name, declaration in HEAVIER.items()},
 }
 ON_CUDA = {"*": {"width": 1024, "batch_size": 16384}}

@@ -15,8 +15,8 @@ from functools import partial
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint_sequential
 
+from runners.closed_forms.shape import FLOAT_BYTES
 from runners.closed_forms.training_settings import StackSettings
-from runners.closed_forms.work import FLOAT_BYTES
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, Factor, closed_form
 from runners.core.ranks.rank import Rank

@@ -27,8 +27,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
+from runners.closed_forms.shape import FLOAT_BYTES, mlp_parameters
 from runners.closed_forms.training_settings import SharedBatchSettings, StackSettings
-from runners.closed_forms.work import FLOAT_BYTES, mlp_parameters
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import (
     NUM_SETTLING_STEPS,
@@ -440,9 +440,4 @@ class _TooSmall:
     ON_CUDA = {"*": {"widths": [128, 256, 512, 1024, 2048, 4096], "global_batch_size": 4096}}
 
 
-EXPERIMENTS = {
-    "growth": _Growth,
-    "scaling": _Scaling,
-    "speedup": _Speedup,
-    "too_small": _TooSmall,
-}
+EXPERIMENTS = {"growth": _Growth, "scaling": _Scaling, "speedup": _Speedup, "too_small": _TooSmall}

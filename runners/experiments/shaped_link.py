@@ -17,9 +17,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from runners.closed_forms.shape import FLOAT_BYTES, mlp_parameters
 from runners.closed_forms.steps import ring_bytes
 from runners.closed_forms.training_settings import StackSettings
-from runners.closed_forms.work import FLOAT_BYTES, mlp_parameters
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import NUM_SETTLING_STEPS, Count, Factor, Settled
 from runners.core.ranks.rank import Rank

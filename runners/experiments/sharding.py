@@ -22,7 +22,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.closed_forms.work import FLOAT_BYTES, layer_parameters
+from runners.closed_forms.shape import FLOAT_BYTES, layer_parameters
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, Factor, RunSettings
 from runners.core.meters.memory import local
@@ -37,10 +37,8 @@ from runners.training.steps import random_samples, replica_of
 def fsdp(rank: Rank[Settings], *, layers: bool = True, root: bool | None = None) -> None:
     """Shards of every layer; the last layer is left to the root's group, as a head often is.
 
-    Args:
-        rank: this rank.
-        layers: whether the other layers are freed after forward.
-        root: the same for the root; None is what FSDP chooses, and then the root stays gathered.
+    `layers` are freed after forward or not, and so is the `root`; None is what FSDP chooses, and
+    then the root stays gathered.
     """
     _begin(rank, is_sharded=True)
     mesh = init_device_mesh(rank.device.type, (rank.world_size,))

@@ -21,8 +21,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from runners.closed_forms.shape import mlp_parameters
 from runners.closed_forms.training_settings import FourClassSettings, SmallClassifierSettings
-from runners.closed_forms.work import mlp_parameters
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, CountOrZero, Factor, RunSettings, closed_form
 from runners.core.ranks.rank import Rank
@@ -157,20 +157,15 @@ def alone(rank: Rank[SgdSettings]) -> None:
 
 
 class Replica:
-    """This rank's model, how it updates, and what is seen of the replicas on the way.
-
-    Attributes:
-        distances: of this replica from the mean of all, just before each average.
-        communicated_bytes: of the tensors that this rank has passed to collectives to train.
-    """
+    """This rank's model, how it updates, and what is seen of the replicas on the way."""
 
     def __init__(self, rank: Rank[SgdSettings]) -> None:
         self.rank = rank
         self.batches, self.validation = _samples(rank)
         self.model = steps.mlp_for(rank)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=rank.settings.learning_rate)
-        self.distances: list[float] = []
-        self.communicated_bytes = 0
+        self.distances: list[float] = []  # from the mean of all, just before each average
+        self.communicated_bytes = 0  # of the tensors that it passed to collectives to train
         self._norms: list[float] = []
         self._losses: list[float] = []
 

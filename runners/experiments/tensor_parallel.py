@@ -19,7 +19,7 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.parallel import parallelize_module
 
-from runners.closed_forms.shape import FLOAT, TransformerShape
+from runners.closed_forms.shape import FLOAT_BYTES, TransformerShape
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, Factor, RunSettings
 from runners.core.ranks.rank import Rank
@@ -125,16 +125,16 @@ class Settings(RunSettings):
         """Of a block, of a rank's share under Adam with its four copies, and of the all-reduces."""
         num_whole = self.shape.whole_block_parameters()
         return {
-            "whole_bytes": FLOAT * num_whole,
-            "split_bytes": FLOAT * (self.shape.block_parameters() - num_whole),
-            "held_bytes": FLOAT * 4 * self.shape.block_parameters_on_a_rank(self.world_size),
+            "whole_bytes": FLOAT_BYTES * num_whole,
+            "split_bytes": FLOAT_BYTES * (self.shape.block_parameters() - num_whole),
+            "held_bytes": FLOAT_BYTES * 4 * self.shape.block_parameters_on_a_rank(self.world_size),
             # In backward through attention's last first projection: the input, its norm's output,
             # the block's output, the gradient that passes attention by, that of the norm's output
             # so far, and what is added to it.
             "num_whole_activations": 6,
             "num_forward_sums": 2,  # after attention and after the mlp
             "num_backward_sums": 2 if self.strategy == "split" else 4,  # for each declared input
-            "activation_bytes": FLOAT * self.num_samples * self.length * self.width,
+            "activation_bytes": FLOAT_BYTES * self.num_samples * self.length * self.width,
         }
 
 

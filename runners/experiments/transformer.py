@@ -18,7 +18,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor.parallel import parallelize_module
 
-from runners.closed_forms.shape import FLOAT, VOCABULARY, TransformerSettings
+from runners.closed_forms.shape import FLOAT_BYTES, VOCABULARY, TransformerSettings
 from runners.core.declared.experiment import Declaration
 from runners.core.declared.settings import Count, Factor
 from runners.core.ranks.rank import Rank
@@ -307,10 +307,10 @@ class Settings(TransformerSettings):
             "num_parameters": shape.num_parameters(),
             "num_embedding_parameters": shape.embedding_parameters(),
             "num_rank_parameters": max(map(self._held, range(self.world_size))),
-            "model_bytes": FLOAT * shape.num_parameters(),
-            "block_bytes": FLOAT * self.num_layers * shape.block_parameters(),
-            "rank_block_bytes": FLOAT * self.num_layers * block_on_a_rank,
-            "hidden_state_bytes": FLOAT * num_tokens * self.width,
+            "model_bytes": FLOAT_BYTES * shape.num_parameters(),
+            "block_bytes": FLOAT_BYTES * self.num_layers * shape.block_parameters(),
+            "rank_block_bytes": FLOAT_BYTES * self.num_layers * block_on_a_rank,
+            "hidden_state_bytes": FLOAT_BYTES * num_tokens * self.width,
             "sample_bytes": 8 * self.num_samples_per_rank * (self.context + 1),
             "state_bytes": self._state(fullest),
             "activation_bytes": self._activations(fullest),
@@ -346,16 +346,16 @@ class Settings(TransformerSettings):
         Parameters and Adam's two moments; DDP's buckets; what FSDP's root has gathered; gradients
         that microbatches or blocks before have left; autocast's copies of weights.
         """
-        own, shape = FLOAT * self._held(rank), self.shape
-        ends = FLOAT * shape.root_parameters(1)
+        own, shape = FLOAT_BYTES * self._held(rank), self.shape
+        ends = FLOAT_BYTES * shape.root_parameters(1)
         added = {
             "ddp": own,
             "zero": 2 * own // self.world_size - own,  # buckets, and a share of the moments
             "accumulated": 2 * own,
             "fsdp": ends,
             "fsdp_tensor": ends,
-            "checkpointed": FLOAT * self._recomputing()[0],
-            "autocast": FLOAT // 2 * (self._block_weights + VOCABULARY * self.width),
+            "checkpointed": FLOAT_BYTES * self._recomputing()[0],
+            "autocast": FLOAT_BYTES // 2 * (self._block_weights + VOCABULARY * self.width),
         }
         return 3 * own + added.get(self.strategy, 0)
 
@@ -369,7 +369,7 @@ class Settings(TransformerSettings):
         layers, head = self.num_layers // self.num_stages, width + 2 + 3 * VOCABULARY
         block = self.shape.block_activations(self.num_tensor_ranks)
         if self.strategy == "checkpointed":
-            return FLOAT * self._recomputing()[1]
+            return FLOAT_BYTES * self._recomputing()[1]
         if self.strategy == "autocast":  # what products read and give is half as wide
             halves = (8 * width + 2 * self.hidden) // 2
             block = 2 * width + 4 + self.num_heads + halves  # the two sums, statistics
@@ -380,7 +380,7 @@ class Settings(TransformerSettings):
             head = 0
         else:  # scores of all microbatches, their gradients of one
             head -= 2 * VOCABULARY - 2 * VOCABULARY // self.num_parts
-        return FLOAT * tokens * (width + layers * block + head)
+        return FLOAT_BYTES * tokens * (width + layers * block + head)
 
     def _recomputing(self) -> tuple[int, int]:
         """Gradients and activations at the peak of checkpointing, in values.
@@ -408,12 +408,7 @@ class Microbatched(Settings):
 
 
 LONG = Settings(
-    context=128,
-    width=128,
-    hidden=512,
-    num_steps=800,
-    num_held_out_samples=128,
-    learning_rate=0.002,
+    context=128, width=128, hidden=512, num_steps=800, num_held_out_samples=128, learning_rate=0.002
 )
 
 

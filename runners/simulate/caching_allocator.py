@@ -103,17 +103,11 @@ class MemoryBlock:
 
 
 class CachingAllocator:
-    """One device's allocator.
-
-    Attributes:
-        allocated: bytes given out (`memory_allocated`).
-        reserved: bytes of all segments (`memory_reserved`).
-        segments: the first block of each.
-    """
+    """One device's allocator."""
 
     def __init__(self, *, is_expandable: bool = False) -> None:
-        self.allocated, self.reserved = Gauge(), Gauge()
-        self.segments: list[MemoryBlock] = []
+        self.allocated, self.reserved = Gauge(), Gauge()  # bytes given out, and of all segments
+        self.segments: list[MemoryBlock] = []  # the first block of each
         self._is_expandable = is_expandable
         self._free: defaultdict[Pool, list[tuple[int, int, MemoryBlock]]] = defaultdict(list)
         self._last: dict[Pool, MemoryBlock] = {}  # of the newest segment

@@ -42,9 +42,8 @@ class ValuelessMode(FakeTensorMode):
         return False if dtype is torch.bool else 0.0 if dtype.is_floating_point else 0
 
 
-ValuelessMode.__torch_dispatch__ = inspect.unwrap(  # type: ignore[method-assign]
-    ValuelessMode.__torch_dispatch__
-)
+_unwrapped: Any = inspect.unwrap(ValuelessMode.__torch_dispatch__)
+ValuelessMode.__torch_dispatch__ = _unwrapped  # type: ignore[method-assign]
 
 
 def formatted(tensor: FakeTensor, specification: str) -> str:

@@ -47,30 +47,23 @@ GATHER_STREAM, REDUCE_STREAM = 1, 2
 
 
 class Meter(FakeMemoryMeter):
-    """Follows storages as the memory meter does, and logs the collectives of the counted step.
-
-    Args:
-        meshes: whose axes name the groups of collectives; it may grow while the meter runs.
-        activation_axes: what ranks send each other on these axes is an activation or a gradient
-            and no wrapper's bucket; a group that is described by one of these names is an axis.
-        copies_on_reduce_stream: FSDP allocates its copy of gradients where it allocates their sums.
-
-    Attributes:
-        flops: of the counted step, by phase.
-    """
+    """Follows storages as the memory meter does, and logs the collectives of the counted step."""
 
     def __init__(
         self,
-        meshes: list[DeviceMesh],
+        meshes: list[DeviceMesh],  # whose axes name groups; may grow while the meter runs
         *,
+        # What ranks send each other on these axes is an activation or a gradient and no wrapper's
+        # bucket; a group that is described by one of these names is an axis.
         activation_axes: Sequence[str] = (),
+        # FSDP allocates its copy of gradients where it allocates their sums.
         copies_on_reduce_stream: bool = False,
     ) -> None:
         super().__init__()
         self._meshes, self._activation_axes = meshes, activation_axes
         # A simulation has none of gloo's threads.
         self._gloo = SimpleNamespace(wait_until_idle=lambda: None)  # type: ignore[assignment]
-        self.flops: Counter[str] = Counter()
+        self.flops: Counter[str] = Counter()  # of the counted step, by phase
         self._payloads: defaultdict[tuple[str, str, int, str], list[int]] = defaultdict(list)
         self._is_activation = False
         self._copies_on_reduce_stream = copies_on_reduce_stream
@@ -190,9 +183,7 @@ class Meter(FakeMemoryMeter):
 
 
 # Torch wraps this method so that compilers leave it alone, which takes longer than it does.
-Meter.__torch_dispatch__ = inspect.unwrap(  # type: ignore[method-assign]
-    Meter.__torch_dispatch__
-)
+Meter.__torch_dispatch__ = inspect.unwrap(Meter.__torch_dispatch__)  # type: ignore[method-assign]
 
 
 def _device_of(tensor: torch.Tensor) -> torch.device:

@@ -20,17 +20,11 @@ from torch.autograd import Variable
 
 @dataclass(eq=False)
 class Bucket:
-    """Gradients that are reduced together.
+    """Gradients that are reduced together."""
 
-    Attributes:
-        own: parameters whose gradients these are.
-        whole: (elements of all its parameters), in one allocation.
-        views: of it, one a parameter, in the parameter's shape.
-    """
-
-    own: list[nn.Parameter]
-    whole: Tensor
-    views: list[Tensor]
+    own: list[nn.Parameter]  # whose gradients these are
+    whole: Tensor  # (elements of all its parameters), in one allocation
+    views: list[Tensor]  # of it, one a parameter, in the parameter's shape
     num_pending: int = 0
     is_reduced: bool = False
 
@@ -137,12 +131,9 @@ class Reducer(_Silent):
                 break
             if not ready.is_reduced:
                 ready.is_reduced = True
-                self._reduce(ready)
+                dist.all_reduce(ready.whole, group=self._group, async_op=True)
                 if ready is self._buckets[-1]:
                     Variable._execution_engine.queue_callback(self._finish)
-
-    def _reduce(self, bucket: Bucket) -> None:
-        dist.all_reduce(bucket.whole, group=self._group, async_op=True)
 
     @torch.no_grad()
     def _finish(self) -> None:

@@ -44,13 +44,6 @@ def program(rank: Rank[ProgramSettings]) -> None:
         rank.outcome.prediction.append(_as_step(gathered))
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
 def _leave_group() -> None:
     dist.barrier()
     time.sleep(SETTLE_SECONDS)
@@ -59,7 +52,10 @@ def _leave_group() -> None:
 
 def _set_environment(rank: Rank[ProgramSettings]) -> None:
     """Put into the environment what `torchrun` would, and leave the group to the program."""
-    port: list[int | None] = [_free_port() if rank.rank == 0 else None]
+    port: list[int | None] = [None]
+    if rank.rank == 0:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port[0] = listener.getsockname()[1]
     if dist.is_initialized():
         dist.broadcast_object_list(port, src=0)
         _leave_group()

@@ -7,8 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from runners.closed_forms.shape import whole
-from runners.closed_forms.work import layer_parameters
+from runners.closed_forms.shape import layer_parameters, whole
 from runners.core.trace.records import Layer, Model
 
 NORMS: dict[str, list[type[nn.Module]]] = {
@@ -77,14 +76,10 @@ def description(
     dtype: torch.dtype = torch.float32,
     sharded: Sequence[bool] | bool = False,
 ) -> Model:
-    """Describe a stack of linear layers and who holds each.
+    """Describe a stack of linear layers of these widths and who holds each.
 
-    Args:
-        widths: of the features, of each hidden layer, of the classes.
-        ranks: for each linear layer the ranks that hold it, whole or as shards; or how many ranks
-            hold all of them.
-        dtype: of the parameters.
-        sharded: whether ranks hold parts of a layer, for all layers or for each.
+    `ranks` are those that hold each linear layer, whole or as shards, or how many hold all; whether
+    they are shards, `sharded` says for all layers or for each.
     """
     size = torch.finfo(dtype).bits // 8
     counts = layer_parameters(widths)
@@ -151,11 +146,7 @@ def copy_row(row: Tensor, tensors: Sequence[Tensor]) -> None:
 
 @torch.no_grad()
 def average(tensors: Sequence[Tensor]) -> Tensor:
-    """Put the mean over all ranks into the tensors, in one all-reduce.
-
-    Returns:
-        The mean, in one row.
-    """
+    """Put the mean over all ranks into the tensors, in one all-reduce; the mean, in one row."""
     mean = torch.cat([tensor.reshape(-1) for tensor in tensors])
     dist.all_reduce(mean)
     mean /= dist.get_world_size()

@@ -27,12 +27,10 @@ BY_ROWS = ("attention.out", "mlp.down")
 
 
 def block_plan(place: str = "", *, shares_input: bool = True) -> dict[str, ParallelStyle]:
-    """How each projection of a block is split; its norms stay whole.
+    """How each projection of a block is split, whose names begin with `place`; norms stay whole.
 
-    Args:
-        place: of the block in the module that is split, such as `1.`.
-        shares_input: whether the input of attention is declared once for its three projections, so
-            that backward adds their gradients before it sums them over the ranks.
+    With `shares_input`, the input of attention is declared once for its three projections, so that
+    backward adds their gradients before it sums them over the ranks.
     """
     plan: dict[str, ParallelStyle] = {f"{place}{name}": ColwiseParallel() for name in BY_COLUMNS}
     plan |= {f"{place}{name}": RowwiseParallel() for name in BY_ROWS}

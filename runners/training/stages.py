@@ -14,14 +14,8 @@ def through_stage(
 ) -> tuple[Tensor, Tensor]:
     """Receive an activation, run this rank's stage on it, and send the result to the next rank.
 
-    Args:
-        rank: its number is that of its stage.
-        run: the layers of this stage; on the last stage perhaps with the loss.
-        own: what the first stage takes.
-        shape: of what every other stage takes.
-
-    Returns:
-        What came in and what went out.
+    The rank's number is that of its stage; `run` is its layers, on the last stage perhaps with the
+    loss. The first stage takes `own`; `shape` is of what every other takes. Returns both ends.
     """
     taken = own
     if rank.rank > 0:

@@ -150,13 +150,9 @@ class EpochProgress:
     def add(
         self, loss: float | Tensor, logits: Tensor, labels: Tensor, num_own: int | None = None
     ) -> None:
-        """Count one batch: its loss, and the samples classified rightly.
+        """Count one batch: its mean loss, and the samples classified rightly.
 
-        Args:
-            loss: mean over the samples of the batch.
-            logits: of all its samples.
-            labels: of the same samples.
-            num_own: samples that this rank has computed itself; all by default.
+        `num_own` samples this rank has computed itself; all by default.
         """
         value = float(loss)
         self._losses.append(value)
@@ -172,8 +168,7 @@ class EpochProgress:
     ) -> float | None:
         """Record the epoch; of replicas that are compared, the digest of their parameters too.
 
-        Returns:
-            Mean loss over equal batches.
+        Returns the mean loss over equal batches.
         """
         loss = sum(self._losses) / len(self._losses) if self._losses else None
         self._rank.epoch(
@@ -222,10 +217,8 @@ def forward_backward(
 ) -> tuple[Tensor, Tensor]:
     """Forward, loss and backward on a batch, or on one of so many equal parts of it.
 
-    Gradients of the parts add up to that of the mean loss of the batch.
-
-    Returns:
-        Logits, and the mean loss of these samples.
+    Gradients of the parts add up to that of the mean loss of the batch. Returns the logits and the
+    mean loss of these samples.
     """
     logits = model(samples.features)
     loss = nn.functional.cross_entropy(logits, samples.labels)
@@ -256,12 +249,7 @@ def train(
 def step_on_samples(rank: Rank[Any], forward: Callable[[Tensor], Tensor]) -> Callable[[], float]:
     """Forward and backward on this rank's own random samples, a `batch_size` of the settings.
 
-    Args:
-        rank: this rank.
-        forward: a model, or what calls its parts.
-
-    Returns:
-        A function that leaves gradients and gives the mean loss.
+    `forward` is a model, or calls its parts. Each call leaves gradients and gives the mean loss.
     """
     features, labels = random_samples(rank, rank.settings.batch_size)
 
@@ -277,13 +265,7 @@ def step_on_samples(rank: Rank[Any], forward: Callable[[Tensor], Tensor]) -> Cal
 def sgd_steps(rank: Rank[Any], model: nn.Module, step: Callable[[], T]) -> T:
     """All steps of a run, each an update by plain SGD at the settings' `learning_rate`.
 
-    Args:
-        rank: whose settings say `num_steps`.
-        model: what is updated.
-        step: goes forward and backward, and gives a loss.
-
-    Returns:
-        What the last step gave.
+    `step` goes forward and backward, and gives a loss; the last one is returned.
     """
     optimizer = torch.optim.SGD(model.parameters(), lr=rank.settings.learning_rate)
     rank.watch(model, optimizer)

@@ -42,22 +42,14 @@ def teach(
     num_validation_samples: int,
     num_features: int,
     num_classes: int,
-    temperature: float = 0.35,
+    temperature: float,
     dtype: torch.dtype = torch.float32,
 ) -> Lesson:
     """Draw samples whose labels a hidden network gives, with noise that no student can learn.
 
     Features have their own offset and spread each, as measured quantities have. Labels are the
-    largest of the teacher's standardised scores plus Gumbel noise times `temperature`.
-
-    Args:
-        seed: equal seeds give equal samples.
-        num_samples: samples to train on.
-        num_validation_samples: samples to validate on, drawn from the same teacher.
-        num_features: features a sample.
-        num_classes: classes.
-        temperature: noise against signal; zero is a teacher without doubt.
-        dtype: of the features.
+    largest of the teacher's standardised scores plus Gumbel noise times `temperature`, so that zero
+    is a teacher without doubt. `dtype` is that of the features.
     """
     source = torch.Generator().manual_seed(seed)
     total = num_samples + num_validation_samples

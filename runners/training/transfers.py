@@ -15,12 +15,7 @@ from runners.core.ranks.rank import Rank
 def fit(sizes: Sequence[float], seconds: Sequence[float]) -> tuple[float, float]:
     """The α and β of least squares of the *relative* errors, so that each size weighs alike.
 
-    Args:
-        sizes: bytes of each transfer; at least two of them differ.
-        seconds: what each took, above zero.
-
-    Returns:
-        What a transfer costs to start, in seconds, and then by the byte, in seconds a byte.
+    At least two sizes, in bytes, differ. A transfer costs α seconds to start, and β by the byte.
     """
     beta, alpha = np.polyfit(sizes, seconds, 1, w=[1 / t for t in seconds])
     return float(alpha), float(beta)
@@ -37,9 +32,7 @@ def join_group(store: Path, rank: int, world_size: int) -> None:
 def sent(rank: Rank, **measures: int) -> Iterator[None]:
     """Measure the bytes that pass this rank's own link, if it has one.
 
-    Args:
-        rank: whose link it is.
-        measures: what the bytes are called, and into how many steps they are divided.
+    `measures` names them, and says into how many steps they are divided.
     """
     before = rank.sent_payload_bytes()
     yield

@@ -4,12 +4,7 @@ from statistics import median
 
 import pytest
 
-from runners.planner.answers.published import (
-    MOST_ERROR,
-    PEAKS,
-    is_stale,
-    published_bytes_of,
-)
+from runners.planner.answers.published import MOST_ERROR, PEAKS, is_stale, published_bytes_of
 from runners.planner.simulated.published_peaks import rows_by_run
 from runners.traces.files import read
 

@@ -132,11 +132,7 @@ def _log(given):
     program, world_size, rank = given
     warnings.simplefilter("ignore")
     meshes = []
-    with (
-        simulating_rank(rank, world_size, meshes),
-        ValuelessMode(),
-        GlooMeter(meshes) as meter,
-    ):
+    with simulating_rank(rank, world_size, meshes), ValuelessMode(), GlooMeter(meshes) as meter:
         meter.counting = True
         dist.init_process_group()
         program(SimpleNamespace(rank=rank, world_size=world_size))
