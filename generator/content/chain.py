@@ -18,29 +18,17 @@ HOOD = "Under the hood"  # whose own section comes first
 
 @dataclass(frozen=True)
 class DeepPage:
-    """A page of the chain.
-
-    Attributes:
-        title: the page's.
-        opening: its first sentences, where its author wrote some.
-        kind: which of the four kinds of page it is.
-        anchor: of its entry in the overview.
-        places: anchor, title and level of each section; its entry there has the same anchor.
-        items: the questions that it asks.
-        others: further anchors that lead to its entry: of questions, figures, and groups of one.
-        step: of the build-up, where it is one.
-        groups: titles, and the sections below each, of the pages by hand and in practice.
-    """
+    """A page of the chain."""
 
     title: str
-    opening: str | None
+    opening: str | None  # its first sentences, where its author wrote some
     kind: Literal["step", "sections", "myths", "pitfalls"]
-    anchor: str
-    places: Sequence[tuple[str, str, int]]
-    items: Sequence[str]
-    others: Sequence[str] = ()
-    step: BuildStep | None = None
-    groups: Mapping[str, Sequence[Section]] = field(default_factory=dict)
+    anchor: str  # of its entry in the overview
+    places: Sequence[tuple[str, str, int]]  # anchor, there and here, title and level of sections
+    items: Sequence[str]  # the questions that it asks
+    others: Sequence[str]  # further anchors to its entry: of questions, figures, groups of one
+    step: BuildStep | None = None  # of the build-up, where it is one
+    groups: Mapping[str, Sequence[Section]] = field(default_factory=dict)  # sections by title
 
     @property
     def id(self) -> str:

@@ -216,19 +216,10 @@ def load(
     only: Collection[str] | None = None,
     with_new: bool = False,
 ) -> Book:
-    """Read a content folder.
+    """Read a content folder; ContentErrors holds everything wrong with any file.
 
-    Args:
-        content: the folder with topics/, claims/ and traces/.
-        machine: the folder's name under traces/; by default PROOFBOOK_MACHINE, then the name in
-            traces/this-machine, then the reference machine.
-        is_stale: tells whether the code of a trace's experiment has changed since.
-        with_tries: whether to read what readers tried; only while serving.
-        only: the machines that may be shown; all of them by default.
-        with_new: whether runs that none of these has are shown as this machine measured them.
-
-    Raises:
-        ContentErrors: everything wrong with any file.
+    `machine`, `only` and `with_new` are as in `Shelf`; `is_stale` tells whether the code of a
+    trace's experiment has changed since, and `with_tries` is whether to read what readers tried.
     """
     loader = _Loader(content.resolve())
     loader.read()

@@ -166,12 +166,8 @@ def new_lesson(
 ) -> list[Path]:
     """Write the first files of a topic, and return them; CannotScaffoldError where it cannot be.
 
-    Args:
-        book: the book that it joins.
-        content: its content folder.
-        name: the topic's id, in small letters joined by hyphens.
-        laws: those that hold, by id, each with its runs; the first questions are bound to one.
-        experiment: whose runs the pages show; None is one that recorded stages and epochs.
+    Its first questions are bound to one of the laws, each given with its runs. The pages show runs
+    of the experiment; None is one that recorded stages and epochs.
     """
     if not re.fullmatch("[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise CannotScaffoldError(f"{name!r}: small letters and digits, joined by hyphens")

@@ -112,19 +112,12 @@ _OF_PLACES: dict[str, Function] = {
 
 
 class _NamedReading(NamedTuple):
-    """A path of a rule, named for readers.
+    """A path of a rule, named for readers."""
 
-    Attributes:
-        word: its short name, with what is made of it over the ranks.
-        run: the run's name.
-        rank: the position of the only rank that it is of, or empty.
-        is_given: whether the run was given it, and did not measure it.
-    """
-
-    word: str
-    run: str = ""
-    rank: str = ""
-    is_given: bool = True
+    word: str  # its short name, with what is made of it over the ranks
+    run: str = ""  # the run's name
+    rank: str = ""  # the position of the only rank that it is of, or empty
+    is_given: bool = True  # whether the run was given it, and did not measure it
 
 
 def _read(name: str) -> _NamedReading:

@@ -36,16 +36,10 @@ ROOTS = ("machine", "cited", "given")  # of expressions, beside experiments
 
 
 class Evidence:
-    """Everything a page may state about a book's traces.
+    """Everything a page may state about a book's traces."""
 
-    Attributes:
-        book: the book.
-        functions: that expressions may call, beside those of claims.
-        rests_on_runs: whether what it states has to come of runs; a site without a book has none.
-    """
-
-    functions = FUNCTIONS
-    rests_on_runs = True
+    functions = FUNCTIONS  # that expressions may call, beside those of claims
+    rests_on_runs = True  # what it states has to come of runs; a site without a book has none
 
     def __init__(self, book: Book) -> None:
         self.book = book

@@ -42,13 +42,10 @@ def is_crowded(run: Run) -> bool:
 def line(
     claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str], has_turns: bool = True
 ) -> str:
-    """The regime of a claim as a Line; empty where no run of it was measured.
+    """The regime of a claim as a Line; empty where none of the runs that it reads was measured.
 
-    Args:
-        claim: with the regime that its author states.
-        runs: those that it reads, as `experiment.run`.
-        strategy: gives the name that readers know a run's strategy by.
-        has_turns: whether it says that ranks took turns, in which machines differ.
+    `strategy` gives the name that readers know a run's strategy by, and `has_turns` is whether it
+    says that ranks took turns, in which machines differ.
     """
     ran = {name: run for name, run in runs.items() if run.strategy != "published"}  # by others
     measured = {name: run for name, run in ran.items() if run.status != "skipped"}
