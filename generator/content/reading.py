@@ -65,13 +65,6 @@ class _Loader(Files):
         for folder in {Path(pattern).parent for pattern in FILES}:
             for path in visible_files(self.content, f"{folder}/*.yaml"):
                 self.refuse(path, f"files of a book end in `.yml`; rename it to {path.stem}.yml")
-        self.read_known()
-        for path in handwritten.files(self.content / "pages"):
-            if path.suffix == ".md":
-                self.keep(path, handwritten.read)
-
-    def read_known(self) -> None:
-        """Read every YAML file of a known name."""
         beliefs: frozenset[tuple[str, str]] = frozenset()
         for pattern, model in FILES.items():
             for path in visible_files(self.content, pattern):
@@ -79,6 +72,9 @@ class _Loader(Files):
             if model is MisconceptionFile:
                 known = self.parts(MisconceptionFile, "misconceptions")
                 beliefs = frozenset((name, belief.refuted_by) for name, belief in known.items())
+        pages = handwritten.files(self.content / "pages")
+        for path in (path for path in pages if path.suffix == ".md"):
+            self.keep(path, handwritten.read)
 
     def keep(self, path: Path, read_one: Callable[[str, str], Document[Any]]) -> None:
         """Read a file, and keep the document or its mistakes."""

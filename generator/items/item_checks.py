@@ -144,12 +144,6 @@ _CONDITION = re.compile(r"([^<>=]+)(<=|>=|<|>)([^<>=]+)")
 _RELATIONS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
 
 
-def variants(question: Item) -> tuple[Item, ...]:
-    """An item as each draw that is asked, the first being the item itself."""
-    is_drawn = isinstance(question, Drawable) and question.draws
-    return (question, *(question.others if is_drawn else ()))
-
-
 def draw_mistakes(question: Item, evidence: Evidence) -> Iterator[Found]:
     """Mistakes of an item's draws, one for each place, with the first draw that shows it."""
     if not isinstance(question, Drawable) or question.draws is None or evidence.reference:

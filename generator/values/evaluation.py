@@ -51,10 +51,7 @@ class Evidence:
         self._made: dict[tuple[str, int], tuple[object, Any]] = {}
 
     def over(self, book: Book) -> Evidence:
-        """Evidence for a book with equal traces and claims; keeps what was evaluated.
-
-        What was evaluated and judged stays; nothing else of a book decides it.
-        """
+        """Evidence for a book with equal traces and claims; keeps what was evaluated and judged."""
         again = Evidence(book)
         again._evaluations, again._verdicts = self._evaluations, self._verdicts
         if self._reference and book.on_reference:
