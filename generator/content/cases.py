@@ -40,7 +40,7 @@ def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
 
 def bind_expression(expression: str, names: Mapping[str, str]) -> str:
     """An expression with its short names written out."""
-    if not names or not any(name in expression for name in names):
+    if not any(name in expression for name in names):
         return expression
 
     def meant(match: re.Match[str]) -> str:

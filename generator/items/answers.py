@@ -16,18 +16,12 @@ from generator.printing.folio import Folio
 
 @dataclass(frozen=True)
 class Backing:
-    """A claim behind an answer, as a link inside the site.
+    """A claim behind an answer, as a link inside the site."""
 
-    `verdict` is the claim's in words, unless it holds: the claim's sentence alone would then say
-    the contrary of what the runs showed. `belief` is the misconception that it refutes, where it is
-    evidence about that and not about the answer itself. `says` is empty where the evidence against
-    the belief follows below the answers.
-    """
-
-    says: Markup
+    says: Markup  # empty where the evidence against the belief follows below the answers
     href: str
-    verdict: str = ""
-    belief: Markup | None = None
+    verdict: str = ""  # in words unless it holds: the sentence alone would say the contrary
+    belief: Markup | None = None  # that it refutes, where it is no evidence about the answer itself
 
 
 class Reach(NamedTuple):

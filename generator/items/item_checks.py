@@ -158,11 +158,6 @@ def draw_mistakes(question: Item, evidence: Evidence) -> Iterator[Found]:
     yield from problems.items()
 
 
-def _are_counts(*values: Value) -> bool:
-    """Whether all are printed to their last digit, so that none is rounded."""
-    return all(str(value).replace(",", "") == f"{numeric(value):.0f}" for value in values)
-
-
 def _of_law(question: Drawable, draws: Draws, evidence: Evidence) -> Iterator[Found]:
     """Whether the key is the law: with the settings of its run, it is what the law predicts."""
     claim = evidence.book.claims.get(draws.law)
@@ -204,7 +199,9 @@ def _of_draw(
     tolerance = getattr(question, "tolerance", None)  # of a number that is typed
     for (_, value), (path, other) in combinations(values, 2):
         largest = max(abs(numeric(value)), abs(numeric(other)))
-        rounded = 0 if _are_counts(value, other) else _ROUNDED * largest
+        pair = [(str(v).replace(",", ""), f"{numeric(v):.0f}") for v in (value, other)]
+        are_whole = all(printed == digits for printed, digits in pair)  # so that none is rounded
+        rounded = 0 if are_whole else _ROUNDED * largest
         within = max(rounded, tolerance.slack(largest) if tolerance else 0)
         is_near = is_alike(value, other) and abs(numeric(value) - numeric(other)) <= within
         if is_near or str(value) == str(other):

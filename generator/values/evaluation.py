@@ -81,10 +81,7 @@ class Evidence:
         return self._evaluations[written]
 
     def _calculated(self, expression: str) -> Evaluation:
-        """Evaluate an expression that is not cached.
-
-        It is evaluated on the reference machine where only that has measured all of its runs.
-        """
+        """Evaluate it; on the reference machine where only that has measured all of its runs."""
         evaluation = Evaluation(substitute=self.substitute)
         try:
             checked = compiled(expression)
@@ -220,10 +217,7 @@ class Evidence:
         return self._verdicts[claim]
 
     def _judged(self, name: str) -> Judged:
-        """The verdict on this machine; on the reference machine where only that has all its runs.
-
-        Two machines' numbers are never compared in one verdict.
-        """
+        """The verdict on one machine: the reference machine where only that has all its runs."""
         claim = self.book.claims[name]
         sides = self.sides(claim)
         runs = {run for side in sides for run in side.runs}

@@ -87,7 +87,5 @@ def counterexample(evidence: Evidence, claim: str) -> Evidence | None:
 
 
 def _moved(evidence: Evidence, move: int, *, is_all: bool) -> PerturbedEvidence:
-    def make() -> PerturbedEvidence:
-        return PerturbedEvidence(evidence.book, _MOVES[move], is_all=is_all)
-
-    return evidence.cached(f"moved {move} {is_all}", evidence.book, make)
+    book, what = evidence.book, f"moved {move} {is_all}"
+    return evidence.cached(what, book, lambda: PerturbedEvidence(book, _MOVES[move], is_all=is_all))

@@ -238,11 +238,8 @@ def quotient(left: float, right: float) -> float:
 
 
 _NUMBERS: dict[str, Callable[[float, float], float]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": quotient,
-}
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": quotient,
+}  # fmt: skip
 
 
 def _unit(left: Value, sign: str, right: Value) -> Unit:
