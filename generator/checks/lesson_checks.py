@@ -204,10 +204,8 @@ def _too_far(evidence: Evidence, output: CalculatorOutput, check: CheckOnRun) ->
 
 
 _BY_MODE: dict[type[Any], Callable[[Evidence, Any], Iterator[Found]]] = {
-    TraceFile: _trace,
-    TryFile: _try,
-    CostFile: _cost,
-}
+    TraceFile: _trace, TryFile: _try, CostFile: _cost,
+}  # fmt: skip
 
 WRITTEN: dict[type[Any], str] = {WhyFile: "decisions", GuideFile: "techniques"}
 

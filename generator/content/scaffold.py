@@ -177,9 +177,8 @@ def new_lesson(
     path = _run_to_lean_on(book, experiment)
     if not path or not laws:
         command = f"{program(f'{PYTHON} -m runners')} run {experiment or ''}".rstrip()
-        raise CannotScaffoldError(
-            f"a lesson leans on a measured run and a law; measure one: {command}"
-        )
+        message = "a lesson leans on a measured run and a law; measure one: "
+        raise CannotScaffoldError(message + command)
     source = path.partition(".")[0] + "."
     own = [name for name, runs in laws.items() if any(run.startswith(source) for run in runs)]
     claim = next(iter([*(name for name in own if path in laws[name]), *own, *laws]))

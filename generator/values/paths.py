@@ -30,12 +30,7 @@ from runners.planner.answers.published import COMPARISONS
 from runners.system import book
 from runners.traces.tolerance import MOST_SPREAD
 
-GIVEN = frozenset(
-    {
-        "settings", "model", "world_size", "seed", "budget_bytes", "strategy", "backend",
-        "device",
-    }
-)  # fmt: skip
+GIVEN = {"settings", "model", "world_size", "seed", "budget_bytes", "strategy", "backend", "device"}
 
 
 @dataclass
@@ -105,9 +100,9 @@ class Node:
         trace = on_page.trace
         if name not in trace.runs:
             if name in _declared(trace.experiment):
-                command = f"{book.program()} run {trace.experiment}"
+                do = f"run `{book.program()} run {trace.experiment}`"
                 raise ExpressionError(
-                    f"run {name!r} of {trace.experiment} was never measured; run `{command}`"
+                    f"run {name!r} of {trace.experiment} was never measured; {do}"
                 )
             known = nearest(name, trace.runs)
             raise ExpressionError(f"{trace.experiment} has no run {name!r}{known}")

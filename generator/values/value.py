@@ -204,10 +204,9 @@ def computed(number: int | float | str, unit: Unit, tree: Tree, inputs: tuple[Va
         raise ExpressionError(f"{formula.printed(tree)} is not finite")
     value = Value(number, unit, "computed", tree, inputs)
     if len(value.machines) > 1:
-        raise MixedError(
-            f"mixes two machines ({', '.join(sorted(value.machines))}); "
-            "numbers of different machines are only ever compared side by side"
-        )
+        both = ", ".join(sorted(value.machines))
+        instead = "numbers of different machines are only ever compared side by side"
+        raise MixedError(f"mixes two machines ({both}); {instead}")
     return value
 
 

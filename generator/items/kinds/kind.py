@@ -152,11 +152,7 @@ class Kind(Generic[ItemT]):
 
     @property
     def digest_source(self) -> str:
-        """What decides whether a reader's answer still means the same: what is right, of how many.
-
-        Options, pieces, pairs and lines count by their positions as written, since that is how
-        answers are kept.
-        """
+        """What decides whether an answer means the same: what is right, as written, of how many."""
         return f"{self.key.right} of {self.num_places}"
 
     def key_mistakes(self) -> Iterator[Found]:
