@@ -73,11 +73,8 @@ def _problems(evidence: Evidence, written: Claim, judged: list[Claim]) -> Iterat
                 yield f"for.{position}", f"neither predicted: nor observed: reads {name}"
         is_word = isinstance(outcome.observed, Value) and isinstance(outcome.observed.number, str)
         can_turn = claim.relation == "differs" and is_word  # into any word
-        if (
-            outcome.verdict == "holds"
-            and not can_turn
-            and counterexample(evidence, claim.id) is None
-        ):
+        is_tried = outcome.verdict == "holds" and not can_turn
+        if is_tried and counterexample(evidence, claim.id) is None:
             yield "", f"nothing that its runs measure could refute {claim.id}"
 
 

@@ -104,7 +104,11 @@ def _text(evidence: Evidence, document: Document[Any], field: TextField) -> Iter
     if isinstance(document.model, ClaimFile):
         return  # judged and checked on each run
     if field.mark == "expression":
-        yield from _expression(evidence, document, field)
+        problem = why_not_stated(evidence, field.text)
+        if isinstance(evidence.evaluate(field.text).result, Label | ClaimSentence):
+            problem = "these are words; a value is wanted here"
+        if problem:
+            yield document.error(field.path, f"{' '.join(field.text.split())}: {problem}")
     elif field.mark in TEXTS:
         for at, expression in prose.expressions(field.text):
             problem = why_not_stated(evidence, expression) or _fallen(evidence, expression)
@@ -121,17 +125,6 @@ def _fallen(evidence: Evidence, expression: str) -> str | None:
         if evidence.reference is None and outcome.verdict != "holds":
             return f"the sentence rests on {claim}, which does not hold: {outcome.explanation}"
     return None
-
-
-def _expression(
-    evidence: Evidence, document: Document[Any], field: TextField
-) -> Iterator[ContentError]:
-    """What is wrong in a field that is one expression."""
-    problem = why_not_stated(evidence, field.text)
-    if isinstance(evidence.evaluate(field.text).result, Label | ClaimSentence):
-        problem = "these are words; a value is wanted here"
-    if problem:
-        yield document.error(field.path, f"{' '.join(field.text.split())}: {problem}")
 
 
 def _reference(

@@ -204,30 +204,20 @@ def _too_far(evidence: Evidence, output: CalculatorOutput, check: CheckOnRun) ->
 
 
 _BY_MODE: dict[type[Any], Callable[[Evidence, Any], Iterator[Found]]] = {
-    TraceFile: _trace,
-    TryFile: _try,
-    CostFile: _cost,
-}
+    TraceFile: _trace, TryFile: _try, CostFile: _cost,
+}  # fmt: skip
 
 WRITTEN: dict[type[Any], str] = {WhyFile: "decisions", GuideFile: "techniques"}
 
 
 class Planned(NamedTuple):
-    """A layout that a file names.
+    """A layout that a file names."""
 
-    Attributes:
-        at: where it stands in the file.
-        run: its path.
-        layout: on as many devices of the Plan pages as it has.
-        others: the layouts that it was compared with, by the names of their runs.
-        fits: memory is free, so that needing less of it is no gain.
-    """
-
-    at: Path
-    run: str
-    layout: Layout
-    others: dict[str, Layout]
-    fits: bool
+    at: Path  # where it stands in the file
+    run: str  # its path
+    layout: Layout  # on as many devices of the Plan pages as it has
+    others: dict[str, Layout]  # the layouts that it was compared with, by the names of their runs
+    fits: bool  # memory is free, so that needing less of it is no gain
 
     @property
     def better(self) -> list[str]:

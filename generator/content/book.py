@@ -30,23 +30,14 @@ from runners.verify.report import Watched
 
 @dataclass(frozen=True)
 class Topic:
-    """A folder of `content/topics/`.
+    """A folder of `content/topics/`."""
 
-    Attributes:
-        id: the folder's name, and the page's.
-        file: topic.yml.
-        lessons: by mode, in the order in which modes are suggested.
-        items: the questions of quiz.yml and of any quiz-….yml, by id.
-        items_by_mode: the ids that each mode asks, each once, in the order in which it asks them.
-        labs: by name, in their order.
-    """
-
-    id: str
+    id: str  # the folder's name, and the page's
     file: TopicFile
-    lessons: dict[Mode, Document[LessonFile]]
-    items: dict[str, Item]
-    items_by_mode: dict[Mode, tuple[str, ...]]
-    labs: dict[str, Document[LabFile]]
+    lessons: dict[Mode, Document[LessonFile]]  # by mode, in the order in which modes are suggested
+    items: dict[str, Item]  # the questions of quiz.yml and of any quiz-….yml, by id
+    items_by_mode: dict[Mode, tuple[str, ...]]  # the ids that each mode asks, each once, in order
+    labs: dict[str, Document[LabFile]]  # by name, in their order
 
     @cached_property
     def figures(self) -> dict[str, Figure]:
@@ -60,47 +51,29 @@ class Topic:
 
 @dataclass(frozen=True)
 class Book:
-    """Everything that pages are made from.
+    """Everything that pages are made from."""
 
-    Attributes:
-        root: the folder that paths of listings start from: content's parent.
-        claims: by id, one for each run that a claim is judged on.
-        claim_index: which of them come of one claim.
-        traces: by experiment, as this book shows them.
-        machine: the machine whose numbers the book shows.
-        reference: the machine that stands in where that one has no trace.
-        machines: every machine that has a folder: the one shown, the reference, the others.
-        documents: every YAML file, for checks that need places.
-        tries: what readers ran themselves; only where they were asked for.
-        watched: scripts that readers had `verify` watch, the newest first; as `tries`.
-        unread: the files of both that cannot be read.
-        verified: reports of `verify` that the book shows, by the path of the program.
-        glossary: as written; a book without the file has one without terms.
-        guide: from symptoms to techniques; None where the book has none.
-        plan: what the pages of plans say; None where the book has none.
-    """
-
-    root: Path
+    root: Path  # the folder that paths of listings start from: content's parent
     home: HomeFile
     topics: tuple[Topic, ...]
-    claims: dict[str, Claim]
+    claims: dict[str, Claim]  # by id, one for each run that a claim is judged on
     statements: dict[str, Statement]
     misconceptions: dict[str, Misconception]
     references: dict[str, Reference]
     given: dict[str, Constant]
-    traces: dict[str, TraceOnPage]
-    machine: Machine
-    reference: Machine
-    claim_index: ClaimIndex = field(repr=False)
-    machines: dict[str, MachineFolder]
-    documents: tuple[Document[Any], ...] = field(repr=False)
-    tries: tuple[Trace, ...]
-    watched: dict[str, Watched]
-    unread: tuple[ContentError, ...]
-    verified: dict[str, Watched]
-    glossary: GlossaryFile
-    guide: GuideFile | None
-    plan: PlanFile | None
+    traces: dict[str, TraceOnPage]  # by experiment, as this book shows them
+    machine: Machine  # the machine whose numbers the book shows
+    reference: Machine  # the machine that stands in where that one has no trace
+    claim_index: ClaimIndex = field(repr=False)  # which of them come of one claim
+    machines: dict[str, MachineFolder]  # the machine shown, the reference, the others
+    documents: tuple[Document[Any], ...] = field(repr=False)  # every file, for places
+    tries: tuple[Trace, ...]  # what readers ran themselves; only where they were asked for
+    watched: dict[str, Watched]  # scripts that readers had `verify` watch, the newest first
+    unread: tuple[ContentError, ...]  # the files of both that cannot be read
+    verified: dict[str, Watched]  # reports of `verify` that the book shows, by program's path
+    glossary: GlossaryFile  # as written; a book without the file has one without terms
+    guide: GuideFile | None  # from symptoms to techniques; None where the book has none
+    plan: PlanFile | None  # what the pages of plans say; None where the book has none
 
     @cached_property
     def terms(self) -> list[Term]:

@@ -40,7 +40,7 @@ def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
 
 def bind_expression(expression: str, names: Mapping[str, str]) -> str:
     """An expression with its short names written out."""
-    if not names or not any(name in expression for name in names):
+    if not any(name in expression for name in names):
         return expression
 
     def meant(match: re.Match[str]) -> str:
@@ -110,15 +110,10 @@ def _value(value: Any, mark: str, short: Mapping[str, str]) -> Any:  # noqa: ANN
 
 @dataclass
 class ClaimIndex:
-    """The claims of a book.
+    """The claims of a book."""
 
-    Attributes:
-        claims: by id, one for each run.
-        of_claim: the ids that come of each claim as it is written.
-        written: the file of each claim, and its position there.
-    """
-
-    claims: dict[str, Claim] = field(default_factory=dict)
+    claims: dict[str, Claim] = field(default_factory=dict)  # by id, one for each run
+    # The ids that come of each claim as written, and the file of each with its position there.
     of_claim: dict[str, tuple[str, ...]] = field(default_factory=dict)
     written: dict[str, tuple[Document[ClaimFile], int]] = field(default_factory=dict)
 

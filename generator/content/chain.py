@@ -4,7 +4,7 @@ In: deep.yml. Out: its pages after the overview, in the order in which they are 
 has an entry for all that each of them holds, so that an address within Deep leads on.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -18,43 +18,41 @@ HOOD = "Under the hood"  # whose own section comes first
 
 @dataclass(frozen=True)
 class DeepPage:
-    """A page of the chain.
-
-    Attributes:
-        title: the page's.
-        opening: its first sentences, where its author wrote some.
-        kind: which of the four kinds of page it is.
-        anchor: of its entry in the overview.
-        places: anchor, title and level of each section; its entry there has the same anchor.
-        items: the questions that it asks.
-        others: further anchors that lead to its entry: of questions, figures, and groups of one.
-        step: of the build-up, where it is one.
-        groups: titles, and the sections below each, of the pages by hand and in practice.
-    """
+    """A page of the chain."""
 
     title: str
-    opening: str | None
+    opening: str | None  # its first sentences, where its author wrote some
     kind: Literal["step", "sections", "myths", "pitfalls"]
-    anchor: str
-    places: Sequence[tuple[str, str, int]]
-    items: Sequence[str]
-    others: Sequence[str] = ()
-    step: BuildStep | None = None
-    groups: Mapping[str, Sequence[Section]] = field(default_factory=dict)
+    anchor: str  # of its entry in the overview
+    places: Sequence[tuple[str, str, int]]  # anchor, there and here, title and level of sections
+    parts: Sequence[BuildStep | Section | Myth | Pitfall]  # which may ask a question
+    figures: Sequence[str | None] = ()
+    undivided: Sequence[str] = ()  # anchors of groups of one
+    step: BuildStep | None = None  # of the build-up, where it is one
+    groups: Mapping[str, Sequence[Section]] = field(default_factory=dict)  # sections by title
 
     @property
     def id(self) -> str:
         """The last part of its address, as in `topics/ddp/deep-myths.html`."""
         return _slug(self.title)
 
+    @property
+    def items(self) -> list[str]:
+        """The questions that it asks."""
+        return [part.commit for part in self.parts if part.commit]
+
+    @property
+    def others(self) -> list[str]:
+        """Further anchors that lead to its entry: of questions, figures, and groups of one."""
+        of_figures = [f"figure-{figure}" for figure in self.figures if figure]
+        return [*(f"item-{question}" for question in self.items), *of_figures, *self.undivided]
+
 
 def chain(deep: DeepFile) -> Iterator[DeepPage]:
     """The pages of a Deep after its overview."""
     for number, step in enumerate(deep.build_up, 1):
-        anchor = _slug(f"{number} {step.title}")
-        questions = _questions([step])
-        others = _anchors(questions, [step.figure])
-        yield DeepPage(step.title, step.concept, "step", anchor, (), questions, others, step)
+        anchor, figures = _slug(f"{number} {step.title}"), [step.figure]
+        yield DeepPage(step.title, step.concept, "step", anchor, (), [step], figures, step=step)
     rest: dict[str, list[Section | None]] = {
         "Expert zone": [*deep.expert_zone],
         "When not to use it": [deep.when_not_to_use],
@@ -74,23 +72,14 @@ def chain(deep: DeepFile) -> Iterator[DeepPage]:
         yield _sections("By hand", openings.by_hand, {"": by_hand})
     yield _sections("In practice", openings.in_practice, in_practice)
     beliefs = [(_slug(myth.belief), f"“{myth.belief}”", 2) for myth in deep.myths]
-    questions = _questions(deep.myths)
-    others = _anchors(questions)
-    yield DeepPage("Myths", openings.myths, "myths", "myths", beliefs, questions, others)
-    mistakes = [
-        (
-            _slug(f"{number} {pitfall.title}" if len(deep.pitfalls) > 1 else pitfall.title),
-            pitfall.title,
-            2,
-        )
-        for number, pitfall in enumerate(deep.pitfalls, 1)
-    ]
+    yield DeepPage("Myths", openings.myths, "myths", "myths", beliefs, deep.myths)
+    pitfalls, opening = deep.pitfalls, openings.pitfalls
+    headings = [pitfall.title for pitfall in pitfalls]
+    numbered = [f"{number} {heading}" for number, heading in enumerate(headings, 1)]
+    slugs = map(_slug, numbered if len(pitfalls) > 1 else headings)
+    mistakes = [(slug, heading, 2) for slug, heading in zip(slugs, headings, strict=True)]
     if mistakes:
-        questions, anchor = _questions(deep.pitfalls), "common-pitfalls"
-        others = _anchors(questions)
-        yield DeepPage(
-            "Pitfalls", openings.pitfalls, "pitfalls", anchor, mistakes, questions, others
-        )
+        yield DeepPage("Pitfalls", opening, "pitfalls", "common-pitfalls", mistakes, pitfalls)
 
 
 def _sections(
@@ -108,20 +97,11 @@ def _sections(
         if is_divided or heading != group
     ]
     undivided = [] if is_divided else [_slug(group) for group in groups if group]
-    questions, drawn = _questions(sections), [*figures, *(section.figure for section in sections)]
-    others = [*_anchors(questions, drawn), *undivided]
+    drawn = [*figures, *(section.figure for section in sections)]
+    anchor = _slug(title)
     return DeepPage(
-        title, opening, "sections", _slug(title), places, questions, others, groups=groups
+        title, opening, "sections", anchor, places, sections, drawn, undivided, groups=groups
     )
-
-
-def _anchors(items: Iterable[str], figures: Iterable[str | None] = ()) -> list[str]:
-    """Of questions and figures, as pages have them."""
-    return [f"item-{id_}" for id_ in items] + [f"figure-{id_}" for id_ in figures if id_]
-
-
-def _questions(parts: Iterable[BuildStep | Section | Myth | Pitfall]) -> list[str]:
-    return [part.commit for part in parts if part.commit]
 
 
 def _slug(title: str) -> str:

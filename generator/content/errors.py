@@ -21,19 +21,11 @@ def one_line(text: str) -> str:
 
 
 class ContentError(ValueError):
-    """One mistake in what an author wrote, or in a trace.
-
-    Args:
-        file: from the project's root, as people type it.
-        line: from 1; 0 where the whole file is meant.
-        column: from 1; 0 where the whole line is meant.
-        message: what is wrong and, where it can be known, the fix; made one line.
-    """
+    """One mistake in what an author wrote, or in a trace; the message says the fix if it can."""
 
     def __init__(self, file: str, line: int, column: int, message: str) -> None:
-        self.file = one_line(file)
-        self.line = line
-        self.column = column
+        self.file = one_line(file)  # from the project's root, as people type it
+        self.line, self.column = line, column  # from 1; 0 where the whole file or line is meant
         self.message = one_line(message)
         super().__init__(file, line, column, message)  # as it was made: processes exchange it
 

@@ -65,13 +65,6 @@ class _Loader(Files):
         for folder in {Path(pattern).parent for pattern in FILES}:
             for path in visible_files(self.content, f"{folder}/*.yaml"):
                 self.refuse(path, f"files of a book end in `.yml`; rename it to {path.stem}.yml")
-        self.read_known()
-        for path in handwritten.files(self.content / "pages"):
-            if path.suffix == ".md":
-                self.keep(path, handwritten.read)
-
-    def read_known(self) -> None:
-        """Read every YAML file of a known name."""
         beliefs: frozenset[tuple[str, str]] = frozenset()
         for pattern, model in FILES.items():
             for path in visible_files(self.content, pattern):
@@ -79,6 +72,9 @@ class _Loader(Files):
             if model is MisconceptionFile:
                 known = self.parts(MisconceptionFile, "misconceptions")
                 beliefs = frozenset((name, belief.refuted_by) for name, belief in known.items())
+        pages = handwritten.files(self.content / "pages")
+        for path in (path for path in pages if path.suffix == ".md"):
+            self.keep(path, handwritten.read)
 
     def keep(self, path: Path, read_one: Callable[[str, str], Document[Any]]) -> None:
         """Read a file, and keep the document or its mistakes."""
@@ -216,19 +212,10 @@ def load(
     only: Collection[str] | None = None,
     with_new: bool = False,
 ) -> Book:
-    """Read a content folder.
+    """Read a content folder; ContentErrors holds everything wrong with any file.
 
-    Args:
-        content: the folder with topics/, claims/ and traces/.
-        machine: the folder's name under traces/; by default PROOFBOOK_MACHINE, then the name in
-            traces/this-machine, then the reference machine.
-        is_stale: tells whether the code of a trace's experiment has changed since.
-        with_tries: whether to read what readers tried; only while serving.
-        only: the machines that may be shown; all of them by default.
-        with_new: whether runs that none of these has are shown as this machine measured them.
-
-    Raises:
-        ContentErrors: everything wrong with any file.
+    `machine`, `only` and `with_new` are as in `Shelf`; `is_stale` tells whether the code of a
+    trace's experiment has changed since, and `with_tries` is whether to read what readers tried.
     """
     loader = _Loader(content.resolve())
     loader.read()

@@ -166,12 +166,8 @@ def new_lesson(
 ) -> list[Path]:
     """Write the first files of a topic, and return them; CannotScaffoldError where it cannot be.
 
-    Args:
-        book: the book that it joins.
-        content: its content folder.
-        name: the topic's id, in small letters joined by hyphens.
-        laws: those that hold, by id, each with its runs; the first questions are bound to one.
-        experiment: whose runs the pages show; None is one that recorded stages and epochs.
+    Its first questions are bound to one of the laws, each given with its runs. The pages show runs
+    of the experiment; None is one that recorded stages and epochs.
     """
     if not re.fullmatch("[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise CannotScaffoldError(f"{name!r}: small letters and digits, joined by hyphens")
@@ -181,25 +177,19 @@ def new_lesson(
     path = _run_to_lean_on(book, experiment)
     if not path or not laws:
         command = f"{program(f'{PYTHON} -m runners')} run {experiment or ''}".rstrip()
-        raise CannotScaffoldError(
-            f"a lesson leans on a measured run and a law; measure one: {command}"
-        )
+        message = "a lesson leans on a measured run and a law; measure one: "
+        raise CannotScaffoldError(message + command)
     source = path.partition(".")[0] + "."
     own = [name for name, runs in laws.items() if any(run.startswith(source) for run in runs)]
     claim = next(iter([*(name for name in own if path in laws[name]), *own, *laws]))
     beliefs = (name for name, belief in book.misconceptions.items() if belief.refuted_by in own)
     run = book.run(path)
     mode = "trace" if run and (run.stages or run.epochs) else "worked"
-    bound = {
-        "name": name,
-        "mode": mode,
-        "title": name.replace("-", " ").capitalize(),
-        "order": 1 + max((topic.file.order for topic in book.topics), default=0),
-        "belief": next(beliefs, None),  # never that of another topic
-        "claim": claim,
-        "path": path,
-        "run": run,
-    }
+    bound: dict[str, object]
+    bound = {"name": name, "mode": mode, "claim": claim, "path": path, "run": run}
+    bound["title"] = name.replace("-", " ").capitalize()
+    bound["order"] = 1 + max((topic.file.order for topic in book.topics), default=0)
+    bound["belief"] = next(beliefs, None)  # never that of another topic
     folder = content / "topics" / name
     schema = "" if own_book() else _SCHEMA.format(up="../../../", file="{file}")
     return _written({

@@ -52,27 +52,16 @@ def is_of_no_machine(experiment: str, nature: str) -> bool:
 
 @dataclass(frozen=True)
 class TraceOnPage:
-    """A trace and how a book shows it.
+    """A trace and how a book shows it."""
 
-    Attributes:
-        trace: all runs of one experiment on one machine.
-        machine: the machine that measured it; its folder's name is `machine.name`.
-        is_fallback: taken whole from another machine, because the book's own has none.
-        is_stale: the experiment's code has changed since.
-        reference: the reference machine's trace of the same experiment, where there is one.
-        lent: the runs that this trace lacks or skipped, as other machines measured them.
-        grid: the committed plans of a model that these are: simulated, measured on no machine.
-        file: that it was read from, below the content, and below the site's root.
-    """
-
-    trace: Trace
-    machine: Machine
-    is_fallback: bool = False
-    is_stale: bool = False
-    reference: Trace | None = None
-    lent: tuple[TraceOnPage, ...] = ()
-    grid: Grid | None = None
-    file: str = ""
+    trace: Trace  # all runs of one experiment on one machine
+    machine: Machine  # the machine that measured it; its folder's name is `machine.name`
+    is_fallback: bool = False  # taken whole from another machine, because the book's own has none
+    is_stale: bool = False  # the experiment's code has changed since
+    reference: Trace | None = None  # the reference machine's trace of the same experiment
+    lent: tuple[TraceOnPage, ...] = ()  # runs that it lacks or skipped, from other machines
+    grid: Grid | None = None  # the committed plans of a model, simulated on no machine
+    file: str = ""  # that it was read from, below the content, and below the site's root
 
     @property
     def runs(self) -> dict[str, Run]:
@@ -111,34 +100,21 @@ class TraceOnPage:
 
 @dataclass(frozen=True)
 class MachineFolder:
-    """A machine's folder under `traces/`.
-
-    Attributes:
-        machine: what it is.
-        traces: what it measured itself, by experiment.
-        stale: the experiments whose code has changed since.
-    """
+    """A machine's folder under `traces/`."""
 
     machine: Machine
-    traces: dict[str, Trace]
-    stale: frozenset[str] = frozenset()
+    traces: dict[str, Trace]  # what it measured itself, by experiment
+    stale: frozenset[str] = frozenset()  # the experiments whose code has changed since
 
 
 @dataclass
 class Shelf:
-    """The folders of one content folder.
-
-    Attributes:
-        files: of the content.
-        is_stale: tells whether the code of a trace's experiment has changed since.
-        only: the folders that may be shown; all of them where it is None.
-        with_new: what none of them has measured comes from this machine's own folder.
-    """
+    """The folders of one content folder."""
 
     files: Files
-    is_stale: IsStale
-    only: Collection[str] | None = None
-    with_new: bool = False
+    is_stale: IsStale  # tells whether the code of a trace's experiment has changed since
+    only: Collection[str] | None = None  # the folders that may be shown; None: all of them
+    with_new: bool = False  # what none of them has measured comes from this machine's own folder
 
     @property
     def folder(self) -> Path:
@@ -148,10 +124,8 @@ class Shelf:
     def machines(self, requested: str | None) -> dict[str, MachineFolder]:
         """Every machine: the one to show first, then the reference machine, then the others.
 
-        Args:
-            requested: the folder to show; by default PROOFBOOK_MACHINE, then the name in
-                traces/this-machine, then the reference machine. Where only some folders may be
-                shown, `this-machine` is not asked.
+        By default the first is that of PROOFBOOK_MACHINE, then that of traces/this-machine, unless
+        only some folders may be shown, then the reference machine.
         """
         known = list(filter(self._may_show, machine_folders(self.folder)))
         reference, own = self.reference_name, self._own_name()

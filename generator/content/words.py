@@ -43,15 +43,10 @@ _EVERYWHERE = {  # what a key is where its part says nothing else of it
 
 
 class FieldMark(NamedTuple):
-    """What a string is: a text such as `line`, or an id of something such as `claim`.
+    """What a string is: a text such as `line`, or an id of something such as `claim`."""
 
-    Attributes:
-        kind: of a text, or of what it names; none of other strings.
-        says: what editors are told of it.
-    """
-
-    kind: str | None
-    says: str = ""
+    kind: str | None  # of a text, or of what it names; none of other strings
+    says: str = ""  # what editors are told of it
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler

@@ -16,57 +16,34 @@ from generator.printing.folio import Folio
 
 @dataclass(frozen=True)
 class Backing:
-    """A claim behind an answer, as a link inside the site.
+    """A claim behind an answer, as a link inside the site."""
 
-    `verdict` is the claim's in words, unless it holds: the claim's sentence alone would then say
-    the contrary of what the runs showed. `belief` is the misconception that it refutes, where it is
-    evidence about that and not about the answer itself. `says` is empty where the evidence against
-    the belief follows below the answers.
-    """
-
-    says: Markup
+    says: Markup  # empty where the evidence against the belief follows below the answers
     href: str
-    verdict: str = ""
-    belief: Markup | None = None
+    verdict: str = ""  # in words unless it holds: the sentence alone would say the contrary
+    belief: Markup | None = None  # that it refutes, where it is no evidence about the answer itself
 
 
 class Reach(NamedTuple):
-    """Number and tolerance, or words, that a typed answer is compared with.
+    """Number and tolerance, or words, that a typed answer is compared with."""
 
-    Attributes:
-        number: in base units; None for words and shapes.
-        within: how far off an answer may be, in base units.
-        words: a shape or a word to type as it is; None for a number.
-    """
-
-    number: float | None
-    within: float = 0.0
-    words: str | None = None
+    number: float | None  # in base units; None for words and shapes
+    within: float = 0.0  # how far off an answer may be, in base units
+    words: str | None = None  # a shape or a word to type as it is; None for a number
 
 
 @dataclass(frozen=True)
 class ExplainedAnswer:
-    """One answer, explained.
+    """One answer, explained."""
 
-    Attributes:
-        text: what it says, with values that open.
-        why: why it is right or wrong.
-        verdict: right, wrong, or open where this machine's runs leave it open.
-        word: the verdict in words, if any.
-        position: its place among what the author wrote; stored answers name it.
-        backing: what shows it.
-        beside: the value that a piece is sorted by, or the right side of a pair.
-        reach: what a typed answer is compared with.
-    """
-
-    text: Markup
-    why: Markup
-    verdict: str
-    word: str = ""
-    position: int = 0
-    backing: tuple[Backing, ...] = ()
-    beside: Markup | None = None
-    reach: Reach | None = None
+    text: Markup  # what it says, with values that open
+    why: Markup  # why it is right or wrong
+    verdict: str  # right, wrong, or open where this machine's runs leave it open
+    word: str = ""  # the verdict in words, if any
+    position: int = 0  # its place among what the author wrote; stored answers name it
+    backing: tuple[Backing, ...] = ()  # what shows it
+    beside: Markup | None = None  # the value that a piece is sorted by, or the right side of a pair
+    reach: Reach | None = None  # what a typed answer is compared with
 
 
 def deduplicated(

@@ -144,12 +144,6 @@ _CONDITION = re.compile(r"([^<>=]+)(<=|>=|<|>)([^<>=]+)")
 _RELATIONS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
 
 
-def variants(question: Item) -> tuple[Item, ...]:
-    """An item as each draw that is asked, the first being the item itself."""
-    is_drawn = isinstance(question, Drawable) and question.draws
-    return (question, *(question.others if is_drawn else ()))
-
-
 def draw_mistakes(question: Item, evidence: Evidence) -> Iterator[Found]:
     """Mistakes of an item's draws, one for each place, with the first draw that shows it."""
     if not isinstance(question, Drawable) or question.draws is None or evidence.reference:
@@ -162,11 +156,6 @@ def draw_mistakes(question: Item, evidence: Evidence) -> Iterator[Found]:
         ):
             problems.setdefault(path, f"draw {called}: {problem}")
     yield from problems.items()
-
-
-def _are_counts(*values: Value) -> bool:
-    """Whether all are printed to their last digit, so that none is rounded."""
-    return all(str(value).replace(",", "") == f"{numeric(value):.0f}" for value in values)
 
 
 def _of_law(question: Drawable, draws: Draws, evidence: Evidence) -> Iterator[Found]:
@@ -210,7 +199,9 @@ def _of_draw(
     tolerance = getattr(question, "tolerance", None)  # of a number that is typed
     for (_, value), (path, other) in combinations(values, 2):
         largest = max(abs(numeric(value)), abs(numeric(other)))
-        rounded = 0 if _are_counts(value, other) else _ROUNDED * largest
+        pair = [(str(v).replace(",", ""), f"{numeric(v):.0f}") for v in (value, other)]
+        are_whole = all(printed == digits for printed, digits in pair)  # so that none is rounded
+        rounded = 0 if are_whole else _ROUNDED * largest
         within = max(rounded, tolerance.slack(largest) if tolerance else 0)
         is_near = is_alike(value, other) and abs(numeric(value) - numeric(other)) <= within
         if is_near or str(value) == str(other):

@@ -32,18 +32,13 @@ class CheckOnRun:
 
 @dataclass(frozen=True)
 class Checked:
-    """A formula on one run: what it says with that run's inputs, and what was measured.
-
-    Attributes:
-        off: the distance of the formula from the measurement, signed, as a share of it; in their
-            unit where nothing was measured to be a share of.
-    """
+    """A formula on one run: what it says with that run's inputs, and what was measured."""
 
     run: str
     given: Mapping[str, Value]
     by_formula: Value
     measured: Value
-    off: Value
+    off: Value  # signed, as a share of the measurement; in their unit where that is nothing
 
     def is_beyond(self, within: NumberTolerance) -> bool:
         """Whether the formula was further off than it may be."""
@@ -53,13 +48,9 @@ class Checked:
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula that pages calculate with: `+ - * /`, `min`, `max`, laws, numbers and inputs.
+    """A formula that pages calculate with: `+ - * /`, `min`, `max`, laws, numbers and inputs."""
 
-    Attributes:
-        tree: the formula, its laws written out.
-    """
-
-    tree: Tree
+    tree: Tree  # the formula, its laws written out
 
     @property
     def names(self) -> tuple[str, ...]:

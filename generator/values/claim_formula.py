@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from generator.content.claim import Claim, NumberTolerance
@@ -96,35 +97,25 @@ class _Place(Symbol):
         return self if isinstance(key, slice) else _Place(f"{self.tree}.{key}")
 
 
-def _over_ranks(name: str) -> Function:
-    def gather(place: _Place) -> Symbol:
-        return Symbol(f"{name} {str(place.tree).removeprefix('each ')}")
-
-    return gather
+def _over_ranks(name: str, place: _Place) -> Symbol:
+    return Symbol(f"{name} {str(place.tree).removeprefix('each ')}")
 
 
 _OF_PLACES: dict[str, Function] = {
     **dict.fromkeys(FORMS, lambda place, *_: place),
-    **{name: _over_ranks(name) for name in OVER_RANKS},
+    **{name: partial(_over_ranks, name) for name in OVER_RANKS},
     "each": lambda place, path: _Place(f"each {place.tree}.{path}"),
     "epsilon": lambda *_: Symbol(EPSILON),
 }
 
 
 class _NamedReading(NamedTuple):
-    """A path of a rule, named for readers.
+    """A path of a rule, named for readers."""
 
-    Attributes:
-        word: its short name, with what is made of it over the ranks.
-        run: the run's name.
-        rank: the position of the only rank that it is of, or empty.
-        is_given: whether the run was given it, and did not measure it.
-    """
-
-    word: str
-    run: str = ""
-    rank: str = ""
-    is_given: bool = True
+    word: str  # its short name, with what is made of it over the ranks
+    run: str = ""  # the run's name
+    rank: str = ""  # the position of the only rank that it is of, or empty
+    is_given: bool = True  # whether the run was given it, and did not measure it
 
 
 def _read(name: str) -> _NamedReading:

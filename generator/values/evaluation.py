@@ -36,16 +36,10 @@ ROOTS = ("machine", "cited", "given")  # of expressions, beside experiments
 
 
 class Evidence:
-    """Everything a page may state about a book's traces.
+    """Everything a page may state about a book's traces."""
 
-    Attributes:
-        book: the book.
-        functions: that expressions may call, beside those of claims.
-        rests_on_runs: whether what it states has to come of runs; a site without a book has none.
-    """
-
-    functions = FUNCTIONS
-    rests_on_runs = True
+    functions = FUNCTIONS  # that expressions may call, beside those of claims
+    rests_on_runs = True  # what it states has to come of runs; a site without a book has none
 
     def __init__(self, book: Book) -> None:
         self.book = book
@@ -57,10 +51,7 @@ class Evidence:
         self._made: dict[tuple[str, int], tuple[object, Any]] = {}
 
     def over(self, book: Book) -> Evidence:
-        """Evidence for a book with equal traces and claims; keeps what was evaluated.
-
-        What was evaluated and judged stays; nothing else of a book decides it.
-        """
+        """Evidence for a book with equal traces and claims; keeps what was evaluated and judged."""
         again = Evidence(book)
         again._evaluations, again._verdicts = self._evaluations, self._verdicts
         if self._reference and book.on_reference:
@@ -90,10 +81,7 @@ class Evidence:
         return self._evaluations[written]
 
     def _calculated(self, expression: str) -> Evaluation:
-        """Evaluate an expression that is not cached.
-
-        It is evaluated on the reference machine where only that has measured all of its runs.
-        """
+        """Evaluate it; on the reference machine where only that has measured all of its runs."""
         evaluation = Evaluation(substitute=self.substitute)
         try:
             checked = compiled(expression)
@@ -229,10 +217,7 @@ class Evidence:
         return self._verdicts[claim]
 
     def _judged(self, name: str) -> Judged:
-        """The verdict on this machine; on the reference machine where only that has all its runs.
-
-        Two machines' numbers are never compared in one verdict.
-        """
+        """The verdict on one machine: the reference machine where only that has all its runs."""
         claim = self.book.claims[name]
         sides = self.sides(claim)
         runs = {run for side in sides for run in side.runs}

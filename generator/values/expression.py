@@ -34,23 +34,17 @@ _SIGNS: dict[type[ast.operator], Callable[[Any, Any], object]] = {
 
 
 class Expression:
-    """One expression, parsed.
-
-    Attributes:
-        tree: its syntax; a filter is the call that it stands for.
-        names: what it starts from, in the order in which it stands.
-        functions: what it calls.
-        unnamed: why one of its constants has to have a name; or None.
-    """
+    """One expression, parsed."""
 
     def __init__(self, text: str) -> None:
         """Parse a text; ExpressionError if it cannot be read."""
-        self.tree = _parsed(text)
+        self.tree = _parsed(text)  # in which a filter is the call that it stands for
         nodes = [*ast.walk(self.tree)]
         called = [node.func for node in nodes if isinstance(node, ast.Call)]
         free = [node for node in nodes if isinstance(node, ast.Name) and node not in called]
         free.sort(key=lambda name: name.col_offset)
-        self.names = dict.fromkeys(name.id for name in free)
+        self.names = dict.fromkeys(name.id for name in free)  # what it starts from, in order
+        # Why one of its constants has to have a name; or None.
         self.unnamed = next(_unnamed(self.tree), None) if _CONSTANT.search(text) else None
         self.functions = {function.id for function in called if isinstance(function, ast.Name)}
 

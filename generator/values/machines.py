@@ -26,15 +26,10 @@ SHARED = "here more ranks share {} than on {}, so these times are not compared"
 
 @dataclass(frozen=True)
 class OtherOutcomes:
-    """Another machine's evidence and verdicts.
+    """Another machine's evidence and verdicts."""
 
-    Attributes:
-        evidence: over its own traces.
-        judged_claims: its verdicts, by claim.
-    """
-
-    evidence: Evidence
-    judged_claims: dict[str, Judged]
+    evidence: Evidence  # over its own traces
+    judged_claims: dict[str, Judged]  # its verdicts, by claim
 
 
 def disagree(here: Judged, there: Judged) -> bool:

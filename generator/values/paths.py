@@ -30,56 +30,32 @@ from runners.planner.answers.published import COMPARISONS
 from runners.system import book
 from runners.traces.tolerance import MOST_SPREAD
 
-GIVEN = frozenset(
-    {
-        "settings", "model", "world_size", "seed", "budget_bytes", "strategy", "backend",
-        "device",
-    }
-)  # fmt: skip
+GIVEN = {"settings", "model", "world_size", "seed", "budget_bytes", "strategy", "backend", "device"}
 
 
 @dataclass
 class Evaluation:
-    """The result of one expression, and the runs and fields that it read.
+    """The result of one expression, and the runs and fields that it read."""
 
-    Attributes:
-        result: a Value, a Node (a group of fields, samples), a tuple, a Label, words …; or None.
-        absent: why this machine has no result.
-        error: what is wrong with the expression.
-        runs: the runs it touches, as `experiment.run`.
-        measured: the measured fields it reads, as full paths.
-        is_borrowed: only the reference machine has all its runs, so it was evaluated there.
-        substitute: what is read instead of a value; see `perturbed.py`.
-    """
-
-    result: Any = None
-    absent: AbsentError | None = None
-    error: str | None = None
-    runs: dict[str, None] = field(default_factory=dict)
-    measured: dict[str, None] = field(default_factory=dict)
-    is_borrowed: bool = False
-    substitute: Callable[[Value], Value] = field(default=lambda value: value)
+    result: Any = None  # a Value, a Node (a group of fields, samples), a tuple, a Label, words …
+    absent: AbsentError | None = None  # why this machine has no result
+    error: str | None = None  # what is wrong with the expression
+    runs: dict[str, None] = field(default_factory=dict)  # the runs it touches, as `experiment.run`
+    measured: dict[str, None] = field(default_factory=dict)  # the measured fields it reads
+    is_borrowed: bool = False  # evaluated on the reference machine, which alone has all its runs
+    substitute: Callable[[Value], Value] = field(default=lambda value: value)  # see `perturbed.py`
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A place inside a trace, a machine or the list of what is cited.
+    """A place inside a trace, a machine or the list of what is cited."""
 
-    Attributes:
-        content: the model, dict or list at this place.
-        steps: how it was reached from the run (or from the root where there is no run).
-        formula: the same as an author writes it.
-        reading: where this evaluation notes what it touched.
-        origin: machine, experiment and run of what lies below.
-        on_page: the trace it lies in; None for the machine.
-    """
-
-    content: Any
-    steps: tuple[Key, ...]
-    formula: str
-    reading: Evaluation
-    origin: Origin
-    on_page: TraceOnPage | None = None
+    content: Any  # the model, dict or list at this place
+    steps: tuple[Key, ...]  # from the run, or from the root where there is no run
+    formula: str  # the same as an author writes it
+    reading: Evaluation  # where this evaluation notes what it touched
+    origin: Origin  # machine, experiment and run of what lies below
+    on_page: TraceOnPage | None = None  # the trace it lies in; None for the machine
 
     def step(self, key: Key | slice) -> Node | Value | tuple[Any, ...]:
         """The field, entry, element or elements one step below.
@@ -124,9 +100,9 @@ class Node:
         trace = on_page.trace
         if name not in trace.runs:
             if name in _declared(trace.experiment):
-                command = f"{book.program()} run {trace.experiment}"
+                do = f"run `{book.program()} run {trace.experiment}`"
                 raise ExpressionError(
-                    f"run {name!r} of {trace.experiment} was never measured; run `{command}`"
+                    f"run {name!r} of {trace.experiment} was never measured; {do}"
                 )
             known = nearest(name, trace.runs)
             raise ExpressionError(f"{trace.experiment} has no run {name!r}{known}")

@@ -79,20 +79,13 @@ def why_not_stated(evidence: Evidence, expression: str) -> str | None:
 def counterexample(evidence: Evidence, claim: str) -> Evidence | None:
     """Perturbed evidence on which a claim does not hold; None if there is none."""
     evidence = evidence.reference or evidence
-    changed = (_moved(evidence, move, is_all=False) for move in range(len(_MOVES)))
-    undone = ("does_not_hold", "not_distinguishable")
-    return next(
-        (
-            changed_evidence
-            for changed_evidence in changed
-            if changed_evidence.judged(claim).verdict in undone
-        ),
-        None,
-    )
+    for move in range(len(_MOVES)):
+        changed = _moved(evidence, move, is_all=False)
+        if changed.judged(claim).verdict in ("does_not_hold", "not_distinguishable"):
+            return changed
+    return None
 
 
 def _moved(evidence: Evidence, move: int, *, is_all: bool) -> PerturbedEvidence:
-    def make() -> PerturbedEvidence:
-        return PerturbedEvidence(evidence.book, _MOVES[move], is_all=is_all)
-
-    return evidence.cached(f"moved {move} {is_all}", evidence.book, make)
+    book, what = evidence.book, f"moved {move} {is_all}"
+    return evidence.cached(what, book, lambda: PerturbedEvidence(book, _MOVES[move], is_all=is_all))

@@ -6,7 +6,7 @@ where a run's settings have them, dtype and optimizer are read off the runs; the
 claim's file.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from generator.content.claim import Claim
 from runners.core.trace.records import Run
@@ -42,37 +42,36 @@ def is_crowded(run: Run) -> bool:
 def line(
     claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str], has_turns: bool = True
 ) -> str:
-    """The regime of a claim as a Line; empty where no run of it was measured.
+    """The regime of a claim as a Line; empty where none of the runs that it reads was measured.
 
-    Args:
-        claim: with the regime that its author states.
-        runs: those that it reads, as `experiment.run`.
-        strategy: gives the name that readers know a run's strategy by.
-        has_turns: whether it says that ranks took turns, in which machines differ.
+    `strategy` gives the name that readers know a run's strategy by, and `has_turns` is whether it
+    says that ranks took turns, in which machines differ.
     """
-    ran = {name: run for name, run in runs.items() if run.strategy != "published"}  # by others
-    measured = {name: run for name, run in ran.items() if run.status != "skipped"}
-    parts = _parts(claim, measured, strategy, has_turns)
-    return "; ".join(filter(None, parts)) if measured else ""
-
-
-def _parts(
-    claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str], has_turns: bool
-) -> Iterator[str]:
-    of_all, stated = runs.values(), claim.regime
+    measured = {
+        name: run for name, run in runs.items()
+        if run.strategy != "published" and run.status != "skipped"  # published: by others
+    }  # fmt: skip
+    of_all, stated = measured.values(), claim.regime
     kinds: dict[tuple[str, int, bool, str], str] = {}
-    for name, run in runs.items():
+    for name, run in measured.items():
         takes_turns = has_turns and is_crowded(run)
         kinds.setdefault((strategy(run), num_ranks(run), takes_turns, run.nature), name)
-    yield _together((kind[0], _ranks(name, runs[name], kind[2])) for kind, name in kinds.items())
     placed = [run for run in of_all if run.nature != "simulated"]  # others are about no device
     places = {run.device for run in placed if run.world_size > 1}
-    yield _joined(_where(run) for run in placed if run.world_size > 1 or run.device not in places)
-    yield from sorted({run.nature for run in of_all} - {"real"})
-    yield _joined(dtype for run in of_all if (dtype := dtype_of(run) or stated.dtype))
     optimizers = (optimizer_of(run) or stated.optimizer for run in of_all)
-    yield _joined(optimizer for optimizer in optimizers if optimizer and optimizer != "none")
-    yield f"fixed: {stated.fixed}" if stated.fixed else ""
+    parts = [
+        _together((kind[0], _ranks(name, runs[name], kind[2])) for kind, name in kinds.items()),
+        _joined(
+            f"{run.backend} on {run.device}" if run.world_size > 1 else run.device
+            for run in placed
+            if run.world_size > 1 or run.device not in places
+        ),
+        *sorted({run.nature for run in of_all} - {"real"}),
+        _joined(dtype for run in of_all if (dtype := dtype_of(run) or stated.dtype)),
+        _joined(optimizer for optimizer in optimizers if optimizer and optimizer != "none"),
+        f"fixed: {stated.fixed}" if stated.fixed else "",
+    ]
+    return "; ".join(filter(None, parts)) if measured else ""
 
 
 def num_ranks(run: Run) -> int:
@@ -98,10 +97,6 @@ def _ranks(name: str, run: Run, takes_turns: bool) -> str:
     places = "accelerators" if run.device == "cuda" else "cores"
     crowd = f" (more than {places})" if takes_turns else ""
     return f"over {words} ranks{crowd}"
-
-
-def _where(run: Run) -> str:
-    return f"{run.backend} on {run.device}" if run.world_size > 1 else run.device
 
 
 def _together(kinds: Iterable[tuple[str, str]]) -> str:

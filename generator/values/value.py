@@ -36,19 +36,12 @@ class MixedError(ExpressionError):
 
 @dataclass(eq=False)
 class AbsentError(ValueError):
-    """What an expression asks for is not in this machine's trace.
+    """What an expression asks for is not in this machine's trace."""
 
-    Attributes:
-        reason: why.
-        run: the run that lacks it, as `experiment.run`.
-        is_mistake: nothing excuses the lack, so the expression itself is wrong.
-        is_unexplained: the run ended as declared and yet lacks what the reference machine has.
-    """
-
-    reason: str
-    run: str | None = None
-    is_mistake: bool = False
-    is_unexplained: bool = False
+    reason: str  # why
+    run: str | None = None  # the run that lacks it, as `experiment.run`
+    is_mistake: bool = False  # nothing excuses the lack, so the expression itself is wrong
+    is_unexplained: bool = False  # ended as declared, and lacks what the reference machine has
 
     def __str__(self) -> str:
         return self.reason
@@ -86,30 +79,17 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True)
 class Value(Arithmetic):
-    """A number or a text with its unit, kind and provenance.
+    """A number or a text with its unit, kind and provenance."""
 
-    Attributes:
-        number: in bytes, in seconds, as a share of 1, or plain; text for words.
-        unit: see `units.py`.
-        kind: given, measured, computed, simulated or cited.
-        tree: the formula that yields it, over what an author would write.
-        inputs: the values that the formula reads; empty for a value read off.
-        origin: where it was read off; None for a computed value.
-        form: how a filter asked to print it.
-        absent: why this machine has no such value; then `number` says so in words. Such a value is
-            only printed.
-        words: what is printed of a digest, which nobody reads, in its place.
-    """
-
-    number: int | float | str
-    unit: Unit
-    kind: Kind
-    tree: Tree
-    inputs: tuple[Value, ...] = ()
-    origin: Origin | None = None
-    form: Form = AS_RULED
-    absent: str | None = None
-    words: str | None = None
+    number: int | float | str  # in bytes, in seconds, as a share of 1, or plain; text for words
+    unit: Unit  # see `units.py`
+    kind: Kind  # given, measured, computed, simulated or cited
+    tree: Tree  # the formula that yields it, over what an author would write
+    inputs: tuple[Value, ...] = ()  # the values that the formula reads; empty for a value read off
+    origin: Origin | None = None  # where it was read off; None for a computed value
+    form: Form = AS_RULED  # how a filter asked to print it
+    absent: str | None = None  # why this machine has none; `number` says so, and is only printed
+    words: str | None = None  # what is printed of a digest, which nobody reads, in its place
 
     @cached_property
     def formula(self) -> str:
@@ -224,10 +204,9 @@ def computed(number: int | float | str, unit: Unit, tree: Tree, inputs: tuple[Va
         raise ExpressionError(f"{formula.printed(tree)} is not finite")
     value = Value(number, unit, "computed", tree, inputs)
     if len(value.machines) > 1:
-        raise MixedError(
-            f"mixes two machines ({', '.join(sorted(value.machines))}); "
-            "numbers of different machines are only ever compared side by side"
-        )
+        both = ", ".join(sorted(value.machines))
+        instead = "numbers of different machines are only ever compared side by side"
+        raise MixedError(f"mixes two machines ({both}); {instead}")
     return value
 
 
@@ -258,11 +237,8 @@ def quotient(left: float, right: float) -> float:
 
 
 _NUMBERS: dict[str, Callable[[float, float], float]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": quotient,
-}
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": quotient,
+}  # fmt: skip
 
 
 def _unit(left: Value, sign: str, right: Value) -> Unit:

@@ -35,29 +35,18 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Judged:
-    """The verdict on one claim.
-
-    Attributes:
-        predicted: what settings and a formula say; the median where samples are compared.
-        observed: what was measured; the median where samples are compared.
-        explanation: why this verdict, as a Line without a numeral of its own.
-        runs: the runs that the verdict rests on, as `experiment.run`.
-        machine: the machine that measured its runs; None where they are about none.
-        on_reference: whether all of it was measured on the reference machine.
-        error: why the claim cannot be judged at all: the author's mistake.
-        at: the field of the claim that is at fault.
-    """
+    """The verdict on one claim."""
 
     claim: Claim
     verdict: Verdict
-    predicted: Value | None
-    observed: Value | None
-    explanation: str
-    runs: tuple[str, ...]
-    machine: str | None = None
-    on_reference: bool = True
-    error: str | None = None
-    at: str = "observed"
+    predicted: Value | None  # what settings and a formula say; the median of samples
+    observed: Value | None  # what was measured; the median where samples are compared
+    explanation: str  # why this verdict, as a Line without a numeral of its own
+    runs: tuple[str, ...]  # the runs that the verdict rests on, as `experiment.run`
+    machine: str | None = None  # the machine that measured its runs; None where they are about none
+    on_reference: bool = True  # whether all of it was measured on the reference machine
+    error: str | None = None  # why the claim cannot be judged at all: the author's mistake
+    at: str = "observed"  # the field of the claim that is at fault
 
     @property
     def experiment(self) -> str:

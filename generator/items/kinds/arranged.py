@@ -152,15 +152,14 @@ class Pairs(Kind[Match], of=Match):
     def key_mistakes(self) -> Iterator[Found]:
         """Pairs that neither a claim nor a printed value decides."""
         for place, pair in enumerate(self.item.pairs):
-            printed = (expression.text for expression in prose.expressions(pair.right))
             is_backed = pair.claim or self.item.source
-            if not is_backed and all(map(self._says_nothing, printed)):
+            if not is_backed and all(
+                _LABEL.match(expression) or self.evidence.prints_typed_number(expression)
+                for _, expression in prose.expressions(pair.right)
+            ):
                 lack = "nothing backs this pair; print a value in right: or name its claim:"
                 yield ("pairs", place), lack
         yield from super().key_mistakes()
-
-    def _says_nothing(self, expression: str) -> bool:
-        return bool(_LABEL.match(expression)) or self.evidence.prints_typed_number(expression)
 
     def answers(self, folio: Folio) -> tuple[ExplainedAnswer, ...]:
         """The pairs as written."""

@@ -38,19 +38,13 @@ class ItemError(ContentError):
 
 @dataclass(frozen=True)
 class Key:
-    """The right answer of a question on these runs.
+    """The right answer of a question on these runs."""
 
-    Attributes:
-        is_open: this machine's runs leave it open, so pages show no key.
-        right: the positions of what is right, as written, or of all that is put in order.
-        value: of what is typed: the value asked for.
-        slips: of what is typed: what each slip gives, in the order written; None where
-            this machine lacks it, or where here it comes to the answer or to a slip above it.
-    """
-
-    is_open: bool = False
-    right: tuple[int, ...] = ()
-    value: Value | None = None
+    is_open: bool = False  # this machine's runs leave it open, so pages show no key
+    right: tuple[int, ...] = ()  # positions of what is right, as written; of an order, all
+    value: Value | None = None  # of what is typed: the value asked for
+    # What each slip gives; None where this machine lacks it, or where it comes to the answer or to
+    # a slip above it.
     slips: tuple[Value | None, ...] = ()
 
 
@@ -73,17 +67,11 @@ class End(NamedTuple):
 
 
 class AnswerField(NamedTuple):
-    """The field for a number, a word or a shape.
+    """The field for a number, a word or a shape."""
 
-    Attributes:
-        unit: what a number is asked in.
-        is_number: whether a number is asked for, and no shape or word.
-        ends: of a slider, if there is one and this machine's answer lies on it.
-    """
-
-    unit: FieldUnit
-    is_number: bool
-    ends: tuple[End, End] | None = None
+    unit: FieldUnit  # what a number is asked in
+    is_number: bool  # whether a number is asked for, and no shape or word
+    ends: tuple[End, End] | None = None  # of a slider on which this machine's answer lies
 
 
 def is_alike(value: Value, other: Value) -> bool:
@@ -164,11 +152,7 @@ class Kind(Generic[ItemT]):
 
     @property
     def digest_source(self) -> str:
-        """What decides whether a reader's answer still means the same: what is right, of how many.
-
-        Options, pieces, pairs and lines count by their positions as written, since that is how
-        answers are kept.
-        """
+        """What decides whether an answer means the same: what is right, as written, of how many."""
         return f"{self.key.right} of {self.num_places}"
 
     def key_mistakes(self) -> Iterator[Found]:

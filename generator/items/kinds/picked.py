@@ -230,7 +230,8 @@ class Lines(Kind[FaultyLine], of=FaultyLine):
             problem = why_misplaced(wrong, line.code)
             if problem:
                 raise ItemError(("lines", place, "code"), problem)
-        gone = _corrected(wrong, right)
+        before, after = ([line.strip() for line in text.splitlines()] for text in (wrong, right))
+        gone = {line[2:] for line in difflib.ndiff(before, after) if line.startswith("- ")}
         faulty = [i for i, line in enumerate(self.item.lines) if line.code.strip() in gone]
         if len(faulty) != 1:
             differ = f"{len(faulty)} of its lines differ in the corrected program, not one"
@@ -247,9 +248,3 @@ class Lines(Kind[FaultyLine], of=FaultyLine):
     def page_order(self) -> tuple[int, ...]:
         """As written, which is the order of the program."""
         return tuple(range(self.num_places))
-
-
-def _corrected(wrong: str, right: str) -> frozenset[str]:
-    """The lines of a program, without their indents, that the corrected one lacks there."""
-    before, after = ([line.strip() for line in text.splitlines()] for text in (wrong, right))
-    return frozenset(line[2:] for line in difflib.ndiff(before, after) if line.startswith("- "))

@@ -189,9 +189,13 @@ class Prediction(TypedNumber[Predict], of=Predict):
         return self.item.reveal
 
     @property
+    def _bounds(self) -> tuple[Value | None, ...]:
+        return self.evidence.value(self.item.low), self.evidence.value(self.item.high)
+
+    @property
     def ends(self) -> tuple[Value, Value] | None:
         """The slider's ends; None where this machine's answer lies beyond them."""
-        low, high = self.evidence.value(self.item.low), self.evidence.value(self.item.high)
+        low, high = self._bounds
         if self.key.value is None or low is None or high is None:
             return None
         is_between = numeric(low) < numeric(self.key.value) < numeric(high)
@@ -199,7 +203,7 @@ class Prediction(TypedNumber[Predict], of=Predict):
 
     def _slack(self, around: Value, *, is_slip: bool = False) -> float:
         """A share of the slider, since a prediction is as near as the question is wide."""
-        low, high = self.evidence.value(self.item.low), self.evidence.value(self.item.high)
+        low, high = self._bounds
         if low is None or high is None:
             return 0.0
         return (_SLIP if is_slip else _CLOSE) * (numeric(high) - numeric(low))
@@ -209,9 +213,9 @@ class Prediction(TypedNumber[Predict], of=Predict):
         if isinstance(answer.number, str):
             yield ("answer",), f"the answer is {str(answer)!r}, not a number"
             return
-        low, high = self.evidence.value(self.item.low), self.evidence.value(self.item.high)
-        ends = {"low": low, "high": high}
-        odd = next((n for n, end in ends.items() if not end or not is_alike(end, answer)), None)
+        low, high = self._bounds
+        ends = (("low", low), ("high", high))
+        odd = next((name for name, end in ends if not end or not is_alike(end, answer)), None)
         if odd:
             yield (odd,), f"{odd} is a number in the unit of the answer ({answer.unit})"
         elif self.ends is None and self.is_decided:
