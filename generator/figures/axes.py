@@ -46,12 +46,6 @@ class Scale:
         return [tick for tick in ticks if self.low - slack <= tick <= self.high + slack]
 
 
-def _round_step(rough: float) -> float:
-    """The one of 1, 2, 5, 10 times a power of ten that is nearest by ratio."""
-    power = 10.0 ** math.floor(math.log10(rough))
-    return power * next((step for step in (1, 2, 5) if rough / power < step * math.sqrt(2)), 10)
-
-
 def round_values(low: float, high: float, num: int, *, is_logarithmic: bool = False) -> list[float]:
     """Round values that span `low` to `high`, about `num` of them."""
     if is_logarithmic:
@@ -60,7 +54,10 @@ def round_values(low: float, high: float, num: int, *, is_logarithmic: bool = Fa
         values = [f * 10.0**e for e in exponents for f in ((1, 2, 5) if has_few else (1,))]
         first = max(value for value in values if value <= low)
         return [v for v in values if first <= v <= min(w for w in values if w >= high)]
-    step = _round_step((high - low) / num)
+    rough = (high - low) / num
+    power = 10.0 ** math.floor(math.log10(rough))
+    # The step of 1, 2, 5, 10 times a power of ten that is nearest by ratio.
+    step = power * next((s for s in (1, 2, 5) if rough / power < s * math.sqrt(2)), 10)
     ends = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [round(n * step, 12) for n in range(ends[0], ends[1] + 1)]
 

@@ -55,11 +55,7 @@ class Guest:
     def html(self, folio: Folio, text: str, span: tuple[int, int], above: int) -> Markup:
         """The questions of one fence, whose YAML stands at a span of its page's text.
 
-        Args:
-            folio: of its page; `path` is how messages name the page.
-            text: of the page.
-            span: where the YAML of the fence begins and ends.
-            above: the level of the heading before it.
+        Messages name the page by the folio's `path`; `above` is the level of the heading before it.
 
         Raises:
             ContentErrors: everything wrong with it.

@@ -334,11 +334,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
 
     @event_priority(-200)
     def _after_the_pages(self, *, config: MkDocsConfig) -> None:
-        """Put an author's mistakes over the last good pages; `make site` ends with 1 at a surprise.
-
-        Raises:
-            SurprisedAbort: not all is as declared.
-        """
+        """Show mistakes over the last good pages; raise `SurprisedAbort` at a surprise."""
         self.held.close()
         site = Path(config.site_dir)
         if self.is_serving:

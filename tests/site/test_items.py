@@ -290,11 +290,7 @@ ANSWERED = [
     (
         "how-many-bytes",
         (1, 0),
-        [
-            "You chose this, and it is correct.",
-            "You chose this first, but it is not correct.",
-            "",
-        ],
+        ["You chose this, and it is correct.", "You chose this first, but it is not correct.", ""],
     ),
     ("how-many-bytes", (), ["This is correct.", "", ""]),
     (
@@ -328,11 +324,7 @@ ANSWERED = [
     (
         "what-belongs",
         ([1, 0, 2], [2, 0, 1]),
-        [
-            "You chose “5”. The answer:",
-            "You chose “40”. The answer:",
-            "You chose “2”. The answer:",
-        ],
+        ["You chose “5”. The answer:", "You chose “40”. The answer:", "You chose “2”. The answer:"],
     ),
     (
         "who-needs-most",

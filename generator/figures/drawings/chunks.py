@@ -33,13 +33,9 @@ def chunks(
 ) -> Drawing:  # fmt: skip
     """Draw what every cell holds from each moment of a play on.
 
-    Args:
-        frames: the cells of each row, by moment; None where nothing is held yet.
-        rows: names before each row, or above it where cells need the whole width.
-        columns: names above each column.
-        group: how many neighbouring columns are ranks that sum.
-        layout: width of the drawing.
-        groups: titles above each group of columns.
+    The frames are the cells of each row, by moment; None where nothing is held yet. Names of rows
+    stand above them where cells need the whole width. A `group` is how many neighbouring columns
+    are ranks that sum, and `groups` are the titles above these.
     """
     left = max(map(text_width, rows)) + GAP
     cells = [cell for frame in frames.values() for row in frame for cell in row if cell]

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-from generator.content.book import Topic
 from generator.content.topic import Survivor
 from generator.pages.view import View
 from generator.pages.views.ways import all_items, first_hour, item_marks, ways
@@ -93,17 +92,17 @@ def topic_map(folio: Folio, minutes: Mapping[str, int]) -> View:
             start, middle = left + width, (left + width + right) / 2
             bend = f"{middle:.5g} {upper:.5g} {middle:.5g} {lower:.5g}"
             edges.append(f"M{start:.5g} {upper:.5g}C{bend} {right:.5g} {lower:.5g}")
-    cards = [[_card(topic, folio, minutes) for topic in topics] for topics in by_column]
-    return View(columns=cards, edges=" ".join(edges))
-
-
-def _card(topic: Topic, folio: Folio, minutes: Mapping[str, int]) -> View:
-    titles = {other.id: folio.in_link.line(other.file.title) for other in folio.book.topics}
-    return View(
-        id=topic.id,
-        title=titles[topic.id],
-        asks=folio.line(next(iter(topic.file.modes.values()))),
-        after=[titles[name] for name in topic.file.requires],
-        minutes=sum(way.minutes or 0 for way in ways(topic, None, folio, minutes)),
-        items=item_marks(all_items(topic), topic, folio.evidence),
-    )
+    titles = {topic.id: folio.in_link.line(topic.file.title) for topic in folio.book.topics}
+    cards = {
+        topic.id: View(
+            id=topic.id,
+            title=titles[topic.id],
+            asks=folio.line(next(iter(topic.file.modes.values()))),
+            after=[titles[name] for name in topic.file.requires],
+            minutes=sum(way.minutes or 0 for way in ways(topic, None, folio, minutes)),
+            items=item_marks(all_items(topic), topic, folio.evidence),
+        )
+        for topic in folio.book.topics
+    }
+    in_columns = [[cards[topic.id] for topic in topics] for topics in by_column]
+    return View(columns=in_columns, edges=" ".join(edges))
