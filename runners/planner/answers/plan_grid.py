@@ -81,15 +81,11 @@ class GridRow(Record):
 
 
 class Simulated(Guarded):
-    """The head of a committed file of simulations: when and by which code it was made.
-
-    Attributes:
-        code: the digest of the code that simulates, and of what it is given.
-    """
+    """The head of a committed file of simulations: when and by which code it was made."""
 
     schema_version: Literal[1]
     made_at: Moment
-    code: str
+    code: str  # the digest of the code that simulates, and of what it is given
     torch: Version
     python: Version
 
@@ -101,17 +97,12 @@ class Simulated(Guarded):
 
 
 class Grid(Simulated):
-    """Every simulated row of one preset.
-
-    Attributes:
-        base_sequence: the tokens of a sample that a run's name leaves out.
-        microbatch: the samples of a microbatch that a run's name leaves out.
-    """
+    """Every simulated row of one preset."""
 
     preset: str
     title: str
-    base_sequence: int
-    microbatch: int
+    base_sequence: int  # the tokens of a sample that a run's name leaves out
+    microbatch: int  # the samples of a microbatch that a run's name leaves out
     num_parameters: int
     architecture: dict[str, int | str | bool]
     rows: Annotated[list[GridRow], Field(min_length=1)]

@@ -84,17 +84,11 @@ def microbatch_of(strategy: Strategy, samples: int) -> int:
 
 
 class SearchResult(NamedTuple):
-    """Layouts of a search.
+    """Layouts of a search."""
 
-    Attributes:
-        answers: every layout that was simulated, in the order in which it was.
-        num_left: others whose memory by closed forms does not rule them out.
-        over: others that need far more memory than there is, by closed forms.
-    """
-
-    answers: list[PlanAnswer]
-    num_left: int
-    over: list[Layout]
+    answers: list[PlanAnswer]  # every layout that was simulated, in the order in which it was
+    num_left: int  # others whose memory by closed forms does not rule them out
+    over: list[Layout]  # others that need far more memory than there is, by closed forms
 
     @property
     def counts(self) -> list[str]:
@@ -206,18 +200,11 @@ def _questions(question: Question, tried: Sequence[Strategy]) -> Iterator[Questi
 
 
 class LayoutChoice(NamedTuple):
-    """Layouts that fit, and those to measure.
+    """Layouts that fit, and those to measure."""
 
-    Attributes:
-        fitting: every layout that fits, in the order of the rule; by memory where the rule is not
-            known to hold.
-        measured: the first layouts of different strategies, of which the first is tried first.
-        is_ordered: the rule is known to hold for so many devices.
-    """
-
-    fitting: list[Layout]
-    measured: list[Layout]
-    is_ordered: bool
+    fitting: list[Layout]  # all of them, in the order of the rule; by memory where it is not known
+    measured: list[Layout]  # the first ones of different strategies; the first is tried first
+    is_ordered: bool  # the rule is known to hold for so many devices
 
 
 def choose(answers: Sequence[PlanAnswer], cluster: Cluster, memory_bytes: float) -> LayoutChoice:

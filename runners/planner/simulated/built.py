@@ -32,21 +32,13 @@ CONTEXT, EXPERT = "context", "expert"  # describe groups of ranks that divide a 
 
 @dataclass
 class BuiltStage:
-    """A module on one rank.
+    """A module on one rank."""
 
-    Attributes:
-        module: without wrappers.
-        wrapped: what a step calls.
-        arguments: of one microbatch, for this stage; a dictionary names them.
-        loss: from what the last stage returns; a number.
-        is_first, is_last: of a pipeline's stages.
-    """
-
-    module: nn.Module
-    wrapped: nn.Module
-    arguments: Callable[[], Any]
-    loss: Callable[[Any], Tensor]
-    is_first: bool = True
+    module: nn.Module  # without wrappers
+    wrapped: nn.Module  # what a step calls
+    arguments: Callable[[], Any]  # of one microbatch, for this stage; a dictionary names them
+    loss: Callable[[Any], Tensor]  # from what the last stage returns; a number
+    is_first: bool = True  # of a pipeline's stages
     is_last: bool = True
 
 

@@ -61,19 +61,14 @@ Key = tuple[str, GridState]  # of a row: its strategy, and where
 
 
 class GridSpec(NamedTuple):
-    """The rows that are simulated of a preset.
+    """The rows that are simulated of a preset."""
 
-    Attributes:
-        microbatch: samples, of which a strategy takes more as the search does.
-        sequence: tokens of a sample.
-        states: devices, and where they are not usual the optimizer and the sequence. Each has all
-            `STRATEGIES`, with and without checkpointing; the pages show the first one first.
-        named: strategies with fields of their states, which lessons name as well.
-    """
-
-    microbatch: int
-    sequence: int
+    microbatch: int  # samples, of which a strategy takes more as the search does
+    sequence: int  # tokens of a sample
+    # devices, and where they are not usual the optimizer and the sequence. Each has all
+    # `STRATEGIES`, with and without checkpointing; the pages show the first one first
     states: tuple[dict[str, object], ...]
+    # strategies with fields of their states, which lessons name as well
     named: tuple[tuple[str, dict[str, object]], ...] = ()
 
     def state(self, **fields: object) -> GridState:

@@ -19,19 +19,12 @@ from runners.planner.answers.question import PlanError, PlannedModel
 
 
 class ModelSizes(NamedTuple):
-    """Sizes of a model that transformers builds.
+    """Sizes of a model that transformers builds."""
 
-    Attributes:
-        num_parameters: of the whole model.
-        active_parameters: of the parts through which one token passes.
-        context_length: the most positions that the file states; 0 where it states none.
-        attention: the implementation that transformers chooses.
-    """
-
-    num_parameters: int
-    active_parameters: int
-    context_length: int
-    attention: str
+    num_parameters: int  # of the whole model
+    active_parameters: int  # of the parts through which one token passes
+    context_length: int  # the most positions that the file states; 0 where it states none
+    attention: str  # the implementation that transformers chooses
 
 
 def model_of(path: Path, name: str) -> PlannedModel:

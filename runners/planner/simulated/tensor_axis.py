@@ -23,19 +23,13 @@ _FUNCTIONAL = torch.ops._c10d_functional
 
 @dataclass(frozen=True)
 class TensorAxis:
-    """The ranks among which layers are divided.
+    """The ranks among which layers are divided."""
 
-    Attributes:
-        mesh: of these ranks; None for a single one.
-        size: how many they are.
-        has_sequence_parallel: activations between layers are divided along the sequence.
-        keeps_gathered: what is gathered for a product is kept for backward (torch); else a rank
-            keeps its part and gathers again in backward (Megatron-LM).
-    """
-
-    mesh: DeviceMesh | None = None
+    mesh: DeviceMesh | None = None  # of these ranks; None for a single one
     size: int = 1
-    has_sequence_parallel: bool = False
+    has_sequence_parallel: bool = False  # activations between layers are divided along the sequence
+    # what is gathered for a product is kept for backward (torch); else a rank keeps its part and
+    # gathers again in backward (Megatron-LM)
     keeps_gathered: bool = False
 
     @property

@@ -29,22 +29,14 @@ program.SAVED.add(torch.ops.planning.attention.default)
 
 @dataclass(frozen=True, kw_only=True)
 class RankPlan(program.Plan):
-    """The part of a model that a rank builds; a group is None where an axis has one rank.
+    """The part of a model that a rank builds; a group is None where an axis has one rank."""
 
-    Attributes:
-        shape: of the whole model.
-        implementation: such as which kernels are fused.
-        axis: among whose ranks layers are divided.
-        context: ranks of which each has another part of the sequence.
-        expert: ranks of which each has other experts.
-    """
-
-    shape: Architecture
+    shape: Architecture  # of the whole model
     loss_chunks: int
     implementation: Implementation = field(default_factory=Implementation)
-    axis: TensorAxis = field(default_factory=TensorAxis)
-    context: dist.ProcessGroup | None = None
-    expert: dist.ProcessGroup | None = None
+    axis: TensorAxis = field(default_factory=TensorAxis)  # among whose ranks layers are divided
+    context: dist.ProcessGroup | None = None  # ranks of which each has another part of the sequence
+    expert: dist.ProcessGroup | None = None  # ranks of which each has other experts
 
     @classmethod
     def of(cls, shape: Architecture, training: TrainingSettings, **how: Any) -> Self:
