@@ -72,11 +72,7 @@ class PlanAnswer(Record):
 def question_of(
     model: PlannedModel, strategy: str, state: GridState, global_batch: int
 ) -> Question:
-    """The question of a row of a grid.
-
-    Raises:
-        PlanError: the state's devices do not form such a strategy.
-    """
+    """The question of a row of a grid; a PlanError where devices do not form such a strategy."""
     settings = state.model_dump(exclude={"devices"})
     training = TrainingSettings.model_validate({**settings, "global_batch": global_batch})
     return Question(model=model, training=training, strategy=strategy_of(strategy, state.devices))

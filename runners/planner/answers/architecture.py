@@ -27,11 +27,7 @@ def _rare(default: Any) -> Any:
 
 
 def check_bound(number: int, most: int, what: str) -> None:
-    """Refuse a size that no model has, before anything is computed with it.
-
-    Raises:
-        ValueError: it is above the most that is planned.
-    """
+    """Refuse, by a ValueError, a size that no model has, before anything is computed with it."""
     if number > most:
         raise ValueError(f"at most {most:,} {what} are planned")
 
@@ -204,11 +200,7 @@ class ModelPreset(Record):
 
 @cache
 def model_presets() -> dict[str, ModelPreset]:
-    """All presets by their id, in the order of the file.
-
-    Raises:
-        ValueError: the file is not what it should be.
-    """
+    """All presets by their id, in the order of the file; a ValueError where one is wrong."""
     document = yaml.safe_load(PRESETS.read_text(encoding="utf-8"))
     presets = TypeAdapter(list[ModelPreset]).validate_python(document["presets"])
     return {preset.id: preset for preset in presets}

@@ -72,11 +72,7 @@ def architecture_of(path: Path) -> Architecture:
 
 
 def _stated(path: Path) -> dict[str, Any]:
-    """Read the keys and values of a configuration file.
-
-    Raises:
-        PlanError: it describes none, or one whose weights are not trained as they are.
-    """
+    """The keys and values of a file; a PlanError where a plan cannot train what it describes."""
     try:
         stated = dict(json.loads(path.read_text()))
     except OSError as error:

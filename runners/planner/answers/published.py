@@ -41,11 +41,7 @@ class PublishedComparison(NamedTuple):
         return PLANNER / f"{self.experiment}.json"
 
     def runs(self, names: Sequence[str] = ()) -> dict[str, Run]:
-        """Compute the runs now; where ranks are simulated, those of these names alone.
-
-        Raises:
-            PlanError: a row is not what it should be, or there is none of such a name any more.
-        """
+        """The runs, computed now; of a simulation those of these names alone, which must exist."""
         module = import_module(f"runners.planner.{self.code.replace('/', '.')}")
         runs: dict[str, Run] = module.runs(names) if self.simulates else module.runs()
         return runs

@@ -116,11 +116,7 @@ def read(name: str) -> dict[str, Any]:
 
 @cache
 def rows(name: str) -> list[PublishedRow]:
-    """The rows of a file of the planner, in their order.
-
-    Raises:
-        PlanError: a row is not what it should be; the message has its place.
-    """
+    """The rows of a file of the planner, in order; a PlanError has the place of a wrong one."""
     published, file = list[PublishedRow](), read(name)
     for place, values in (pair for listing in file["rows"] for pair in _values(listing)):
         try:

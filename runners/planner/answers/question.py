@@ -162,11 +162,7 @@ class Question(Record):
 
     @property
     def num_microbatches(self) -> int:
-        """Forward passes of one rank for one update.
-
-        Raises:
-            PlanError: the global batch does not divide so.
-        """
+        """Forward passes of a rank in an update; a PlanError where the batch does not divide so."""
         each = self.training.microbatch * self.strategy.data
         count, rest = divmod(self.training.global_batch, each)
         if rest or not count:
@@ -212,11 +208,7 @@ class Question(Record):
         return range(start, start + sizes[stage])
 
     def check(self) -> None:
-        """Refuse a mesh that the model does not allow.
-
-        Raises:
-            PlanError: says why, in one line.
-        """
+        """Refuse a mesh that the model does not allow, by a PlanError of one line."""
         strategy, model = self.strategy, self.model
         if strategy.schedule == "interleaved":
             _ = self.microbatches_of_round

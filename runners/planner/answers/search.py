@@ -153,11 +153,7 @@ def search(
 
 
 def search_own_model(question: Question, cluster: Cluster, simulate: Simulate) -> SearchResult:
-    """Simulate each strategy of a model of one's own once; no closed form shortens this list.
-
-    Raises:
-        PlanError: no layout is possible.
-    """
+    """Simulate each strategy of a model of one's own once; a PlanError where none is possible."""
     asked = valid_questions(
         question.model_copy(update={"strategy": strategy})
         for strategy in strategies(cluster, tensor="tp")
@@ -166,11 +162,7 @@ def search_own_model(question: Question, cluster: Cluster, simulate: Simulate) -
 
 
 def valid_questions(questions: Iterator[Question]) -> list[Question]:
-    """The questions that the model and the mesh allow.
-
-    Raises:
-        PlanError: there is none; the reason is that of the first.
-    """
+    """The questions that the model and the mesh allow; without any, the PlanError of the first."""
     allowed, reasons = list[Question](), list[str]()
     for question in questions:
         try:
@@ -208,11 +200,7 @@ class LayoutChoice(NamedTuple):
 
 
 def choose(answers: Sequence[PlanAnswer], cluster: Cluster, memory_bytes: float) -> LayoutChoice:
-    """Choose the layouts to measure, of which the first is tried first.
-
-    Raises:
-        PlanError: nothing fits.
-    """
+    """Choose the layouts to measure, the one to try first leading; a PlanError if nothing fits."""
     fitting = layouts(answers, cluster, memory_bytes)
     if not fitting:
         message = f"no layout fits {memory_bytes / GIB:.4g} GiB"

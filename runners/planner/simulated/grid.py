@@ -174,11 +174,7 @@ def outcome_words(*, is_same: bool, is_writing: bool) -> str:
 
 
 def simulate_again(experiment: str, names: Sequence[str]) -> dict[str, Run]:
-    """Rows of a grid simulated anew, as runs by their names.
-
-    Raises:
-        PlanError: the grid asks for no such row any more, or it cannot be simulated now.
-    """
+    """Rows of a grid simulated anew, by their names; a PlanError where one is gone, or fails."""
     preset = next(name for name in GRIDS if experiment_of(name) == experiment)
     plan = GRIDS[preset]
     known = {
@@ -198,11 +194,7 @@ def _preset(name: str) -> ModelPreset:
 
 
 def _simulated(asked: dict[Key, Question], num_workers: int) -> list[GridRow]:
-    """Simulate questions, as rows of a grid.
-
-    Raises:
-        PlanError: one of them has none.
-    """
+    """Simulate questions, as rows of a grid; a PlanError where one has none."""
     rows = []
     for (name, state), answer in zip(asked, answers([*asked.values()], num_workers), strict=True):
         question = answer.question

@@ -45,11 +45,7 @@ _NO_MEMORY = ("Cannot access data pointer", "data is not allocated", "Not availa
 
 
 def named(name: str) -> Callable[..., Any]:
-    """Import the function that `module:function` names.
-
-    Raises:
-        PlanError: there is none.
-    """
+    """Import the function that `module:function` names; a PlanError where there is none."""
     module, _, function = name.partition(":")
     if not module or not function:
         raise PlanError(f"{name!r} is not of the form MODULE:FUNCTION")
@@ -76,11 +72,7 @@ def arguments(model: PlannedModel, training: TrainingSettings) -> Any:
 
 
 def call(called: nn.Module, module: nn.Module, arguments: Any) -> Any:
-    """Pass a batch to a module, or to what wraps it.
-
-    Raises:
-        PlanError: FSDP finds no tensor in what it returns.
-    """
+    """Pass a batch to a module, or its wrapper; a PlanError where FSDP sees no tensor returned."""
     given, by_name = ((), arguments) if isinstance(arguments, dict) else (arguments, {})
     output = called(*given, **by_name)
     is_seen = tensors_in(output) or is_dataclass(output) or not tensors_of(output)
@@ -93,11 +85,7 @@ def call(called: nn.Module, module: nn.Module, arguments: Any) -> Any:
 
 
 def built(model: PlannedModel) -> nn.Module:
-    """Build the module of a model.
-
-    Raises:
-        PlanError: the function returns something else.
-    """
+    """Build the module of a model; a PlanError where its function returns something else."""
     build = named(model.module or "")
     module = build(model.configuration) if model.configuration else build()
     if not isinstance(module, nn.Module):
@@ -217,11 +205,7 @@ class RefusingMode(ValuelessMode):
         self._refusal: PlanError | None = None
 
     def check(self) -> None:
-        """Raise the first refusal again, since a model may catch whatever is raised.
-
-        Raises:
-            PlanError: a value was read.
-        """
+        """Raise the first refusal, a PlanError, again, since a model may catch what is raised."""
         if self._refusal is not None:
             raise self._refusal
 

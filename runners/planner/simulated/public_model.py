@@ -28,11 +28,7 @@ class ModelSizes(NamedTuple):
 
 
 def model_of(path: Path, name: str) -> PlannedModel:
-    """The model of a file.
-
-    Raises:
-        PlanError: transformers is not installed, or builds no causal language model from the file.
-    """
+    """The model of a file; a PlanError where transformers is missing, or builds none from it."""
     attention = sizes(str(path)).attention
     build, batch = (f"{__name__}:{function}" for function in ("built", "batch"))
     name += f", as transformers builds it with {attention} attention"
@@ -41,11 +37,7 @@ def model_of(path: Path, name: str) -> PlannedModel:
 
 @cache
 def sizes(path: str) -> ModelSizes:
-    """The sizes of the model of a file.
-
-    Raises:
-        PlanError: as `model_of` does.
-    """
+    """The sizes of the model of a file; a PlanError as of `model_of`."""
     try:
         with torch.device("meta"):
             module = built(path)

@@ -68,11 +68,7 @@ def _questions(row: PublishedRow) -> Iterator[Question]:
 
 
 def runs(names: Sequence[str] = ()) -> dict[str, Run]:
-    """A run for each row, or for those of these names: published peaks, and their simulation.
-
-    Raises:
-        PlanError: there is no such row any more, or it cannot be simulated.
-    """
+    """Published peaks and their simulation, of all rows, or of these names, which must exist."""
     known = rows_by_run()
     if gone := [name for name in names if name not in known]:
         raise PlanError(f"no published row is called {gone[0]!r} any more")

@@ -280,11 +280,7 @@ def _whole_gradients(module: FSDPModule) -> Iterator[Tensor]:
 
 
 def _check_reducer(wrapped: nn.Module) -> None:
-    """Refuse a parameter without a gradient, at which DDP's next step would stop.
-
-    Raises:
-        PlanError: names the first.
-    """
+    """Refuse, by a PlanError, a parameter without a gradient, at which DDP's next step stops."""
     if not isinstance(wrapped, DistributedDataParallel):
         return
     for name, parameter in wrapped.module.named_parameters():
