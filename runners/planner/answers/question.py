@@ -272,12 +272,13 @@ def _missing_functions(model: PlannedModel, strategy: Strategy) -> Iterator[str]
         yield "pipelines, cp and ep are planned for presets alone"
 
 
+_Fields = dict[str, object]
 # A word of `--strategies`: its axis, what it sets besides, and what it does.
 _DATA, _TENSOR, _STAGES = "data", "tensor", "pipeline"
-_VIEWS: dict[str, object] = {"sharding": "none", "has_bucket_views": True}
-_SEQUENCE: dict[str, object] = {"has_sequence_parallel": True}
+_VIEWS: _Fields = {"sharding": "none", "has_bucket_views": True}
+_SEQUENCE: _Fields = {"has_sequence_parallel": True}
 _KEEPS = _SEQUENCE | {"keeps_gathered": True}
-_AXES: dict[str, tuple[str, dict[str, object], str]] = {
+_AXES: dict[str, tuple[str, _Fields, str]] = {
     "ddp": (_DATA, {"sharding": "none"}, "replicates the model"),
     "ddp-view": (_DATA, _VIEWS, "replicates it; gradients are views of DDP's buckets"),
     "zero1": (_DATA, {"sharding": "zero1"}, "shards the optimizer's state"),
@@ -315,7 +316,7 @@ def strategy_of(text: str, devices: int) -> Strategy:
         return Strategy(name=text)
     sizes: dict[str, int] = {}
     free: list[str] = []
-    fields: dict[str, object] = {}
+    fields: _Fields = {}
     for word in text.split("+"):
         axis, also, size = _parsed(word)
         if axis in (*sizes, *free):
@@ -334,7 +335,7 @@ def strategy_of(text: str, devices: int) -> Strategy:
     return Strategy.model_validate({"name": text, **fields, **sizes})
 
 
-def _parsed(word: str) -> tuple[str, dict[str, object], int]:
+def _parsed(word: str) -> tuple[str, _Fields, int]:
     """Parse a word: its axis, the other fields that it sets, and its size or 0."""
     name, *written = word.split(".")
     if name not in _AXES:

@@ -24,7 +24,7 @@ from runners.core.meters.memory import CPU
 from runners.planner import program_template as program
 from runners.planner.answers.question import Question, Strategy
 from runners.planner.simulated import own_model
-from runners.planner.simulated.tensor_axis import TensorAxis
+from runners.planner.simulated.axes import TensorAxis
 from runners.planner.simulated.transformer import LocalExperts, RankPlan, RankTransformer
 
 CONTEXT, EXPERT = "context", "expert"  # describe groups of ranks that divide a sequence, experts

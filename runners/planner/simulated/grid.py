@@ -58,6 +58,7 @@ EACH = 7  # of a grid's rows, one in so many is simulated again to confirm it
 
 
 Key = tuple[str, GridState]  # of a row: its strategy, and where
+Fields = dict[str, object]  # of a state
 
 
 class GridSpec(NamedTuple):
@@ -67,9 +68,9 @@ class GridSpec(NamedTuple):
     sequence: int  # tokens of a sample
     # devices, and where they are not usual the optimizer and the sequence. Each has all
     # `STRATEGIES`, with and without checkpointing; the pages show the first one first
-    states: tuple[dict[str, object], ...]
+    states: tuple[Fields, ...]
     # strategies with fields of their states, which lessons name as well
-    named: tuple[tuple[str, dict[str, object]], ...] = ()
+    named: tuple[tuple[str, Fields], ...] = ()
 
     def state(self, **fields: object) -> GridState:
         """The usual state of the grid with other fields."""
@@ -77,10 +78,10 @@ class GridSpec(NamedTuple):
         return GridState.model_validate(usual | fields)
 
 
-_EIGHT: dict[str, object] = {"devices": 8}
-_SIXTEEN: dict[str, object] = {"devices": 16}
-_ALL: dict[str, object] = {"devices": 64}
-_INT8: dict[str, object] = {"optimizer": "adam8bit"}
+_EIGHT: Fields = {"devices": 8}
+_SIXTEEN: Fields = {"devices": 16}
+_ALL: Fields = {"devices": 64}
+_INT8: Fields = {"optimizer": "adam8bit"}
 GRIDS = {
     "gpt2-124m": GridSpec(8, 1024, (_EIGHT, _EIGHT | _INT8, {"devices": 1})),
     "gpt2-1.5b": GridSpec(4, 1024, (_EIGHT, _EIGHT | _INT8, _SIXTEEN)),

@@ -20,9 +20,13 @@ from torch import Tensor, nn
 from runners.planner import program_template as program
 from runners.planner.answers.architecture import Architecture
 from runners.planner.answers.question import Implementation, TrainingSettings
-from runners.planner.simulated.context_axis import ring_attention
-from runners.planner.simulated.fused_kernels import attention, rms_norm
-from runners.planner.simulated.tensor_axis import DividedCrossEntropy, TensorAxis, exchanged
+from runners.planner.simulated.axes import (
+    DividedCrossEntropy,
+    RingAttention,
+    TensorAxis,
+    exchanged,
+)
+from runners.planner.simulated.fused_kernels import EPSILON, attention, rms_norm
 
 program.SAVED.add(torch.ops.planning.attention.default)
 
@@ -68,7 +72,7 @@ class RMSNorm(nn.RMSNorm):
         if self._is_fused:
             return rms_norm(x, self.weight)
         wide = x.float()
-        normal = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)
+        normal = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + EPSILON)
         return normal.type_as(x) * self.weight
 
 
@@ -134,7 +138,7 @@ class RankAttention(program.GroupedQueryAttention):
         """(batch, heads, sequence, head size) of each → the same."""
         plan = self.plan
         if plan.context is not None:
-            return ring_attention(query, key, value, plan.context)
+            return RingAttention.apply(query, key, value, plan.context)
         if (repeats := query.shape[1] // key.shape[1]) > 1:
             key, value = (  # as torchtitan repeats them
                 heads.transpose(1, 2).repeat_interleave(repeats, 2).transpose(1, 2)
