@@ -19,7 +19,7 @@ from runners.core.trace.machine import num_cores
 from runners.core.trace.records import Run
 from runners.planner import program
 from runners.planner.answers import how_many
-from runners.planner.answers.answer import GIB, Layout, PlanAnswer, ordered, table_lines
+from runners.planner.answers.answer import GIB, PlanAnswer, ordered, table_lines
 from runners.planner.answers.architecture import Architecture, model_presets
 from runners.planner.answers.configuration import LORA, UnknownFamilyError, architecture_of
 from runners.planner.answers.device_memory import H100_BYTES
@@ -293,7 +293,10 @@ def _plan(question: Question, asked: argparse.Namespace) -> int:
         unplanned = []
         best = [*made.measured, *(layout for layout in made.fitting if layout not in made.measured)]
     if asked.do == "program":
-        _write_program(best[0], asked)
+        question, args = best[0].answer.question, (asked.file, program.summary_of(best[0]))
+        text = program.program_of(question, cluster, *args, best[0].needed_bytes)
+        asked.file.write_text(text, encoding="utf-8")
+        print(f"program:     {asked.file}, which says how to start it", file=sys.stderr)
     elif asked.json:
         documents = [a.document() for a in best] + [a.model_dump() for a in unplanned]
         print(json.dumps(documents, indent=1))
@@ -343,14 +346,6 @@ def _check_program(question: Question, asked: argparse.Namespace) -> None:
     if "," in named:
         raise PlanError("a program has one layout; name one of --strategies, or none for the best")
     program.check(_on_mesh(question, named, asked) if named else question)
-
-
-def _write_program(layout: Layout, asked: argparse.Namespace) -> None:
-    """Write the program of a layout, and say how to try it."""
-    question, summary = layout.answer.question, program.summary_of(layout)
-    args = question, layout.cluster, asked.file, summary, layout.needed_bytes
-    asked.file.write_text(program.program_of(*args), encoding="utf-8")
-    print(f"program:     {asked.file}, which says how to start it", file=sys.stderr)
 
 
 def _title(question: Question, asked: argparse.Namespace, *, is_open: bool = False) -> str:

@@ -107,11 +107,6 @@ class Grid(Simulated):
     architecture: dict[str, int | str | bool]
     rows: Annotated[list[GridRow], Field(min_length=1)]
 
-    @property
-    def experiment(self) -> str:
-        """The name of the grid in expressions."""
-        return experiment_of(self.preset)
-
 
 def read_grid(path: Path) -> Grid:
     """Read the committed plans of one preset; errors as `read_record` has them."""
@@ -155,7 +150,7 @@ def run_name(strategy: str, state: GridState, sequence: int, microbatch: int) ->
 def as_trace(grid: Grid) -> Trace:
     """The grid as a trace: a simulated run for each row, in the order of the rows."""
     runs = {name: _run(row, grid) for name, row in named_rows(grid).items()}
-    return grid.as_trace(grid.experiment, QUESTION, runs)
+    return grid.as_trace(experiment_of(grid.preset), QUESTION, runs)
 
 
 def named_rows(grid: Grid) -> dict[str, GridRow]:
@@ -215,12 +210,9 @@ def _rank(rank: GridRank, num_microbatches: int) -> RankRecord:
             for c in rank.calls
         ],
         measures={
-            "reserved_bytes": rank.reserved_bytes,
-            "allocated_bytes": rank.allocated_bytes,
+            **rank.model_dump(include={"reserved_bytes", "allocated_bytes", "flops", "sent_bytes"}),
             "needed_bytes": needed_bytes(rank.reserved_bytes, num_groups),
             "least_bytes": least_bytes(rank.allocated_bytes),
-            "flops": rank.flops,
-            "sent_bytes": rank.sent_bytes,
         },
     )
 
