@@ -34,13 +34,13 @@ _setup_privateuseone_for_python_backend("pretended")
 SIMULATED = """
 import json
 from runners.planner.simulated.cache import answers
-from runners.planner.answers.question import Model, Question, Training, strategy_of
+from runners.planner.answers.question import PlannedModel, Question, TrainingSettings, strategy_of
 from runners.planner.answers.architecture import model_presets
 from tests.runners.wrapped import ddp, simulated
 
 found = simulated(ddp, 2)
-training = Training(sequence=64, microbatch=1, global_batch=2)
-model = Model(name="small", architecture=model_presets()["gpt2-124m"].architecture)
+training = TrainingSettings(sequence=64, microbatch=1, global_batch=2)
+model = PlannedModel(name="small", architecture=model_presets()["gpt2-124m"].architecture)
 asked = Question(model=model, training=training, strategy=strategy_of("fsdp", 2))
 print(json.dumps([one if isinstance(one, str) else None for one in found]))
 print(json.dumps([one.reason for one in answers([asked])]))
