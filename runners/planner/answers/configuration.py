@@ -49,9 +49,7 @@ def _known_keys() -> set[str]:
 def architecture_of(path: Path) -> Architecture:
     """The architecture that a configuration file describes.
 
-    Raises:
-        UnknownFamilyError: plans do not read its family.
-        PlanError: it cannot be read, or describes a model that no plan simulates.
+    An UnknownFamilyError where plans do not read its family, a PlanError where it cannot be read.
     """
     stated, known = _stated(path), _read()["families"]
     if (family := stated["model_type"]) not in known:

@@ -175,10 +175,9 @@ class Question(Record):
 
     @property
     def microbatches_of_round(self) -> int:
-        """Microbatches that pass one chunk before a rank of interleaved 1F1B turns to its next.
+        """Microbatches that pass a chunk before a rank of interleaved 1F1B turns to its next.
 
-        Raises:
-            PlanError: torch's schedule does not allow so many microbatches.
+        A PlanError where torch's schedule does not allow so many.
         """
         total, ranks = self.num_microbatches, self.strategy.pipeline
         rounds = max(1, total // ranks)
@@ -300,17 +299,12 @@ _NUM_SIZES = {"fsdp": (0, 1, 2), "hsdp": (2,), "ep": (1,)}  # of a word; others 
 
 
 def strategy_of(text: str, devices: int) -> Strategy:
-    """Parse the name of a strategy as the command line writes it.
+    """Parse the name of a strategy as the command line writes it; a PlanError says what is wrong.
 
-    Args:
-        text: `ddp`, `tp-sp`, `fsdp.4+tp.2`: words with the size of their axis; one word may leave
-            its size out and takes the devices that remain. `interleaved` gives each rank 2 stages,
-            `hsdp.2.8` shards within each of 2 groups of 8, and `fsdp.16.8` reshards to groups of 8.
-            The ranks of `ep.8` are among those of the data axis.
-        devices: ranks there are.
-
-    Raises:
-        PlanError: a word is unknown, an axis occurs twice, or sizes do not make `devices`.
+    `ddp`, `tp-sp`, `fsdp.4+tp.2`: words with the size of their axis; one word may leave its size
+    out and takes the devices that remain. `interleaved` gives each rank 2 stages, `hsdp.2.8` shards
+    within each of 2 groups of 8, and `fsdp.16.8` reshards to groups of 8. The ranks of `ep.8` are
+    among those of the data axis.
     """
     if text == "single":
         return Strategy(name=text)

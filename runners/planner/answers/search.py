@@ -108,10 +108,7 @@ def shortlist(
     """Layouts by closed forms: those that may fit, in the order of the rule; and those that cannot.
 
     Larger microbatches than that of the question, and recomputation, are tried too; of strategies
-    those of `tried`, or all.
-
-    Raises:
-        PlanError: no layout is possible.
+    those of `tried`, or all. A PlanError where no layout is possible.
     """
     shape = question.model.architecture
     if tried is None:

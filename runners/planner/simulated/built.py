@@ -45,10 +45,8 @@ class BuiltStage:
 def build(question: Question, mesh: DeviceMesh | None, stage: int) -> BuiltStage:
     """Build the module of a stage, divide it, and give its parameters memory.
 
-    The mesh has the axes `pipeline`, `data` and `tensor`; it is None for a single device.
-
-    Raises:
-        PlanError: a function that the model names is not there.
+    The mesh has the axes `pipeline`, `data` and `tensor`; it is None for a single device. A
+    PlanError where a function that the model names is not there.
     """
     strategy, model = question.strategy, question.model
     for name in filter(None, (model.module, model.batch, model.tensor_plan)):

@@ -144,10 +144,7 @@ def check(preset: str, *, is_writing: bool) -> str:
     """Simulate one row of `EACH` of a grid again, and say whether the committed grid holds.
 
     Where they come out equal the grid is one of today's code, and writing renews its digest; else
-    writing simulates all rows anew. A run that is stopped leaves the former file.
-
-    Raises:
-        PlanError: a row failed.
+    writing simulates all rows anew. A run that is stopped, or a PlanError, leaves the former file.
     """
     path, asked = PLANS / f"{preset}.json", dict(questions(_preset(preset)))
     code = code_digest(experiment_of(preset))

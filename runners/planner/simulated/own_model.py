@@ -98,10 +98,8 @@ def loss_of(output: Any, line: str) -> Tensor:
     """The scalar loss with which the backward pass begins.
 
     It is what the output calls `loss`; else the first element of a tuple, where that is a number;
-    else all tensors that have a gradient. Of each tensor the mean counts, of several their sum.
-
-    Raises:
-        PlanError: nothing in it has a gradient.
+    else all tensors that have a gradient. Of each tensor the mean counts, of several their sum. A
+    PlanError where nothing has a gradient.
     """
     named_loss = output.get("loss") if isinstance(output, Mapping) else None
     loss = getattr(output, "loss", None) if named_loss is None else named_loss
@@ -178,9 +176,7 @@ def line_of(function: Callable[..., Any]) -> str:
 def reason_of(error: BaseException, name: str) -> str:
     """An exception of the user's code in one line, which begins with the user's line.
 
-    Args:
-        error: what was raised.
-        name: of the model; it stands for the line of what torch raised in a backward pass.
+    The name of the model stands for the line of what torch raised in a backward pass.
     """
     kind, message = f"{type(error).__name__}: ", first_line(error)
     if any(phrase in message for phrase in _NO_MEMORY):

@@ -60,9 +60,7 @@ def sizes(path: str) -> ModelSizes:
 def built(path: str) -> nn.Module:
     """Build the module in torch's default type and on its default device.
 
-    Raises:
-        ValueError: it is too large, or no causal language model.
-        Exception: whatever transformers raises.
+    A ValueError where it is too large, or no causal language model; whatever transformers raises.
     """
     transformers: Any = import_module("transformers")
     transformers.logging.set_verbosity_error()

@@ -87,7 +87,17 @@ def runs(names: Sequence[str] = ()) -> dict[str, Run]:
 def _run(
     row: PublishedRow, place: int, answer: PlanAnswer, second: PlanAnswer | None = None
 ) -> Run:
-    settings = {"place": place, **_settings(row)}
+    axes = {"sharding", "data", "tensor", "pipeline", "context", "expert"}
+    settings: dict[str, Setting] = {
+        "place": place,
+        **row.model_dump(include={"id", "case", "model", "sequence", "microbatch", "global_batch"}),
+        **row.strategy.model_dump(include=axes),
+        **row.source.model_dump(include={"where", "url"}),
+        "checkpointing": row.checkpointing,
+        "repository": row.source.title,
+        "num_ranks": row.devices,
+        "device": row.device.name,
+    }
     measures: dict[str, Setting] = {"workspace_bytes": workspace_bytes(row)}
     for peak in row.measured:
         if peak.moment == "peak":
@@ -107,16 +117,3 @@ def _simulated(row: PublishedRow, answer: PlanAnswer, measured: Measurement) -> 
     assert rank is not None
     is_reserved = measured.kind == "reserved"  # no other stream uses a block after it was freed
     return workspace_bytes(row) + (rank.reserved_bytes if is_reserved else rank.allocated_bytes)
-
-
-def _settings(row: PublishedRow) -> dict[str, Setting]:
-    axes = {"sharding", "data", "tensor", "pipeline", "context", "expert"}
-    return {
-        **row.model_dump(include={"id", "case", "model", "sequence", "microbatch", "global_batch"}),
-        **row.strategy.model_dump(include=axes),
-        **row.source.model_dump(include={"where", "url"}),
-        "checkpointing": row.checkpointing,
-        "repository": row.source.title,
-        "num_ranks": row.devices,
-        "device": row.device.name,
-    }

@@ -322,12 +322,9 @@ class RankLayer(program.TransformerLayer):
 
 
 class RankTransformer(program.TransformerStage):
-    """The whole model, or the stage of a pipeline with some of its layers.
+    """The whole model, or the stage of a pipeline with the layers of these numbers.
 
-    Args:
-        plan: what this rank builds.
-        layers: numbers of the layers that this stage has; the first also means the embedding, the
-            last the final norm and the logits.
+    The first layer also means the embedding, the last one the final norm and the logits.
     """
 
     plan: RankPlan
@@ -373,12 +370,7 @@ class RankTransformer(program.TransformerStage):
         return scores
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Mean cross-entropy.
-
-        Args:
-            logits: (batch, sequence, vocabulary / tensor-parallel ranks).
-            targets: (batch, sequence).
-        """
+        """Mean cross-entropy of logits as `score` gives them; targets are (batch, sequence)."""
         axis, implementation = self.plan.axis, self.plan.implementation
         if implementation.has_loss_in_place:
             rows, wanted = logits.flatten(0, 1), targets.flatten()
