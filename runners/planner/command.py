@@ -19,7 +19,7 @@ from runners.core.trace.machine import num_cores
 from runners.core.trace.records import Run
 from runners.planner import program
 from runners.planner.answers import how_many
-from runners.planner.answers.answer import GIB, Layout, PlanAnswer, ordered, table_lines
+from runners.planner.answers.answer import GIB, PlanAnswer, ordered, table_lines
 from runners.planner.answers.architecture import Architecture, model_presets
 from runners.planner.answers.configuration import LORA, UnknownFamilyError, architecture_of
 from runners.planner.answers.device_memory import H100_BYTES
@@ -171,11 +171,7 @@ def _optimizer(text: str) -> str:
 
 
 def main(asked: argparse.Namespace) -> int:
-    """Do what the subcommand says.
-
-    Raises:
-        PlanError, TraceError: it cannot be done.
-    """
+    """Do what the subcommand says; a PlanError or TraceError where it cannot be done."""
     match asked.do:
         case None:
             raise PlanError(f"say what to do: `plan for {next(iter(grid.GRIDS))}`, or see --help")
@@ -252,11 +248,7 @@ def _question(asked: argparse.Namespace) -> Question:
 
 
 def _on_mesh(question: Question, name: str, asked: argparse.Namespace) -> Question:
-    """The question in a strategy that is named, over all devices.
-
-    Raises:
-        PlanError: it is not possible.
-    """
+    """The question in a named strategy, over all devices; a PlanError where it is not possible."""
     strategy = strategy_of(name, prod(asked.devices))
     named = question.model_copy(update={"strategy": strategy})
     named.check()
@@ -269,11 +261,7 @@ def _cluster(asked: argparse.Namespace) -> Cluster:
 
 
 def _how_many(question: Question, asked: argparse.Namespace) -> int:
-    """Print how many devices each strategy takes at the least.
-
-    Raises:
-        PlanError: no closed form knows the model, or no number is enough.
-    """
+    """Print the fewest devices that each strategy takes; a PlanError where that is unknown."""
     if question.model.architecture is None:
         raise PlanError(f"name --devices: no closed form knows {asked.model}, to say how many")
     simulate = partial(cached, num_workers=num_cores())
@@ -305,7 +293,10 @@ def _plan(question: Question, asked: argparse.Namespace) -> int:
         unplanned = []
         best = [*made.measured, *(layout for layout in made.fitting if layout not in made.measured)]
     if asked.do == "program":
-        _write_program(best[0], asked)
+        question, args = best[0].answer.question, (asked.file, program.summary_of(best[0]))
+        text = program.program_of(question, cluster, *args, best[0].needed_bytes)
+        asked.file.write_text(text, encoding="utf-8")
+        print(f"program:     {asked.file}, which says how to start it", file=sys.stderr)
     elif asked.json:
         documents = [a.document() for a in best] + [a.model_dump() for a in unplanned]
         print(json.dumps(documents, indent=1))
@@ -317,11 +308,7 @@ def _plan(question: Question, asked: argparse.Namespace) -> int:
 def _searched(
     question: Question, cluster: Cluster, memory: float, asked: argparse.Namespace
 ) -> tuple[list[PlanAnswer], LayoutChoice, list[str]]:
-    """Search layouts: the simulated ones, the choice among them, and its text.
-
-    Raises:
-        PlanError: nothing fits; the message names the settings with which something does.
-    """
+    """Simulated layouts, the choice among them, and its text; a PlanError says what would fit."""
     model = question.model
     simulate = partial(cached if model.architecture else answers, num_workers=num_cores())
     if model.architecture is None:
@@ -361,14 +348,6 @@ def _check_program(question: Question, asked: argparse.Namespace) -> None:
     program.check(_on_mesh(question, named, asked) if named else question)
 
 
-def _write_program(layout: Layout, asked: argparse.Namespace) -> None:
-    """Write the program of a layout, and say how to try it."""
-    question, summary = layout.answer.question, program.summary_of(layout)
-    args = question, layout.cluster, asked.file, summary, layout.needed_bytes
-    asked.file.write_text(program.program_of(*args), encoding="utf-8")
-    print(f"program:     {asked.file}, which says how to start it", file=sys.stderr)
-
-
 def _title(question: Question, asked: argparse.Namespace, *, is_open: bool = False) -> str:
     training = question.training
     mesh = " × ".join(str(n) for n in asked.devices if n > 1)
@@ -404,11 +383,7 @@ def _sizes(model: PlannedModel) -> "Architecture | public_model.ModelSizes | Non
 
 
 def _model(asked: argparse.Namespace) -> tuple[PlannedModel, int]:
-    """The model that the command names, and the most tokens that a sample of it may have.
-
-    Raises:
-        PlanError: there is no such model, or a flag has no effect with it.
-    """
+    """The model that the command names, and the most tokens that a sample of it may have."""
     is_own, presets = ":" in asked.model, model_presets()
     if is_own:
         functions = {"batch": asked.batch, "tensor_plan": asked.tensor_plan}

@@ -26,10 +26,9 @@ _FIELD = re.compile(r"^    (\w+): (?:int|str|bool|float) = ", re.MULTILINE)  # o
 def program_of(
     question: Question, cluster: Cluster, path: Path, summary: str, planned_bytes: int = 0
 ) -> str:
-    """The text of a program that trains in the layout of a question; `summary` is of its head.
+    """The program that trains in the layout of a question; a PlanError where there is none.
 
-    Raises:
-        PlanError: no program is written for such a plan.
+    `summary` stands in its first lines.
     """
     check(question)
     docstring, rest = TEMPLATE.read_text(encoding="utf-8").split("\n\nfrom __future__", 1)
@@ -80,11 +79,7 @@ def strategies_with_program(
 
 
 def check(question: Question) -> None:
-    """Refuse a plan that the template does not cover.
-
-    Raises:
-        PlanError: says what, and what to plan instead.
-    """
+    """Refuse a plan that the template does not cover, by a PlanError that says why."""
     if why := _obstacle(question):
         raise PlanError(f"no program: {why}")
 

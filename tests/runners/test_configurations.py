@@ -263,3 +263,20 @@ def test_a_file_that_is_no_such_configuration_is_refused_in_one_line(text, why, 
     with pytest.raises(PlanError, match=why) as raised:
         architecture_of(path)
     assert "\n" not in str(raised.value)
+
+
+# Counted by others from the tensors of the published checkpoints, to the last parameter.
+PRESETS = {
+    "gpt2-124m": 124_439_808,
+    "gpt2-1.5b": 1_557_611_200,
+    "llama-1b": 1_235_814_400,
+    "llama-8b": 8_030_261_248,
+    "llama-13b": 13_015_864_320,
+    "llama-70b": 70_553_706_496,
+    "mixtral-8x7b": 46_702_792_704,
+}
+
+
+def test_the_closed_form_gives_the_published_number_of_parameters():
+    found = {name: one.architecture.num_parameters for name, one in model_presets().items()}
+    assert found == PRESETS

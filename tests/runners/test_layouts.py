@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from runners.planner.simulated import one_rank
+from runners.planner.simulated.axes import TensorAxis
 from runners.planner.simulated.one_rank import simulate_rank
 from runners.planner.simulated.step import BACKWARD, FORWARD, Repeats, turns
-from runners.planner.simulated.tensor_axis import TensorAxis
 from tests.runners.questions import GPT, asked, changed
 
 HIDDEN, LENGTH, MICROBATCH = 512, 256, 2

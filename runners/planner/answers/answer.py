@@ -72,11 +72,7 @@ class PlanAnswer(Record):
 def question_of(
     model: PlannedModel, strategy: str, state: GridState, global_batch: int
 ) -> Question:
-    """The question of a row of a grid.
-
-    Raises:
-        PlanError: the state's devices do not form such a strategy.
-    """
+    """The question of a row of a grid; a PlanError where devices do not form such a strategy."""
     settings = state.model_dump(exclude={"devices"})
     training = TrainingSettings.model_validate({**settings, "global_batch": global_batch})
     return Question(model=model, training=training, strategy=strategy_of(strategy, state.devices))
@@ -232,7 +228,13 @@ def layouts(answers: Sequence[PlanAnswer], cluster: Cluster, memory_bytes: float
 
 def table_lines(layouts: Sequence[Layout]) -> list[str]:
     """The table of layouts: memory by class, and the lower bound of a step."""
-    return [_HEAD, _UNITS, *map(_line, layouts)]
+    lines = [_HEAD, _UNITS]
+    for layout in layouts:
+        columns = [layout.needed_bytes, *_bytes_by_class(layout).values()]
+        sizes = "".join(f"{size / GIB:8.2f}" for size in columns)
+        least, decided_by = f"{layout.bounds.at_least:10.3g} s", layout.bounds.bottleneck
+        lines.append(f"{layout.verdict:<9}{layout.name:<44}{sizes}{least}  {decided_by}")
+    return lines
 
 
 def _bytes_by_class(layout: Layout) -> dict[str, int]:
@@ -252,10 +254,3 @@ def memory_words(layout: Layout) -> str:
     held = _bytes_by_class(layout)
     held["what the allocator and libraries take"] = layout.needed_bytes - sum(held.values())
     return ", ".join(f"{what} {size / GIB:.1f}" for what, size in held.items() if size / GIB > 0.05)
-
-
-def _line(layout: Layout) -> str:
-    columns = [layout.needed_bytes, *_bytes_by_class(layout).values()]
-    sizes = "".join(f"{size / GIB:8.2f}" for size in columns)
-    least = f"{layout.bounds.at_least:10.3g} s"
-    return f"{layout.verdict:<9}{layout.name:<44}{sizes}{least}  {layout.bounds.bottleneck}"

@@ -27,88 +27,53 @@ def _rare(default: Any) -> Any:
 
 
 def check_bound(number: int, most: int, what: str) -> None:
-    """Refuse a size that no model has, before anything is computed with it.
-
-    Raises:
-        ValueError: it is above the most that is planned.
-    """
+    """Refuse, by a ValueError, a size that no model has, before anything is computed with it."""
     if number > most:
         raise ValueError(f"at most {most:,} {what} are planned")
 
 
 class Architecture(Record):
-    """Layers of attention and a feed-forward network, between an embedding and logits.
-
-    Attributes:
-        num_kv_heads: heads of keys and values; fewer than `num_heads` share them among queries.
-        ffn_size: width inside the feed-forward network, of one expert where there are several.
-        vocabulary: rows of the embedding, before any padding.
-        context_length: most positions; with learned positions also the rows of their embedding.
-        activation: with the `glu` ones the first matrix is two, one of which gates the other.
-        has_bias: linear layers have biases (norms of the kind `layernorm` always do).
-        has_qkv_bias: the layers of queries, keys and values do, whatever the others do.
-        has_output_bias: the layer after attention does.
-        has_ffn_bias: feed-forward networks and their router do.
-        has_tied_embeddings: the logits use the embedding's matrix.
-        has_query_key_norm: queries and keys are normalized, head by head.
-        has_wide_query_key_norm: they are so over all heads together.
-        norm_places: of attention and of the feed-forward network, where a norm is.
-        norm_epsilon: added to mean squares.
-        has_fused_inputs: one matrix makes queries, keys and values, and one both inputs of a gate.
-        has_sinks: each head has a parameter that takes a share of its attention.
-        window: tokens to which a token attends, itself included; 0 for all before it.
-        whole_step: every n-th layer attends without the window; 0 if none does.
-        head_dim: width of one attention head; 0 where the heads make up the hidden size.
-        value_dim: of one head's values; 0 where it is that of queries and keys.
-        rotary_size: elements of a head that rotary positions turn; 0 for all.
-        rotary_base: of the angles of rotary positions (`rope_theta` of a configuration).
-        kv_rank: elements from which keys and values are made (latent attention); 0 without it.
-        query_rank: the same of queries; 0 where they are made from the hidden state.
-        num_active_experts: experts that each token passes through.
-        shared_size: width of the network that all tokens pass through beside experts; 0 for none.
-        has_shared_gate: a sigmoid of each token weighs what that network returns.
-        num_dense_layers: first layers, which have one network of width `dense_size` and no experts.
-        expert_step: of the other layers, those whose number, from 1, it divides have experts.
-        other_values: keys of a configuration that change values and no size; no program has them.
-    """
+    """Layers of attention and a feed-forward network, between an embedding and logits."""
 
     num_layers: Count
     hidden_size: Count
     num_heads: Count
-    num_kv_heads: Count
-    ffn_size: Count
-    vocabulary: Count
-    context_length: Count
+    num_kv_heads: Count  # heads of keys and values; fewer than `num_heads` share them among queries
+    ffn_size: Count  # width inside the feed-forward network, of one expert where there are several
+    vocabulary: Count  # rows of the embedding, before any padding
+    context_length: Count  # most positions; with learned positions also the rows of their embedding
     positions: Literal["learned", "rotary"]
+    # with the `glu` ones the first matrix is two, one of which gates the other
     activation: Literal["gelu", "gelu_tanh", "swiglu", "geglu", "clamped_swiglu"]
     norm: Literal["layernorm", "rmsnorm"]
-    has_bias: bool
-    has_tied_embeddings: bool
-    has_query_key_norm: bool = False
-    has_qkv_bias: bool = False
-    head_dim: int = 0
-    rotary_base: Count = 10_000
+    has_bias: bool  # linear layers have biases (norms of the kind `layernorm` always do)
+    has_tied_embeddings: bool  # the logits use the embedding's matrix
+    has_query_key_norm: bool = False  # queries and keys are normalized, head by head
+    has_qkv_bias: bool = False  # the layers of queries, keys and values do, whatever the others do
+    head_dim: int = 0  # width of one attention head; 0 where the heads make up the hidden size
+    rotary_base: Count = 10_000  # of the angles of rotary positions (`rope_theta`)
     num_experts: Count = 1
-    num_active_experts: Count = 1
-    has_output_bias: bool = _rare(False)
-    has_ffn_bias: bool = _rare(False)
-    has_wide_query_key_norm: bool = _rare(False)
+    num_active_experts: Count = 1  # experts that each token passes through
+    has_output_bias: bool = _rare(False)  # the layer after attention does
+    has_ffn_bias: bool = _rare(False)  # feed-forward networks and their router do
+    has_wide_query_key_norm: bool = _rare(False)  # they are so over all heads together
+    # of attention and of the feed-forward network, where a norm is
     norm_places: Literal["before", "after", "both"] = _rare("before")
-    norm_epsilon: float = _rare(1e-5)
-    has_fused_inputs: bool = _rare(False)
-    has_sinks: bool = _rare(False)
-    window: int = _rare(0)
-    whole_step: int = _rare(0)
-    value_dim: int = _rare(0)
-    rotary_size: int = _rare(0)
-    kv_rank: int = _rare(0)
-    query_rank: int = _rare(0)
-    shared_size: int = _rare(0)
-    has_shared_gate: bool = _rare(False)
-    num_dense_layers: int = _rare(0)
-    dense_size: int = _rare(0)
-    expert_step: Count = _rare(1)
-    other_values: str = _rare("")
+    norm_epsilon: float = _rare(1e-5)  # added to mean squares
+    has_fused_inputs: bool = _rare(False)  # queries, keys and values, or a gate's, of one matrix
+    has_sinks: bool = _rare(False)  # each head has a parameter that takes a share of its attention
+    window: int = _rare(0)  # tokens to which a token attends, itself included; 0 for all before it
+    whole_step: int = _rare(0)  # every n-th layer attends without the window; 0 if none does
+    value_dim: int = _rare(0)  # of one head's values; 0 where it is that of queries and keys
+    rotary_size: int = _rare(0)  # elements of a head that rotary positions turn; 0 for all
+    kv_rank: int = _rare(0)  # elements that keys and values are made of in latent attention, or 0
+    query_rank: int = _rare(0)  # the same of queries; 0 where they are made from the hidden state
+    shared_size: int = _rare(0)  # width of the network of all tokens beside experts; 0 for none
+    has_shared_gate: bool = _rare(False)  # a sigmoid of each token weighs what that network returns
+    num_dense_layers: int = _rare(0)  # the first ones, which have one network and no experts
+    dense_size: int = _rare(0)  # width of that network
+    expert_step: Count = _rare(1)  # of the other layers, each n-th, counted from 1, has experts
+    other_values: str = _rare("")  # keys that change values and no size; no program has them
 
     @model_validator(mode="after")
     def _divides(self) -> Self:
@@ -216,17 +181,12 @@ class Architecture(Record):
 
 
 class Source(Record):
-    """A place in a public repository.
+    """A place in a public repository."""
 
-    Attributes:
-        repository: owner and name on GitHub.
-        field: the function, table or key that states the values.
-    """
-
-    repository: str
+    repository: str  # owner and name on GitHub
     commit: Annotated[str, Field(pattern=r"^[0-9a-f]{7,40}$")]
     path: str
-    field: str
+    field: str  # the function, table or key that states the values
 
 
 class ModelPreset(Record):
@@ -240,11 +200,7 @@ class ModelPreset(Record):
 
 @cache
 def model_presets() -> dict[str, ModelPreset]:
-    """All presets by their id, in the order of the file.
-
-    Raises:
-        ValueError: the file is not what it should be.
-    """
+    """All presets by their id, in the order of the file; a ValueError where one is wrong."""
     document = yaml.safe_load(PRESETS.read_text(encoding="utf-8"))
     presets = TypeAdapter(list[ModelPreset]).validate_python(document["presets"])
     return {preset.id: preset for preset in presets}

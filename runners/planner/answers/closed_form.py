@@ -26,11 +26,7 @@ _WIDTHS = {"fp32": 2.0, "autocast": 1.5, "bf16-mixed": 1.0, "bf16": 1.0}  # of a
 
 
 def answer(question: Question) -> PlanAnswer:
-    """The ranks that a simulation would have: the first, the second and the last stage.
-
-    Raises:
-        PlanError: the global batch does not divide so.
-    """
+    """The ranks that a simulation would have; a PlanError where the batch does not divide."""
     each = question.strategy.num_devices // question.strategy.pipeline
     ranks = [_Rank(question, rank // each).grid_rank(rank) for rank in question.ranks]
     return PlanAnswer.model_construct(question=question, reason=None, ranks=ranks, seconds=0.0)

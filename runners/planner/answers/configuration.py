@@ -49,9 +49,7 @@ def _known_keys() -> set[str]:
 def architecture_of(path: Path) -> Architecture:
     """The architecture that a configuration file describes.
 
-    Raises:
-        UnknownFamilyError: plans do not read its family.
-        PlanError: it cannot be read, or describes a model that no plan simulates.
+    An UnknownFamilyError where plans do not read its family, a PlanError where it cannot be read.
     """
     stated, known = _stated(path), _read()["families"]
     if (family := stated["model_type"]) not in known:
@@ -72,11 +70,7 @@ def architecture_of(path: Path) -> Architecture:
 
 
 def _stated(path: Path) -> dict[str, Any]:
-    """Read the keys and values of a configuration file.
-
-    Raises:
-        PlanError: it describes none, or one whose weights are not trained as they are.
-    """
+    """The keys and values of a file; a PlanError where a plan cannot train what it describes."""
     try:
         stated = dict(json.loads(path.read_text()))
     except OSError as error:

@@ -22,13 +22,9 @@ Verdict = Literal["fits", "marginal", "no"]
 
 
 def needed_bytes(reserved: int, num_communicators: int) -> int:
-    """Bytes of memory with which a rank fits, in whatever order it reserves segments.
+    """Bytes of memory with which a rank fits that reserves so many bytes without a limit.
 
     Formula: (1 + error) × reserved + driver + context + communicators × communicator + workspaces.
-
-    Args:
-        reserved: bytes that the caching allocator would hold without a limit.
-        num_communicators: process groups that the rank communicates in.
     """
     outside = CONTEXT_BYTES + num_communicators * COMMUNICATOR_BYTES + WORKSPACE_BYTES
     return ceil((1 + ERROR) * reserved) + DRIVER_BYTES + outside

@@ -104,11 +104,7 @@ def _families(devices: int, node: int, question: Question) -> Iterator[tuple[str
 
 
 def least_lines(minima: list[FewestDevices], memory_bytes: float) -> list[str]:
-    """A line for each strategy: its devices, its layout, and the memory that this needs.
-
-    Raises:
-        PlanError: none fits any number that is tried.
-    """
+    """A line for each strategy: devices, layout, its memory; a PlanError where there is none."""
     if not minima:
         raise PlanError(f"no strategy fits {memory_bytes / GIB:.4g} GiB on {MOST_DEVICES} devices")
     return [

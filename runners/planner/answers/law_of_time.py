@@ -29,21 +29,13 @@ _PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}
 
 @dataclass(frozen=True)
 class Cluster:
-    """Devices, in nodes of equal size.
-
-    Attributes:
-        nodes: how many there are.
-        per_node: devices of one.
-        flops: that a device does in a second, at its highest rate.
-        within: bytes that a device sends in a second to the others of its node.
-        between: bytes that all devices of a node together send in a second to other nodes.
-    """
+    """Devices, in nodes of equal size."""
 
     nodes: int
-    per_node: int
-    flops: float
-    within: float
-    between: float
+    per_node: int  # devices
+    flops: float  # that a device does in a second, at its highest rate
+    within: float  # bytes that a device sends in a second to the others of its node
+    between: float  # bytes that all devices of a node together send in a second to other nodes
 
     @property
     def num_devices(self) -> int:
@@ -62,17 +54,11 @@ class Cluster:
 
 
 class Bounds(NamedTuple):
-    """Seconds of a step.
+    """Seconds of a step."""
 
-    Attributes:
-        computing: the operations of the rank that has most, and the idle time of a pipeline.
-        within: sending to devices of the same node.
-        between: sending to other nodes.
-    """
-
-    computing: float
-    within: float
-    between: float
+    computing: float  # the operations of the rank that has most, and the idle time of a pipeline
+    within: float  # sending to devices of the same node
+    between: float  # sending to other nodes
 
     @property
     def at_least(self) -> float:

@@ -15,31 +15,18 @@ _SHARDING = ("none", "zero1", "fsdp-keep", "fsdp")
 
 
 class Priority(NamedTuple):
-    """The key by which the rule orders layouts; earlier fields decide first.
+    """The key by which the rule orders layouts; earlier fields decide first."""
 
-    Attributes:
-        recomputation: none before selective before all.
-        is_exposed: gathers and reductions of data parallelism take longer than computing.
-        leaves_node: tensor-parallel ranks lie on several nodes.
-        context: a sample is divided only where a whole one does not fit.
-        stages: as few as fit; they come after tensor-parallel ranks within a node.
-        tensor: as few ranks as fit.
-        sharding: DDP, ZeRO-1, FSDP that keeps its parameters gathered, FSDP.
-        shards: over as few ranks as fit: HSDP shards within a node.
-        expert: ranks that divide the experts.
-        microbatch: the largest first, so negative.
-    """
-
-    recomputation: int
-    is_exposed: bool
-    leaves_node: bool
-    context: int
-    stages: int
-    tensor: int
-    sharding: int
-    shards: int
-    expert: int
-    microbatch: int
+    recomputation: int  # none before selective before all
+    is_exposed: bool  # gathers and reductions of data parallelism take longer than computing
+    leaves_node: bool  # tensor-parallel ranks lie on several nodes
+    context: int  # a sample is divided only where a whole one does not fit
+    stages: int  # as few as fit; they come after tensor-parallel ranks within a node
+    tensor: int  # as few ranks as fit
+    sharding: int  # DDP, ZeRO-1, FSDP that keeps its parameters gathered, FSDP
+    shards: int  # over as few ranks as fit: HSDP shards within a node
+    expert: int  # ranks that divide the experts
+    microbatch: int  # the largest first, so negative
 
 
 def priority(question: Question, per_node: int, *, is_hidden: bool) -> Priority:

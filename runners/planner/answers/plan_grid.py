@@ -81,15 +81,11 @@ class GridRow(Record):
 
 
 class Simulated(Guarded):
-    """The head of a committed file of simulations: when and by which code it was made.
-
-    Attributes:
-        code: the digest of the code that simulates, and of what it is given.
-    """
+    """The head of a committed file of simulations: when and by which code it was made."""
 
     schema_version: Literal[1]
     made_at: Moment
-    code: str
+    code: str  # the digest of the code that simulates, and of what it is given
     torch: Version
     python: Version
 
@@ -101,25 +97,15 @@ class Simulated(Guarded):
 
 
 class Grid(Simulated):
-    """Every simulated row of one preset.
-
-    Attributes:
-        base_sequence: the tokens of a sample that a run's name leaves out.
-        microbatch: the samples of a microbatch that a run's name leaves out.
-    """
+    """Every simulated row of one preset."""
 
     preset: str
     title: str
-    base_sequence: int
-    microbatch: int
+    base_sequence: int  # the tokens of a sample that a run's name leaves out
+    microbatch: int  # the samples of a microbatch that a run's name leaves out
     num_parameters: int
     architecture: dict[str, int | str | bool]
     rows: Annotated[list[GridRow], Field(min_length=1)]
-
-    @property
-    def experiment(self) -> str:
-        """The name of the grid in expressions."""
-        return experiment_of(self.preset)
 
 
 def read_grid(path: Path) -> Grid:
@@ -164,7 +150,7 @@ def run_name(strategy: str, state: GridState, sequence: int, microbatch: int) ->
 def as_trace(grid: Grid) -> Trace:
     """The grid as a trace: a simulated run for each row, in the order of the rows."""
     runs = {name: _run(row, grid) for name, row in named_rows(grid).items()}
-    return grid.as_trace(grid.experiment, QUESTION, runs)
+    return grid.as_trace(experiment_of(grid.preset), QUESTION, runs)
 
 
 def named_rows(grid: Grid) -> dict[str, GridRow]:
@@ -224,12 +210,9 @@ def _rank(rank: GridRank, num_microbatches: int) -> RankRecord:
             for c in rank.calls
         ],
         measures={
-            "reserved_bytes": rank.reserved_bytes,
-            "allocated_bytes": rank.allocated_bytes,
+            **rank.model_dump(include={"reserved_bytes", "allocated_bytes", "flops", "sent_bytes"}),
             "needed_bytes": needed_bytes(rank.reserved_bytes, num_groups),
             "least_bytes": least_bytes(rank.allocated_bytes),
-            "flops": rank.flops,
-            "sent_bytes": rank.sent_bytes,
         },
     )
 

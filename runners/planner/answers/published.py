@@ -27,20 +27,13 @@ MOST_ERROR = 0.10  # a simulated peak that is further off says why
 
 
 class PublishedComparison(NamedTuple):
-    """A committed trace of values that are computed for published lists.
+    """A committed trace of values that are computed for published lists."""
 
-    Attributes:
-        experiment: the name by which expressions call it.
-        lists: files of the planner with the published rows.
-        code: the file of `runners/planner` that computes, with what it imports.
-        simulates: whether ranks are simulated for it.
-    """
-
-    experiment: str
+    experiment: str  # the name by which expressions call it
     question: str
-    lists: tuple[str, ...]
-    code: str
-    simulates: bool = False
+    lists: tuple[str, ...]  # files of the planner with the published rows
+    code: str  # the file of `runners/planner` that computes, with what it imports
+    simulates: bool = False  # whether ranks are simulated for it
 
     @property
     def path(self) -> Path:
@@ -48,11 +41,7 @@ class PublishedComparison(NamedTuple):
         return PLANNER / f"{self.experiment}.json"
 
     def runs(self, names: Sequence[str] = ()) -> dict[str, Run]:
-        """Compute the runs now; where ranks are simulated, those of these names alone.
-
-        Raises:
-            PlanError: a row is not what it should be, or there is none of such a name any more.
-        """
+        """The runs, computed now; of a simulation those of these names alone, which must exist."""
         module = import_module(f"runners.planner.{self.code.replace('/', '.')}")
         runs: dict[str, Run] = module.runs(names) if self.simulates else module.runs()
         return runs

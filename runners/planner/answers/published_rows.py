@@ -54,58 +54,40 @@ class PublishedDevice(Record):
 
 
 class Measurement(Record):
-    """Published memory of a rank.
+    """Published memory of a rank."""
 
-    Attributes:
-        kind: `allocated` are blocks given out, `active` those and freed ones that a stream still
-            uses, `reserved` all segments.
-        moment: `peak` since the start, or `between_steps`.
-        rank: which rank's; `largest` over all.
-        step: after which update it was read, where the source says so.
-    """
-
+    # `allocated` are blocks given out, `active` those and freed ones that a stream still uses,
+    # `reserved` all segments
     kind: Literal["allocated", "active", "reserved"]
-    moment: Literal["peak", "between_steps"] = "peak"
-    rank: Literal["last", "largest", "unstated"] = "largest"
+    moment: Literal["peak", "between_steps"] = "peak"  # `peak`: since the start
+    rank: Literal["last", "largest", "unstated"] = "largest"  # which rank's; `largest` over all
     bytes: Positive
-    step: Count | None = None
+    step: Count | None = None  # after which update it was read, where the source says so
     field: str
 
 
 class PublishedRow(TrainingSettings, Implementation):
-    """One training that was measured.
+    """One training that was measured."""
 
-    Attributes:
-        id: names the row, and its strategy; `case` is its name at the source.
-        source: where it stands, and in which `part` of it.
-        framework: whose layers; they decide which activations are kept.
-        group: the cluster or the search that it belongs to.
-        software: the release or the variant of the program.
-        seconds: of a step; None where it failed, or was not published.
-        mfu: share of the highest rate, where the source of a search states it.
-        num_out_of_memory: other layouts of a search that were tried and failed.
-        details: other settings that change what is allocated, by the names of notes.
-        derived: what the source does not state and how it follows, by the names of notes.
-    """
-
-    id: Id
+    id: Id  # names the row, and its strategy; `case` is its name at the source
     case: str = ""
-    source: Citation
+    source: Citation  # where it stands, and in which `part` of it
     part: str = ""
+    # whose layers; they decide which activations are kept
     framework: Literal["transformer_engine", "megatron_local", "torchtitan"] | None = None
-    group: str
-    software: str = ""
+    group: str  # the cluster or the search that it belongs to
+    software: str = ""  # the release or the variant of the program
     model: str
     architecture: Architecture
     strategy: Strategy
     device: PublishedDevice
     devices: Count
     measured: list[Measurement]
-    seconds: Positive | None
-    mfu: float = 0.0
-    num_out_of_memory: int = 0
-    details: list[str] = []
-    derived: list[str] = []
+    seconds: Positive | None  # of a step; None where it failed, or was not published
+    mfu: float = 0.0  # share of the highest rate, where the source of a search states it
+    num_out_of_memory: int = 0  # other layouts of a search that were tried and failed
+    details: list[str] = []  # other settings that change what is allocated, by the names of notes
+    derived: list[str] = []  # what the source does not state and how it follows, by such names
 
     @property
     def question(self) -> Question:
@@ -134,11 +116,7 @@ def read(name: str) -> dict[str, Any]:
 
 @cache
 def rows(name: str) -> list[PublishedRow]:
-    """The rows of a file of the planner, in their order.
-
-    Raises:
-        PlanError: a row is not what it should be; the message has its place.
-    """
+    """The rows of a file of the planner, in order; a PlanError has the place of a wrong one."""
     published, file = list[PublishedRow](), read(name)
     for place, values in (pair for listing in file["rows"] for pair in _values(listing)):
         try:

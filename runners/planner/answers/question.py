@@ -26,37 +26,25 @@ class PlanError(FixableError):
 
 
 class Strategy(Record):
-    """How many ways each axis divides the work.
+    """How many ways each axis divides the work."""
 
-    Attributes:
-        name: as a table shows it.
-        data: ranks that see other samples; `sharding` says what they keep of the model.
-        replicas: groups of data-parallel ranks, each of which shards the whole model among its own
-            ranks (HSDP).
-        reshards_to: shards of a unit's parameters after forward, each on a rank of a smaller group
-            (`reshard_after_forward` as a number); 0: as many as before.
-        context: ranks that divide the sequence of a sample, and hold the same of the model.
-        expert: ranks, among those that see other samples, that divide the experts of a mixture.
-        tensor: ranks that divide each layer.
-        pipeline: ranks that divide the layers into stages.
-        chunks: stages of each of these ranks.
-        keeps_gathered: with sequence parallelism, a rank keeps the whole inputs of its products for
-            backward, as torch's `SequenceParallel` does; else it keeps its part of the sequence and
-            gathers again in backward, as Megatron-LM does.
-    """
-
-    name: str
-    data: Count = 1
-    replicas: Count = 1
+    name: str  # as a table shows it
+    data: Count = 1  # ranks that see other samples; `sharding` says what they keep of the model
+    replicas: Count = 1  # groups of data-parallel ranks that each shard the whole model (HSDP)
+    # shards of a unit's parameters after forward, each on a rank of a smaller group
+    # (`reshard_after_forward` as a number); 0: as many as before
     reshards_to: int = 0
-    context: Count = 1
-    expert: Count = 1
-    tensor: Count = 1
-    pipeline: Count = 1
-    chunks: Count = 1
+    context: Count = 1  # ranks that divide the sequence of a sample, and hold the same of the model
+    expert: Count = 1  # ranks, among those that see other samples, that divide the experts
+    tensor: Count = 1  # ranks that divide each layer
+    pipeline: Count = 1  # ranks that divide the layers into stages
+    chunks: Count = 1  # stages of each of these ranks
     sharding: Sharding = "none"
     schedule: Schedule = "none"
     has_sequence_parallel: bool = False
+    # with sequence parallelism, a rank keeps the whole inputs of its products for backward, as
+    # torch's `SequenceParallel` does; else it keeps its part of the sequence and gathers again in
+    # backward, as Megatron-LM does
     keeps_gathered: bool = False
     has_bucket_views: bool = False
     layers_of_stages: list[int] = []
@@ -87,91 +75,69 @@ class Strategy(Record):
 
 
 class TrainingSettings(Record):
-    """The settings of a step that a person chooses, whichever strategy divides it.
+    """The settings of a step that a person chooses, whichever strategy divides it."""
 
-    Attributes:
-        sequence: tokens of a sample.
-        microbatch: samples of one forward pass on one data-parallel rank.
-        global_batch: samples of one update over all ranks.
-        precision: `autocast` keeps fp32 parameters and computes in bf16; `bf16-mixed` has bf16
-            parameters and gradients, and the optimizer an fp32 copy (under FSDP: shards are fp32);
-            `bf16` has no fp32 copy, and keeps the optimizer's state in bf16, too.
-        loss_chunks: parts of the sequence whose losses are computed one after another, where the
-            logits do not become their softmax in place.
-    """
-
-    sequence: Count
-    microbatch: Count = 1
-    global_batch: Count = 1
+    sequence: Count  # tokens of a sample
+    microbatch: Count = 1  # samples of one forward pass on one data-parallel rank
+    global_batch: Count = 1  # samples of one update over all ranks
+    # `autocast` keeps fp32 parameters and computes in bf16; `bf16-mixed` has bf16 parameters and
+    # gradients, and the optimizer an fp32 copy (under FSDP: shards are fp32); `bf16` has no fp32
+    # copy, and keeps the optimizer's state in bf16, too
     precision: Precision = "bf16-mixed"
     optimizer: Optimizer = "adam"
     checkpointing: Checkpointing = "none"
+    # parts of the sequence whose losses are computed one after another, where the logits do not
+    # become their softmax in place
     loss_chunks: Count = 1
 
 
 class Implementation(Record):
-    """How a framework executes that step: as published rows state, and few users need to set.
+    """How a framework executes that step: as published rows state, and few users need to set."""
 
-    Attributes:
-        has_wide_gradients: gradients are summed up in fp32 whatever the parameters are.
-        is_foreach: the optimizer takes temporaries of the size of the model (torch's default on
-            CUDA); else its update is one kernel.
-        has_loss_in_place: the logits become their softmax in one fp32 copy, as in Megatron; else
-            torch computes the loss, by `loss_parallel` where ranks divide the logits.
-        has_compiled_loss: torch.compile makes the gradient of that loss in another fp32 copy.
-        keeps_logits: the training loop holds the logits, in fp32, until those of the next step.
-        has_expandable_segments: a setting of CUDA's allocator.
-        reduces_each: after the backward pass of each microbatch, FSDP reduces gradients to shards
-            and frees gathered parameters. Else gradients stay whole, and parameters gathered, until
-            the last one. None: as torch, whose pipelines alone wait for the last one.
-        has_zero1_of_fsdp: ZeRO-1 is FSDP that keeps parameters gathered and gradients whole until
-            the last microbatch, as in the written program; else it is Megatron's.
-        has_stages_of_torch: a pipeline's stage has memory for what it receives of every microbatch,
-            and the last one keeps its logits until their backward pass.
-        last_unit_stays: FSDP does not free the last unit's parameters after forward.
-        ends_are_units: FSDP wraps the embedding, and the last norm with the logits, as units of
-            their own, of which it does not free the latter, as torchtitan does since 2025.
-        copies_on_reduce_stream: FSDP allocates its copy of a unit's gradients where it allocates
-            their sums, on the stream of its reduce-scatters, as torch did in 2024.
-        dropout: probability, of hidden states and of attention alike.
-        vocabulary: rows of the embedding as allocated, over all tensor-parallel ranks; 0: as many
-            as the model's vocabulary, rounded up to a multiple of these ranks.
-    """
-
-    has_wide_gradients: bool = False
+    has_wide_gradients: bool = False  # gradients are summed up in fp32 whatever the parameters are
+    # the optimizer takes temporaries of the size of the model (torch's default on CUDA); else its
+    # update is one kernel
     is_foreach: bool = False
+    # after the backward pass of each microbatch, FSDP reduces gradients to shards and frees
+    # gathered parameters. Else gradients stay whole, and parameters gathered, until the last one.
+    # None: as torch, whose pipelines alone wait for the last one
     reduces_each: bool | None = None
+    # ZeRO-1 is FSDP that keeps parameters gathered and gradients whole until the last microbatch,
+    # as in the written program; else it is Megatron's
     has_zero1_of_fsdp: bool = False
+    # a pipeline's stage has memory for what it receives of every microbatch, and the last one keeps
+    # its logits until their backward pass
     has_stages_of_torch: bool = True
-    last_unit_stays: bool = True
+    last_unit_stays: bool = True  # FSDP does not free the last unit's parameters after forward
+    # FSDP wraps the embedding, and the last norm with the logits, as units of their own, of which
+    # it does not free the latter, as torchtitan does since 2025
     ends_are_units: bool = False
+    # FSDP allocates its copy of a unit's gradients where it allocates their sums, on the stream of
+    # its reduce-scatters, as torch did in 2024
     copies_on_reduce_stream: bool = False
     has_fused_attention: bool = True
     has_fused_norm: bool = True
+    # the logits become their softmax in one fp32 copy, as in Megatron; else torch computes the
+    # loss, by `loss_parallel` where ranks divide the logits
     has_loss_in_place: bool = False
-    has_compiled_loss: bool = False
-    has_expandable_segments: bool = False
-    keeps_logits: bool = False
-    dropout: FactorOrZero = 0.0
+    has_compiled_loss: bool = False  # torch.compile makes its gradient in another fp32 copy
+    has_expandable_segments: bool = False  # a setting of CUDA's allocator
+    keeps_logits: bool = False  # the loop holds the logits, in fp32, until those of the next step
+    dropout: FactorOrZero = 0.0  # probability, of hidden states and of attention alike
+    # rows of the embedding as allocated, over all tensor-parallel ranks; 0: as many as the model's
+    # vocabulary, rounded up to a multiple of these ranks
     vocabulary: int = 0
 
 
 class PlannedModel(Record):
-    """A preset's architecture, or functions of a module of your own.
-
-    Attributes:
-        module: `module:function` that builds an `nn.Module`.
-        batch: `module:function` from microbatch and sequence length to the model's arguments.
-        tensor_plan: `module:function` to a plan for `parallelize_module`.
-        configuration: path of a file, which is the argument of `module`.
-    """
+    """A preset's architecture, or functions of a module of your own."""
 
     name: str
     architecture: Architecture | None = None
-    module: str | None = None
-    batch: str | None = None
-    tensor_plan: str | None = None
-    configuration: str | None = None
+    module: str | None = None  # `module:function` that builds an `nn.Module`
+    batch: str | None = None  # `module:function` of (microbatch, sequence) to its arguments
+    tensor_plan: str | None = None  # `module:function` to a plan for `parallelize_module`
+    configuration: str | None = None  # path of a file, which is the argument of `module`
 
 
 class Question(Record):
@@ -196,11 +162,7 @@ class Question(Record):
 
     @property
     def num_microbatches(self) -> int:
-        """Forward passes of one rank for one update.
-
-        Raises:
-            PlanError: the global batch does not divide so.
-        """
+        """Forward passes of a rank in an update; a PlanError where the batch does not divide so."""
         each = self.training.microbatch * self.strategy.data
         count, rest = divmod(self.training.global_batch, each)
         if rest or not count:
@@ -213,10 +175,9 @@ class Question(Record):
 
     @property
     def microbatches_of_round(self) -> int:
-        """Microbatches that pass one chunk before a rank of interleaved 1F1B turns to its next.
+        """Microbatches that pass a chunk before a rank of interleaved 1F1B turns to its next.
 
-        Raises:
-            PlanError: torch's schedule does not allow so many microbatches.
+        A PlanError where torch's schedule does not allow so many.
         """
         total, ranks = self.num_microbatches, self.strategy.pipeline
         rounds = max(1, total // ranks)
@@ -246,11 +207,7 @@ class Question(Record):
         return range(start, start + sizes[stage])
 
     def check(self) -> None:
-        """Refuse a mesh that the model does not allow.
-
-        Raises:
-            PlanError: says why, in one line.
-        """
+        """Refuse a mesh that the model does not allow, by a PlanError of one line."""
         strategy, model = self.strategy, self.model
         if strategy.schedule == "interleaved":
             _ = self.microbatches_of_round
@@ -314,12 +271,13 @@ def _missing_functions(model: PlannedModel, strategy: Strategy) -> Iterator[str]
         yield "pipelines, cp and ep are planned for presets alone"
 
 
+_Fields = dict[str, object]
 # A word of `--strategies`: its axis, what it sets besides, and what it does.
 _DATA, _TENSOR, _STAGES = "data", "tensor", "pipeline"
-_VIEWS: dict[str, object] = {"sharding": "none", "has_bucket_views": True}
-_SEQUENCE: dict[str, object] = {"has_sequence_parallel": True}
+_VIEWS: _Fields = {"sharding": "none", "has_bucket_views": True}
+_SEQUENCE: _Fields = {"has_sequence_parallel": True}
 _KEEPS = _SEQUENCE | {"keeps_gathered": True}
-_AXES: dict[str, tuple[str, dict[str, object], str]] = {
+_AXES: dict[str, tuple[str, _Fields, str]] = {
     "ddp": (_DATA, {"sharding": "none"}, "replicates the model"),
     "ddp-view": (_DATA, _VIEWS, "replicates it; gradients are views of DDP's buckets"),
     "zero1": (_DATA, {"sharding": "zero1"}, "shards the optimizer's state"),
@@ -341,23 +299,18 @@ _NUM_SIZES = {"fsdp": (0, 1, 2), "hsdp": (2,), "ep": (1,)}  # of a word; others 
 
 
 def strategy_of(text: str, devices: int) -> Strategy:
-    """Parse the name of a strategy as the command line writes it.
+    """Parse the name of a strategy as the command line writes it; a PlanError says what is wrong.
 
-    Args:
-        text: `ddp`, `tp-sp`, `fsdp.4+tp.2`: words with the size of their axis; one word may leave
-            its size out and takes the devices that remain. `interleaved` gives each rank 2 stages,
-            `hsdp.2.8` shards within each of 2 groups of 8, and `fsdp.16.8` reshards to groups of 8.
-            The ranks of `ep.8` are among those of the data axis.
-        devices: ranks there are.
-
-    Raises:
-        PlanError: a word is unknown, an axis occurs twice, or sizes do not make `devices`.
+    `ddp`, `tp-sp`, `fsdp.4+tp.2`: words with the size of their axis; one word may leave its size
+    out and takes the devices that remain. `interleaved` gives each rank 2 stages, `hsdp.2.8` shards
+    within each of 2 groups of 8, and `fsdp.16.8` reshards to groups of 8. The ranks of `ep.8` are
+    among those of the data axis.
     """
     if text == "single":
         return Strategy(name=text)
     sizes: dict[str, int] = {}
     free: list[str] = []
-    fields: dict[str, object] = {}
+    fields: _Fields = {}
     for word in text.split("+"):
         axis, also, size = _parsed(word)
         if axis in (*sizes, *free):
@@ -376,7 +329,7 @@ def strategy_of(text: str, devices: int) -> Strategy:
     return Strategy.model_validate({"name": text, **fields, **sizes})
 
 
-def _parsed(word: str) -> tuple[str, dict[str, object], int]:
+def _parsed(word: str) -> tuple[str, _Fields, int]:
     """Parse a word: its axis, the other fields that it sets, and its size or 0."""
     name, *written = word.split(".")
     if name not in _AXES:

@@ -84,17 +84,11 @@ def microbatch_of(strategy: Strategy, samples: int) -> int:
 
 
 class SearchResult(NamedTuple):
-    """Layouts of a search.
+    """Layouts of a search."""
 
-    Attributes:
-        answers: every layout that was simulated, in the order in which it was.
-        num_left: others whose memory by closed forms does not rule them out.
-        over: others that need far more memory than there is, by closed forms.
-    """
-
-    answers: list[PlanAnswer]
-    num_left: int
-    over: list[Layout]
+    answers: list[PlanAnswer]  # every layout that was simulated, in the order in which it was
+    num_left: int  # others whose memory by closed forms does not rule them out
+    over: list[Layout]  # others that need far more memory than there is, by closed forms
 
     @property
     def counts(self) -> list[str]:
@@ -114,10 +108,7 @@ def shortlist(
     """Layouts by closed forms: those that may fit, in the order of the rule; and those that cannot.
 
     Larger microbatches than that of the question, and recomputation, are tried too; of strategies
-    those of `tried`, or all.
-
-    Raises:
-        PlanError: no layout is possible.
+    those of `tried`, or all. A PlanError where no layout is possible.
     """
     shape = question.model.architecture
     if tried is None:
@@ -159,11 +150,7 @@ def search(
 
 
 def search_own_model(question: Question, cluster: Cluster, simulate: Simulate) -> SearchResult:
-    """Simulate each strategy of a model of one's own once; no closed form shortens this list.
-
-    Raises:
-        PlanError: no layout is possible.
-    """
+    """Simulate each strategy of a model of one's own once; a PlanError where none is possible."""
     asked = valid_questions(
         question.model_copy(update={"strategy": strategy})
         for strategy in strategies(cluster, tensor="tp")
@@ -172,11 +159,7 @@ def search_own_model(question: Question, cluster: Cluster, simulate: Simulate) -
 
 
 def valid_questions(questions: Iterator[Question]) -> list[Question]:
-    """The questions that the model and the mesh allow.
-
-    Raises:
-        PlanError: there is none; the reason is that of the first.
-    """
+    """The questions that the model and the mesh allow; without any, the PlanError of the first."""
     allowed, reasons = list[Question](), list[str]()
     for question in questions:
         try:
@@ -206,26 +189,15 @@ def _questions(question: Question, tried: Sequence[Strategy]) -> Iterator[Questi
 
 
 class LayoutChoice(NamedTuple):
-    """Layouts that fit, and those to measure.
+    """Layouts that fit, and those to measure."""
 
-    Attributes:
-        fitting: every layout that fits, in the order of the rule; by memory where the rule is not
-            known to hold.
-        measured: the first layouts of different strategies, of which the first is tried first.
-        is_ordered: the rule is known to hold for so many devices.
-    """
-
-    fitting: list[Layout]
-    measured: list[Layout]
-    is_ordered: bool
+    fitting: list[Layout]  # all of them, in the order of the rule; by memory where it is not known
+    measured: list[Layout]  # the first ones of different strategies; the first is tried first
+    is_ordered: bool  # the rule is known to hold for so many devices
 
 
 def choose(answers: Sequence[PlanAnswer], cluster: Cluster, memory_bytes: float) -> LayoutChoice:
-    """Choose the layouts to measure, of which the first is tried first.
-
-    Raises:
-        PlanError: nothing fits.
-    """
+    """Choose the layouts to measure, the one to try first leading; a PlanError if nothing fits."""
     fitting = layouts(answers, cluster, memory_bytes)
     if not fitting:
         message = f"no layout fits {memory_bytes / GIB:.4g} GiB"

@@ -24,7 +24,7 @@ from runners.core.meters.memory import CPU
 from runners.planner import program_template as program
 from runners.planner.answers.question import Question, Strategy
 from runners.planner.simulated import own_model
-from runners.planner.simulated.tensor_axis import TensorAxis
+from runners.planner.simulated.axes import TensorAxis
 from runners.planner.simulated.transformer import LocalExperts, RankPlan, RankTransformer
 
 CONTEXT, EXPERT = "context", "expert"  # describe groups of ranks that divide a sequence, experts
@@ -32,31 +32,21 @@ CONTEXT, EXPERT = "context", "expert"  # describe groups of ranks that divide a 
 
 @dataclass
 class BuiltStage:
-    """A module on one rank.
+    """A module on one rank."""
 
-    Attributes:
-        module: without wrappers.
-        wrapped: what a step calls.
-        arguments: of one microbatch, for this stage; a dictionary names them.
-        loss: from what the last stage returns; a number.
-        is_first, is_last: of a pipeline's stages.
-    """
-
-    module: nn.Module
-    wrapped: nn.Module
-    arguments: Callable[[], Any]
-    loss: Callable[[Any], Tensor]
-    is_first: bool = True
+    module: nn.Module  # without wrappers
+    wrapped: nn.Module  # what a step calls
+    arguments: Callable[[], Any]  # of one microbatch, for this stage; a dictionary names them
+    loss: Callable[[Any], Tensor]  # from what the last stage returns; a number
+    is_first: bool = True  # of a pipeline's stages
     is_last: bool = True
 
 
 def build(question: Question, mesh: DeviceMesh | None, stage: int) -> BuiltStage:
     """Build the module of a stage, divide it, and give its parameters memory.
 
-    The mesh has the axes `pipeline`, `data` and `tensor`; it is None for a single device.
-
-    Raises:
-        PlanError: a function that the model names is not there.
+    The mesh has the axes `pipeline`, `data` and `tensor`; it is None for a single device. A
+    PlanError where a function that the model names is not there.
     """
     strategy, model = question.strategy, question.model
     for name in filter(None, (model.module, model.batch, model.tensor_plan)):

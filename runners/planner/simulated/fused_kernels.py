@@ -11,16 +11,18 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula, sdpa_backward_flop, sdpa_flop
 
+EPSILON = 1e-5  # added to a mean square
+
 
 @torch.library.custom_op("planning::rms_norm", mutates_args=())
-def _forward(x: Tensor, weight: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+def _forward(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     wide = x.float()
-    scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + epsilon)
+    scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + EPSILON)
     return (wide * scale * weight.float()).to(x.dtype), scale
 
 
 @_forward.register_fake
-def _(x: Tensor, weight: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+def _(x: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
     return torch.empty_like(x), x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
 
 
@@ -38,31 +40,21 @@ def _(grad: Tensor, x: Tensor, weight: Tensor, scale: Tensor) -> tuple[Tensor, T
     return torch.empty_like(x), torch.empty_like(weight)
 
 
-def _keep(ctx: Any, inputs: tuple[Tensor, Tensor, float], output: tuple[Tensor, Tensor]) -> None:
-    x, weight, _ = inputs
-    ctx.save_for_backward(x, weight, output[1])
+def _keep(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(*inputs, output[1])
     ctx.mark_non_differentiable(output[1])
 
 
-def _differentiate(context: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None]:
-    return (*_backward(grad.contiguous(), *context.saved_tensors), None)
+def _differentiate(context: Any, grad: Tensor, _: Tensor) -> Any:
+    return _backward(grad.contiguous(), *context.saved_tensors)
 
 
 _forward.register_autograd(_differentiate, setup_context=_keep)
 
 
-def rms_norm(x: Tensor, weight: Tensor, epsilon: float = 1e-5) -> Tensor:
-    """RMSNorm as one kernel, which keeps its input and a number for each row.
-
-    Args:
-        x: (…, size).
-        weight: (size).
-        epsilon: added to the mean square.
-
-    Returns:
-        (…, size), in the type of `x`.
-    """
-    normed: Tensor = _forward(x, weight, epsilon)[0]
+def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
+    """RMSNorm of (…, size) as one kernel, which keeps its input and a number for each row."""
+    normed: Tensor = _forward(x, weight)[0]
     return normed
 
 

@@ -58,23 +58,19 @@ EACH = 7  # of a grid's rows, one in so many is simulated again to confirm it
 
 
 Key = tuple[str, GridState]  # of a row: its strategy, and where
+Fields = dict[str, object]  # of a state
 
 
 class GridSpec(NamedTuple):
-    """The rows that are simulated of a preset.
+    """The rows that are simulated of a preset."""
 
-    Attributes:
-        microbatch: samples, of which a strategy takes more as the search does.
-        sequence: tokens of a sample.
-        states: devices, and where they are not usual the optimizer and the sequence. Each has all
-            `STRATEGIES`, with and without checkpointing; the pages show the first one first.
-        named: strategies with fields of their states, which lessons name as well.
-    """
-
-    microbatch: int
-    sequence: int
-    states: tuple[dict[str, object], ...]
-    named: tuple[tuple[str, dict[str, object]], ...] = ()
+    microbatch: int  # samples, of which a strategy takes more as the search does
+    sequence: int  # tokens of a sample
+    # devices, and where they are not usual the optimizer and the sequence. Each has all
+    # `STRATEGIES`, with and without checkpointing; the pages show the first one first
+    states: tuple[Fields, ...]
+    # strategies with fields of their states, which lessons name as well
+    named: tuple[tuple[str, Fields], ...] = ()
 
     def state(self, **fields: object) -> GridState:
         """The usual state of the grid with other fields."""
@@ -82,10 +78,10 @@ class GridSpec(NamedTuple):
         return GridState.model_validate(usual | fields)
 
 
-_EIGHT: dict[str, object] = {"devices": 8}
-_SIXTEEN: dict[str, object] = {"devices": 16}
-_ALL: dict[str, object] = {"devices": 64}
-_INT8: dict[str, object] = {"optimizer": "adam8bit"}
+_EIGHT: Fields = {"devices": 8}
+_SIXTEEN: Fields = {"devices": 16}
+_ALL: Fields = {"devices": 64}
+_INT8: Fields = {"optimizer": "adam8bit"}
 GRIDS = {
     "gpt2-124m": GridSpec(8, 1024, (_EIGHT, _EIGHT | _INT8, {"devices": 1})),
     "gpt2-1.5b": GridSpec(4, 1024, (_EIGHT, _EIGHT | _INT8, _SIXTEEN)),
@@ -148,10 +144,7 @@ def check(preset: str, *, is_writing: bool) -> str:
     """Simulate one row of `EACH` of a grid again, and say whether the committed grid holds.
 
     Where they come out equal the grid is one of today's code, and writing renews its digest; else
-    writing simulates all rows anew. A run that is stopped leaves the former file.
-
-    Raises:
-        PlanError: a row failed.
+    writing simulates all rows anew. A run that is stopped, or a PlanError, leaves the former file.
     """
     path, asked = PLANS / f"{preset}.json", dict(questions(_preset(preset)))
     code = code_digest(experiment_of(preset))
@@ -179,11 +172,7 @@ def outcome_words(*, is_same: bool, is_writing: bool) -> str:
 
 
 def simulate_again(experiment: str, names: Sequence[str]) -> dict[str, Run]:
-    """Rows of a grid simulated anew, as runs by their names.
-
-    Raises:
-        PlanError: the grid asks for no such row any more, or it cannot be simulated now.
-    """
+    """Rows of a grid simulated anew, by their names; a PlanError where one is gone, or fails."""
     preset = next(name for name in GRIDS if experiment_of(name) == experiment)
     plan = GRIDS[preset]
     known = {
@@ -203,11 +192,7 @@ def _preset(name: str) -> ModelPreset:
 
 
 def _simulated(asked: dict[Key, Question], num_workers: int) -> list[GridRow]:
-    """Simulate questions, as rows of a grid.
-
-    Raises:
-        PlanError: one of them has none.
-    """
+    """Simulate questions, as rows of a grid; a PlanError where one has none."""
     rows = []
     for (name, state), answer in zip(asked, answers([*asked.values()], num_workers), strict=True):
         question = answer.question

@@ -32,12 +32,7 @@ AXES = ("pipeline", "data", "tensor")
 
 
 def simulate_rank(question: Question, rank: int) -> GridRank:
-    """Execute two steps as one rank.
-
-    Raises:
-        PlanError: a function that the model names is not there, or its code reads a value.
-        Exception: whatever the model raises without data.
-    """
+    """Execute two steps as one rank; a PlanError, or whatever the model raises without data."""
     meshes: list[DeviceMesh] = []
     strategy = question.strategy
     sizes = (strategy.pipeline, strategy.num_summing, strategy.tensor)

@@ -45,11 +45,7 @@ _NO_MEMORY = ("Cannot access data pointer", "data is not allocated", "Not availa
 
 
 def named(name: str) -> Callable[..., Any]:
-    """Import the function that `module:function` names.
-
-    Raises:
-        PlanError: there is none.
-    """
+    """Import the function that `module:function` names; a PlanError where there is none."""
     module, _, function = name.partition(":")
     if not module or not function:
         raise PlanError(f"{name!r} is not of the form MODULE:FUNCTION")
@@ -76,11 +72,7 @@ def arguments(model: PlannedModel, training: TrainingSettings) -> Any:
 
 
 def call(called: nn.Module, module: nn.Module, arguments: Any) -> Any:
-    """Pass a batch to a module, or to what wraps it.
-
-    Raises:
-        PlanError: FSDP finds no tensor in what it returns.
-    """
+    """Pass a batch to a module, or its wrapper; a PlanError where FSDP sees no tensor returned."""
     given, by_name = ((), arguments) if isinstance(arguments, dict) else (arguments, {})
     output = called(*given, **by_name)
     is_seen = tensors_in(output) or is_dataclass(output) or not tensors_of(output)
@@ -93,11 +85,7 @@ def call(called: nn.Module, module: nn.Module, arguments: Any) -> Any:
 
 
 def built(model: PlannedModel) -> nn.Module:
-    """Build the module of a model.
-
-    Raises:
-        PlanError: the function returns something else.
-    """
+    """Build the module of a model; a PlanError where its function returns something else."""
     build = named(model.module or "")
     module = build(model.configuration) if model.configuration else build()
     if not isinstance(module, nn.Module):
@@ -110,10 +98,8 @@ def loss_of(output: Any, line: str) -> Tensor:
     """The scalar loss with which the backward pass begins.
 
     It is what the output calls `loss`; else the first element of a tuple, where that is a number;
-    else all tensors that have a gradient. Of each tensor the mean counts, of several their sum.
-
-    Raises:
-        PlanError: nothing in it has a gradient.
+    else all tensors that have a gradient. Of each tensor the mean counts, of several their sum. A
+    PlanError where nothing has a gradient.
     """
     named_loss = output.get("loss") if isinstance(output, Mapping) else None
     loss = getattr(output, "loss", None) if named_loss is None else named_loss
@@ -190,9 +176,7 @@ def line_of(function: Callable[..., Any]) -> str:
 def reason_of(error: BaseException, name: str) -> str:
     """An exception of the user's code in one line, which begins with the user's line.
 
-    Args:
-        error: what was raised.
-        name: of the model; it stands for the line of what torch raised in a backward pass.
+    The name of the model stands for the line of what torch raised in a backward pass.
     """
     kind, message = f"{type(error).__name__}: ", first_line(error)
     if any(phrase in message for phrase in _NO_MEMORY):
@@ -217,11 +201,7 @@ class RefusingMode(ValuelessMode):
         self._refusal: PlanError | None = None
 
     def check(self) -> None:
-        """Raise the first refusal again, since a model may catch whatever is raised.
-
-        Raises:
-            PlanError: a value was read.
-        """
+        """Raise the first refusal, a PlanError, again, since a model may catch what is raised."""
         if self._refusal is not None:
             raise self._refusal
 

@@ -19,27 +19,16 @@ from runners.planner.answers.question import PlanError, PlannedModel
 
 
 class ModelSizes(NamedTuple):
-    """Sizes of a model that transformers builds.
+    """Sizes of a model that transformers builds."""
 
-    Attributes:
-        num_parameters: of the whole model.
-        active_parameters: of the parts through which one token passes.
-        context_length: the most positions that the file states; 0 where it states none.
-        attention: the implementation that transformers chooses.
-    """
-
-    num_parameters: int
-    active_parameters: int
-    context_length: int
-    attention: str
+    num_parameters: int  # of the whole model
+    active_parameters: int  # of the parts through which one token passes
+    context_length: int  # the most positions that the file states; 0 where it states none
+    attention: str  # the implementation that transformers chooses
 
 
 def model_of(path: Path, name: str) -> PlannedModel:
-    """The model of a file.
-
-    Raises:
-        PlanError: transformers is not installed, or builds no causal language model from the file.
-    """
+    """The model of a file; a PlanError where transformers is missing, or builds none from it."""
     attention = sizes(str(path)).attention
     build, batch = (f"{__name__}:{function}" for function in ("built", "batch"))
     name += f", as transformers builds it with {attention} attention"
@@ -48,11 +37,7 @@ def model_of(path: Path, name: str) -> PlannedModel:
 
 @cache
 def sizes(path: str) -> ModelSizes:
-    """The sizes of the model of a file.
-
-    Raises:
-        PlanError: as `model_of` does.
-    """
+    """The sizes of the model of a file; a PlanError as of `model_of`."""
     try:
         with torch.device("meta"):
             module = built(path)
@@ -75,9 +60,7 @@ def sizes(path: str) -> ModelSizes:
 def built(path: str) -> nn.Module:
     """Build the module in torch's default type and on its default device.
 
-    Raises:
-        ValueError: it is too large, or no causal language model.
-        Exception: whatever transformers raises.
+    A ValueError where it is too large, or no causal language model; whatever transformers raises.
     """
     transformers: Any = import_module("transformers")
     transformers.logging.set_verbosity_error()

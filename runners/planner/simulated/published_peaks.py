@@ -68,11 +68,7 @@ def _questions(row: PublishedRow) -> Iterator[Question]:
 
 
 def runs(names: Sequence[str] = ()) -> dict[str, Run]:
-    """A run for each row, or for those of these names: published peaks, and their simulation.
-
-    Raises:
-        PlanError: there is no such row any more, or it cannot be simulated.
-    """
+    """Published peaks and their simulation, of all rows, or of these names, which must exist."""
     known = rows_by_run()
     if gone := [name for name in names if name not in known]:
         raise PlanError(f"no published row is called {gone[0]!r} any more")
@@ -91,7 +87,17 @@ def runs(names: Sequence[str] = ()) -> dict[str, Run]:
 def _run(
     row: PublishedRow, place: int, answer: PlanAnswer, second: PlanAnswer | None = None
 ) -> Run:
-    settings = {"place": place, **_settings(row)}
+    axes = {"sharding", "data", "tensor", "pipeline", "context", "expert"}
+    settings: dict[str, Setting] = {
+        "place": place,
+        **row.model_dump(include={"id", "case", "model", "sequence", "microbatch", "global_batch"}),
+        **row.strategy.model_dump(include=axes),
+        **row.source.model_dump(include={"where", "url"}),
+        "checkpointing": row.checkpointing,
+        "repository": row.source.title,
+        "num_ranks": row.devices,
+        "device": row.device.name,
+    }
     measures: dict[str, Setting] = {"workspace_bytes": workspace_bytes(row)}
     for peak in row.measured:
         if peak.moment == "peak":
@@ -111,16 +117,3 @@ def _simulated(row: PublishedRow, answer: PlanAnswer, measured: Measurement) -> 
     assert rank is not None
     is_reserved = measured.kind == "reserved"  # no other stream uses a block after it was freed
     return workspace_bytes(row) + (rank.reserved_bytes if is_reserved else rank.allocated_bytes)
-
-
-def _settings(row: PublishedRow) -> dict[str, Setting]:
-    axes = {"sharding", "data", "tensor", "pipeline", "context", "expert"}
-    return {
-        **row.model_dump(include={"id", "case", "model", "sequence", "microbatch", "global_batch"}),
-        **row.strategy.model_dump(include=axes),
-        **row.source.model_dump(include={"where", "url"}),
-        "checkpointing": row.checkpointing,
-        "repository": row.source.title,
-        "num_ranks": row.devices,
-        "device": row.device.name,
-    }

@@ -43,15 +43,11 @@ class Repeats:
     total: int
     simulated: int
 
-    @property
-    def factor(self) -> float:
-        """How often each simulated microbatch but the last one occurs."""
-        return (self.total - 1) / (self.simulated - 1) if self.simulated > 1 else 1.0
-
     def of_phase(self, phase: str) -> float:
         """How often the operations counted in a phase occur in a whole step."""
-        is_whole = phase.startswith(LAST) or phase not in (FORWARD, BACKWARD)
-        return 1.0 if is_whole else self.factor
+        if self.simulated == 1 or phase not in (FORWARD, BACKWARD):  # or of the last microbatch
+            return 1.0
+        return (self.total - 1) / (self.simulated - 1)
 
 
 def repeats(question: Question) -> Repeats:
@@ -280,11 +276,7 @@ def _whole_gradients(module: FSDPModule) -> Iterator[Tensor]:
 
 
 def _check_reducer(wrapped: nn.Module) -> None:
-    """Refuse a parameter without a gradient, at which DDP's next step would stop.
-
-    Raises:
-        PlanError: names the first.
-    """
+    """Refuse, by a PlanError, a parameter without a gradient, at which DDP's next step stops."""
     if not isinstance(wrapped, DistributedDataParallel):
         return
     for name, parameter in wrapped.module.named_parameters():

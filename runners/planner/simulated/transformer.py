@@ -20,31 +20,27 @@ from torch import Tensor, nn
 from runners.planner import program_template as program
 from runners.planner.answers.architecture import Architecture
 from runners.planner.answers.question import Implementation, TrainingSettings
-from runners.planner.simulated.context_axis import ring_attention
-from runners.planner.simulated.fused_kernels import attention, rms_norm
-from runners.planner.simulated.tensor_axis import DividedCrossEntropy, TensorAxis, exchanged
+from runners.planner.simulated.axes import (
+    DividedCrossEntropy,
+    RingAttention,
+    TensorAxis,
+    exchanged,
+)
+from runners.planner.simulated.fused_kernels import EPSILON, attention, rms_norm
 
 program.SAVED.add(torch.ops.planning.attention.default)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RankPlan(program.Plan):
-    """The part of a model that a rank builds; a group is None where an axis has one rank.
+    """The part of a model that a rank builds; a group is None where an axis has one rank."""
 
-    Attributes:
-        shape: of the whole model.
-        implementation: such as which kernels are fused.
-        axis: among whose ranks layers are divided.
-        context: ranks of which each has another part of the sequence.
-        expert: ranks of which each has other experts.
-    """
-
-    shape: Architecture
+    shape: Architecture  # of the whole model
     loss_chunks: int
     implementation: Implementation = field(default_factory=Implementation)
-    axis: TensorAxis = field(default_factory=TensorAxis)
-    context: dist.ProcessGroup | None = None
-    expert: dist.ProcessGroup | None = None
+    axis: TensorAxis = field(default_factory=TensorAxis)  # among whose ranks layers are divided
+    context: dist.ProcessGroup | None = None  # ranks of which each has another part of the sequence
+    expert: dist.ProcessGroup | None = None  # ranks of which each has other experts
 
     @classmethod
     def of(cls, shape: Architecture, training: TrainingSettings, **how: Any) -> Self:
@@ -76,7 +72,7 @@ class RMSNorm(nn.RMSNorm):
         if self._is_fused:
             return rms_norm(x, self.weight)
         wide = x.float()
-        normal = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)
+        normal = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + EPSILON)
         return normal.type_as(x) * self.weight
 
 
@@ -142,7 +138,7 @@ class RankAttention(program.GroupedQueryAttention):
         """(batch, heads, sequence, head size) of each → the same."""
         plan = self.plan
         if plan.context is not None:
-            return ring_attention(query, key, value, plan.context)
+            return RingAttention.apply(query, key, value, plan.context)
         if (repeats := query.shape[1] // key.shape[1]) > 1:
             key, value = (  # as torchtitan repeats them
                 heads.transpose(1, 2).repeat_interleave(repeats, 2).transpose(1, 2)
@@ -326,12 +322,9 @@ class RankLayer(program.TransformerLayer):
 
 
 class RankTransformer(program.TransformerStage):
-    """The whole model, or the stage of a pipeline with some of its layers.
+    """The whole model, or the stage of a pipeline with the layers of these numbers.
 
-    Args:
-        plan: what this rank builds.
-        layers: numbers of the layers that this stage has; the first also means the embedding, the
-            last the final norm and the logits.
+    The first layer also means the embedding, the last one the final norm and the logits.
     """
 
     plan: RankPlan
@@ -377,12 +370,7 @@ class RankTransformer(program.TransformerStage):
         return scores
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Mean cross-entropy.
-
-        Args:
-            logits: (batch, sequence, vocabulary / tensor-parallel ranks).
-            targets: (batch, sequence).
-        """
+        """Mean cross-entropy of logits as `score` gives them; targets are (batch, sequence)."""
         axis, implementation = self.plan.axis, self.plan.implementation
         if implementation.has_loss_in_place:
             rows, wanted = logits.flatten(0, 1), targets.flatten()

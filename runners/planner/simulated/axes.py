@@ -1,9 +1,10 @@
-"""The tensor-parallel axis of a mesh: what its ranks send each other, forward and backward.
+"""The tensor-parallel and context-parallel axes of a mesh: what their ranks send each other.
 
-In: activations of one rank. Out: the same, summed, gathered or scattered over the axis. Layers are
-built at this rank's share of their width (Megatron's column and row parallel layers), so that what
-a rank holds are plain tensors, and FSDP and DDP can wrap them along another axis. With sequence
-parallelism, activations between these layers are (batch, sequence / ranks, hidden).
+In: activations of one rank. Out: the same, summed, gathered or scattered over the axis; attention
+to the keys of all ranks. Layers are built at this rank's share of their width (Megatron's column
+and row parallel layers), so that what a rank holds are plain tensors, and FSDP and DDP can wrap
+them along another axis. With sequence parallelism, activations between these layers are (batch,
+sequence / ranks, hidden).
 """
 
 from collections.abc import Callable, Sequence
@@ -16,26 +17,27 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor.experimental._context_parallel._attention import (
+    _templated_ring_attention,
+    _templated_ring_attention_backward,
+)
+
+from runners.planner.simulated.fused_kernels import attention, attention_backward
 
 Exchange = Callable[[Tensor], Tensor]
 _FUNCTIONAL = torch.ops._c10d_functional
+_SEQUENCE = 2  # dimension of queries, keys and values
 
 
 @dataclass(frozen=True)
 class TensorAxis:
-    """The ranks among which layers are divided.
+    """The ranks among which layers are divided."""
 
-    Attributes:
-        mesh: of these ranks; None for a single one.
-        size: how many they are.
-        has_sequence_parallel: activations between layers are divided along the sequence.
-        keeps_gathered: what is gathered for a product is kept for backward (torch); else a rank
-            keeps its part and gathers again in backward (Megatron-LM).
-    """
-
-    mesh: DeviceMesh | None = None
+    mesh: DeviceMesh | None = None  # of these ranks; None for a single one
     size: int = 1
-    has_sequence_parallel: bool = False
+    has_sequence_parallel: bool = False  # activations between layers are divided along the sequence
+    # what is gathered for a product is kept for backward (torch); else a rank keeps its part and
+    # gathers again in backward (Megatron-LM)
     keeps_gathered: bool = False
 
     @property
@@ -211,3 +213,36 @@ class DividedCrossEntropy(TensorFunction):
         softmax.scatter_(-1, targets.unsqueeze(-1), 0.0)  # of the right size; values play no role
         softmax.mul_(grad)
         return softmax.to(context.dtype), None, None, None
+
+
+class RingAttention(TensorFunction):
+    """Causal attention over the sequence of all ranks of a group, by torch's own ring attention.
+
+    Queries, keys and values are (batch, heads, sequence, head size), of this rank; the latter may
+    have fewer heads, which queries share. Keys and values are gathered from every rank, once
+    forward and once more in backward, and their gradients travel around the ring. The part of a
+    rank are two chunks of the sequence, as far from its start as from its end, so that under the
+    causal mask all ranks compute equally much.
+    """
+
+    @staticmethod
+    def forward(
+        context: Any, queries: Tensor, keys: Tensor, values: Tensor, group: dist.ProcessGroup
+    ) -> Tensor:
+        """As queries."""
+        given = queries, keys, values
+        how = group, _SEQUENCE, attention
+        output, logs = _templated_ring_attention(*how, *given, is_causal=True)
+        context.save_for_backward(*given, output, logs)
+        context.group = group
+        return output
+
+    @staticmethod
+    def backward(context: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of queries, keys and values."""
+        query, key, value, output, logs = context.saved_tensors
+        how = context.group, _SEQUENCE, attention_backward, grad, "grad_out"
+        gradients = _templated_ring_attention_backward(
+            *how, query, key, value, output, logs, is_causal=True
+        )
+        return *gradients, None
