@@ -58,7 +58,8 @@ def confirm_memory(rank: Rank, strategy: Strategy) -> None:
     scratch_bytes = _scratch_bytes(rank, largest) if differs else 0
     fault = rank.memory_fault
     for _ in range(MOST_FURTHER_CALLS if differs else 0):
-        fault = fault and _call_again(rank, strategy, scratch_bytes).memory_fault
+        again = _call_again(rank, strategy, scratch_bytes)  # by all ranks: it communicates
+        fault = fault and again.memory_fault
         if not _max_over_ranks(rank, int(fault is not None))[0]:
             return
     if fault:
