@@ -43,16 +43,11 @@ VERDICTS = {True: "same", False: "differs", None: "not compared"}
 
 @dataclass
 class Requested:
-    """The runs and fields of one experiment that are measured again.
+    """The runs and fields of one experiment that are measured again."""
 
-    Attributes:
-        trace: of the experiment, as the pages show it.
-        machine: that measured the trace; None for plans, which were simulated.
-        paths: each with its run and the steps from there; a run without steps is compared whole.
-    """
-
-    trace: Trace
-    machine: Machine | None
+    trace: Trace  # of the experiment, as the pages show it
+    machine: Machine | None  # that measured the trace; None for plans, which were simulated
+    # Run and steps by path; a run without steps is compared whole.
     paths: dict[str, tuple[str, Steps]] = field(default_factory=dict)
 
     @property
@@ -102,9 +97,7 @@ def main(arguments: argparse.Namespace) -> int:
 def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
     """The experiments, runs and fields that the paths name.
 
-    Raises:
-        FixableError: a path leads nowhere in the traces of this folder.
-        TraceError: a trace cannot be read.
+    FixableError where a path leads nowhere in this folder; TraceError for an unreadable trace.
     """
     experiments: dict[str, Requested] = {}
     for path in paths:
@@ -140,11 +133,7 @@ def _of_page(experiment: str, folder: Path) -> Requested:
 
 
 def _steps(path: str, run: Run) -> Steps:
-    """The steps of a path from its run to a field.
-
-    Raises:
-        FixableError: it leads nowhere.
-    """
+    """The steps of a path from its run to a field; FixableError where it leads nowhere."""
     if run.is_plain and path.split(".")[2] == "measures":
         path = path.replace(".measures", ".ranks[0].measures", 1)
     try:

@@ -20,11 +20,7 @@ INSTRUCTION_SETS = (("default", "COMPATIBLE", "SSE41"), ("avx2", "COMPATIBLE", "
 def with_spread(
     run: Run, name: str, experiment: Experiment, launcher: Launcher, progress: Progress
 ) -> Run:
-    """A run, with its spread where it is a training on the CPU that gave floats to its end.
-
-    Raises:
-        LaunchError: ranks could not be started.
-    """
+    """A run, with its spread where it is a training on the CPU that gave floats to its end."""
     declaration, place = experiment.runs[name], launcher.place_of(experiment.runs[name])
     has_ended = run.status in ("completed", "diverged") and "timed" in run.passes
     is_of_times = run.nature != "real" or declaration.own_network or declaration.follows

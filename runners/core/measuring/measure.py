@@ -37,11 +37,7 @@ def folder(*, as_reference: bool = False) -> Path:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Lock this machine's traces against another measurement, and keep the machine's id.
-
-    Raises:
-        FixableError: another process holds the lock; or the file of local ids cannot be read.
-    """
+    """Lock this machine's traces, and keep the machine's id; FixableError where others measure."""
     machine.TRACES.mkdir(parents=True, exist_ok=True)
     with (machine.TRACES / ".running").open("a+", encoding="ascii") as file:
         try:
@@ -106,10 +102,8 @@ def measure_run(
     """Measure one run with all its passes; the first pass that fails is its last.
 
     A run that it follows, and that is not among the `earlier` ones, is measured first.
-
-    Raises:
-        NotMeasuredError: it failed for want of the machine, which is no evidence.
-        LaunchError: ranks could not be started.
+    NotMeasuredError where it failed for want of the machine, which is no evidence; LaunchError
+    where ranks could not be started.
     """
     declaration = experiment.runs[name]
     place = launcher.place_of(declaration)
@@ -164,11 +158,8 @@ def measure(
     measured waits in the part file for the next time.
 
     The trace records how quiet the machine was, by `readings` that have begun, unless it keeps runs
-    of another time. `here` is the machine, where several nodes are one.
-
-    Raises:
-        UnfinishedError: some runs could not be measured, or the disk is full.
-        FixableError, LaunchError, OSError.
+    of another time. `here` is the machine, where several nodes are one. UnfinishedError where some
+    runs could not be measured, or the disk is full; else FixableError, LaunchError or OSError.
     """
     name = waiting.experiment.name
     # Taken before it runs: an edit meanwhile makes the trace stale, not false.
@@ -223,12 +214,7 @@ def _runs(
     keep: Callable[[dict[str, Run]], None],
     has_spread: bool,
 ) -> tuple[dict[str, Run], dict[str, str]]:
-    """The runs that were kept, left out or measured; and by name, why others were not measured.
-
-    Raises:
-        LaunchError: ranks could not be started.
-        OSError: the disk refused.
-    """
+    """The runs that were kept, left out or measured; and by name, why others were not measured."""
     runs: dict[str, Run] = {}
     causes: dict[str, str] = {}
     for name, declaration in experiment.runs.items():
@@ -267,11 +253,7 @@ def _runs(
 def measure_alone(
     experiment: Experiment, name: str, launcher: Launcher, progress: Progress
 ) -> Trace:
-    """Measure one run of an experiment; its trace, which is not written.
-
-    Raises:
-        LaunchError, OSError.
-    """
+    """Measure one run and return its trace, not written; LaunchError or OSError as `measure`."""
     code = code_of(experiment.name)
     if launcher.device == "cpu":
         launcher.most_bytes = machine.available_bytes()
