@@ -19,9 +19,8 @@ from pydantic import BaseModel
 
 from runners.commands.compare import compare
 from runners.core.declared.experiment import check_name, find, runs_named
-from runners.core.measuring.instruction_sets import VARIABLES
 from runners.core.measuring.launch import Launcher
-from runners.core.measuring.measure import alone, measure_run
+from runners.core.measuring.measure import VARIABLES, alone, measure_run
 from runners.core.system import accelerator
 from runners.core.trace import machine
 from runners.core.trace.fields import Steps, has_value_at, in_words, quantity, steps_of, value_at
@@ -83,8 +82,11 @@ def main(arguments: argparse.Namespace) -> int:
     held = alone() if any(wanted.machine for wanted in experiments) else nullcontext()
     with held, Launcher(accelerator.kind()) as launcher:
         for wanted in experiments:
-            if wanted.machine is None:
-                measured = _simulated(wanted.trace.experiment, wanted.runs)
+            name = wanted.trace.experiment
+            if name in COMPARISONS:
+                measured = COMPARISONS[name].runs(wanted.runs)
+            elif wanted.machine is None:
+                measured = grid.simulate_again(name, wanted.runs)
             else:
                 measured = _measured(wanted, launcher, Progress())
             verdicts += _compared(wanted, measured)
@@ -146,13 +148,6 @@ def _steps(path: str, run: Run) -> Steps:
         fields = ", ".join(type(record).model_fields)
         raise FixableError(f"{path} holds several values; name one of its fields: {fields}")
     return tuple(steps)
-
-
-def _simulated(experiment: str, names: Sequence[str]) -> dict[str, Run]:
-    """Runs of plans once more, by name."""
-    if experiment in COMPARISONS:
-        return COMPARISONS[experiment].runs(names)
-    return grid.simulate_again(experiment, names)
 
 
 def _measured(wanted: Requested, launcher: Launcher, progress: Progress) -> dict[str, Run]:

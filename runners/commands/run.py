@@ -18,7 +18,6 @@ from pathlib import Path
 from runners.core.declared.experiment import check_names, find, runs_named
 from runners.core.measuring import measure, quiet
 from runners.core.measuring.endings import UnfinishedError, is_full
-from runners.core.measuring.instruction_sets import INSTRUCTION_SETS, VARIABLES
 from runners.core.measuring.launch import Launcher
 from runners.core.measuring.quiet import Readings
 from runners.core.system import accelerator
@@ -201,7 +200,7 @@ def _refuse_mixed(where: Path, request: RunRequest) -> None:
     """Refuse a reference unless one machine measures all of it, with all its instructions."""
     if request.short:
         raise FixableError("a reference is measured in full sizes; leave out --short")
-    for name in VARIABLES:
+    for name in measure.VARIABLES:
         if name in os.environ:
             raise FixableError(f"{name} is set, and a reference is measured without it; unset it")
     if not (where / "machine.json").exists() or (request.force and not request.names):
@@ -281,7 +280,7 @@ def _seconds(runs: Sequence[Run], as_reference: bool) -> float:
     seconds = READING_SECONDS
     for run in runs:
         is_repeated = as_reference and run.spread is not None
-        again = len(INSTRUCTION_SETS) / len(run.passes) if is_repeated else 0
+        again = len(measure.INSTRUCTION_SETS) / len(run.passes) if is_repeated else 0
         seconds += run.timing.wall_seconds * (1 + again)
     return seconds
 

@@ -120,10 +120,8 @@ class RunSettings(BaseModel):
 
     def declared(self) -> dict[str, Any]:
         """The settings by name, without closed forms."""
-        return {name: getattr(self, name) for name in self._names()}
-
-    def _names(self) -> list[str]:
-        return [*type(self).model_fields, *(self.model_extra or {})]
+        names = (*type(self).model_fields, *(self.model_extra or {}))
+        return {name: getattr(self, name) for name in names}
 
     def as_json(self) -> dict[str, Setting]:
         """The settings and closed forms by name, as a trace records them."""
