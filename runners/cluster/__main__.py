@@ -55,11 +55,7 @@ REASON_SECONDS = 1.0  # torchrun stops its processes when it notices a loss that
 
 
 def _described(peers: Peers) -> Machine:
-    """All nodes as one machine, which is as many of rank 0's.
-
-    Raises:
-        ValueError: the nodes do not run the same code, or the same torch.
-    """
+    """All nodes as one machine, as many of rank 0's; ValueError where code or torch differ."""
     for rank, facts in enumerate(peers.facts):
         if facts["software"] != peers.facts[0]["software"]:
             raise ValueError(

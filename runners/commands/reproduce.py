@@ -19,9 +19,8 @@ from pydantic import BaseModel
 
 from runners.commands.compare import compare
 from runners.core.declared.experiment import check_name, find, runs_named
-from runners.core.measuring.instruction_sets import VARIABLES
 from runners.core.measuring.launch import Launcher
-from runners.core.measuring.measure import alone, measure_run
+from runners.core.measuring.measure import VARIABLES, alone, measure_run
 from runners.core.system import accelerator
 from runners.core.trace import machine
 from runners.core.trace.fields import Steps, has_value_at, in_words, quantity, steps_of, value_at
@@ -43,16 +42,11 @@ VERDICTS = {True: "same", False: "differs", None: "not compared"}
 
 @dataclass
 class Requested:
-    """The runs and fields of one experiment that are measured again.
+    """The runs and fields of one experiment that are measured again."""
 
-    Attributes:
-        trace: of the experiment, as the pages show it.
-        machine: that measured the trace; None for plans, which were simulated.
-        paths: each with its run and the steps from there; a run without steps is compared whole.
-    """
-
-    trace: Trace
-    machine: Machine | None
+    trace: Trace  # of the experiment, as the pages show it
+    machine: Machine | None  # that measured the trace; None for plans, which were simulated
+    # Run and steps by path; a run without steps is compared whole.
     paths: dict[str, tuple[str, Steps]] = field(default_factory=dict)
 
     @property
@@ -88,8 +82,11 @@ def main(arguments: argparse.Namespace) -> int:
     held = alone() if any(wanted.machine for wanted in experiments) else nullcontext()
     with held, Launcher(accelerator.kind()) as launcher:
         for wanted in experiments:
-            if wanted.machine is None:
-                measured = _simulated(wanted.trace.experiment, wanted.runs)
+            name = wanted.trace.experiment
+            if name in COMPARISONS:
+                measured = COMPARISONS[name].runs(wanted.runs)
+            elif wanted.machine is None:
+                measured = grid.simulate_again(name, wanted.runs)
             else:
                 measured = _measured(wanted, launcher, Progress())
             verdicts += _compared(wanted, measured)
@@ -102,9 +99,7 @@ def main(arguments: argparse.Namespace) -> int:
 def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
     """The experiments, runs and fields that the paths name.
 
-    Raises:
-        FixableError: a path leads nowhere in the traces of this folder.
-        TraceError: a trace cannot be read.
+    FixableError where a path leads nowhere in this folder; TraceError for an unreadable trace.
     """
     experiments: dict[str, Requested] = {}
     for path in paths:
@@ -140,11 +135,7 @@ def _of_page(experiment: str, folder: Path) -> Requested:
 
 
 def _steps(path: str, run: Run) -> Steps:
-    """The steps of a path from its run to a field.
-
-    Raises:
-        FixableError: it leads nowhere.
-    """
+    """The steps of a path from its run to a field; FixableError where it leads nowhere."""
     if run.is_plain and path.split(".")[2] == "measures":
         path = path.replace(".measures", ".ranks[0].measures", 1)
     try:
@@ -157,13 +148,6 @@ def _steps(path: str, run: Run) -> Steps:
         fields = ", ".join(type(record).model_fields)
         raise FixableError(f"{path} holds several values; name one of its fields: {fields}")
     return tuple(steps)
-
-
-def _simulated(experiment: str, names: Sequence[str]) -> dict[str, Run]:
-    """Runs of plans once more, by name."""
-    if experiment in COMPARISONS:
-        return COMPARISONS[experiment].runs(names)
-    return grid.simulate_again(experiment, names)
 
 
 def _measured(wanted: Requested, launcher: Launcher, progress: Progress) -> dict[str, Run]:

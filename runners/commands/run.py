@@ -18,7 +18,6 @@ from pathlib import Path
 from runners.core.declared.experiment import check_names, find, runs_named
 from runners.core.measuring import measure, quiet
 from runners.core.measuring.endings import UnfinishedError, is_full
-from runners.core.measuring.instruction_sets import INSTRUCTION_SETS, VARIABLES
 from runners.core.measuring.launch import Launcher
 from runners.core.measuring.quiet import Readings
 from runners.core.system import accelerator
@@ -38,21 +37,13 @@ READING_SECONDS = quiet.CANARY_SECONDS + quiet.LOAD_SECONDS
 
 @dataclass(frozen=True)
 class RunRequest:
-    """The arguments of `run`.
+    """The arguments of `run`."""
 
-    Attributes:
-        names: experiments, or `EXPERIMENT.RUN` for one of their runs; all where none is named.
-        force: measure also what is fresh.
-        full: measure the heavier runs and experiments too.
-        as_reference: write the committed folder.
-        short: with the sizes of a try, for tests; a later run without it measures them again.
-    """
-
-    names: tuple[str, ...] = ()
-    force: bool = False
-    full: bool = False
-    as_reference: bool = False
-    short: bool = False
+    names: tuple[str, ...] = ()  # EXPERIMENT or EXPERIMENT.RUN; all where none is named
+    force: bool = False  # measure also what is fresh
+    full: bool = False  # measure the heavier runs and experiments too
+    as_reference: bool = False  # write the committed folder
+    short: bool = False  # with the sizes of a try; a later run without it measures them again
 
     @property
     def experiments(self) -> list[str]:
@@ -75,8 +66,7 @@ class RunRequest:
 def _pending_of(name: str, runs: Sequence[str], where: Path) -> Pending:
     """The named runs of an experiment as pending, with those that are missing and not heavy.
 
-    Raises:
-        FixableError: heavier runs were measured, and would have to be measured again.
+    FixableError where heavier runs were measured, and would have to be measured again.
     """
     experiment, (trace, _) = find(name), existing(where / f"{name}.json")
     waiting = pending(name, where, full=True)
@@ -95,25 +85,15 @@ def _pending_of(name: str, runs: Sequence[str], where: Path) -> Pending:
 
 @dataclass
 class Ran:
-    """The result of `run`.
+    """The result of `run`."""
 
-    Attributes:
-        where: the folder of the traces.
-        num_measured: experiments.
-        num_fresh: experiments that needed nothing.
-        num_left: runs that only `--full` measures, and has not.
-        surprises: a line for each run that ended otherwise than declared.
-        not_measured: runs that failed for want of the machine; each cause has been said.
-        not_quiet: experiments measured now around which the machine was not quiet.
-    """
-
-    where: Path
-    num_measured: int = 0
-    num_fresh: int = 0
-    num_left: int = 0
-    surprises: list[str] = field(default_factory=list)
-    not_measured: list[str] = field(default_factory=list)
-    not_quiet: list[str] = field(default_factory=list)
+    where: Path  # the folder of the traces
+    num_measured: int = 0  # experiments
+    num_fresh: int = 0  # experiments that needed nothing
+    num_left: int = 0  # runs that only `--full` measures, and has not
+    surprises: list[str] = field(default_factory=list)  # a line a run that ended unlike declared
+    not_measured: list[str] = field(default_factory=list)  # runs, whose causes have been said
+    not_quiet: list[str] = field(default_factory=list)  # experiments measured now beside a load
 
     @property
     def exit_code(self) -> int:
@@ -188,10 +168,7 @@ def main(arguments: argparse.Namespace) -> int:
 def run(request: RunRequest) -> Ran:
     """Measure what is pending and say how it ended.
 
-    Raises:
-        FixableError: another run is measuring here.
-        LaunchError: ranks could not be started.
-        OSError: the disk refused.
+    FixableError where another run is measuring here; LaunchError where ranks could not be started.
     """
     chosen = request.experiments
     with measure.alone():
@@ -220,14 +197,10 @@ def run(request: RunRequest) -> Ran:
 
 
 def _refuse_mixed(where: Path, request: RunRequest) -> None:
-    """A reference is measured on one machine, with all the instructions that it has.
-
-    Raises:
-        FixableError: this would mix it.
-    """
+    """Refuse a reference unless one machine measures all of it, with all its instructions."""
     if request.short:
         raise FixableError("a reference is measured in full sizes; leave out --short")
-    for name in VARIABLES:
+    for name in measure.VARIABLES:
         if name in os.environ:
             raise FixableError(f"{name} is set, and a reference is measured without it; unset it")
     if not (where / "machine.json").exists() or (request.force and not request.names):
@@ -283,10 +256,7 @@ def _measure(waiting: list[Pending], where: Path, request: RunRequest) -> dict[s
 def estimates(waiting: Sequence[Pending], where: Path, as_reference: bool = False) -> list[str]:
     """For each experiment that would run, and for all: how many runs, how long, how much memory.
 
-    Args:
-        waiting: what would run.
-        where: this machine's folder.
-        as_reference: whether a training is repeated for its spread.
+    A reference repeats each training for its spread.
     """
     if not waiting:
         return ["nothing would run: everything requested is fresh"]
@@ -310,7 +280,7 @@ def _seconds(runs: Sequence[Run], as_reference: bool) -> float:
     seconds = READING_SECONDS
     for run in runs:
         is_repeated = as_reference and run.spread is not None
-        again = len(INSTRUCTION_SETS) / len(run.passes) if is_repeated else 0
+        again = len(measure.INSTRUCTION_SETS) / len(run.passes) if is_repeated else 0
         seconds += run.timing.wall_seconds * (1 + again)
     return seconds
 

@@ -99,15 +99,9 @@ def further(run: Run) -> Iterator[str]:
 def prepare(
     experiment: Experiment, run: str, wanted: Iterable[str]
 ) -> tuple[Declaration, list[str]]:
-    """The declaration of a run with a reader's settings, and a line for each that differs.
+    """The declaration of a run with a reader's `key=value` texts, and a line for each that differs.
 
-    Args:
-        experiment: where the run is declared.
-        run: its name.
-        wanted: `key=value` texts.
-
-    Raises:
-        FixableError: there is no such run or setting, or a value is of another type or impossible.
+    FixableError where there is no such run or setting, or a value is impossible.
     """
     if run not in experiment.runs:
         raise unknown(f"run of {experiment.name}", run, experiment.runs)

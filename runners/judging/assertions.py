@@ -22,13 +22,8 @@ def assert_same_as_one_process(
 ) -> None:  # fmt: skip
     """Assert that ranks hold what one process computes.
 
-    Args:
-        program: returns a mapping of names to tensors.
-        world_size: the number of ranks.
-        in_one_process: computes the same names in one process, in float32 and in float64.
-        arguments: of the program.
-        share: the part of a whole tensor that a rank should hold: all of it, or
-            `comparison.first_rows`.
+    The program returns tensors by name, and `in_one_process` the same ones, in float32 and in
+    float64. A rank should hold the `share` of a tensor: all of it, or `comparison.first_rows`.
     """
     ranks = run(program, world_size, *arguments)
     _assert(ranks, comparison.as_one_process(ranks, in_one_process, share))

@@ -40,21 +40,13 @@ Share = Callable[[str, Tensor, int, int], Tensor]
 
 @dataclass(frozen=True)
 class Comparison:
-    """One comparison and its result.
+    """One comparison and its result."""
 
-    Attributes:
-        what: the tensor, the operation, or the quantity that is compared.
-        state: *not compared* where agreement cannot be told.
-        rank: the rank that differs or could not be compared; None where all ranks agree.
-        says: one line: the difference, or why nothing was compared.
-        observed: bytes, where bytes were compared; the most of all ranks, where they agree.
-    """
-
-    what: str
-    state: State
-    rank: int | None = None
-    says: str = ""
-    observed: float | None = None
+    what: str  # the tensor, the operation, or the quantity that is compared
+    state: State  # *not compared* where agreement cannot be told
+    rank: int | None = None  # that differs or could not be compared; None where all ranks agree
+    says: str = ""  # one line: the difference, or why nothing was compared
+    observed: float | None = None  # bytes, where compared; the most of all ranks that agree
 
 
 def whole(name: str, tensor: Tensor, rank: int, world_size: int) -> Tensor:
@@ -72,10 +64,7 @@ def as_one_process(
 ) -> Iterator[Comparison]:
     """Compare each tensor of one process with the tensor that each rank returned under its name.
 
-    Args:
-        ranks: their results.
-        in_one_process: computes the whole tensors in the precision that it is given.
-        share: the part of a whole tensor that a rank should hold.
+    `in_one_process` computes whole tensors in a precision; a rank should hold the `share` of each.
     """
     exact, rounded = in_one_process(torch.float64), in_one_process(torch.float32)
     for name, expected in exact.items():

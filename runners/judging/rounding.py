@@ -31,11 +31,9 @@ REPLICAS = 1e-5
 def allowance(roundings: float, error: float, eps: float, scale: float) -> float:
     """The largest difference that is rounding, in the unit of `error` and `scale`.
 
-    Args:
-        roundings: `ELEMENT` or `NORM`.
-        error: of the same computation, in the precision that is judged, against float64.
-        eps: of that precision; a tensor that is zero in exact arithmetic has no error of its own.
-        scale: of the tensor, or of those that were added with it.
+    `roundings` is `ELEMENT` or `NORM`; `error` that of the same computation, in the precision that
+    is judged, against float64; `eps` that precision's, because a tensor that is zero in exact
+    arithmetic has no error of its own; `scale` that of the tensor, or of those added with it.
     """
     return roundings * max(error, eps * scale)
 

@@ -31,17 +31,11 @@ State = Literal["holds", "fails", "not tried"]
 
 @dataclass(frozen=True)
 class LabCase:
-    """The seed, the number of ranks and the settings with which a program is tried.
+    """The seed, the number of ranks and the settings with which a program is tried."""
 
-    Attributes:
-        seed: of the settings and of all values.
-        world_size: the number of ranks.
-        settings: drawn by the bench, such as sizes.
-    """
-
-    seed: int
+    seed: int  # of the settings and of all values
     world_size: int
-    settings: Mapping[str, int]
+    settings: Mapping[str, int]  # drawn by the bench, such as sizes
 
     def generator(self, *place: int) -> torch.Generator:
         """A generator of this case for each place, such as a rank and a step."""
@@ -61,17 +55,11 @@ def gradient_of(tensor: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Requirement:
-    """A law that a program has to obey.
+    """A law that a program has to obey."""
 
-    Attributes:
-        id: its name in `lab.yml`, where its words are.
-        check: compares the ranks with it.
-        allowed: its value in this case, where it is a number: bytes, or a count.
-    """
-
-    id: str
+    id: str  # its name in `lab.yml`, where its words are
     check: Callable[[Sequence[RankResult]], Iterable[Comparison]]
-    allowed: float | None = None
+    allowed: float | None = None  # its value in this case, where it is a number: bytes, or a count
 
 
 class Bench(Protocol):
@@ -97,37 +85,22 @@ class Bench(Protocol):
 
 @dataclass(frozen=True)
 class GradedRequirement:
-    """Whether a requirement holds, and the first difference if not.
-
-    Attributes:
-        id: of the requirement.
-        state: whether it holds in this case.
-        allowed: its value in this case, where that is a number.
-        says: the first difference, in one line.
-        observed: the measured value, where `allowed` is a number.
-        what: the tensor or the quantity that differs.
-    """
+    """Whether a requirement holds, and the first difference if not."""
 
     id: str
     state: State
-    allowed: float | None = None
-    says: str = ""
-    observed: float | None = None
-    what: str = ""
+    allowed: float | None = None  # as of the requirement
+    says: str = ""  # the first difference, in one line
+    observed: float | None = None  # the measured value, where `allowed` is a number
+    what: str = ""  # the tensor or the quantity that differs
 
 
 @dataclass(frozen=True)
 class Grade:
-    """The grade of a file.
-
-    Attributes:
-        requirements: all, in order.
-        ranks: what each did in the case that decided.
-        case: that case.
-    """
+    """The grade of a file."""
 
     requirements: Sequence[GradedRequirement]
-    ranks: Sequence[RankResult]
+    ranks: Sequence[RankResult]  # of the case that decided
     case: LabCase
 
     @property
@@ -142,14 +115,7 @@ class Grade:
 
 
 def graded(bench: Bench, file: Path, world_size: int, seeds: Sequence[int]) -> Grade:
-    """Grade a file.
-
-    Args:
-        bench: of the lab.
-        file: with the reader's code.
-        world_size: the number of ranks.
-        seeds: of the cases; the first that fails decides.
-    """
+    """Grade a reader's file in one case for each seed; the first case that fails decides."""
     for seed in seeds:
         case = case_of(bench, world_size, seed)
         ranks = run(attempt, world_size, bench.__name__, file, case, files=[file])
@@ -215,8 +181,7 @@ def loaded(file: Path) -> ModuleType:
 def backward(loss: Tensor) -> None:
     """Backward of a loss that a bench computes from what a reader's code returned.
 
-    Raises:
-        ValueError: autograd knows no way from the loss to a parameter.
+    ValueError where autograd knows no way from the loss to a parameter.
     """
     if not loss.requires_grad:
         raise ValueError(

@@ -70,11 +70,7 @@ def labs() -> list[Lab]:
 
 
 def lab_named(name: str) -> Lab:
-    """The lab of this name.
-
-    Raises:
-        FixableError: there is none.
-    """
+    """The lab of this name, or FixableError."""
     by_name = {lab.name: lab for lab in labs()}
     if name not in by_name:
         raise unknown("lab", name, by_name)
@@ -94,12 +90,8 @@ class Desk:
     def start(self, lab: Lab, program: str) -> bool:
         """Write the starter if the reader has no file yet, and return whether it was written.
 
-        Args:
-            lab: which starter.
-            program: the command that the starter names, instead of `python -m runners`.
-
-        Raises:
-            FixableError: the folder is none, or nobody may write into it.
+        `program` is the command that the starter names, instead of `python -m runners`.
+        FixableError where the folder is none, or nobody may write into it.
         """
         path = self.file(lab)
         if path.is_file():

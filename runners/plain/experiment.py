@@ -37,12 +37,7 @@ class Plain(Declaration[S]):
 
 
 class Recorder(Generic[S]):
-    """The argument of a run's function: its settings, and where it records.
-
-    Attributes:
-        settings: of the run.
-        seed: of the run; `random` is seeded with it before the function is called.
-    """
+    """The argument of a run's function: settings, seed (`random` has it too), and a recorder."""
 
     def __init__(self, settings: S, outcome: RankOutcome) -> None:
         """Record into an outcome."""
@@ -52,17 +47,12 @@ class Recorder(Generic[S]):
     def measure(
         self, name: str, value: Setting, *, unit: str = "", repeats: Repeats = "rounded"
     ) -> None:
-        """Record a value under a name; a page reads it as `<run>.measures.<name>`.
+        """Record numbers or words under a name; a page reads `<run>.measures.<name>`.
 
-        Args:
-            name: of the measure; each once.
-            value: a number, a word, or a list of them.
-            unit: `bytes`, `share`, or what a whole number counts, such as `comparisons`. Times go
-                to `measure_seconds`.
-            repeats: how closely another run repeats it: `rounded`, or `clock` where times decide.
-
-        Raises:
-            ValueError: a trace cannot hold it, a text stands for a number, or the name is taken.
+        The unit is `bytes`, `share`, or what a whole number counts, such as `comparisons`; times go
+        to `measure_seconds`. Another run repeats the value `rounded`, or as `clock` where times
+        decide. ValueError where a trace cannot hold it, a text stands for a number, or the name is
+        taken.
         """
         _check(name, value)
         if name in self._outcome.measures:

@@ -59,9 +59,7 @@ def is_reference() -> bool:
 def measure(experiment: Experiment, where: Path, progress: Progress) -> Trace:
     """Measure all runs of an experiment and write their trace into a machine's folder.
 
-    Raises:
-        FixableError: a run of it is not declared as `Plain`.
-        OSError: the disk refused.
+    FixableError where a run of it is not declared as `Plain`; OSError where the disk refuses.
     """
     digest = source_digest(experiment.name)  # before it runs: an edit meanwhile makes it stale
     progress.begin(experiment)
@@ -88,11 +86,7 @@ def _trace_of(experiment: Experiment, digest: str, folder: str, runs: dict[str, 
 
 
 def measure_run(experiment: Experiment, name: str) -> Run:
-    """Measure one run in a process of its own.
-
-    Raises:
-        FixableError: it is not declared as `Plain`.
-    """
+    """Measure one run in a process of its own; FixableError where it is not a `Plain` one."""
     declared = experiment.runs[name]
     if not isinstance(declared, Plain):
         raise FixableError(

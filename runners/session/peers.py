@@ -55,11 +55,7 @@ class Worker(NamedTuple):
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Worker:
-        """Read torchrun's variables.
-
-        Raises:
-            ValueError: torchrun has not started this process.
-        """
+        """Read torchrun's variables; ValueError where torchrun has not started this process."""
         try:
             numbers = (int(environment[name]) for name in NUMBERS)
             return cls._make([*numbers, environment["MASTER_ADDR"]])

@@ -50,17 +50,9 @@ def pending(
 ) -> Pending | None:
     """The runs of an experiment that must be measured; None where none must.
 
-    Args:
-        name: of the experiment.
-        where: this machine's folder.
-        full: measure full runs too, and experiments that are full as a whole.
-        force: measure also what is fresh.
-        short: traces of shortened runs are fresh, too.
-        loaded: the experiment, by a caller who has loaded it.
-        refused: runs that several nodes do not measure, with why; what they measured before stays.
-
-    Raises:
-        FixableError: there is none of that name.
+    `full` adds full runs and experiments, `force` those that are fresh; with `short`, traces of
+    shortened runs are fresh, too. `refused` says why several nodes do not measure some runs, whose
+    earlier results stay. FixableError where no experiment has this name.
     """
     trace, outdated = existing(where / f"{name}.json", short=short)
     part, problem = existing(part_of(name, where), short=short)

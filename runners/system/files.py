@@ -10,11 +10,7 @@ TORN = ".torn"  # ends the name of a file that is being written, or was when som
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text atomically; make the folders above it.
-
-    Raises:
-        OSError: the disk refused; nothing is left behind.
-    """
+    """Write a text atomically, with the folders above it; OSError leaves nothing behind."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid4().hex}{TORN}")  # others may write it too
     try:
@@ -29,10 +25,5 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
-    """Write JSON atomically, sorted and indented.
-
-    Raises:
-        ValueError: it holds a number that is not finite.
-        OSError: as `write_text`.
-    """
+    """Write JSON as `write_text`, sorted and indented; ValueError where a number is not finite."""
     write_text(path, json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n")

@@ -41,11 +41,7 @@ class Stopped(KeyboardInterrupt):
 
 
 def listen(line: str) -> None:
-    """Let these signals stop this command, unless its starter wants one ignored.
-
-    Args:
-        line: what the command then says.
-    """
+    """Let these signals stop this command with a line, unless its starter wants one ignored."""
     global _line, _command
     _line, _command = line, os.getpid()
     for number in SIGNALS:

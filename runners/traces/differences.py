@@ -37,8 +37,7 @@ class MisfitError(ValueError):
 def changed(program: str, changes: str) -> str:
     """The text of a program with changes made; each is looked up in the text as it was.
 
-    Raises:
-        MisfitError: the lines of a change stand there nowhere or several times, or a mark is none.
+    MisfitError where the lines of a change stand there nowhere or several times, or lack a mark.
     """
     spans = []
     for change in _CHANGE.finditer(f"{changes.rstrip()}\n"):
@@ -81,25 +80,15 @@ def _span(program: str, old: list[str], number: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class WrongProgram:
-    """A program of a lab that has to fail.
+    """A program of a lab that has to fail."""
 
-    Attributes:
-        file: `wrong.yml`, which states it.
-        name: its own, unique in the lab.
-        place: line and column of its changes in the file, from 1.
-        mistake: the error of thought behind it, in a sentence.
-        fails: the requirement that fails first: `sends`, or by ranks, `peak on 2, sends on 4`.
-        changes: how it differs from the solution.
-        ends: `hung` or `exception`; empty where all ranks return.
-    """
-
-    file: Path
-    name: str
-    place: tuple[int, int]
-    mistake: str
-    fails: str
-    changes: str
-    ends: str = ""
+    file: Path  # `wrong.yml`, which states it
+    name: str  # its own, unique in the lab
+    place: tuple[int, int]  # line and column of its changes in the file, from 1
+    mistake: str  # the error of thought behind it, in a sentence
+    fails: str  # the requirement that fails first: `sends`, or by ranks, `peak on 2, sends on 4`
+    changes: str  # from the solution
+    ends: str = ""  # `hung` or `exception`; empty where all ranks return
 
     @property
     def path(self) -> Path:
@@ -107,11 +96,7 @@ class WrongProgram:
         return self.file.with_suffix("") / f"{self.name}.py"
 
     def assembled(self) -> str:
-        """The solution with its changes, and with comments that say how it fails.
-
-        Raises:
-            MisfitError: as `changed`; or there is no solution.
-        """
+        """The solution with its changes, and comments on how it fails; MisfitError as `changed`."""
         path = self.file.with_name("solved.py")
         if not path.is_file():
             raise MisfitError(0, "there is no solved.py beside this file")
@@ -122,11 +107,7 @@ class WrongProgram:
 
     @cached_property
     def text(self) -> str:
-        """As `assembled`.
-
-        Raises:
-            FixableError: a change does not fit the solution; with its place.
-        """
+        """As `assembled`; FixableError at the place of a change that does not fit."""
         try:
             return self.assembled()
         except MisfitError as error:
@@ -138,8 +119,7 @@ class WrongProgram:
 def wrong_programs(file: Path) -> list[WrongProgram]:
     """The programs that a `wrong.yml` states, in its order; none where there is no such file.
 
-    Raises:
-        FixableError: it is not written as such a file is.
+    FixableError where it is not written as such a file is.
     """
     text = file.read_text(encoding="utf-8") if file.is_file() else "programs: {}"
     programs = []

@@ -52,17 +52,11 @@ _Import = tuple[str, str, str]  # what it is called, the module, the name there
 
 
 class _Read(NamedTuple):
-    """The parts of a file's text that matter to a digest.
+    """The parts of a file's text that matter to a digest."""
 
-    Attributes:
-        content: its code that can change a result, without imports.
-        imports: of ours.
-        programs: of `content/`, that it names whole or by a pattern with an asterisk.
-    """
-
-    content: bytes
-    imports: frozenset[_Import] = frozenset()
-    programs: tuple[str, ...] = ()
+    content: bytes  # code that can change a result, without imports
+    imports: frozenset[_Import] = frozenset()  # of ours
+    programs: tuple[str, ...] = ()  # of `content/`, named whole or by a pattern with an asterisk
 
 
 @cache

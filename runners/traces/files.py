@@ -88,10 +88,8 @@ def _of_field(path: Path, field: Steps, message: str, others: int) -> TraceError
 def read_record(path: Path, model: type[RecordT]) -> RecordT:
     """Read a record of any kind.
 
-    Raises:
-        TraceError: the file is missing, torn, of an unknown schema, or a field is malformed,
-            unknown, not finite, or contradicts another (`invariants.py`); the message names file
-            and field.
+    TraceError, with file and field, where the file is missing, torn, of an unknown schema, or a
+    field is malformed, unknown, not finite, or contradicts another (`invariants.py`).
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -106,8 +104,7 @@ def read_record(path: Path, model: type[RecordT]) -> RecordT:
 def read(path: Path) -> Trace:
     """Read one trace: `<experiment>.json`, `.<experiment>.part`, or the file of a try.
 
-    Raises:
-        TraceError: as `read_record`, and where it is the trace of another experiment.
+    TraceError as `read_record`, and where it is the trace of another experiment.
     """
     trace = read_record(path, Trace)
     experiment = path.name.removeprefix(".").partition(".")[0]
@@ -144,9 +141,7 @@ def outdated_programs(trace: Trace) -> list[str]:
 def write(path: Path, record: Record) -> None:
     """Write a record of any kind, whole: a reader sees the old file or the new one.
 
-    Raises:
-        ValueError: it holds a number that is not finite.
-        OSError: the disk refused; nothing is left behind.
+    ValueError where it holds a number that is not finite; OSError leaves nothing behind.
     """
     document = record.as_json()
     if isinstance(record, Guarded):

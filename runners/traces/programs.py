@@ -48,8 +48,7 @@ class Program:
 def programs_matching(root: Path, pattern: str) -> dict[str, Program]:
     """The programs below `root` whose path matches, by file name; it is unique in the book.
 
-    Raises:
-        FixableError: two have one name, or one does not say how to run it.
+    FixableError where two have one name, or one does not say how to run it.
     """
     programs: dict[str, Program] = {}
     for path in sorted(root.glob(pattern)):
@@ -64,11 +63,7 @@ def programs_matching(root: Path, pattern: str) -> dict[str, Program]:
 
 
 def read(path: Path) -> Program:
-    """Read the declarations of one program.
-
-    Raises:
-        FixableError: as `programs_matching`.
-    """
+    """Read the declarations of one program; FixableError as `programs_matching`."""
     text, tree = _parsed(path)
     settings = constants(tree)
     names: dict[str, object] = {**settings, **{name.upper(): settings[name] for name in settings}}

@@ -63,16 +63,9 @@ def rounding(steps: Sequence[Key], page: Run, here: Run, *, is_like: bool) -> fl
 
 
 def compare_field(steps: Sequence[Key], page: Run, here: Run, *, is_like: bool) -> Agreement:
-    """Compare one field of two runs.
+    """Compare one field of two runs; `is_like` where processor, cores, torch, device are the same.
 
-    Args:
-        steps: from either run to the field.
-        page: the run that the page shows.
-        here: the run measured again.
-        is_like: whether processor, cores, torch and device are those of the page's run.
-
-    Raises:
-        KeyError, IndexError, AttributeError, TypeError: one of them has no such field.
+    KeyError, IndexError, AttributeError or TypeError where one of them has no such field.
     """
     old, new = value_at(page, steps), value_at(here, steps)
     there, again = value_at(page, steps[:-1]), value_at(here, steps[:-1])
@@ -89,11 +82,7 @@ def compare_field(steps: Sequence[Key], page: Run, here: Run, *, is_like: bool) 
 def compare_values(kind: Quantity, old: object, new: object, share: float) -> Agreement:
     """Compare two values of a field without regard to samples.
 
-    Args:
-        kind: the unit of the field, and how closely it repeats.
-        old: the value on the page.
-        new: the value measured again.
-        share: by which rounding may change it; infinite where it decides it.
+    Rounding may change them by `share`, which is infinite where rounding decides them.
     """
     if isinstance(old, list | dict) and isinstance(new, list | dict):
         return _by_elements(kind, old, new, share)

@@ -10,8 +10,8 @@ from torch import nn
 
 from runners.core.declared.experiment import Declaration, find
 from runners.core.measuring.gather import gather
-from runners.core.measuring.instruction_sets import with_spread
 from runners.core.measuring.launch import PassResult, Place
+from runners.core.measuring.measure import with_spread
 from runners.core.ranks.heartbeat import Heart
 from runners.core.ranks.rank import Rank
 from runners.core.system import accelerator

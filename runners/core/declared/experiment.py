@@ -55,67 +55,42 @@ Strategy = Callable[[Any], None]  # of a `runners.core.ranks.rank.Rank`
 
 @dataclass(frozen=True)
 class Declaration(Generic[S]):
-    """One run, as declared.
+    """One run, as declared."""
 
-    Attributes:
-        strategy: the function of the experiment's file that each rank runs, or a key of its
-            `STRATEGIES`.
-        label: the key of the words by which readers know the strategy (`strategies` of the
-            generator's `ui.yml`); the strategy itself by default.
-        world_size: the number of ranks.
-        settings: what the strategy reads; also what the page may state as given. A mapping stands
-            for `FreeSettings`.
-        expected: how the run is meant to end; anything else is a surprise.
-        expected_death: of a run that is meant to end as `died`, and of no other: which rank dies,
-            in which phase, by which signal or with which exit code. Another death is a surprise
-            where a process brought it about itself; one from outside is not measured.
-        budget_bytes: what each rank may allocate above its start; None is no limit. With a budget,
-            a `budgeted` pass stands for the two others, unless `passes` names it beside them.
-        passes: `timed` trains to the end with no meter, `metered` takes a few steps under the
-            meters, `budgeted` trains to the end under the budget. Each is its own set of processes.
-        seed: seeds data and parameters.
-        keeps_steps: whether the trace keeps the loss of every step.
-        needs_group: whether the ranks form a process group before the strategy starts.
-        has_timeline: whether a metered pass also profiles one step, for who was busy when.
-        can_share_device: whether ranks may share one accelerator. They then communicate over gloo,
-            which moves accelerator tensors in `all_reduce` and `broadcast` only.
-        only_on_cpu: whether the ranks stay on the CPU even where there are accelerators.
-        nature: `paced` where each stage lasts a set time, `simulated` where tensors are
-            fake; pages say so beside every number of the run.
-        full: a heavier sweep: measured only by `run --full`, else skipped with that reason.
-        own_network: each rank lives in a network namespace of its own, with one link to a switch;
-            skipped, with the reason, where that cannot be made. A link lets through what a setting
-            `link_bits_per_second` says; without one, all it can.
-        follows: an earlier run of the experiment whose measured times this one works with; its
-            ranks read them as `rank.followed`.
-    """
-
-    strategy: str
+    strategy: str  # a function of the experiment's file, or a key of its `STRATEGIES`
     world_size: int = 1
+    # Settings that the strategy reads and the page may state; a mapping stands for `FreeSettings`.
     settings: S = field(default_factory=FreeSettings)  # type: ignore[assignment]
-    expected: Status = "completed"
+    expected: Status = "completed"  # how the run is meant to end; anything else is a surprise
+    # What each rank may allocate above its start; None is no limit. With a budget, a `budgeted`
+    # pass stands for the two others, unless `passes` names it beside them.
     budget_bytes: int | None = None
+    # `timed` trains to the end with no meter, `metered` takes a few steps under the meters,
+    # `budgeted` trains to the end under the budget. Each is its own set of processes.
     passes: tuple[PassName, ...] = ("timed", "metered")
-    seed: int = 42
-    keeps_steps: bool = False
-    needs_group: bool = True
-    has_timeline: bool = False
+    seed: int = 42  # of data and parameters
+    keeps_steps: bool = False  # whether the trace keeps the loss of every step
+    needs_group: bool = True  # whether ranks form a process group before the strategy starts
+    has_timeline: bool = False  # whether a metered pass also profiles one step
+    # Whether ranks may share one accelerator. They then communicate over gloo, which moves
+    # accelerator tensors in `all_reduce` and `broadcast` only.
     can_share_device: bool = True
-    only_on_cpu: bool = False
+    only_on_cpu: bool = False  # even where there are accelerators
+    # `paced` where each stage lasts a set time, `simulated` where tensors are fake; pages say so
+    # beside every number of the run.
     nature: Nature = "real"
-    full: bool = False
+    full: bool = False  # a heavier sweep: only `run --full` measures it, else it is skipped
+    # Whether each rank lives in a network namespace of its own, with one link to a switch; skipped
+    # where that cannot be made. A setting `link_bits_per_second` limits the link.
     own_network: bool = False
-    follows: str | None = None
+    follows: str | None = None  # an earlier run, whose times ranks read as `rank.followed`
+    # Of a run that is meant to end as `died`, and of no other. Another death is a surprise where a
+    # process brought it about itself; one from outside is not measured.
     expected_death: Death | None = None
-    label: str = ""
+    label: str = ""  # key of `strategies` in the generator's `ui.yml`; by default the strategy
 
     def __post_init__(self) -> None:
-        """Tell the settings which run they are of, and refuse a death that is not declared.
-
-        Raises:
-            ValueError: the settings are impossible in this run; or it is meant to die and does not
-                say how, or the other way round.
-        """
+        """Tell the settings which run they are of, and refuse a death that is not declared."""
         given: Any = self.settings
         if not isinstance(given, RunSettings):
             given = FreeSettings(**given)
@@ -171,22 +146,14 @@ def names() -> list[str]:
 
 
 def check_names(wanted: Sequence[str]) -> list[str]:
-    """The names of experiments, each once; of all where none is given.
-
-    Raises:
-        FixableError: there is none of that name.
-    """
+    """The names of experiments, each once, or of all; FixableError where none has a name."""
     for name in wanted:
         check_name(name)
     return list(dict.fromkeys(wanted)) or names()
 
 
 def check_name(name: str) -> Path:
-    """The path of an experiment's file, which is not loaded.
-
-    Raises:
-        FixableError: there is none of that name.
-    """
+    """The path of an experiment's file, not loaded; FixableError where none has the name."""
     files = experiment_files()
     if name not in files:
         raise unknown("experiment", name, files)
@@ -201,8 +168,7 @@ def command_for(name: str) -> str | None:
 def on_device(experiment: Experiment, device: str, *, is_short: bool = False) -> Experiment:
     """An experiment with the sizes of its runs on a kind of device, or with those of a try.
 
-    Raises:
-        ValueError: the settings of `ON_CUDA` or `TRIED_WITH` cannot be.
+    ValueError where the settings of `ON_CUDA` or `TRIED_WITH` are impossible.
     """
     runs = dict(experiment.runs)
     for name, declaration in experiment.runs.items():
@@ -219,10 +185,8 @@ def on_device(experiment: Experiment, device: str, *, is_short: bool = False) ->
 def find(name: str) -> Experiment:
     """Load one experiment; its strategies load torch when they are first called for.
 
-    Raises:
-        FixableError: there is none of that name, or its file cannot be executed, or lacks its runs.
-        SettingsError: it declares a setting that its own class forbids, or a strategy that its
-            file has not.
+    FixableError where none has the name, or its file cannot be executed or lacks its runs;
+    SettingsError where it declares an impossible setting, or a strategy that its file lacks.
     """
     path = check_name(name)
     try:
@@ -253,8 +217,7 @@ def find(name: str) -> Experiment:
 def runs_named(wanted: Iterable[str]) -> dict[str, list[str]]:
     """By experiment, the runs named as `EXPERIMENT.RUN`, or all of one named without a run.
 
-    Raises:
-        FixableError: there is no such experiment, or no such run of it.
+    FixableError where there is no such experiment, or no such run of it.
     """
     named: dict[str, list[str]] = {}
     for words in wanted:

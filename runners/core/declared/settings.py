@@ -91,11 +91,7 @@ class RunSettings(BaseModel):
         return {}
 
     def check(self) -> None:
-        """Refuse settings that are impossible together, for this strategy and these ranks.
-
-        Raises:
-            ValueError: with one line that says which.
-        """
+        """Raise ValueError, with one line, for settings impossible with this strategy and ranks."""
 
     def closed_forms(self) -> dict[str, Setting]:
         """The value of each `closed_form` by name, those of a base class first."""
@@ -107,11 +103,7 @@ class RunSettings(BaseModel):
         }
 
     def of_run(self, strategy: str, world_size: int, seed: int) -> Self:
-        """These settings in a run of this strategy, number of ranks and seed.
-
-        Raises:
-            ValueError: they are impossible there.
-        """
+        """These settings in a run; ValueError where they are impossible there."""
         bound = type(self)(**self.declared())
         bound._strategy, bound._world_size, bound._seed = strategy, world_size, seed
         bound = bound.model_copy(update=bound.forced())
@@ -123,19 +115,13 @@ class RunSettings(BaseModel):
         return bound
 
     def changed(self, changes: Mapping[str, Setting]) -> Self:
-        """These settings with some changes, outside any run.
-
-        Raises:
-            ValueError: there is no such setting, or it cannot have this value.
-        """
+        """These settings with changes, outside any run; ValueError where a change cannot be."""
         return type(self).from_json({**self.declared(), **changes})
 
     def declared(self) -> dict[str, Any]:
         """The settings by name, without closed forms."""
-        return {name: getattr(self, name) for name in self._names()}
-
-    def _names(self) -> list[str]:
-        return [*type(self).model_fields, *(self.model_extra or {})]
+        names = (*type(self).model_fields, *(self.model_extra or {}))
+        return {name: getattr(self, name) for name in names}
 
     def as_json(self) -> dict[str, Setting]:
         """The settings and closed forms by name, as a trace records them."""
@@ -144,11 +130,7 @@ class RunSettings(BaseModel):
 
     @classmethod
     def from_json(cls, declared: Mapping[str, Any]) -> Self:
-        """Settings from JSON, where a tuple is a list.
-
-        Raises:
-            ValueError: as for the class itself.
-        """
+        """Settings from JSON, where a tuple is a list; ValueError as for the class itself."""
         try:
             return cls.model_validate_json(json.dumps(declared))
         except ValidationError as error:

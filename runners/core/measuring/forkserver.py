@@ -76,11 +76,7 @@ class ForkServer:
         self._is_ready = False  # several load torch side by side; the first request waits
 
     def _message(self, seconds: float) -> tuple[str, Any]:
-        """The next message of the process; an empty word where none comes in time.
-
-        Raises:
-            LaunchError: the process has ended.
-        """
+        """The next message; an empty word where none comes in time, LaunchError at the end."""
         with suppress(EOFError, OSError):
             if self._pipe.poll(seconds):
                 message: tuple[str, Any] = self._pipe.recv()
@@ -107,21 +103,13 @@ class ForkServer:
         raise LaunchError(f"the forkserver said nothing for {seconds:.0f} s")
 
     def wait_until_ready(self) -> None:
-        """Wait until the process has loaded torch, which no measured time may contain.
-
-        Raises:
-            LaunchError: the forkserver has ended, or never got ready.
-        """
+        """Wait until the process has loaded torch, or LaunchError; no measured time contains it."""
         if not self._is_ready:
             self._wait_for("ready", 120)
             self._is_ready = True
 
     def start(self, requests: list[Request]) -> list[int]:
-        """Fork one process a request; the process ids, in order.
-
-        Raises:
-            LaunchError: the forkserver has ended, or never got ready.
-        """
+        """Fork one process a request and return the ids in order, or raise LaunchError."""
         self.wait_until_ready()
         with suppress(OSError):  # it is about to end, and the wait for its answer says so
             self._pipe.send(requests)
@@ -129,11 +117,7 @@ class ForkServer:
         return pids
 
     def exits(self) -> dict[int, int]:
-        """Process ids that have ended since the last call, with their exit codes.
-
-        Raises:
-            LaunchError: it has ended, and its ranks with it.
-        """
+        """The exit codes of processes that ended since the last call, by id; or LaunchError."""
         ended: dict[int, int] = {}
         while (message := self._message(0))[0]:  # of nothing but ranks that have ended
             ended.update([message[1]])

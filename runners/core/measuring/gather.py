@@ -10,16 +10,7 @@ from runners.core.measuring.launch import ALLOCATORS, PassResult, Place
 from runners.core.meters.spans import split_waiting
 from runners.core.trace.measured import SampledSeconds, Timing
 from runners.core.trace.outcome import EpochPart, RankOutcome
-from runners.core.trace.records import (
-    Epoch,
-    Failure,
-    Held,
-    Move,
-    RankEpoch,
-    RankRecord,
-    Run,
-    Stage,
-)
+from runners.core.trace.records import Epoch, Failure, Held, Move, RankEpoch, RankRecord, Run, Stage
 from runners.core.trace.schema import Status
 
 Known = TypeVar("Known")

@@ -15,12 +15,12 @@ from types import MappingProxyType
 from runners.core.declared.experiment import Declaration, Experiment, PassName, find
 from runners.core.measuring.endings import NotMeasuredError, UnfinishedError, missing_resource
 from runners.core.measuring.gather import gather, skipped
-from runners.core.measuring.instruction_sets import with_spread
 from runners.core.measuring.launch import Launcher, PassResult, Place
 from runners.core.measuring.quiet import Readings
 from runners.core.system.links import cannot_link
 from runners.core.trace import machine
 from runners.core.trace.records import Code, Machine, Quiet, Run, Trace, trace_of
+from runners.core.trace.spread import leaves, spread_of
 from runners.session.pending import Pending, part_of
 from runners.session.progress import Progress
 from runners.system.book import ROOT
@@ -28,6 +28,11 @@ from runners.system.errors import FixableError
 from runners.system.files import TORN
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.files import write
+
+# Of torch's own kernels, MKL and oneDNN. Under each, sums round otherwise than where a processor
+# chooses for itself, AMD's or Intel's: on AMD's, MKL gives with AVX2 what it gives unasked.
+VARIABLES = ("ATEN_CPU_CAPABILITY", "MKL_CBWR", "ONEDNN_MAX_CPU_ISA")
+INSTRUCTION_SETS = (("default", "COMPATIBLE", "SSE41"), ("avx2", "COMPATIBLE", "AVX2"))
 
 
 def folder(*, as_reference: bool = False) -> Path:
@@ -37,11 +42,7 @@ def folder(*, as_reference: bool = False) -> Path:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Lock this machine's traces against another measurement, and keep the machine's id.
-
-    Raises:
-        FixableError: another process holds the lock; or the file of local ids cannot be read.
-    """
+    """Lock this machine's traces, and keep the machine's id; FixableError where others measure."""
     machine.TRACES.mkdir(parents=True, exist_ok=True)
     with (machine.TRACES / ".running").open("a+", encoding="ascii") as file:
         try:
@@ -106,10 +107,8 @@ def measure_run(
     """Measure one run with all its passes; the first pass that fails is its last.
 
     A run that it follows, and that is not among the `earlier` ones, is measured first.
-
-    Raises:
-        NotMeasuredError: it failed for want of the machine, which is no evidence.
-        LaunchError: ranks could not be started.
+    NotMeasuredError where it failed for want of the machine, which is no evidence; LaunchError
+    where ranks could not be started.
     """
     declaration = experiment.runs[name]
     place = launcher.place_of(declaration)
@@ -164,11 +163,8 @@ def measure(
     measured waits in the part file for the next time.
 
     The trace records how quiet the machine was, by `readings` that have begun, unless it keeps runs
-    of another time. `here` is the machine, where several nodes are one.
-
-    Raises:
-        UnfinishedError: some runs could not be measured, or the disk is full.
-        FixableError, LaunchError, OSError.
+    of another time. `here` is the machine, where several nodes are one. UnfinishedError where some
+    runs could not be measured, or the disk is full; else FixableError, LaunchError or OSError.
     """
     name = waiting.experiment.name
     # Taken before it runs: an edit meanwhile makes the trace stale, not false.
@@ -180,17 +176,8 @@ def measure(
     progress.begin(experiment)
 
     def assembled(runs: dict[str, Run], quiet: Quiet | None = None) -> Trace:
-        under, question = machine.circumstances(), experiment.question
-        return trace_of(
-            name,
-            question,
-            code,
-            under,
-            described.name,
-            runs,
-            quiet,
-            shortened=experiment.is_short,
-        )
+        under, asks, is_short = machine.circumstances(), experiment.question, experiment.is_short
+        return trace_of(name, asks, code, under, described.name, runs, quiet, shortened=is_short)
 
     def keep(runs: dict[str, Run]) -> None:
         write(part, assembled({**waiting.kept, **runs}))
@@ -223,12 +210,7 @@ def _runs(
     keep: Callable[[dict[str, Run]], None],
     has_spread: bool,
 ) -> tuple[dict[str, Run], dict[str, str]]:
-    """The runs that were kept, left out or measured; and by name, why others were not measured.
-
-    Raises:
-        LaunchError: ranks could not be started.
-        OSError: the disk refused.
-    """
+    """The runs that were kept, left out or measured; and by name, why others were not measured."""
     runs: dict[str, Run] = {}
     causes: dict[str, str] = {}
     for name, declaration in experiment.runs.items():
@@ -238,20 +220,15 @@ def _runs(
             continue
         try:
             if name in waiting.left_out:
-                runs[name] = skipped(
-                    declaration, waiting.left_out[name], launcher.place_of(declaration)
-                )
+                place = launcher.place_of(declaration)
+                runs[name] = skipped(declaration, waiting.left_out[name], place)
             else:
                 run = measure_run(launcher, experiment, name, progress, runs)
                 again = (name, experiment, launcher, progress)
                 runs[name] = with_spread(run, *again) if has_spread else run
         except (NotMeasuredError, OSError) as error:
-            is_known = isinstance(error, NotMeasuredError)
-            cause = (
-                str(error)
-                if is_known
-                else missing_resource(str(error), Path(tempfile.gettempdir()))
-            )
+            is_known, temporary = isinstance(error, NotMeasuredError), Path(tempfile.gettempdir())
+            cause = str(error) if is_known else missing_resource(str(error), temporary)
             if cause is None:
                 raise
             causes[f"{experiment.name}.{name}"] = cause
@@ -264,26 +241,40 @@ def _runs(
     return runs, causes
 
 
+def with_spread(
+    run: Run, name: str, experiment: Experiment, launcher: Launcher, progress: Progress
+) -> Run:
+    """A run, with its spread where it is a training on the CPU that gave floats to its end.
+
+    The spread is of two more timed passes, each under other instruction sets; by it the values of
+    another processor are judged (`traces/tolerance.py`). No time of these passes is kept.
+    """
+    declaration, place = experiment.runs[name], launcher.place_of(experiment.runs[name])
+    has_ended = run.status in ("completed", "diverged") and "timed" in run.passes
+    is_of_times = run.nature != "real" or declaration.own_network or declaration.follows
+    has_floats = any(isinstance(value, float) for value in leaves(run).values())
+    if place.device != "cpu" or is_of_times or not (has_ended and has_floats):
+        return run
+    others = []
+    for values in INSTRUCTION_SETS:
+        watch = progress.watcher(name, f"timed, {values[0]} instructions")
+        launcher.instructions = dict(zip(VARIABLES, values, strict=True))
+        try:
+            result = launcher.run_pass(experiment, name, "timed", watch)
+        finally:
+            launcher.instructions = {}
+        others.append(gather(declaration, {"timed": result}, place, oversubscribed=False))
+    return run.model_copy(update={"spread": spread_of(run, others)})
+
+
 def measure_alone(
     experiment: Experiment, name: str, launcher: Launcher, progress: Progress
 ) -> Trace:
-    """Measure one run of an experiment; its trace, which is not written.
-
-    Raises:
-        LaunchError, OSError.
-    """
-    code = code_of(experiment.name)
+    """Measure one run and return its trace, not written; LaunchError or OSError as `measure`."""
+    code, is_short = code_of(experiment.name), experiment.is_short
     if launcher.device == "cpu":
         launcher.most_bytes = machine.available_bytes()
     progress.begin(experiment)
     run = measure_run(launcher, experiment, name, progress)
-    under, runs = machine.circumstances(), {name: run}
-    return trace_of(
-        experiment.name,
-        experiment.question,
-        code,
-        under,
-        machine.name(),
-        runs,
-        shortened=experiment.is_short,
-    )
+    under, runs, asks = machine.circumstances(), {name: run}, experiment.question
+    return trace_of(experiment.name, asks, code, under, machine.name(), runs, shortened=is_short)

@@ -68,16 +68,9 @@ def with_allocator(memory: Memory, allocator: AllocatorMemory, held_bytes: int) 
     """The meter's record with the allocator's, after a check that both agree.
 
     The allocator's peak also holds what an operation takes and gives back within itself, which no
-    meter of tensors sees. So the meter is compared with what is held between operations.
-
-    Args:
-        memory: of the meter, bytes on the device alone.
-        allocator: its counts over the same stretch.
-        held_bytes: the most that the allocator counted between two operations.
-
-    Raises:
-        MeterDisagreesError: more was held than tensors, workspaces and rounding explain, or less
-            than the tensors.
+    meter of tensors sees. So the meter, of the device alone, is compared with `held_bytes`, the
+    most that was held between operations. MeterDisagreesError where these are more than tensors,
+    workspaces and rounding explain, or less than the tensors.
     """
     assert memory.peak_bytes is not None
     allowed = TOLERANCE_SHARE * memory.peak_bytes + allocator.rounding_bytes
@@ -112,11 +105,7 @@ class AllocatorLimit(Limit):
         return self._before - self._start
 
     def enforce(self) -> None:
-        """Raise where the peak is above the budget now.
-
-        Raises:
-            torch.OutOfMemoryError: it lies above the budget.
-        """
+        """Raise torch.OutOfMemoryError where the peak is above the budget now."""
         memory = accelerator.allocated(self._device)
         if memory.peak_bytes - self._start > self._budget_bytes:
             error = torch.OutOfMemoryError(

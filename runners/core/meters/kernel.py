@@ -91,20 +91,13 @@ def heap_bytes() -> int:
 
 @dataclass(frozen=True)
 class Growth:
-    """Growth of a process over a stretch by the kernel and the allocator, in bytes.
+    """Growth of a process over a stretch by the kernel and the allocator, in bytes."""
 
-    Attributes:
-        peak_bytes: the high-water mark above the resident size at the start.
-        phase: in which the mark rose for the last time.
-        file_bytes: pages of files that were touched for the first time.
-        free_bytes: heap that was freed and stays resident, at the end of a phase that raised the
-            mark, beyond `reused_bytes`.
-        reused_bytes: the same at the start; a tensor that takes it raises no mark.
-    """
-
-    peak_bytes: int
-    phase: str
-    file_bytes: int
+    peak_bytes: int  # the high-water mark above the resident size at the start
+    phase: str  # in which the mark rose for the last time
+    file_bytes: int  # pages of files that were touched for the first time
+    # Heap that was freed and stays resident, at the end of a phase that raised the mark, beyond
+    # `reused_bytes`: the same at the start; a tensor that takes it raises no mark.
     free_bytes: int
     reused_bytes: int
 

@@ -89,12 +89,9 @@ def _paint(rank: int, window: tuple[int, int], events: list[tuple[Event, int]]) 
 def split_waiting(
     events: list[Event], windows: dict[int, tuple[int, int]]
 ) -> tuple[list[Span], list[RankTime]]:
-    """The spans and the times of all ranks, with waiting told from transferring.
+    """The spans of all ranks and how each spent the step, with waiting told from transferring.
 
     The events are those of one step; each rank's window is its start and its end, in nanoseconds.
-
-    Returns:
-        The spans of every rank and how each spent the step.
     """
     window = (min(w[0] for w in windows.values()), max(w[1] for w in windows.values()))
     whole_seconds = (window[1] - window[0]) / 1e9

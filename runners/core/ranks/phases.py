@@ -78,10 +78,9 @@ class StepPhases:
         Hooks of an earlier call are removed.
         """
         self.detach()
-        hook = module.register_forward_pre_hook(self._on_forward, prepend=True)
-        self._handles.append(hook)
+        self._handles = [module.register_forward_pre_hook(self._on_forward, prepend=True)]
         if optimizer is not None:
-            self._handles.append(optimizer.register_step_pre_hook(self._on_step))
+            self._handles.append(optimizer.register_step_pre_hook(lambda *_: self.begin(UPDATE)))
             # It has no hook. An attribute of the instance covers the method, after `detach` too.
             optimizer.zero_grad = self._then_close(optimizer.zero_grad)  # type: ignore[method-assign]
         if StepPhases.current is None:
@@ -113,9 +112,6 @@ class StepPhases:
         is_computed_again = self.open == BACKWARD  # under activation checkpointing
         if not is_computed_again and torch.is_grad_enabled():
             self.begin(FORWARD)
-
-    def _on_step(self, *call: object) -> None:
-        self.begin(UPDATE)
 
     def _then_close(self, cleared: Callable[..., None]) -> Callable[..., None]:
         @wraps(cleared)

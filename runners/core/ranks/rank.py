@@ -135,11 +135,7 @@ class Rank(Recorder, Generic[S]):
         yield from range(1, (1 if self.is_metered else count) + 1)
 
     def steps(self, count: int) -> Iterator[int]:
-        """The steps of one epoch, each timed or metered as the pass demands.
-
-        Raises:
-            ValueError: there is none.
-        """
+        """The steps of one epoch, timed or metered as the pass demands; ValueError for none."""
         if count < 1:
             raise ValueError("there is no step to take: the samples fill no batch")
         self.is_stepping = True
@@ -269,8 +265,7 @@ class Rank(Recorder, Generic[S]):
     def finish(self) -> None:
         """Close meters and limits after a strategy, and record the digest of its parameters.
 
-        Raises:
-            torch.OutOfMemoryError: the last operation went beyond the budget of an accelerator.
+        torch.OutOfMemoryError where the last operation exceeded the budget of an accelerator.
         """
         self._of_step.close()
         if self._limit is not None:

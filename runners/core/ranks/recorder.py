@@ -71,14 +71,8 @@ class Recorder:
     ) -> Iterator[Callable[[Tensor], None]]:
         """Record a stage from its tensors the first time it is passed; a metered pass keeps none.
 
-        Args:
-            name: as the lesson's data-flow table names it.
-            operation: in words without numerals.
-            of: the input; None without one.
-            everywhere: the stage is the same on every rank.
-
-        Yields:
-            A function to call with the output.
+        The name is that of the lesson's data-flow table, the operation is in words without
+        numerals, and `of` is the input. Yields a function to call with the output.
         """
         out: list[Tensor] = []
         start = self._now()
@@ -108,8 +102,7 @@ class Recorder:
     ) -> Iterator[Callable[..., None]]:
         """Record one step of a prediction from its tensors; `facts` may be filled until the end.
 
-        Yields:
-            A function to call with the output, and with facts by name.
+        Yields a function to call with the output, and with facts by name.
         """
         facts = {} if facts is None else facts
         out: list[Tensor] = []
@@ -210,16 +203,11 @@ class Recorder:
     def measure(
         self, name: str, value: Setting, *, unit: str = "", repeats: Repeats = "rounded"
     ) -> None:
-        """Record a number or a word of this experiment's own on this rank, in any pass.
+        """Record numbers or words of this experiment's own on this rank, in any pass.
 
-        A page reads it as `<run>.ranks[0].measures.<name>`.
-
-        Args:
-            name: of the measure.
-            value: a number, a word, or a list of them; a number that is not finite becomes null.
-            unit: `bytes`, `share`, `loss`, `position`, or what a whole number counts, such as
-                `updates`. Times go to `measure_seconds`.
-            repeats: how closely another run repeats it, as `Repeats` says.
+        A page reads them as `<run>.ranks[0].measures.<name>`; a number that is not finite becomes
+        null. The unit is `bytes`, `share`, `loss`, `position`, or what a whole number counts, such
+        as `updates`; times go to `measure_seconds`.
         """
         self.outcome.quantities[name] = Quantity(unit=unit, repeats=repeats)
         if isinstance(value, float):

@@ -46,8 +46,7 @@ class Allocated:
 def kind() -> str:
     """The kind of device of ranks: `cuda`, or `cpu` where no accelerator is there or it is hidden.
 
-    Raises:
-        FixableError: the environment asks for any other kind.
+    FixableError where the environment asks for any other kind.
     """
     chosen = os.environ.get(DEVICE, "")
     if chosen not in ("", "cpu"):

@@ -57,11 +57,7 @@ def address(rank: int) -> str:
 
 
 def _call(*arguments: str, lines: list[str] | None = None) -> None:
-    """Run `ip` or `tc`, with several commands on standard input.
-
-    Raises:
-        LinkError: with the first line of its error.
-    """
+    """Run `ip` or `tc`, with several commands on standard input; LinkError says what it said."""
     with stopping.held():  # no half-made link
         done = subprocess.run(
             arguments,
@@ -157,10 +153,7 @@ def linked(num_ranks: int, bits_per_second: int | None = None) -> Iterator[list[
     """Make a namespace for each rank and one for the switch, and remove them at the end.
 
     Each link is shaped to `bits_per_second` in each direction, or not at all. Yields the names of
-    the namespaces, in the order of the ranks.
-
-    Raises:
-        LinkError: they cannot be made here.
+    the namespaces, in the order of the ranks; LinkError where they cannot be made here.
     """
     sweep()
     pid = os.getpid()
@@ -201,11 +194,7 @@ def interface_of(wanted: str) -> str | None:
 
 
 def shape(bits_per_second: int, within_bits_per_second: int, mates: list[str]) -> None:
-    """Give this rank's unshaped link a rate to other nodes, and one to `mates`, on its own node.
-
-    Raises:
-        LinkError: the kernel refuses.
-    """
+    """Give this rank's unshaped link a rate to other nodes, and one to `mates`, on its own node."""
     rates = {1: within_bits_per_second, 2: bits_per_second}
     _call(
         *("tc", "-batch", "-"),
@@ -226,11 +215,7 @@ def shape(bits_per_second: int, within_bits_per_second: int, mates: list[str]) -
 
 
 def enter(namespace: str) -> None:
-    """Move this process, which has one thread so far, into a namespace, and gloo onto its link.
-
-    Raises:
-        OSError: the namespace is gone, or the kernel refuses.
-    """
+    """Move this process, which has one thread so far, into a namespace, and gloo onto its link."""
     with (NAMES / namespace).open("rb") as file:
         if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), _CLONE_NEWNET):
             number = ctypes.get_errno()

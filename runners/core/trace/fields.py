@@ -32,11 +32,7 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def steps_of(path: str) -> list[Key]:
-    """The steps of a plain path: `ddp.single.epochs[-1].loss`.
-
-    Raises:
-        ValueError: it is not a plain path of experiment, run and field.
-    """
+    """The steps of a plain path, such as `ddp.single.epochs[-1].loss`; ValueError for others."""
     steps: list[Key] = []
     position = 0
     while position < len(path):
@@ -60,8 +56,7 @@ def path_of(steps: Sequence[Key]) -> str:
 def value_at(root: Any, steps: Sequence[Key]) -> Any:  # noqa: ANN401
     """The value at the end of steps; a name finds the element of a list that bears it.
 
-    Raises:
-        KeyError, IndexError, AttributeError, TypeError: the steps lead nowhere.
+    KeyError, IndexError, AttributeError or TypeError where the steps lead nowhere.
     """
     value = root
     for key in steps:
@@ -102,11 +97,8 @@ _ENDINGS = {
 def quantity(steps: Sequence[Key], measures: Mapping[str, Quantity] = NONE) -> Quantity:
     """The unit of the value at the end of steps, and how closely another measurement repeats it.
 
-    Args:
-        steps: from a run, or from a machine.
-        measures: the recorded quantities of its measures. The names of other fields, of settings
-            and of numbers that plans compute tell their unit, and those of measures in
-            traces that recorded no quantity.
+    The steps start from a run or a machine, and `measures` are its recorded quantities. The names
+    of other fields tell their unit, as do those of measures in traces that recorded no quantity.
     """
     names = [key for key in steps if isinstance(key, str)]
     last, above = names[-1], names[-2] if len(names) > 1 else ""

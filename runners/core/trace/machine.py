@@ -123,11 +123,7 @@ def can_limit_memory() -> str | None:
 
 
 def _kept_ids() -> dict[str, str]:
-    """The id of each machine that this clone has met, by `_known_as`.
-
-    Raises:
-        FixableError: the file cannot be read.
-    """
+    """The id of each machine that this clone has met, by `_known_as`."""
     try:
         return TypeAdapter(dict[str, str]).validate_json(LOCAL_ID.read_bytes())
     except FileNotFoundError:
@@ -160,12 +156,7 @@ def name(*, as_reference: bool = False) -> str:
 
 
 def describe(folder: str = "", torch: str = "") -> Machine:
-    """The record of this machine.
-
-    Args:
-        folder: the name of its folder; by default as `name` says.
-        torch: a release, or `NO_TORCH`; by default the one that is installed.
-    """
+    """The record of this machine, by default of the folder `name()` and the installed torch."""
     return Machine(
         schema_version=1, name=folder or name(), is_reference=folder.startswith("reference-"),
         cpu=cpu_name(), num_cores=num_cores(), caches=caches(), memory_bytes=memory_bytes(),
@@ -175,11 +166,7 @@ def describe(folder: str = "", torch: str = "") -> Machine:
 
 
 def keep_id() -> None:
-    """Create the id of this machine if it has none.
-
-    Raises:
-        OSError: the disk refused; the file is then as it was.
-    """
+    """Create the id of this machine if it has none; OSError leaves the file as it was."""
     known = _kept_ids()
     if _known_as() not in known:
         write_json(LOCAL_ID, {**known, _known_as(): secrets.token_hex(3)})
@@ -197,11 +184,7 @@ def machine_folders(traces: Path) -> list[str]:
 
 
 def folder_of(name: str | None) -> Path:
-    """The folder of a machine's traces; without a name, of the reference machine.
-
-    Raises:
-        FixableError: there is none of that name.
-    """
+    """The folder of a machine's traces, or of the reference machine; FixableError without one."""
     if name is None:
         return references()[0]
     if name not in (known := machine_folders(TRACES)):
@@ -215,11 +198,7 @@ def from_home(path: Path) -> Path:
 
 
 def remember(name: str) -> None:
-    """Note the machine whose traces the pages show first.
-
-    Raises:
-        OSError: the disk refused.
-    """
+    """Note the machine whose traces the pages show first; OSError where the disk refuses."""
     note = f"{name}\n"
     if not THIS_MACHINE.exists() or THIS_MACHINE.read_text(encoding="utf-8") != note:
         write_text(THIS_MACHINE, note)

@@ -33,19 +33,12 @@ NEEDS_FULL = "a heavier run, left out here; `python -m runners run {} --full` me
 
 
 class Code(Record):
-    """The code that measured: digests decide staleness, commit and dirty are for people.
+    """The code that measured: digests decide staleness, commit and dirty are for people."""
 
-    Attributes:
-        digest: of the experiment, without the programs that it finds by a pattern.
-        programs: the digest of each of these, by its path; a run names its own in its settings.
-        commit: checked out then; None outside a repository.
-        dirty: whether files differed from that commit.
-    """
-
-    digest: str
-    programs: dict[str, str] = {}
-    commit: str | None = None
-    dirty: bool = False
+    digest: str  # of the experiment, without the programs that it finds by a pattern
+    programs: dict[str, str] = {}  # their digests, by path; a run names its own in its settings
+    commit: str | None = None  # checked out then; None outside a repository
+    dirty: bool = False  # whether files differed from that commit
 
 
 class Circumstances(Record):

@@ -136,10 +136,6 @@ def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
     return {name: torch.stack([results[name] for results in of_ranks]) for name in of_ranks[0]}
 
 
-def _own(_name: str, tensor: Tensor, rank: int, _world_size: int) -> Tensor:
-    return tensor[rank]
-
-
 def requirements(case: LabCase) -> Sequence[Requirement]:
     """The training, memory for the inputs of all runs and the inside of one, and two runs each."""
     width = case.settings["width"]
@@ -153,7 +149,7 @@ def requirements(case: LabCase) -> Sequence[Requirement]:
     at_the_end = laws.keeps_at_most(SINGLE_NUMBERS_BYTES, "peak")
     runs = laws.counts("runs", RUNS, 2 * NUM_STEPS * NUM_RUNS)
     return [
-        laws.same_as_one_process(one_process, case, _own),
+        laws.same_as_one_process(one_process, case, lambda _, tensor, rank, __: tensor[rank]),
         laws.both(laws.holds_at_most(peak), at_the_end),
         laws.both(runs, laws.counts("runs", BORROWED, 0)),
     ]
