@@ -59,7 +59,7 @@ def test_a_rank_that_spins_for_a_collective_makes_no_progress(tmp_path):
     assert not live(tmp_path, spins=False).idle_time.exceeds(6.0)
 
 
-LOOP = gloo_threads.NAMES[1]
+LOOP = gloo_threads.TCP_LOOP
 
 
 @pytest.mark.parametrize(
@@ -69,6 +69,7 @@ LOOP = gloo_threads.NAMES[1]
         ([("python", "S", 60), (LOOP, "S", 60), (LOOP, "R", 60)], True),
         ([("python", "R", 60), (LOOP, "S", 60)], False),  # ready to run, and others have the core
         ([("python", "S", 0), (gloo_threads.RUN_LOOP, "S", 180)], False),  # a long collective
+        ([("python", "S", 0), (gloo_threads.RUN_LOOP, "R", 0)], False),  # it gets no turn
         ([], True),  # not shown by this kernel, which needs ten times as long
     ],
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 RUN_LOOP = "pt_gloo_runloop"  # as torch names those that carry collectives out, two a group
 # One a group wakes up a hundred times a second to look at its sockets, also while nothing comes.
-NAMES = (RUN_LOOP, "gloo_tcp_loop")
+TCP_LOOP = "gloo_tcp_loop"
 POLL_SECONDS = 0.001
 GUESS_SECONDS = 0.02  # where the kernel does not show threads
 HEAD_BYTES = 64  # of a thread's `stat`: its number, its name and its state

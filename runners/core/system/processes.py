@@ -38,8 +38,8 @@ class Thread(NamedTuple):
 
     @property
     def is_starved(self) -> bool:
-        """Whether it would work if it could; those of gloo wake up without any work."""
-        return self.state in "RD" and self.name not in gloo_threads.NAMES
+        """Whether it would work if it could; what looks at gloo's sockets wakes up without work."""
+        return self.state in "RD" and self.name != gloo_threads.TCP_LOOP
 
 
 def threads(pid: int) -> dict[int, Thread]:
