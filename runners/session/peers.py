@@ -121,7 +121,7 @@ class Peers:
         self._store.set(key, json.dumps(value))
 
     def get(self, key: str, rank: int) -> Any:  # noqa: ANN401
-        """Wait for a value of a rank, and print every five seconds which rank that is."""
+        """The value of a key, once it is in the store; print every 5 s which rank is awaited."""
         patience = Patience()
         while not self._store.check([key]):
             time.sleep(POLL_SECONDS)

@@ -48,7 +48,7 @@ def pending(
     loaded: Experiment | None = None,
     refused: Mapping[str, str] | None = None,
 ) -> Pending | None:
-    """The runs of an experiment that must be measured; None where none must.
+    """The Pending: runs to measure, to keep, to leave out, and why; None where nothing is to do.
 
     `full` adds full runs and experiments, `force` those that are fresh; with `short`, traces of
     shortened runs are fresh, too. `refused` says why several nodes do not measure some runs, whose
@@ -110,7 +110,7 @@ def _other_programs(trace: Trace) -> str | None:
 
 
 def measured_in(source: Trace | None) -> dict[str, Run]:
-    """The measured runs of a trace, each with its circumstances as far as they are known."""
+    """The runs of a trace by name, not outdated nor left out, with circumstances filled in."""
     outdated = outdated_programs(source) if source else []
     return {
         name: run.model_copy(update={"circumstances": run.circumstances or source.circumstances})

@@ -41,7 +41,7 @@ class Stopped(KeyboardInterrupt):
 
 
 def listen(line: str) -> None:
-    """Let these signals stop this command with a line, unless its starter wants one ignored."""
+    """Let `SIGNALS` stop this command with a line, except a signal that is ignored already."""
     global _line, _command
     _line, _command = line, os.getpid()
     for number in SIGNALS:
@@ -74,7 +74,7 @@ def report(stopped: KeyboardInterrupt) -> int:
 
 
 def leave(exit_code: int) -> NoReturn:
-    """End this command, which has done its work: too late to be stopped."""
+    """Ignore signals, flush the output and exit, quietly where nobody reads it any more."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     with suppress(BrokenPipeError):

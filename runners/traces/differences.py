@@ -96,7 +96,7 @@ class WrongProgram:
         return self.file.with_suffix("") / f"{self.name}.py"
 
     def assembled(self) -> str:
-        """The solution with its changes, and comments on how it fails; MisfitError as `changed`."""
+        """`solved.py` changed, with how it fails, and the mistake as docstring; or MisfitError."""
         path = self.file.with_name("solved.py")
         if not path.is_file():
             raise MisfitError(0, "there is no solved.py beside this file")

@@ -155,7 +155,7 @@ def _followed(path: Path) -> frozenset[Path]:
 
 
 def covered_files(*entries: Path) -> list[Path]:
-    """Files, what they import of ours and name of `content/`, and so on, but `LEFT_OUT`; sorted."""
+    """Files and all they import of ours or name of `content/` in turn, but `LEFT_OUT`; sorted."""
     covered: set[Path] = set()
     waiting = {*entries}
     while waiting:
@@ -179,7 +179,7 @@ def code_digest(*entries: Path) -> str:
 
 @cache
 def source_digest(experiment: str) -> str:
-    """The digest of an experiment as its code now stands, 16 hexadecimal digits.
+    """16 hexadecimal digits over the code an experiment leads to; without ranks, its own files.
 
     Equal for code that differs only in comments, docstrings or layout. Code that is no Python, as
     somebody leaves it while typing, has a digest that no trace has; nor has any an experiment that
@@ -193,7 +193,7 @@ def source_digest(experiment: str) -> str:
 
 @cache
 def program_digests(experiment: str) -> dict[str, str]:
-    """The digest of each program that an experiment finds by a pattern, by the program's path."""
+    """By path, the digest of each program, right or wrong, that an experiment's patterns match."""
     path = experiment_files().get(experiment)
     programs = _read(path).programs if path else ()
     files = [file for name in programs if "*" in name for file in ROOT.glob(name)]

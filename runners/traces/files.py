@@ -86,10 +86,10 @@ def _of_field(path: Path, field: Steps, message: str, others: int) -> TraceError
 
 
 def read_record(path: Path, model: type[RecordT]) -> RecordT:
-    """Read a record of any kind.
+    """The record in a JSON file, validated by `model`; TraceError names the file and the field.
 
-    TraceError, with file and field, where the file is missing, torn, of an unknown schema, or a
-    field is malformed, unknown, not finite, or contradicts another (`invariants.py`).
+    It is raised where the file is missing, torn, of an unknown schema, or a field is malformed,
+    unknown, not finite, or contradicts another (`invariants.py`).
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -139,7 +139,7 @@ def outdated_programs(trace: Trace) -> list[str]:
 
 
 def write(path: Path, record: Record) -> None:
-    """Write a record of any kind, whole: a reader sees the old file or the new one.
+    """Write a record as JSON atomically, a `Guarded` record with the digest of its other fields.
 
     ValueError where it holds a number that is not finite; OSError leaves nothing behind.
     """

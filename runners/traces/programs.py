@@ -46,7 +46,7 @@ class Program:
 
 
 def programs_matching(root: Path, pattern: str) -> dict[str, Program]:
-    """The programs below `root` whose path matches, by file name; it is unique in the book.
+    """The programs below `root` whose path matches a glob pattern, by file name without `.py`.
 
     FixableError where two have one name, or one does not say how to run it.
     """
@@ -63,7 +63,7 @@ def programs_matching(root: Path, pattern: str) -> dict[str, Program]:
 
 
 def read(path: Path) -> Program:
-    """Read the declarations of one program; FixableError as `programs_matching`."""
+    """A Program from constants, `# name: value` comments, docstring's command; or FixableError."""
     text, tree = _parsed(path)
     settings = constants(tree)
     names: dict[str, object] = {**settings, **{name.upper(): settings[name] for name in settings}}

@@ -50,7 +50,7 @@ class Agreement(NamedTuple):
 
 
 def rounding(steps: Sequence[Key], page: Run, here: Run, *, is_like: bool) -> float:
-    """The share by which rounding may change a field of two runs; infinite where it decides it."""
+    """The share rounding may change a field by: 0 if `is_like`, else by spread, up to infinity."""
     if is_like:
         return 0
     known = [run.spread for run in (page, here) if run.spread is not None]
@@ -63,9 +63,10 @@ def rounding(steps: Sequence[Key], page: Run, here: Run, *, is_like: bool) -> fl
 
 
 def compare_field(steps: Sequence[Key], page: Run, here: Run, *, is_like: bool) -> Agreement:
-    """Compare one field of two runs; `is_like` where processor, cores, torch, device are the same.
+    """The Agreement on a field of two runs: well-sampled times by quartile ranges, others by value.
 
-    KeyError, IndexError, AttributeError or TypeError where one of them has no such field.
+    `is_like`: processor, cores, torch, device are the same. KeyError, IndexError, AttributeError or
+    TypeError where a run has no such field.
     """
     old, new = value_at(page, steps), value_at(here, steps)
     there, again = value_at(page, steps[:-1]), value_at(here, steps[:-1])
@@ -80,7 +81,7 @@ def compare_field(steps: Sequence[Key], page: Run, here: Run, *, is_like: bool) 
 
 
 def compare_values(kind: Quantity, old: object, new: object, share: float) -> Agreement:
-    """Compare two values of a field without regard to samples.
+    """The Agreement of two values: numbers as their kind allows, lists by element, others equal.
 
     Rounding may change them by `share`, which is infinite where rounding decides them.
     """

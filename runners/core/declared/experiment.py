@@ -166,9 +166,9 @@ def command_for(name: str) -> str | None:
 
 
 def on_device(experiment: Experiment, device: str, *, is_short: bool = False) -> Experiment:
-    """An experiment with the sizes of its runs on a kind of device, or with those of a try.
+    """A copy with its runs changed by `TRIED_WITH` if `is_short`, else on "cuda" by `ON_CUDA`.
 
-    ValueError where the settings of `ON_CUDA` or `TRIED_WITH` are impossible.
+    ValueError where the changed settings are impossible.
     """
     runs = dict(experiment.runs)
     for name, declaration in experiment.runs.items():
@@ -183,7 +183,7 @@ def on_device(experiment: Experiment, device: str, *, is_short: bool = False) ->
 
 
 def find(name: str) -> Experiment:
-    """Load one experiment; its strategies load torch when they are first called for.
+    """The Experiment of a name, its file executed without torch, which its strategies load later.
 
     FixableError where none has the name, or its file cannot be executed or lacks its runs;
     SettingsError where it declares an impossible setting, or a strategy that its file lacks.
@@ -215,7 +215,7 @@ def find(name: str) -> Experiment:
 
 
 def runs_named(wanted: Iterable[str]) -> dict[str, list[str]]:
-    """By experiment, the runs named as `EXPERIMENT.RUN`, or all of one named without a run.
+    """Names of runs by experiment, each once; `EXPERIMENT.RUN` names a run, `EXPERIMENT` all.
 
     FixableError where there is no such experiment, or no such run of it.
     """

@@ -50,9 +50,9 @@ class SettingsError(FixableError):
 
     @classmethod
     def of(cls, error: ValidationError) -> SettingsError:
-        """The error of a module that was being loaded, at the line of it that declared the value.
+        """The first error of pydantic in words, after file and line of the module that was loading.
 
-        That line is the innermost one outside any function.
+        That line is the innermost outside any function.
         """
         loading = [at for at in extract_tb(error.__traceback__) if at.name == "<module>"]
         place = f"{loading[-1].filename}:{loading[-1].lineno}: " if loading else ""
@@ -103,7 +103,7 @@ class RunSettings(BaseModel):
         }
 
     def of_run(self, strategy: str, world_size: int, seed: int) -> Self:
-        """These settings in a run; ValueError where they are impossible there."""
+        """A copy for a run, changed by `forced`; ValueError where it is impossible there."""
         bound = type(self)(**self.declared())
         bound._strategy, bound._world_size, bound._seed = strategy, world_size, seed
         bound = bound.model_copy(update=bound.forced())

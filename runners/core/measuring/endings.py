@@ -61,7 +61,7 @@ class LiveRank:
         self.idle_time = IdleTime(pid, spins=spins)
 
     def update(self, exit_code: int | None) -> None:
-        """Take an exit code, and read the record, once it is there, and the heartbeat."""
+        """Take the exit code, read record and heartbeat; a new beat restarts the idle time."""
         self.exit_code = self.exit_code if exit_code is None else exit_code
         record = self.files.with_suffix(".json")
         if self.outcome is None and record.exists():
@@ -82,7 +82,7 @@ class LiveRank:
         return self.exit_code is not None or self.has_failed
 
     def ending(self, rank: int, *, hung: bool, errors: str) -> RankOutcome:
-        """Its recorded outcome, or the failure that exit code, a hang or a failed peer imply."""
+        """Its recorded outcome, else a failure: by exit code, else hung, else a lost peer."""
         if self.outcome is not None:
             return self.outcome
         phase, code = self.beat.phase, self.exit_code
@@ -110,10 +110,10 @@ def _last_words(errors: str) -> str:
 
 
 def cause_among(outcomes: list[RankOutcome], beats: list[int]) -> Failure | None:
-    """The failure that explains the others; None where no rank failed.
+    """The failure whose kind is first in `GRAVITY`, then of fewest `beats`; None if no rank failed.
 
-    Of hanging ranks it is the one that fell behind: it has the fewest `beats`. Where several have
-    equally few, no rank is to blame, and the failure names them all.
+    Of hanging ranks that is the rank that fell behind. Where several have equally few beats, no
+    rank is to blame, and the failure names them all.
     """
     failures = [
         ((GRAVITY.index(o.failure.kind), count), o.failure)
@@ -156,7 +156,7 @@ def missing_resource(message: str, where: Path) -> str | None:
 
 
 def is_full(folder: Path) -> bool:
-    """Whether a folder takes no further file of the size that ranks write."""
+    """Whether writing a temporary file of 1 MiB there fails for want of space or of quota."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(PROBE_BYTES))
@@ -173,7 +173,7 @@ def why_not_measured(
     *,
     is_limited: bool = False,
 ) -> str | None:
-    """Why a pass that failed is no evidence; None where it is, and where nothing failed.
+    """Why unexpected failures are no evidence: lacking resource, full disk, outside cause; or None.
 
     The ranks wrote into `scratch`; they have a memory limit that no declaration set if
     `is_limited`.

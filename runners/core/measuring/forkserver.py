@@ -170,7 +170,7 @@ def _started(requests: list[Request]) -> list[BaseProcess]:
 
 
 def serve(launcher: int, pipe: Connection) -> None:
-    """Load torch, then start ranks for the process `launcher` until the pipe to it ends."""
+    """Load torch, fork ranks as the pipe asks, report their exits; kill the rest at its end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the launcher's to handle
     processes.end_with(launcher)
     if FORKS:

@@ -24,9 +24,9 @@ def gather(
     *,
     oversubscribed: bool,
 ) -> Run:
-    """Join the results of a run's passes, of which the last may have failed, into its record.
+    """The Run of all passes: losses and times of the timed pass, memory of the metered pass.
 
-    `oversubscribed`: there are more ranks than cores, or than accelerators.
+    The last may have failed. `oversubscribed`: there are more ranks than cores, or accelerators.
     """
     error = next((r.root_cause for r in results.values() if r.root_cause is not None), None)
     result = results.get("timed") or results.get("budgeted") or results["metered"]

@@ -138,9 +138,9 @@ class Launcher:
         watch: Watch | None = None,
         followed: Mapping[str, list[float]] = MappingProxyType({}),
     ) -> PassResult:
-        """Run one pass to its end; `watch` is called with every rank's heartbeat, again and again.
+        """Run forked ranks to their end; the outcomes, root cause, output, and seconds taken.
 
-        `followed` are times of the run that this one follows, in seconds.
+        `watch` gets all heartbeats, again and again; `followed` are seconds of the followed run.
 
         Raises:
             LaunchError: the ranks could not be started.

@@ -60,7 +60,7 @@ class NodeLauncher(Launcher):
         watch: Watch | None = None,
         followed: Mapping[str, list[float]] = MappingProxyType({}),
     ) -> PassResult:
-        """Run one pass on all nodes; one of a single rank, on rank 0's alone."""
+        """Order a pass from all nodes, and join their ranks' outcomes; a single rank runs here."""
         if experiment.runs[run].world_size == 1:
             return super().run_pass(experiment, run, pass_name, watch, followed)
         self._peers.put(f"order/{next(self._numbers)}", [experiment.name, run, pass_name])

@@ -42,7 +42,7 @@ def folder(*, as_reference: bool = False) -> Path:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Lock this machine's traces, and keep the machine's id; FixableError where others measure."""
+    """Lock the traces, delete torn files, create the machine's id; FixableError if locked."""
     machine.TRACES.mkdir(parents=True, exist_ok=True)
     with (machine.TRACES / ".running").open("a+", encoding="ascii") as file:
         try:
@@ -74,7 +74,7 @@ def _git(*arguments: str) -> str | None:
 
 
 def code_of(name: str) -> Code:
-    """The digests and the commit of the code behind an experiment, as it now stands."""
+    """The digests of an experiment's code now, the commit, and whether git sees changes."""
     status = _git("status", "--porcelain", "--", "runners", "content/topics")
     return Code(
         digest=source_digest(name),
@@ -85,7 +85,7 @@ def code_of(name: str) -> Code:
 
 
 def cannot_run(declaration: Declaration, place: Place) -> str | None:
-    """Why this machine cannot do a run in a place; None where it can."""
+    """Why a shared GPU, missing links or no memory limit rule a run out; None where none does."""
     shares = place == Place("cuda", "gloo") and declaration.world_size > 1
     if shares and not declaration.can_share_device:
         return (
@@ -104,11 +104,11 @@ def measure_run(
     progress: Progress | None = None,
     earlier: Mapping[str, Run] = MappingProxyType({}),
 ) -> Run:
-    """Measure one run with all its passes; the first pass that fails is its last.
+    """The Run from its passes, up to the first that fails; a skipped Run where `cannot_run`.
 
-    A run that it follows, and that is not among the `earlier` ones, is measured first.
-    NotMeasuredError where it failed for want of the machine, which is no evidence; LaunchError
-    where ranks could not be started.
+    A run that it follows is measured first if not in `earlier`; a pass whose meters disagree, once
+    more under another launcher. NotMeasuredError where it failed for want of the machine, which is
+    no evidence; LaunchError where ranks could not be started.
     """
     declaration = experiment.runs[name]
     place = launcher.place_of(declaration)
@@ -156,7 +156,7 @@ def measure(
     readings: Readings | None = None,
     here: Machine | None = None,
 ) -> Trace:
-    """Measure the pending runs of an experiment, and write its trace with those that are kept.
+    """Measure the pending runs; write and return the experiment's Trace of these and the kept runs.
 
     After each run, what has ended is kept in the part file, so that an interruption costs one run.
     The trace on disk is replaced only by a whole one: where a run could not be measured, what was
@@ -244,10 +244,10 @@ def _runs(
 def with_spread(
     run: Run, name: str, experiment: Experiment, launcher: Launcher, progress: Progress
 ) -> Run:
-    """A run, with its spread where it is a training on the CPU that gave floats to its end.
+    """The run, with a `spread` measured by two more timed passes if a training on CPU that ended.
 
-    The spread is of two more timed passes, each under other instruction sets; by it the values of
-    another processor are judged (`traces/tolerance.py`). No time of these passes is kept.
+    Each is under other instruction sets; by the spread the values of another processor are judged
+    (`traces/tolerance.py`). No time of these passes is kept. Other runs return as they are.
     """
     declaration, place = experiment.runs[name], launcher.place_of(experiment.runs[name])
     has_ended = run.status in ("completed", "diverged") and "timed" in run.passes

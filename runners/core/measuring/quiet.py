@@ -63,7 +63,7 @@ def _ticks(stat: Path) -> tuple[int, int]:
 
 
 def canary() -> float:
-    """The best time of a matrix product, in seconds; on one core, as ranks compute."""
+    """The shortest time of a matrix product on one core, over `CANARY_SECONDS`; in seconds."""
     import torch
     from torch.utils.benchmark import Timer
 

@@ -53,7 +53,7 @@ class AllocatorPeak:
             self._held = max(self._held, accelerator.held_bytes(self._device))
 
     def read(self, host_peak_bytes: int | None = None) -> AllocatorMemory:
-        """The peak so far, and the workspaces that lie in it; these are freed."""
+        """Bytes of the peak above the start, of rounding, and of workspaces, freed if counted."""
         peak = accelerator.allocated(self._device)
         counted = self._counts_workspaces
         return AllocatorMemory(
@@ -65,12 +65,12 @@ class AllocatorPeak:
 
 
 def with_allocator(memory: Memory, allocator: AllocatorMemory, held_bytes: int) -> Memory:
-    """The meter's record with the allocator's, after a check that both agree.
+    """A copy of `memory` with `allocator`; the meter's peak is checked against `held_bytes`.
 
     The allocator's peak also holds what an operation takes and gives back within itself, which no
-    meter of tensors sees. So the meter, of the device alone, is compared with `held_bytes`, the
-    most that was held between operations. MeterDisagreesError where these are more than tensors,
-    workspaces and rounding explain, or less than the tensors.
+    meter of tensors sees; `held_bytes` are the most held between operations, on the device alone.
+    MeterDisagreesError where these are more than tensors, workspaces and rounding explain, or less
+    than the tensors.
     """
     assert memory.peak_bytes is not None
     allowed = TOLERANCE_SHARE * memory.peak_bytes + allocator.rounding_bytes
@@ -105,7 +105,7 @@ class AllocatorLimit(Limit):
         return self._before - self._start
 
     def enforce(self) -> None:
-        """Raise torch.OutOfMemoryError where the peak is above the budget now."""
+        """Raise OutOfMemoryError, with the bytes held before noted, if the peak is over budget."""
         memory = accelerator.allocated(self._device)
         if memory.peak_bytes - self._start > self._budget_bytes:
             error = torch.OutOfMemoryError(

@@ -129,7 +129,7 @@ class KernelPeak:
             self._free = max(self._free, _free_heap_bytes())
 
     def growth(self, phase: str) -> Growth | None:
-        """The growth since the start; None where the kernel does not say."""
+        """End the phase; the Growth since the start, None where the kernel does not say."""
         self.end_phase(phase)
         now = _status_bytes("RssFile")
         if self._start is None or now is None:
@@ -142,7 +142,7 @@ class KernelPeak:
 def disagreement(
     memory: Memory, growth: Growth, num_storages: int, scratch_bytes: int = 0
 ) -> str | None:
-    """Why meter and kernel cannot both be right, in one line; None where they agree.
+    """How meter and kernel differ by more than 2 % and pages allow, as a line; None if they do not.
 
     `num_storages` were live at once, at most: each is rounded up to pages. `scratch_bytes` were
     measured: those that the backend's collectives took beside their tensors.

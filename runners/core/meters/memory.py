@@ -111,7 +111,7 @@ class MemoryMeter(Operations):
         super().__exit__(*exception)
 
     def operate(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Execute an operation and follow what it gives."""
+        """Execute an operation once gloo is idle; track its collective and result storages."""
         self._gloo.wait_until_idle()
         result = func(*args, **kwargs)
         if func.namespace in NAMESPACES:
@@ -188,7 +188,7 @@ class MemoryMeter(Operations):
             self._log.append((self.phase, key, -size))
 
     def name(self, tensors: Iterable[torch.Tensor], kind: str) -> None:
-        """Classify tensors; the first of `CLASSES` wins where a storage has two classes."""
+        """Class the tensors' storages as `kind`; of two classes, the first in `CLASSES` stays."""
         for tensor in tensors:
             key = self._keys.get(self._track(tensor)._cdata)
             if key is None:
@@ -197,7 +197,7 @@ class MemoryMeter(Operations):
             self._classes[key] = min(known, kind, key=CLASSES.index)
 
     def memory(self, kernel_peak_bytes: int | None) -> Memory:
-        """Replay the log into a record, with the kernel's peak for `kernel.disagreement`."""
+        """Replay the log into a Memory: peak bytes, its phase, the most by class and by phase."""
         live: dict[str, int] = dict.fromkeys(CLASSES, 0)
         largest = dict(live)
         at_peak = dict(live)

@@ -39,13 +39,12 @@ def _scratch_bytes(rank: Rank, num_bytes: int) -> int:
 
 
 def confirm_memory(rank: Rank, strategy: Strategy) -> None:
-    """Call the strategy again where the memory meter differs from the kernel's mark.
+    """Call the strategy again while meter and kernel differ; MeterDisagreesError if they always do.
 
     The first call loaded modules, started threads and created workspaces, which the mark counts and
     no tensor holds. A further call finds them there, in the same process, so what the kernel then
     counts beyond the meter is memory that the meter misses. Missed tensors are missed in each call,
-    while a thread or the heap grows in one call and not in another: so MeterDisagreesError is
-    raised only where all calls differ. Results stay those of the first call.
+    while a thread or the heap grows in some calls only. Results stay those of the first call.
     """
     if not rank.is_metered or rank.has_lost_peers:
         return

@@ -73,7 +73,7 @@ class StepPhases:
         self._handles: list[Any] = []
 
     def attach(self, module: nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
-        """Follow the phases of steps by hooks on a module's forward and an optimizer's step.
+        """Hook phases to forward and optimizer step; patch its `zero_grad`, and `Tensor.backward`.
 
         Hooks of an earlier call are removed.
         """

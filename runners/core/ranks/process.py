@@ -51,7 +51,7 @@ _MEANINGS: dict[str, tuple[str, Status]] = {
 
 
 def preload() -> None:
-    """Import the modules that ranks use, before any is forked."""
+    """Import torch's modules that ranks use, before any is forked, and set torch to one thread."""
     import torch._dynamo  # optimizers load it at their first step otherwise: a second, and memory
     import torch.distributed.fsdp
     import torch.distributed.tensor.parallel
@@ -109,7 +109,7 @@ def _limit_data(num_bytes: int | None) -> None:
 
 
 def failure_of(error: BaseException, rank: Rank, file: Path) -> tuple[Status, Failure]:
-    """The status and failure of a rank that raised an exception; `file` is the experiment's."""
+    """Status and Failure by an error's words and type, with the rank's phase and line in `file`."""
     message = str(error).strip() or type(error).__name__
     kind, status = next(
         (meaning for words, meaning in _MEANINGS.items() if re.search(words, message)),
@@ -170,7 +170,7 @@ def _prepare(rank: Rank, request: dict[str, Any]) -> None:
 
 
 def run_rank(request: dict[str, Any]) -> None:
-    """Run the strategy of a request as one rank, write its outcome, and end this process."""
+    """Run a request's strategy, write its outcome, exit; after a failure, sleep until killed."""
     files: Path = request["files"]
     for suffix, number in ((".out", 1), (".err", 2)):
         os.dup2(os.open(files.with_suffix(suffix), os.O_WRONLY | os.O_CREAT, 0o600), number)

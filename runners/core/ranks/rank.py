@@ -84,7 +84,7 @@ class Rank(Recorder, Generic[S]):
     # --- what is being done
 
     def phase(self, name: str, *, computes: bool = True) -> AbstractContextManager[None]:
-        """Mark a phase that the hooks of `watch` cannot tell, such as `gather`.
+        """A context in which the rank is in a phase that no hook of `watch` tells, as `gather`.
 
         `computes` is False for a phase that only communicates: a timeline then shows no computation
         around the communication.
@@ -92,7 +92,7 @@ class Rank(Recorder, Generic[S]):
         return Phase(self, name, computes)
 
     def begin(self, phase: Phase) -> None:
-        """Write a heartbeat, and tell the meters that a phase begins."""
+        """Write a heartbeat; under meters, start the phase's memory and note its time."""
         self._heart.beat(phase.name, self.step_index)
         if self._memory is not None:
             self._memory.enter(phase.name)
@@ -100,7 +100,7 @@ class Rank(Recorder, Generic[S]):
             phase.start_ns = time.time_ns()
 
     def end(self, phase: Phase) -> None:
-        """Tell the meters that a phase has ended."""
+        """Under meters, record its computing, class the state, and note the kernel's mark."""
         if self._activity is None and self._memory is None:
             return
         if self._activity is not None:
@@ -135,7 +135,7 @@ class Rank(Recorder, Generic[S]):
         yield from range(1, (1 if self.is_metered else count) + 1)
 
     def steps(self, count: int) -> Iterator[int]:
-        """The steps of one epoch, timed or metered as the pass demands; ValueError for none."""
+        """Yield `count` step indices, timed; if metered, 3, with a timeline 5. ValueError for 0."""
         if count < 1:
             raise ValueError("there is no step to take: the samples fill no batch")
         self.is_stepping = True
@@ -198,7 +198,7 @@ class Rank(Recorder, Generic[S]):
     # --- memory
 
     def start_memory(self, meter: MemoryMeter | None = None) -> None:
-        """Enter the memory meter of this device, or one that follows fake tensors."""
+        """Enter the given meter of fake tensors, else a new MemoryMeter and the device's peak."""
         self._kernel = self._allocator = None
         if meter is None:
             self.start_peak()
@@ -213,7 +213,7 @@ class Rank(Recorder, Generic[S]):
         self._kernel = KernelPeak(reads_phases=self.is_metered)
 
     def stop_memory(self) -> None:
-        """Leave the memory meter, and record its memory and collectives."""
+        """Leave the meter, check its peak against the device's, record memory and collectives."""
         if self._memory is None:
             return
         self.memory_fault = None
@@ -233,7 +233,7 @@ class Rank(Recorder, Generic[S]):
         self._memory = None
 
     def restarted(self) -> Rank:
-        """This rank as before its pass, without a timeline; this one drops what it has trained."""
+        """A new Rank as before the pass, without a timeline; drop model and hooks of this rank."""
         declaration = replace(self.declaration, has_timeline=False)
         other = Rank(self.rank, declaration, self.pass_name, self.device, self._heart)
         other.scratch, other.followed = self.scratch, self.followed
@@ -242,7 +242,7 @@ class Rank(Recorder, Generic[S]):
         return other
 
     def keep_peak(self) -> None:
-        """Keep the high-water mark of a budgeted pass; a metered one has kept its own."""
+        """Record the kernel's or allocator's peak as memory, unless the meter has or will."""
         has_peak = self._kernel is not None or self._allocator is not None
         if has_peak and self.outcome.memory is None and self._memory is None:
             self.outcome.memory = Memory(
@@ -263,7 +263,7 @@ class Rank(Recorder, Generic[S]):
         self._limit = None
 
     def finish(self) -> None:
-        """Close meters and limits after a strategy, and record the digest of its parameters.
+        """Enforce the limit, stop the meters, and in a timed pass record the parameters' digest.
 
         torch.OutOfMemoryError where the last operation exceeded the budget of an accelerator.
         """
@@ -281,10 +281,9 @@ class Rank(Recorder, Generic[S]):
             self._memory.name(tensors, "buffers")
 
     def watch(self, module: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
-        """Name the module and the optimizer that this rank trains.
+        """Hook phases to module and optimizer, count the parameters, and class their tensors.
 
-        Meters tell parameters, gradients and state apart by them, hooks tell phases, and the
-        parameter digest is of this module.
+        The parameter digest is of this module.
         """
         self._module, self._optimizer = module, optimizer
         self._of_step.attach(module, optimizer)

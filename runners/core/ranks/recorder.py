@@ -38,7 +38,7 @@ def first_values(tensor: Tensor) -> list[float]:
 
 
 def parameter_digest(parameters: Iterable[Tensor]) -> str:
-    """Twelve hexadecimal digits over the bytes of parameters: equal exactly where they are."""
+    """Twelve hexadecimal digits of SHA-256 over the bytes of parameters, of local shards alone."""
     digest = hashlib.sha256()
     for parameter in parameters:
         shard = local(parameter.detach()).contiguous().to("cpu")
@@ -100,9 +100,9 @@ class Recorder:
     def predict(
         self, name: str, operation: str, of: Tensor, facts: dict[str, Setting] | None = None
     ) -> Iterator[Callable[..., None]]:
-        """Record one step of a prediction from its tensors; `facts` may be filled until the end.
+        """Within, time a step of a prediction; then record its tensors, unless metered.
 
-        Yields a function to call with the output, and with facts by name.
+        Yields a function to call with the output, and with facts by name, until the end.
         """
         facts = {} if facts is None else facts
         out: list[Tensor] = []
@@ -149,7 +149,7 @@ class Recorder:
         validation: tuple[int, float, float] | None = None,
         parameters: Iterable[Tensor] | None = None,
     ) -> None:
-        """Record the results of this rank in an epoch, counted from 1.
+        """Append this rank's results in an epoch, counted from 1; a metered pass keeps none.
 
         `loss` and `accuracy`, a share, are means over the rank's samples. `validation` is a number
         of samples that no rank trained on, their loss and accuracy. Of `parameters`, the digest is

@@ -102,7 +102,7 @@ def synchronize(device: torch.device) -> None:
 
 
 def allocated(device: torch.device) -> Allocated:
-    """Bytes requested of the device's allocator, now and at most."""
+    """Bytes requested of the device's allocator, now and at most, and its most blocks at once."""
     stats = _cuda().memory_stats(device)
 
     def least(when: str) -> int:

@@ -39,7 +39,7 @@ class GlooThreads:
     __del__ = close
 
     def refresh(self) -> None:
-        """List the threads again: each process group has its own."""
+        """Reopen the `stat` file of each gloo run loop: every process group has its own."""
         self.close()
         for stat in self._tasks.glob("*/stat"):
             with suppress(OSError):  # it has ended
@@ -57,7 +57,7 @@ class GlooThreads:
 
 
 def wait_until_idle(process: Path = Path("/proc/self")) -> None:
-    """Return once no thread carries out a collective; call it with no collective in flight."""
+    """Wait until gloo's run loops idle, 20 ms without /proc; no collective may be in flight."""
     if not (process / "task").exists():
         time.sleep(GUESS_SECONDS)
     threads = GlooThreads(process)

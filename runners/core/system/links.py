@@ -168,9 +168,9 @@ def linked(num_ranks: int, bits_per_second: int | None = None) -> Iterator[list[
 
 @cache
 def cannot_link() -> str | None:
-    """Why this machine cannot give ranks links of their own; None where it can.
+    """Why this machine cannot give ranks links of their own, by making one; None where it can.
 
-    It is tried, once: whether the kernel lets us is not written anywhere.
+    It is tried once: whether the kernel lets us is not written anywhere.
     """
     if not (shutil.which("ip") and shutil.which("tc") and os.geteuid() == 0):
         return "ranks with links of their own need root, and Linux's `ip` and `tc`"

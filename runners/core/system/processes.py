@@ -43,7 +43,7 @@ class Thread(NamedTuple):
 
 
 def threads(pid: int) -> dict[int, Thread]:
-    """The threads of a process by their ids; none where the kernel does not show them."""
+    """The threads of a process by id; without /proc none, but for this process a stand-in."""
     listed = {}
     for path in Path(f"/proc/{pid}/task").glob("*/stat"):
         if stat := _stat(path):
@@ -80,9 +80,9 @@ class IdleTime:
         return sum(thread.ticks for thread in self._threads.values()) / TICKS_PER_SECOND
 
     def exceeds(self, seconds: float) -> bool:
-        """Whether the process has been idle for longer than this.
+        """Whether it idled for over `seconds`, or 5 or 10 times that where no thread is read.
 
-        Call it regularly: work is noticed when it is called.
+        Call it regularly: work, or a wait for a processor, is noticed when it is called.
         """
         now = time.monotonic()
         if not self._threads:

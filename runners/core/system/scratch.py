@@ -41,7 +41,7 @@ class Scratch:
         return Path(tempfile.mkdtemp(dir=self.path))
 
     def remove(self) -> None:
-        """Remove the folder with all that is in it; calling it again does nothing."""
+        """Remove the folder, trying for up to 2 s, its environment variable and `at_end` hook."""
         if os.environ.get(COMPILED) == self._compiled:
             del os.environ[COMPILED]
         end = time.monotonic() + CLEAN_SECONDS

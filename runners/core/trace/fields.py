@@ -32,7 +32,7 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def steps_of(path: str) -> list[Key]:
-    """The steps of a plain path, such as `ddp.single.epochs[-1].loss`; ValueError for others."""
+    """The steps of a path: `a.b.epochs[-1]` gives ["a", "b", "epochs", -1]; else ValueError."""
     steps: list[Key] = []
     position = 0
     while position < len(path):
@@ -95,10 +95,10 @@ _ENDINGS = {
 
 
 def quantity(steps: Sequence[Key], measures: Mapping[str, Quantity] = NONE) -> Quantity:
-    """The unit of the value at the end of steps, and how closely another measurement repeats it.
+    """Unit and repeatability of the value at the end of steps: by `measures`, else by its names.
 
-    The steps start from a run or a machine, and `measures` are its recorded quantities. The names
-    of other fields tell their unit, as do those of measures in traces that recorded no quantity.
+    The steps start from a run or a machine, and `measures` are its recorded quantities. A trace may
+    lack them for some measures.
     """
     names = [key for key in steps if isinstance(key, str)]
     last, above = names[-1], names[-2] if len(names) > 1 else ""
@@ -129,7 +129,7 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 
 def as_written(number: float) -> str:
-    """A number with all its digits."""
+    """A number as text with all its digits: `−1,234.5`, or `1.5 × 10⁻⁷` where Python has `e`."""
     if number < 0:
         return f"−{as_written(-number)}"
     if isinstance(number, int):
@@ -144,7 +144,7 @@ def _times_power(mantissa: str, power: int) -> str:
 
 
 def significant(number: float, digits: int) -> str:
-    """A number without a unit, with so many significant digits."""
+    """A number as text with so many significant digits; an int with more keeps all its own."""
     if number == 0:
         return "0"
     if isinstance(number, int) and number >= 10 ** (digits - 1):

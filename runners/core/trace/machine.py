@@ -67,7 +67,7 @@ def _stated(path: str, pattern: str) -> str | None:
 
 
 def caches() -> str:
-    """The caches of the first core as the kernel shows them; empty where it does not.
+    """Size and type of each cache of the first core, as text; empty where the kernel shows none.
 
     Processors of several generations may have one name, and other caches.
     """
@@ -81,7 +81,7 @@ def caches() -> str:
 
 
 def circumstances() -> Circumstances:
-    """The circumstances under which this process measures."""
+    """Releases of Python, torch and NumPy, allowed cores, visible devices, and huge pages."""
     return Circumstances(
         python=platform.python_version(),
         torch=installed("torch"),
@@ -142,7 +142,7 @@ def _known_as() -> str:
 
 
 def name(*, as_reference: bool = False) -> str:
-    """The name of this machine, which is that of its folder; without torch.
+    """This machine's name and folder: `cpu-8c-3f2a1c`, by kind and id, or `reference-cpu-8c`.
 
     Nothing is written: until `keep_id` has created the id, `new` stands in its place.
     """
@@ -184,7 +184,7 @@ def machine_folders(traces: Path) -> list[str]:
 
 
 def folder_of(name: str | None) -> Path:
-    """The folder of a machine's traces, or of the reference machine; FixableError without one."""
+    """The folder of a machine's traces; for None, of the first reference; or FixableError."""
     if name is None:
         return references()[0]
     if name not in (known := machine_folders(TRACES)):
