@@ -20,7 +20,7 @@ class Costs:
 
 
 def replay(costs: Costs, num_steps_between: int, num_steps: int, seed: int) -> float:
-    """Seconds that so many steps take, with failures at random and a checkpoint now and then.
+    """Simulated seconds of so many steps, with checkpoints and exponential failures by seed.
 
     A failure loses what was done since the last whole checkpoint. It can fall into a restart, which
     then begins again, or into a checkpoint, which is then worth nothing.

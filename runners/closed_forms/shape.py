@@ -23,7 +23,7 @@ def mlp_parameters(widths: Sequence[int]) -> int:
 
 
 def whole(layers: Sequence[Layer], dtype: str = "float32") -> Model:
-    """The model that consists of these layers."""
+    """The `Model` of these layers, their parameters and bytes added up."""
     number = sum(layer.num_parameters for layer in layers)
     size = sum(layer.bytes for layer in layers)
     value_bytes = size // number
@@ -63,7 +63,7 @@ class TransformerShape:
         return ends + self.num_layers * self.block_parameters()
 
     def block_activations(self, num_ranks: int = 1) -> int:
-        """Values that a block, perhaps split over ranks, keeps for backward, for each token.
+        """How many values of each token a block keeps for backward, on each rank that splits it.
 
         Whole on every rank: what comes in and what lies between its halves, each also behind its
         norm, and two statistics of each norm. Split: three projections and what attention makes of
@@ -102,7 +102,7 @@ class TransformerShape:
         is_split: bool = False,
         is_staged: bool = False,
     ) -> Model:
-        """The layers of the transformer in fp32, with the ranks that hold each.
+        """The `Model` that a trace shows: embedding, blocks and head in fp32, with their ranks.
 
         A rank holds a shard of everything if `is_sharded`, some columns and rows of each block and
         the ends whole if `is_split`, and some layers if `is_staged`.
@@ -143,7 +143,7 @@ class TransformerSettings(RunSettings):
 
     @property
     def shape(self) -> TransformerShape:
-        """The transformer: with a vocabulary of its own where there is such a setting, or bytes."""
+        """The `TransformerShape` of these settings; without a vocabulary, a token is a byte."""
         return TransformerShape(
             vocabulary=getattr(self, "vocabulary", VOCABULARY),
             context=self.context,

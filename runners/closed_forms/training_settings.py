@@ -120,7 +120,7 @@ class ProgramSettings(FreeSettings):
     program: str
 
     def changed(self, changes: Mapping[str, Setting]) -> Self:
-        """The same settings, which are a program's own; a `ValueError` if one was to be another."""
+        """These settings, unchanged; ValueError where a change gives any of them another value."""
         if {**self.declared(), **changes} != self.declared():
             raise ValueError(
                 f"a program's settings are its own constants; change them in {self.program}"

@@ -144,7 +144,7 @@ def _together(peers: Peers, wanted: dict[str, list[str]]) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure as one process under torchrun; the exit code, 2 for a wrong call."""
+    """Measure the named runs, as one of torchrun's processes; the exit code, 2 for a wrong call."""
     parser = argparse.ArgumentParser(
         prog="torchrun … -m runners.cluster",
         description="Measure experiments with ranks on several nodes.",

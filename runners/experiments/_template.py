@@ -14,7 +14,7 @@ from runners.core.ranks.rank import Rank
 
 
 def train(rank: Rank[Settings]) -> None:
-    """Train one linear layer on one batch, which it learns to map to zero."""
+    """Train one linear layer by SGD to map one batch to zero, and measure the last loss."""
     settings = rank.settings
     layer = nn.Linear(settings.width, settings.width, device=rank.device)
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)

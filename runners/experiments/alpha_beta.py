@@ -94,7 +94,7 @@ def _send(rank: Rank[Any], whole: Tensor) -> None:
 
 
 def nodes(rank: Rank[Nodes]) -> None:
-    """Sum over two nodes of two ranks: in one ring, and by node."""
+    """Shape the links of two nodes; time an all_reduce over all four ranks, and one by node."""
     settings = rank.settings
     per_node = rank.world_size // 2
     node = rank.rank // per_node
@@ -144,7 +144,7 @@ class Nodes(Settings):
     node_bits_per_second: Count = 100 * MEGABIT  # of each rank, to the other node
 
     def closed_forms(self) -> dict[str, Setting]:
-        """Seconds of a byte within a node and between nodes."""
+        """By name, also the seconds that a byte takes within a node and between nodes."""
         return {
             **super().closed_forms(),
             "within_byte_seconds": 8 / self.within_bits_per_second,

@@ -32,7 +32,7 @@ from runners.training.steps import random_samples, replica_of, stack_for
 
 
 def train(rank: Rank[Settings]) -> None:
-    """Train on one batch; after the last step show which buckets it sent."""
+    """Train under DDP on one batch and record the last step's buckets, or reduce after backward."""
     settings = rank.settings
     stack = stack_for(rank)
     replica = replica_of(
@@ -63,10 +63,10 @@ def train(rank: Rank[Settings]) -> None:
 
 
 def leaving(replica: DistributedDataParallel) -> dict[str, list[int]]:
-    """What leaves in the last backward pass: columns with an entry for each bucket, in order.
+    """Hook a replica to fill these lists: of the last backward pass's buckets, and of each step.
 
-    They are its bytes, its gradients, and how many gradients were finished before it left. One more
-    column has an entry for each step: how many buckets left.
+    Of a bucket, in order: its bytes, its number of gradients, and how many gradients were finished
+    before it left. Of a step, `num_by_step`: how many buckets left.
     """
     left: dict[str, list[int]] = {"bytes": [], "num_gradients": [], "num_finished_before": []}
     num_by_step: list[int] = []
@@ -108,7 +108,7 @@ class Settings(StackSettings):
     finds_unused: bool = False
 
     def closed_forms(self) -> dict[str, Setting]:
-        """Gradients, of a weight and a bias in each layer, and the bytes of one layer's."""
+        """By name: how many gradients, two a layer; bytes of a value and of a layer's gradients."""
         return {
             "num_gradients": 2 * self.num_layers,
             "bytes_per_value": FLOAT_BYTES,

@@ -29,7 +29,7 @@ from runners.training.steps import sgd_steps, step_on_samples
 
 
 def recomputed(rank: Rank[Cut]) -> None:
-    """Keep only what lies between segments; backward computes the inside of each again."""
+    """Train with segments checkpointed, whose inside backward recomputes; count a step's FLOPs."""
     length = rank.settings.segment_length
 
     def forward(stack: nn.Sequential, samples: Tensor) -> Tensor:
@@ -94,7 +94,7 @@ class Settings(StackSettings):
     learning_rate: Factor = 0.1
 
     def closed_forms(self) -> dict[str, Setting]:
-        """Activations and gradients of one block, and its operations."""
+        """By name: bytes of a block's activations and gradients, and FLOPs of one product."""
         border = FLOAT_BYTES * self.batch_size * self.width
         return {
             "border_bytes": border,  # of the activations between two blocks

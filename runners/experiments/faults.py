@@ -45,7 +45,7 @@ from runners.training.transfers import join_group
 
 
 def main() -> None:
-    """One rank from one death to the next: take up the last whole checkpoint, train, save."""
+    """Run a rank till it dies or ends: load the last whole checkpoint, train, save, note events."""
     attempt = Attempt(**json.loads(sys.argv[1]))
     attempt.load()
     attempt.note("resumed")
@@ -82,7 +82,7 @@ class ResumableTraining:
         self.forget_optimizer()
 
     def take_step(self) -> None:
-        """One step on samples that the seed, the step and the rank decide."""
+        """Take and count an Adam step on samples that seed, sampler step and rank decide."""
         number = self.seed + 1000 * self.sampler_step + dist.get_rank()
         source = torch.Generator().manual_seed(number)
         samples = torch.randn(self.settings.batch_size, self.settings.width, generator=source)
@@ -101,7 +101,7 @@ class ResumableTraining:
         return {"model": model, "optimizer": optimizer, "step": self.step}
 
     def save(self) -> None:
-        """Write a checkpoint: every rank its shards of parameters and of the optimizer's state."""
+        """Write a checkpoint of all ranks' shards and the step; a due death leaves it torn."""
         writer = FileSystemWriter(self.folder / f"step-{self.step:06}")
         finish = writer.finish
 
@@ -116,7 +116,7 @@ class ResumableTraining:
         """End here, if this process is meant to; a training in peace never is."""
 
     def load(self) -> None:
-        """Go on from the newest checkpoint that is whole, if there is one."""
+        """Set model, optimizer and step from the newest whole checkpoint, if there is any."""
         # One rank writes the metadata last: a folder without it holds half a checkpoint.
         whole = [place.parent for place in self.folder.glob("step-*/.metadata")]
         if not whole:
@@ -136,7 +136,7 @@ def undisturbed(rank: Rank[Settings]) -> None:
 
 
 def resumed(rank: Rank[ResumedSettings]) -> None:
-    """Saved after some steps, built anew, loaded and gone on; without what is forgotten."""
+    """Train to `stop_step`, save, build anew, load, drop what is forgotten, train to the end."""
     training = ResumableTraining(rank.settings, rank.seed, rank.scratch)
     while training.step < rank.settings.stop_step:
         training.take_step()
@@ -195,7 +195,7 @@ class Attempt(ResumableTraining):
 
 
 def elastic(rank: Rank[ElasticSettings]) -> None:
-    """Ranks of the elastic launcher train, die as planned, and are started again."""
+    """Run ranks under torchrun's elastic launcher; some die as planned. Record their events."""
     from torch.distributed.run import main as torchrun
 
     settings, folder = rank.settings, rank.scratch / "faults"
@@ -252,7 +252,7 @@ def _record(rank: Rank[ElasticSettings], events: list[dict[str, Any]]) -> None:
 
 
 def replayed(rank: Rank[ReplayedSettings]) -> None:
-    """A long training on paper: measured costs, seeded failures, intervals around Young's."""
+    """Record a long training's seconds, simulated and predicted, at save intervals near Young's."""
     settings = rank.settings
     step, save, restart = (median(rank.followed[x]) for x in ("step", "checkpoint", "restart"))
     costs = on_paper.Costs(step, save, restart, settings.mtbf_seconds)
@@ -307,7 +307,7 @@ class ElasticSettings(Settings):
     fault_seed: CountOrZero = 27
 
     def deaths(self) -> list[tuple[int, int]]:
-        """The step and the rank of each death: all steps are drawn first, then the ranks."""
+        """The (step, rank) of each death, by step, from `fault_seed`; in a save, rank 0 dies."""
         source = random.Random(self.fault_seed)
         every, in_save = self.checkpoint_every, self.moment == "save"
         moments = range(every, self.num_steps + 1, every) if in_save else range(1, self.num_steps)
@@ -316,7 +316,7 @@ class ElasticSettings(Settings):
         return [(step, 0 if in_save else source.randrange(self.num_ranks)) for step in steps]
 
     def closed_forms(self) -> dict[str, Setting]:
-        """The deaths, the steps from which training goes on, and the steps that are lost so."""
+        """By name: the deaths' steps, the last saved step before each, the number lost in all."""
         steps = [step for step, _ in self.deaths()]
         every, in_save = self.checkpoint_every, self.moment == "save"
         saved = [(step - in_save) // every * every for step in steps]

@@ -27,7 +27,7 @@ from runners.training.teacher import Lesson, Samples
 
 
 def fsdp(rank: Rank[Settings]) -> None:
-    """Each rank stores one part of every parameter and trains on its own half of the samples."""
+    """Train an MLP, each layer an FSDP unit, on this rank's samples; record a step's stages."""
     lesson = steps.scaled_lesson(rank, low=-1.0)
     samples = steps.shard_of(rank, lesson.training)
     with rank.stage("load", "take the samples of this rank", lesson.training.features) as out:
@@ -60,7 +60,7 @@ class Units(nn.Module):
         self.layers = nn.ModuleList(layers)  # which registers their parameters
 
     def forward(self, features: Tensor) -> Tensor:
-        """Gather, compute and reshard one unit after another. Out: logits."""
+        """The logits: gather, run and reshard each unit in turn, and record these as stages."""
         stage, activation = self.rank.stage, features
         for index, layer in enumerate(self.units):
             activation = torch.relu(activation) if index else activation
@@ -78,7 +78,7 @@ class Units(nn.Module):
     def step(
         self, optimizer: torch.optim.Optimizer, batch: Samples, epoch: steps.EpochProgress
     ) -> None:
-        """Forward, backward with a reduce-scatter for each unit, and the update of the shards."""
+        """Take a step on a batch: forward, backward, update, as stages; add it to the epoch."""
         stage, weight, logits = self.rank.stage, self.units[0].weight, self(batch.features)
         loss = nn.functional.cross_entropy(logits, batch.labels)
         operation = "gather each unit again, differentiate, reduce-scatter its gradients"
@@ -93,7 +93,7 @@ class Units(nn.Module):
 
 
 def single(rank: Rank[Settings]) -> None:
-    """The oracle: one device, whose batches hold the samples of both ranks' batches."""
+    """Train on one device, as the oracle; a batch holds the samples of both ranks' batches."""
     lesson = steps.scaled_lesson(rank, low=-1.0)
     whole, model = lesson.training, steps.stack_for(rank)
     size = rank.settings.batch_size

@@ -37,7 +37,7 @@ from runners.training.transformer_model import SmallGPT, TransformerShape, next_
 
 
 def keep_rank_batch(rank: Rank[PartedSettings]) -> None:
-    """Train to the end: a step is one update, on a batch taken whole or in parts."""
+    """Train under DDP; an update adds up parts of a batch, reduced with the last or with each."""
     settings = rank.settings
     lesson = steps.scaled_lesson(rank)
     samples, model = steps.shard_of(rank, lesson.training), steps.mlp_for(rank)
@@ -166,7 +166,7 @@ class _BatchAndRate:
 
 
 def accumulate(rank: Rank[MicrobatchSettings], *, shards: bool = False) -> None:
-    """Update a DDP replica; its gradients are reduced with the last microbatch, or with each."""
+    """Train under DDP, or FSDP if `shards`, reducing in the last microbatch or in each."""
     settings = rank.settings
     size = settings.num_samples // settings.num_microbatches
     model = steps.stack_for(rank, is_sharded=shards)
@@ -195,7 +195,7 @@ def accumulate(rank: Rank[MicrobatchSettings], *, shards: bool = False) -> None:
 
 
 def gradients(rank: Rank[GradientSettings]) -> None:
-    """Accumulate one update under DDP in unequal parts; compare with the gradient of all samples.
+    """Measure how far a gradient from unequal parts under DDP lies from that of the whole batch.
 
     Measures, in lengths of the whole batch's gradient: `weighted_difference`, each part's mean
     loss weighted by what it runs over; `unweighted_difference`, each part counted alike; and
@@ -277,7 +277,7 @@ class MicrobatchSettings(StackSettings):
     equal_parts = (("num_samples", "num_microbatches"),)
 
     def closed_forms(self) -> dict[str, Setting]:
-        """Bytes of what one layer puts out for a microbatch, of an update's samples, of layers."""
+        """By name: bytes of a layer's output, an update's samples, a layer, and the model."""
         microbatch_size = self.num_samples // self.num_microbatches
         return {
             "activation_bytes": FLOAT_BYTES * self.width * microbatch_size,

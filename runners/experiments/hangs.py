@@ -35,7 +35,7 @@ from runners.training.transfers import join_group
 
 
 def ordered(rank: Rank[Ordered]) -> None:
-    """Two collectives, which the second rank calls in the order of the run."""
+    """Call two collectives, on rank 1 swapped if the settings say so; count wrong values."""
     settings = rank.settings
     operation = getattr(dist, settings.second_operation)
     root = (0,) if settings.second_operation == "broadcast" else ()
@@ -51,7 +51,7 @@ def ordered(rank: Rank[Ordered]) -> None:
 
 
 def stepped(rank: Rank[Stepped]) -> None:
-    """A sum a step; in one step the second rank has nothing to give, and goes on to the next."""
+    """Sum in each step; rank 1 skips the bad step, or all do if they vote; count wrong steps."""
     settings = rank.settings
     num_wrong_steps = num_steps = 0
     with diagnosed(rank) as group:
@@ -81,7 +81,7 @@ def summed(rank: Rank[Summed]) -> None:
 
 
 def shaped(rank: Rank[Shaped]) -> None:
-    """A sum of tables with as many elements on each rank, in as many rows as the run says."""
+    """Sum tables of equal size by all_reduce, with rows by rank as set; count wrong values."""
     num_rows = rank.settings.num_rows[rank.rank]
     num_columns = rank.settings.num_rows[0] * rank.settings.num_columns // num_rows
     table = 100.0 * torch.arange(num_rows).view(-1, 1) + torch.arange(num_columns)
@@ -92,7 +92,7 @@ def shaped(rank: Rank[Shaped]) -> None:
 
 
 def uneven(rank: Rank[Uneven]) -> None:
-    """Replicas, of which the second has fewer batches."""
+    """Train DDP replicas, rank 1's on fewer batches, perhaps under `Join`; count steps."""
     width = rank.settings.width
     with diagnosed(rank) as group:
         torch.manual_seed(rank.seed)
@@ -109,7 +109,7 @@ def uneven(rank: Rank[Uneven]) -> None:
 
 
 def in_flight(rank: Rank[InFlight]) -> None:
-    """A sum that is started and not waited for, while the first rank goes on with its tensor."""
+    """Start an async sum whose tensor rank 0 changes before or after it waits; count wrong sums."""
     values = torch.ones(rank.settings.num_values)
     with diagnosed(rank) as group:
         if rank.rank == 1:
@@ -140,10 +140,7 @@ def wrong(found: Tensor, right: float | Tensor) -> int:
 
 @contextmanager
 def diagnosed(rank: Rank[Settings]) -> Iterator[ProcessGroup]:
-    """A group with the run's time-out; afterwards what the flight recorder shows is measured.
-
-    Whatever the group raised is raised again, once the ranks have compared what they called.
-    """
+    """Yield a group with the run's time-out; then measure where ranks' calls differ; re-raise."""
     os.environ["TORCH_FR_BUFFER_SIZE"] = "2000"  # calls that the flight recorder keeps
     if getattr(rank.settings, "checks_calls", False):
         set_debug_level(DebugLevel.DETAIL)
@@ -169,7 +166,7 @@ def diagnosed(rank: Rank[Settings]) -> Iterator[ProcessGroup]:
 
 
 def calls_in(group: str) -> list[str]:
-    """What this rank has called in the group of that name, in order, by the flight recorder.
+    """This rank's calls in a group by the flight recorder, in order: operation and sizes in words.
 
     On gloo the recorder knows what was called, and not whether it ended.
     """
@@ -184,9 +181,9 @@ def calls_in(group: str) -> list[str]:
 
 
 def compare(by_rank: Sequence[Sequence[str]]) -> tuple[int, list[int], str]:
-    """Find the first call in which the two ranks differ, or that one of them never made.
+    """The first call in which two ranks differ: its number, the ranks that made it, and words.
 
-    Returns its number, from 1, or 0 where there is none; the ranks that made it; the same in words.
+    A call that a rank never made differs too. The number is from 1, or 0 where none differs.
     """
     if not any(by_rank):
         return 0, [], "no call was let through"

@@ -33,7 +33,7 @@ from runners.training.transformer_model import SmallGPT, next_token_loss, next_t
 
 
 def fsdp_tensor(rank: Rank[Settings]) -> None:
-    """Projections split along one axis; along the other, shards of what that leaves."""
+    """Train with projections split along one mesh axis, and FSDP along the other."""
     mesh = _square(rank, "shard", "tensor")
     model = _unfilled(rank)
     with rank.phase("wrap"):
@@ -60,7 +60,7 @@ def _train_shards(rank: Rank[Settings], mesh: DeviceMesh) -> None:
 
 
 def ddp_pipeline(rank: Rank[Settings]) -> None:
-    """Two pipelines of two stages each; equal stages average their gradients."""
+    """Train two pipelines of two stages each under 1F1B; DDP averages gradients of equal stages."""
     settings = rank.settings
     mesh = _square(rank, "replicate", "pipeline")
     index = mesh.get_local_rank("pipeline")
@@ -213,7 +213,7 @@ class Settings(TransformerSettings):
         return self.batch_size // self.num_data_parts
 
     def closed_forms(self) -> dict[str, Setting]:
-        """Parameters of the model and its parts, and an activation of a rank's samples, in bytes.
+        """By name: bytes of the model, a block, the ends, a first stage, a rank's activation.
 
         The ends are what FSDP's root gathers once and keeps; the first stage has the embeddings.
         """

@@ -27,10 +27,9 @@ from runners.training.teacher import Samples, largest_feature
 
 
 def train(rank: Rank[Settings]) -> None:
-    """Train on one batch: its parts side by side on the ranks, and one after another on a rank.
+    """Train on one batch, cut over ranks and into microbatches, each loss weighted by its share.
 
-    Each part's mean loss is weighted by its share of the batch, so that the gradients of all parts
-    add up to the gradient of the mean loss over the whole batch.
+    So the gradients of all parts add up to that of the mean loss over the whole batch.
     """
     settings = rank.settings
     size = settings.batch_size // settings.num_parts  # of a part
@@ -110,7 +109,7 @@ class Settings(RunSettings):
         return self.world_size * self.num_microbatches
 
     def closed_forms(self) -> dict[str, Setting]:
-        """Samples of a rank and of a microbatch, and the bytes of a sample and of the model."""
+        """By name: samples of a rank and at once; bytes of a sample, its activations, the model."""
         # At the peak, backward goes through the last layer. Kept are what it and every residual
         # layer were given, and what each ReLU put out; beside them lie two gradients: of the
         # logits, and of the last layer's input.

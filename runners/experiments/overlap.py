@@ -47,7 +47,7 @@ def after_backward(rank: Rank[Settings]) -> None:
 
 
 def fsdp(rank: Rank[Settings]) -> None:
-    """`fully_shard` on each layer. It overlaps by means of device streams; a CPU has none."""
+    """Train with `fully_shard` on each layer, which overlaps by device streams; a CPU has none."""
     model = stack(rank)
     with rank.phase("wrap"):
         for layer in model:
@@ -57,7 +57,7 @@ def fsdp(rank: Rank[Settings]) -> None:
 
 
 def fsdp_by_hand(rank: Rank[Settings]) -> None:
-    """The collectives of `fsdp`, each started one layer before it is needed."""
+    """Train with `fsdp`'s collectives by hand: all_gathers a layer ahead, reduce_scatters async."""
     settings, sizes = rank.settings, range(rank.settings.num_layers)
     whole_weights = [weight.detach() for weight in stack(rank).parameters()]
     shards = [weight.chunk(rank.world_size)[rank.rank].clone() for weight in whole_weights]
@@ -182,7 +182,7 @@ class Settings(StackSettings):
         return self.num_layers * (self.layer_seconds + self.layer_seconds / 2)
 
     def closed_forms(self) -> dict[str, Setting]:
-        """Also how long a step's backward computes, and the link takes for its gradients."""
+        """By name, also the seconds of a step's backward, and of its all_reduce on the link."""
         payload = ring_bytes(self.num_layers * self.layer_bytes, self.world_size)
         return {
             **super().closed_forms(),

@@ -32,7 +32,7 @@ from runners.training.steps import sgd_steps
 
 
 def scheduled(rank: Rank[Settings], kind: type) -> None:
-    """Train under a schedule, note each step's idle share, and compare with the whole model."""
+    """Train under a schedule, compare with the whole model; if paced, measure its idle share."""
     settings, pipeline = rank.settings, Pipeline(rank, kind)
     optimizer = torch.optim.SGD(pipeline.parts.parameters(), lr=settings.learning_rate)
     rank.watch(pipeline.parts, optimizer)
@@ -92,7 +92,7 @@ class Pipeline:
         rank.inputs(*self.samples, *self.targets)
 
     def step(self, *, is_paced: bool = False) -> float | None:
-        """One batch, forward and backward; its mean loss where this rank holds the last stage."""
+        """Run a batch, noted in a new diary; its mean loss, None without the last stage."""
         settings = self.rank.settings
         slow = settings.slow_ratio if self.rank.rank == self.rank.world_size - 1 else 1.0
         forward = is_paced * settings.forward_seconds / settings.num_chunks * slow
@@ -120,7 +120,7 @@ class Diary:
 
     @contextmanager
     def action(self, seconds: float) -> Iterator[None]:
-        """Note one action, which lasts at least so long."""
+        """Pad the block to so many seconds; add it to the busy time, a short gap to sending."""
         start = time.perf_counter()
         gap = start - self._last
         if gap < self.forward_seconds / 2:
@@ -147,7 +147,7 @@ class NotedStage(pipelining.PipelineStage):
             yield
 
     def forward_one_chunk(self, fwd_chunk_id: int, *given: Any, **named: Any) -> object:
-        """Forward of a microbatch, whose activations then wait for the backward."""
+        """Torch's output of a microbatch's forward, paced and noted as held until backward."""
         diary = self._pipeline.diary
         with self._acting("forward", diary.forward_seconds):
             output: object = super().forward_one_chunk(fwd_chunk_id, *given, **named)
@@ -162,7 +162,7 @@ class NotedStage(pipelining.PipelineStage):
         full_backward: bool = True,
         last_backward: bool = False,
     ) -> None:
-        """Backward; a zero-bubble schedule leaves the parameters' half for later.
+        """Run and pace a microbatch's backward; it is freed unless the parameters' half is left.
 
         Of the first stage, torch then leaves the whole for later.
         """
@@ -181,7 +181,7 @@ class NotedStage(pipelining.PipelineStage):
 
 
 def single(rank: Rank[Settings]) -> None:
-    """The whole batch through all layers on one device."""
+    """Train the undivided stack on the whole batch on one device, and measure the last loss."""
     model, samples, targets = _undivided(rank)
     rank.describe(description((rank.settings.width,) * (len(model) + 1), [[0]] * len(model)))
     rank.inputs(samples, targets)
@@ -283,7 +283,7 @@ class Settings(RunSettings):
         return self.num_layers // self.num_stages
 
     def closed_forms(self) -> dict[str, Setting]:
-        """What a stage passes on and keeps of a microbatch, and the units of a rank's work."""
+        """By name: bytes that a stage passes on, keeps and buffers, and a rank's units of work."""
         activation = FLOAT_BYTES * self.width * (self.batch_size // self.num_microbatches)
         kept = NUM_TENSORS_KEPT * activation * self.num_layers_per_stage
         layer = FLOAT_BYTES * (self.width * self.width + self.width)

@@ -22,7 +22,7 @@ from runners.core.ranks.rank import Rank
 
 
 def compute(rank: Rank[LayerSettings]) -> None:
-    """The products of a layer, while as many ranks compute them."""
+    """Time the three products of a linear layer's step on all ranks at once; record FLOPs."""
     step = _layer(rank, rank.settings)
     with rank.phase("matrix"):
         for _ in range(NUM_SETTLING):
@@ -36,10 +36,9 @@ def compute(rank: Rank[LayerSettings]) -> None:
 
 
 def communicate(rank: Rank[PayloadSettings]) -> None:
-    """An all-reduce, by bytes; on every rank as often as on the others.
+    """Time all-reduces of each payload, before each of which a rank computes, as in training.
 
-    Before each call a rank computes for a moment, as it does in training: it has to be woken up for
-    the call, and waits for ranks that are late.
+    So a rank has to be woken up for the call, and waits for ranks that are late.
     """
     step = _layer(rank, LayerSettings())
     for num_bytes in rank.settings.sizes_bytes:

@@ -37,7 +37,7 @@ LINE = "epoch {epoch}: loss {loss:.4f} on rank 0"
 
 
 def ddp(rank: Rank[TrainingSettings], *, averages: bool = True) -> None:
-    """One replica a rank; DDP averages gradients in every backward pass, or never."""
+    """Train replicas, whose gradients DDP averages in each backward pass or never; compare them."""
     lesson = _lesson(rank)
     model = steps.mlp_of_rank(rank)
     wrap = "broadcast the parameters of rank zero to every replica"
@@ -133,7 +133,7 @@ class _Ddp:
 
 
 def one_step(rank: Rank[StepSettings]) -> None:
-    """One backward pass under DDP, compared with one backward pass on the whole batch."""
+    """Record the gradient of a backward pass under DDP, and its distance from the whole batch's."""
     settings, sizes = rank.settings, rank.settings.sizes
     batch, dtype = steps.scaled_lesson(rank).training, getattr(torch, settings.dtype)
     torch.manual_seed(rank.seed)
@@ -174,7 +174,7 @@ def _watch_buffers(rank: Rank, replica: nn.Module, samples: Tensor) -> None:
 
 
 def sampled(rank: Rank[SamplerSettings]) -> None:
-    """The samples that `DistributedSampler` gives each rank, and their order in each epoch."""
+    """Record what `DistributedSampler` gives ranks, and its orders with and without `set_epoch`."""
     settings, samples = rank.settings, torch.arange(rank.settings.num_samples)
     sampler: DistributedSampler[object] = DistributedSampler(
         TensorDataset(samples), seed=rank.seed, drop_last=settings.drops_last
@@ -193,7 +193,7 @@ def sampled(rank: Rank[SamplerSettings]) -> None:
 
 
 def drawn(rank: Rank[DropoutSettings]) -> None:
-    """One draw of dropout on every rank: the same mask, or one of its own?"""
+    """Record how many distinct dropout masks the ranks draw, seeded alike or each by its rank."""
     torch.manual_seed(rank.seed + (rank.rank if rank.settings.seeds_by_rank else 0))
     samples = torch.ones(1, rank.settings.num_features)
     with rank.predict("dropout", "drop features at random", samples) as out:

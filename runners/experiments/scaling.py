@@ -64,7 +64,7 @@ def fsdp(rank: Rank[GrowthSettings]) -> None:
 
 
 def stages(rank: Rank[GrowthSettings]) -> None:
-    """Each rank its own layers; one batch goes forward through all of them and back."""
+    """Train a stage of layers on each rank; one batch goes forward through all, and back."""
     settings = rank.settings
     own = settings.num_layers // rank.world_size
     held_by = [[layer // own] for layer in range(settings.num_layers)]
@@ -91,7 +91,7 @@ def stages(rank: Rank[GrowthSettings]) -> None:
 
 
 def split(rank: Rank[GrowthSettings]) -> None:
-    """Rank 0 holds the batch: it scatters the samples, gathers the logits and takes the loss."""
+    """Train replicas; rank 0 scatters a batch, takes the loss of all logits, scatters gradients."""
     settings, is_root = rank.settings, rank.rank == 0
     model = steps.stack_for(rank)
     shape = (settings.batch_size // rank.world_size, settings.width)
@@ -158,7 +158,7 @@ class GrowthSettings(StackSettings):
     equal_parts = (("num_layers", "world_size"), ("batch_size", "world_size"))
 
     def closed_forms(self) -> dict[str, Setting]:
-        """Parameters, and what one layer puts out for the whole batch, in numbers and bytes.
+        """By name: number, bytes and copies of parameters; bytes of a layer's output for a batch.
 
         Plain SGD keeps each parameter and its gradient.
         """
@@ -235,7 +235,7 @@ def timed_single(rank: Rank[ScalingSettings]) -> None:
 
 
 def timed_ddp(rank: Rank[ReplicaSettings]) -> None:
-    """A part of the batch on each rank, gradients averaged; and the expected cost of averaging."""
+    """Time DDP steps on a part of the batch; predict their all_reduce from smaller payloads."""
     model = steps.stack_for(rank)
     _predict_all_reduce(rank)
     replica = steps.replica_of(rank, model)
@@ -337,7 +337,7 @@ class _Scaling:
 
 
 def take_turns(rank: Rank[SweepSettings]) -> None:
-    """Sweep over the widths; a metered pass takes the widest under DDP alone."""
+    """Time rank 0 alone and DDP by turns at each width; metered: the widest, under DDP."""
     settings = rank.settings
     own = slice(rank.rank * settings.batch_size, (rank.rank + 1) * settings.batch_size)
     rank.describe(description(settings.layers_of(settings.widths[-1]), rank.world_size))
@@ -382,7 +382,7 @@ class Trainee:
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=settings.learning_rate)
 
     def step(self) -> float:
-        """The seconds of forward, backward, update; marked, because two trainees take turns."""
+        """Take a step: forward, backward and update, in marked phases; the seconds that it took."""
         start = time.perf_counter()
         with self.rank.phase("forward"):
             loss = cross_entropy(self.called(self.features), self.labels)

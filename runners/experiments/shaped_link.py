@@ -30,7 +30,7 @@ from runners.training.transfers import seconds_alone, sent
 
 
 def ddp(rank: Rank[DdpSettings]) -> None:
-    """Gradients averaged bucket by bucket while backward goes on; only in the last microbatch."""
+    """Train under DDP, its buckets reduced during backward of the last `num_reductions` parts."""
     settings, model = rank.settings, stack_for(rank)
     replica = replica_of(rank, model, bucket_cap_mb=settings.bucket_bytes / (1 << 20))
     microbatches = _microbatches(rank)
@@ -44,7 +44,7 @@ def ddp(rank: Rank[DdpSettings]) -> None:
 
 
 def after_backward(rank: Rank[Settings]) -> None:
-    """Everything computed first; then all gradients in one all_reduce, timed by itself."""
+    """Train: compute all microbatches, then average gradients in one all_reduce, timed alone."""
     model, microbatches = stack_for(rank), _microbatches(rank)
     for losses in _steps(rank, model):
         for features, labels in microbatches:
@@ -111,7 +111,7 @@ class Settings(StackSettings):
     link_bits_per_second: Count | None = 400_000_000  # None: as fast as it goes
 
     def closed_forms(self) -> dict[str, Setting]:
-        """Also the time of a ring's payload in a step; headers come on top of it."""
+        """By name: bytes of gradients, and seconds of a step's all_reduce, without headers."""
         gradient_bytes = FLOAT_BYTES * mlp_parameters(self.widths)
         reduced_bytes = getattr(self, "num_reductions", 1) * gradient_bytes
         rate, sent_bytes = self.link_bits_per_second, ring_bytes(reduced_bytes, self.world_size)

@@ -35,7 +35,7 @@ from runners.training.steps import random_samples, replica_of
 
 
 def fsdp(rank: Rank[Settings], *, layers: bool = True, root: bool | None = None) -> None:
-    """Shards of every layer; the last layer is left to the root's group, as a head often is.
+    """Train under FSDP: each layer is a unit, but the last is the root's, as a head often is.
 
     `layers` are freed after forward or not, and so is the `root`; None is what FSDP chooses, and
     then the root stays gathered.
@@ -136,7 +136,7 @@ class Settings(RunSettings):
     learning_rate: Factor = 0.001
 
     def closed_forms(self) -> dict[str, Setting]:
-        """Bytes of parameters, and bytes at the peak of a stack of equal layers.
+        """By name: bytes of parameters, and at the peak: those ranks share, those each holds whole.
 
         At the peak ranks share some bytes, and each holds others whole. DDP: the four copies, and
         the buckets. FSDP: near the end of backward the four copies but for the gradients of three
@@ -168,9 +168,9 @@ class Settings(RunSettings):
 
 
 def parts(sizes: Sequence[int], num_ranks: int) -> list[int]:
-    """What each rank gets where whole parameters are distributed, the largest first.
+    """The sum that each rank gets of sizes which go, largest first, to the rank with least so far.
 
-    Each goes to the rank that has least so far, as `ZeroRedundancyOptimizer` distributes them.
+    So `ZeroRedundancyOptimizer` distributes whole parameters.
     """
     loads = [0] * num_ranks
     for size in sorted(sizes, reverse=True):

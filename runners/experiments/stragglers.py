@@ -78,7 +78,7 @@ def _paced_steps(rank: Rank[Paced], model: nn.Module) -> Iterator[int]:
 
 
 def joined(rank: Rank[Joined]) -> None:
-    """DDP over unequal shards: a rank without a batch takes part with zeros until all are done."""
+    """Train under DDP's `join` on unequal shards; rank 0 then measures an oracle on them all."""
     settings, lesson, model = rank.settings, steps.scaled_lesson(rank), steps.mlp_for(rank)
     sizes = [count * settings.batch_size for count in settings.num_batches_per_rank]
     indices = torch.arange(settings.num_samples).split(sizes)
@@ -136,7 +136,7 @@ class Paced(Settings):
 
     @closed_form
     def expected_seconds(self) -> float:
-        """Of the training: the sum of what each stretch waits for, its slowest rank.
+        """Seconds expected of the training: of each stretch those of its slowest rank, added up.
 
         Ranks wait for each other in every step, or only where they average.
         """
@@ -172,7 +172,7 @@ class SometimesSlow(Paced):
     slow_share: FactorOrZero = 0.2
 
     def lengths(self) -> list[list[float]]:
-        """Seconds of each rank's own work in each step."""
+        """Seconds of own work, by rank and step: slow or at the pace, by `slow_share` and seed."""
         source, slow, pace = random.Random(self.seed), self.slow_seconds, self.pace_seconds
 
         def length() -> float:

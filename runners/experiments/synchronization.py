@@ -32,7 +32,7 @@ from runners.training.teacher import Samples
 
 
 def trained(rank: Rank[AveragingSettings]) -> None:
-    """Train to the end; average as the settings say."""
+    """Train on a shard; average parameters every `steps_between` steps, or gradients by DDP."""
     settings = rank.settings
     lesson = steps.scaled_lesson(rank)
     samples, model = steps.shard_of(rank, lesson.training), steps.mlp_for(rank)
@@ -102,7 +102,7 @@ class _Averaging:
 
 
 def synchronous(rank: Rank[SgdSettings]) -> None:
-    """DDP: the mean gradient in every step, before the next begins."""
+    """Train under DDP: the mean gradient in every step; count its bytes, and report."""
     own = Replica(rank)
     for _ in own.steps(steps.replica_of(rank, own.model)):
         own.optimizer.step()
@@ -111,7 +111,7 @@ def synchronous(rank: Rank[SgdSettings]) -> None:
 
 
 def local(rank: Rank[LocalSettings]) -> None:
-    """Local SGD: every rank alone for some steps, then the mean of the parameters."""
+    """Train by local SGD: average parameters every `steps_between` steps, and note distances."""
     own = Replica(rank)
     for index in own.steps(own.model):
         own.optimizer.step()
@@ -124,7 +124,7 @@ def local(rank: Rank[LocalSettings]) -> None:
 
 
 def stale(rank: Rank[StaleSettings]) -> None:
-    """The mean gradient travels while ranks go on, and is applied some steps later.
+    """Train on mean gradients that async all_reduces bring, each applied `delay` steps later.
 
     What is still under way when the samples end is applied then: every gradient counts once.
     """
@@ -170,7 +170,7 @@ class Replica:
         self._losses: list[float] = []
 
     def steps(self, module: nn.Module) -> Iterator[int]:
-        """Train to the end: after each backward pass its index, to update by what it computed."""
+        """Yield each step's index after backward, for the caller to update; note loss and norm."""
         rank = self.rank
         rank.watch(module, self.optimizer)
         for index in rank.steps(rank.settings.num_steps):
@@ -185,7 +185,7 @@ class Replica:
             rank.count_samples(len(batch.labels))
 
     def report(self) -> None:
-        """Record what the replicas are worth in the end, and how they came there."""
+        """Record losses, validation, communicated bytes, norms, distances, distinct replicas."""
         rank = self.rank
         graded = steps.validate(self.model, self.validation)
         for losses in zip(*steps.of_all_ranks(rank, self._losses), strict=True):
@@ -223,7 +223,7 @@ def _samples(rank: Rank[SgdSettings]) -> tuple[list[Samples], Samples]:
 
 
 def parabola(rank: Rank[ParabolaSettings]) -> None:
-    """The largest learning rate that goes down on x²/2 with gradients of each age, by halving."""
+    """Measure by bisection the largest rate at which SGD goes down x²/2, for each gradient age."""
     settings = rank.settings
     largest_rates = []
     for delay in settings.delays:

@@ -42,7 +42,7 @@ def ddp(rank: Rank[Settings]) -> None:
 
 
 def single(rank: Rank[Settings]) -> None:
-    """Train the whole model on one device: what the divided runs are compared with."""
+    """Train the whole model on one device, to compare with, and count the FLOPs of a step."""
     model = _whole(rank)
     _train(rank, model)
     if not rank.is_metered:
@@ -124,7 +124,7 @@ def fsdp(rank: Rank[Settings]) -> None:
 
 
 def tensor_parallel(rank: Rank[Settings]) -> None:
-    """Every block's projections split: into it by columns, out of it by rows."""
+    """Train with every block's projections split: into it by columns, out of it by rows."""
     model = _whole(rank)
     mesh = init_device_mesh(rank.device.type, (rank.world_size,))
     with rank.phase("wrap"):
@@ -133,7 +133,7 @@ def tensor_parallel(rank: Rank[Settings]) -> None:
 
 
 def fsdp_tensor(rank: Rank[Settings]) -> None:
-    """Ranks in a square: projections split along one axis, shards of the rest along the other."""
+    """Train on a square of ranks: projections split along one axis, FSDP along the other."""
     shape = (rank.world_size // TENSOR_RANKS, TENSOR_RANKS)
     mesh = init_device_mesh(rank.device.type, shape, mesh_dim_names=("shard", "tensor"))
     model = _whole(rank)
@@ -298,7 +298,7 @@ class Settings(TransformerSettings):
         return self.global_batch_size // self.num_data_parts
 
     def closed_forms(self) -> dict[str, Setting]:
-        """What claims compare with measures; bytes of the fullest rank, operations of a batch."""
+        """By name: numbers of parameters, bytes of parts and the fullest rank, FLOPs of a batch."""
         shape, num_tokens = self.shape, self.global_batch_size * self.context
         block_on_a_rank = shape.block_parameters_on_a_rank(self.num_tensor_ranks)
         fullest = max(range(self.world_size), key=lambda r: self._state(r) + self._activations(r))

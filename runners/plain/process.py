@@ -21,7 +21,7 @@ PHASE = "program"
 
 
 def main() -> None:
-    """Run one function to its end."""
+    """Run the run's function to its end; write its outcome, or its error and the line of it."""
     name, run, file, seed = sys.argv[1:]
     enter_book(Path.cwd())
     experiment = find(name)

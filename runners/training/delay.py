@@ -33,11 +33,7 @@ _BUFFER_BYTES = 1 << 24
 
 
 def start(rank: int, seconds: float) -> None:
-    """Give this rank a delayed link: each packet that it sends waits so long.
-
-    Raises:
-        LinkError: the interface did not come up.
-    """
+    """Start a process that delays what this rank sends by `seconds`; LinkError where it cannot."""
     command = [sys.executable, "-m", "runners.training.delay", str(rank), str(seconds)]
     rank_end, relay_end = socket.socketpair()
     with relay_end:
@@ -86,7 +82,7 @@ def _relay(device: int, link: socket.socket, to_rank: socket.socket, seconds: fl
 
 
 def main(arguments: list[str]) -> None:
-    """Be the process beside the rank: `RANK SECONDS SOCKET`; its other end is the rank's."""
+    """Be the process beside a rank, by `RANK SECONDS SOCKET`: relay its packets, delayed."""
     rank, seconds = int(arguments[0]), float(arguments[1])
     to_rank = socket.socket(fileno=int(arguments[2]))
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

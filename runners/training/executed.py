@@ -25,7 +25,7 @@ SETTLE_SECONDS = 0.1
 
 
 def program(rank: Rank[ProgramSettings]) -> None:
-    """Run the program of this run in this rank, from its first line to its last."""
+    """Execute the run's program as `__main__`; record step times, model and report from it."""
     path = str(ROOT / rank.settings.program)
     _set_environment(rank)
     sys.argv = [path]

@@ -27,7 +27,7 @@ def by_rank(rank: Rank, name: str, value: Setting | list[float]) -> Facts:
 
 @torch.no_grad()
 def compare_replicas(rank: Rank, replica: nn.Module, validation: Samples) -> None:
-    """How far trained replicas lie apart, and what the average of their parameters is worth."""
+    """Record each replica's distance from rank 0's, its validation, and that of their average."""
     own = flat(replica)
     facts: Facts = {}
     what = "average the parameters of all replicas, after training"
@@ -59,7 +59,7 @@ def show_step(
     batch: Samples,
     validation: Samples,
 ) -> None:
-    """One more step and one more validation, as two stages."""
+    """Take one more training step and one more validation, and record each as a stage."""
     operation = "forward, loss, backward with all_reduce, update"
     with rank.stage("train", operation, batch.features, everywhere=True) as out:
         cross_entropy(model(batch.features), batch.labels).backward()
@@ -75,7 +75,7 @@ def show_step(
 def follow_replica(
     rank: Rank, replica: nn.Sequential, optimizer: torch.optim.Optimizer, batch: Samples
 ) -> None:
-    """Follow one batch of every rank through forward, backward, all_reduce and update.
+    """Record, step by step, a batch's forward, backward, all_reduce by hand, and update.
 
     What is shown of gradients and parameters is the replica's last weight.
     """
@@ -114,7 +114,7 @@ def follow_replica(
 
 @torch.no_grad()
 def follow_split(rank: Rank, replica: nn.Module, batch: Samples) -> None:
-    """Follow a batch that rank 0 scatters through every rank's replica, and back to rank 0."""
+    """Record, step by step, a batch that rank 0 scatters, all replicas run, and rank 0 gathers."""
     is_root, (size, width) = rank.rank == 0, batch.features.shape
     own = torch.empty(size // rank.world_size, width, device=rank.device)
     with rank.predict("split", "scatter the batch over the ranks", batch.features) as out:

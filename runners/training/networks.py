@@ -24,7 +24,7 @@ def mlp(
     device: torch.device | None = None,
     norm: str = "none",
 ) -> nn.Sequential:
-    """Linear layers of these widths with a ReLU between each two, and a norm before the first.
+    """A sequence of linear layers with a ReLU between each two; a `norm` before the first ReLU.
 
     In: (samples, widths[0]). Out: logits (samples, widths[-1]).
     """
@@ -76,7 +76,7 @@ def description(
     dtype: torch.dtype = torch.float32,
     sharded: Sequence[bool] | bool = False,
 ) -> Model:
-    """Describe a stack of linear layers of these widths and who holds each.
+    """The `Model` that a trace shows of a stack of linear layers: sizes, and ranks that hold each.
 
     `ranks` are those that hold each linear layer, whole or as shards, or how many hold all; whether
     they are shards, `sharded` says for all layers or for each.
@@ -101,7 +101,7 @@ def description(
 
 
 def described(module: nn.Module, num_ranks: int, uncut: str) -> Model:
-    """Describe a module by its layers before it is split over so many ranks.
+    """The `Model` that a trace shows of a module: its leaf layers, before it is split over ranks.
 
     Every rank keeps layers whole whose names end in `uncut`.
     """

@@ -27,10 +27,10 @@ BY_ROWS = ("attention.out", "mlp.down")
 
 
 def block_plan(place: str = "", *, shares_input: bool = True) -> dict[str, ParallelStyle]:
-    """How each projection of a block is split, whose names begin with `place`; norms stay whole.
+    """The plan of a block for `parallelize_module`: `{name: style}`, by columns, then by rows.
 
-    With `shares_input`, the input of attention is declared once for its three projections, so that
-    backward adds their gradients before it sums them over the ranks.
+    Names begin with `place`; norms stay whole. With `shares_input`, the input of attention is
+    declared once for its three projections: backward adds their gradients, then sums over ranks.
     """
     plan: dict[str, ParallelStyle] = {f"{place}{name}": ColwiseParallel() for name in BY_COLUMNS}
     plan |= {f"{place}{name}": RowwiseParallel() for name in BY_ROWS}
@@ -43,7 +43,7 @@ def block_plan(place: str = "", *, shares_input: bool = True) -> dict[str, Paral
 
 
 def blocks_plan(num_layers: int) -> dict[str, ParallelStyle]:
-    """How the blocks of a `SmallGPT` are split; its ends stay whole."""
+    """The `block_plan`s of all blocks of a `SmallGPT`, in one plan; the ends stay whole."""
     return {
         name: style
         for place in range(1, num_layers + 1)
@@ -70,7 +70,7 @@ def shard_blocks(model: SmallGPT, mesh: DeviceMesh) -> None:
 
 
 def own_part(parameter: Tensor, whole: Tensor) -> Tensor:
-    """What this rank holds of a parameter: the tensor axis cut first, FSDP what that left."""
+    """This rank's part of `whole`, cut as the DTensor's placements say, the last axis first."""
     if not isinstance(parameter, DTensor):
         return whole
     mesh = parameter.device_mesh
@@ -82,9 +82,9 @@ def own_part(parameter: Tensor, whole: Tensor) -> Tensor:
 
 
 def groups_of_a_kind(module: nn.Module) -> list[dict[str, Any]]:
-    """Parameter groups for a fused optimizer, which refuses shards and whole tensors in one.
+    """Parameter groups for an optimizer: one for each mesh of shards, one for whole tensors.
 
-    Nor does it take shards of different meshes together.
+    A fused optimizer takes no shards beside whole tensors, nor shards of different meshes.
     """
     kinds: defaultdict[object, list[nn.Parameter]] = defaultdict(list)
     for parameter in module.parameters():

@@ -12,10 +12,10 @@ from runners.core.ranks.rank import Rank
 def through_stage(
     rank: Rank[Any], run: Callable[[Tensor], Tensor], own: Tensor, shape: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
-    """Receive an activation, run this rank's stage on it, and send the result to the next rank.
+    """Receive an activation, run this rank's stage, and send its result on: (activation, result).
 
     The rank's number is that of its stage; `run` is its layers, on the last stage perhaps with the
-    loss. The first stage takes `own`; `shape` is of what every other takes. Returns both ends.
+    loss. The first stage takes `own`; `shape` is of what every other takes.
     """
     taken = own
     if rank.rank > 0:

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def lesson_for(rank: Rank[TeacherSettings]) -> Lesson:
-    """The samples that a run's settings ask of the teacher, as the teacher gives them."""
+    """The `Lesson` that a run's settings ask of the seeded teacher: not yet scaled, on the CPU."""
     settings = rank.settings
     return teach(
         rank.seed,
@@ -34,7 +34,7 @@ def lesson_for(rank: Rank[TeacherSettings]) -> Lesson:
 
 
 def scaled_lesson(rank: Rank[TeacherSettings], low: float = 0.0) -> Lesson:
-    """The samples on this rank's device, each feature scaled from `low` to one."""
+    """The `Lesson` on this rank's device, features scaled to [low, 1] by the training samples."""
     lesson = lesson_for(rank)
 
     def prepared(samples: Samples) -> Samples:
@@ -58,10 +58,7 @@ def batch_of(samples: Samples, index: int, size: int) -> Samples:
 
 
 def mlp_for(rank: Rank[HiddenLayerSettings], seed: int | None = None) -> nn.Sequential:
-    """The mlp of a run's settings, with one hidden layer.
-
-    Equal on every rank unless a `seed` is given: all build it from the run's own.
-    """
+    """Describe and build the MLP of a run's settings, from the run's seed or the `seed` given."""
     settings, widths = rank.settings, rank.settings.widths
     dtype = getattr(torch, getattr(settings, "dtype", "float32"))
     rank.describe(description(widths, rank.world_size, dtype))
@@ -84,7 +81,7 @@ def stack_for(
     is_sharded: bool = False,
     dtype: torch.dtype = torch.float32,
 ) -> nn.Sequential:
-    """A stack of the settings' `widths`, equal on every rank, which holds it whole or in shards."""
+    """Build a stack of the settings' `widths`, equal and whole on all ranks, and describe it."""
     widths = rank.settings.widths
     rank.describe(description(widths, rank.world_size, dtype, is_sharded))
     torch.manual_seed(rank.seed)
@@ -110,7 +107,7 @@ def shard_layers(rank: Rank[Any], stack: nn.Module) -> None:
 def random_samples(
     rank: Rank[Any], num_samples: int, seed: int | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Features (num_samples, first width) and labels (num_samples,) for a stack of `widths`.
+    """Random features (num_samples, first width) and labels (num_samples,) for a stack of `widths`.
 
     They are this rank's alone, unless a `seed` says that ranks share them.
     """
@@ -150,7 +147,7 @@ class EpochProgress:
     def add(
         self, loss: float | Tensor, logits: Tensor, labels: Tensor, num_own: int | None = None
     ) -> None:
-        """Count one batch: its mean loss, and the samples classified rightly.
+        """Count a batch for the epoch and the rank: its mean loss, and samples classified rightly.
 
         `num_own` samples this rank has computed itself; all by default.
         """
@@ -166,10 +163,7 @@ class EpochProgress:
         validation: tuple[int, float, float] | None = None,
         parameters: Iterable[Tensor] | None = None,
     ) -> float | None:
-        """Record the epoch; of replicas that are compared, the digest of their parameters too.
-
-        Returns the mean loss over equal batches.
-        """
+        """Record the epoch, with a digest of `parameters` if given; its mean loss, if any."""
         loss = sum(self._losses) / len(self._losses) if self._losses else None
         self._rank.epoch(
             self.index,
@@ -191,7 +185,7 @@ def epochs(
     *,
     is_sharded: bool = False,
 ) -> Iterator[EpochProgress]:
-    """The epochs of a training, each recorded when its loop has ended.
+    """Yield each epoch of a training; when its loop has ended, validate, record and print it.
 
     Replicas give their digest at the start and after each epoch, and rank 0 validates; of a model
     `is_sharded`, every rank does, since each has to gather, and none gives a digest. Rank 0 prints
@@ -215,10 +209,9 @@ def epochs(
 def forward_backward(
     model: nn.Module, samples: Samples, num_parts: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """Forward, loss and backward on a batch, or on one of so many equal parts of it.
+    """The logits and mean loss of samples, after backward of that loss divided by `num_parts`.
 
-    Gradients of the parts add up to that of the mean loss of the batch. Returns the logits and the
-    mean loss of these samples.
+    So the gradients of equal parts add up to that of the mean loss of the batch.
     """
     logits = model(samples.features)
     loss = nn.functional.cross_entropy(logits, samples.labels)
@@ -229,7 +222,7 @@ def forward_backward(
 def train_batch(
     model: nn.Module, optimizer: torch.optim.Optimizer, samples: Samples, epoch: EpochProgress
 ) -> None:
-    """One step on one batch of an epoch: forward, backward, update."""
+    """Take a step on one batch: forward, backward, update; add its loss and logits to the epoch."""
     logits, loss = forward_backward(model, samples)
     optimizer.step()
     optimizer.zero_grad()
@@ -239,7 +232,7 @@ def train_batch(
 def train(
     rank: Rank, model: nn.Module, lesson: Lesson, line: str = "", *, is_sharded: bool = False
 ) -> None:
-    """Train to the end, batch by batch, in `epochs`, which says what the other values mean."""
+    """Train on all batches of all epochs of the settings; the other arguments are of `epochs`."""
     optimizer = optimizer_for(rank, model)
     for epoch in epochs(rank, model, optimizer, lesson.validation, line, is_sharded=is_sharded):
         for batch in epoch.batches(lesson.training, rank.settings.batch_size):
@@ -247,9 +240,9 @@ def train(
 
 
 def step_on_samples(rank: Rank[Any], forward: Callable[[Tensor], Tensor]) -> Callable[[], float]:
-    """Forward and backward on this rank's own random samples, a `batch_size` of the settings.
+    """A function: forward and backward on this rank's random batch, giving the mean loss.
 
-    `forward` is a model, or calls its parts. Each call leaves gradients and gives the mean loss.
+    `forward` is a model, or calls its parts. Each call leaves gradients.
     """
     features, labels = random_samples(rank, rank.settings.batch_size)
 
@@ -263,10 +256,7 @@ def step_on_samples(rank: Rank[Any], forward: Callable[[Tensor], Tensor]) -> Cal
 
 
 def sgd_steps(rank: Rank[Any], model: nn.Module, step: Callable[[], T]) -> T:
-    """All steps of a run, each an update by plain SGD at the settings' `learning_rate`.
-
-    `step` goes forward and backward, and gives a loss; the last one is returned.
-    """
+    """Take a run's steps by plain SGD on the gradients that `step` leaves; its last result."""
     optimizer = torch.optim.SGD(model.parameters(), lr=rank.settings.learning_rate)
     rank.watch(model, optimizer)
     for _ in rank.steps(rank.settings.num_steps):

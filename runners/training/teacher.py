@@ -45,7 +45,7 @@ def teach(
     temperature: float,
     dtype: torch.dtype = torch.float32,
 ) -> Lesson:
-    """Draw samples whose labels a hidden network gives, with noise that no student can learn.
+    """Draw a `Lesson` from the seed: samples that a hidden network labels, noise in its scores.
 
     Features have their own offset and spread each, as measured quantities have. Labels are the
     largest of the teacher's standardised scores plus Gumbel noise times `temperature`, so that zero
@@ -72,7 +72,7 @@ def teach(
 
 
 def largest_feature(num_features: int, num_classes: int, num_samples: int, seed: int) -> Samples:
-    """Samples whose label says which of their first features is the largest.
+    """Uniform random samples, labelled by which of the first `num_classes` features is the largest.
 
     Drawn cheaply: `teach` would need more memory than a quarter of the activations of a large
     batch.

@@ -30,7 +30,7 @@ def join_group(store: Path, rank: int, world_size: int) -> None:
 
 @contextmanager
 def sent(rank: Rank, **measures: int) -> Iterator[None]:
-    """Measure the bytes that pass this rank's own link, if it has one.
+    """Record the bytes that this rank's own link, if it has one, sends in the block, by step.
 
     `measures` names them, and says into how many steps they are divided.
     """
@@ -57,9 +57,9 @@ def seconds_alone(rank: Rank, call: Callable[[], object]) -> float:
 def in_turns(
     rank: Rank, calls: Sequence[Callable[[], object]], num_turns: int
 ) -> list[list[float]]:
-    """Seconds of each collective alone, in each turn.
+    """Seconds of each collective alone, a list for each turn, after a turn that is left out.
 
-    A turn before them finds cold caches and connections that have not grown yet: it is left out.
+    That turn finds cold caches and connections that have not grown yet.
     """
     turns = [[seconds_alone(rank, call) for call in calls] for _ in range(num_turns + 1)]
     return turns[1:]

@@ -26,7 +26,7 @@ class CausalAttention(nn.Module):
         self.out = nn.Linear(shape.width, shape.width, device=device)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Attend to what came before; a rank that holds some heads computes those."""
+        """Causal attention of the heads held here: (samples, length, width) → the same."""
         query, key, value = (
             split(tokens).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
             for split in (self.query, self.key, self.value)
@@ -129,7 +129,7 @@ def next_token_step(model: nn.Module, tokens: Tensor, targets: Tensor) -> float:
 
 
 def count_operations(rank: Rank, model: nn.Module, tokens: Tensor, targets: Tensor) -> None:
-    """Count the operations of a step, as training runs it, and with attention in plain products.
+    """Record a step's FLOPs on the rank, as training runs it and with attention in plain products.
 
     Torch's counter has no formula for the CPU's fused attention, and passes over it in silence.
     """
