@@ -20,7 +20,7 @@ def assert_same_as_one_process(
     program: Program, world_size: int, in_one_process: InOneProcess, *arguments: object,
     share: Share = whole,
 ) -> None:  # fmt: skip
-    """Assert that ranks hold what one process computes.
+    """Run `program` on ranks; assert that each returns its share of one process's tensors.
 
     The program returns tensors by name, and `in_one_process` the same ones, in float32 and in
     float64. A rank should hold the `share` of a tensor: all of it, or `comparison.first_rows`.

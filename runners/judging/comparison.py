@@ -62,9 +62,9 @@ def first_rows(name: str, tensor: Tensor, rank: int, world_size: int) -> Tensor:
 def as_one_process(
     ranks: Ranks, in_one_process: InOneProcess, share: Share = whole
 ) -> Iterator[Comparison]:
-    """Compare each tensor of one process with the tensor that each rank returned under its name.
+    """Yield for each tensor whether all ranks hold their shares of float64's, within rounding.
 
-    `in_one_process` computes whole tensors in a precision; a rank should hold the `share` of each.
+    `in_one_process` computes whole tensors in a precision; rounding is by its error in float32.
     """
     exact, rounded = in_one_process(torch.float64), in_one_process(torch.float32)
     for name, expected in exact.items():
@@ -124,7 +124,7 @@ def on_each_rank(
     wrong: Callable[[RankResult], str],
     observed: Callable[[RankResult], float | None] = lambda _: None,
 ) -> Iterator[Comparison]:
-    """One comparison a rank, not made where the rank failed.
+    """Yield a comparison a rank: it differs where `wrong` has words; not made if the rank failed.
 
     `wrong` words the difference on a rank, or is empty; `observed` gives the measured number.
     """
@@ -141,9 +141,9 @@ def on_each_rank(
 def sent(
     ranks: Ranks, bytes_by_operation: Mapping[str, float], *, at_most: bool = False
 ) -> Iterator[Comparison]:
-    """Compare the payload of each operation on each rank, the sum of its calls, in bytes.
+    """Yield for each operation whether each rank passes these bytes to it in all, else none.
 
-    Operations that are not named may not be called; with `at_most`, less is allowed, too.
+    With `at_most`, less is allowed, too.
     """
     called = {call.operation for result in ranks for call in result.calls}
     for operation in dict.fromkeys([*bytes_by_operation, *sorted(called)]):

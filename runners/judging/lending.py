@@ -40,7 +40,7 @@ class Lent:
         return own + [tensor.grad for tensor in own if tensor.grad is not None]
 
     def changes(self) -> Iterator[str]:
-        """A line for each change since the snapshot."""
+        """Yield a line for each change of tensors, memory, `requires_grad`, values or modes."""
         now = dict(self._leaves(Tensor))
         for name, (was, address, required) in self._tensors.items():
             tensor = now.get(name)

@@ -209,7 +209,7 @@ class JudgedRank:
     def metered(
         self, lent: Mapping[str, Any] | None = None, trained: Mapping[str, Any] | None = None
     ) -> Iterator[None]:
-        """Judge only the part of a program within this context.
+        """Meter this context alone; the rank's result has its calls, bytes and changes of `lent`.
 
         Args:
             lent: tensors, modules, and collections of them, by name; `RankResult.changed` says what
@@ -228,7 +228,7 @@ class JudgedRank:
         return replace(self._part or self.meter.end(), rank=self.rank, returned=detached)
 
     def come_late(self, seconds: Sequence[float]) -> None:
-        """Pause before the first calls of each operation, the last rank first, then another.
+        """Set pauses before an operation's first calls: `seconds[call]` on a rank, the last first.
 
         Peers then read too early what they do not await.
         """
@@ -251,7 +251,7 @@ def run(
     quiet_seconds: float = QUIET_SECONDS,
     files: Sequence[Path] = (),
 ) -> list[RankResult]:
-    """Call `program(rank, *arguments)` in a process for each rank; the results, by rank.
+    """Call `program(rank, *arguments)` in a process a rank; results or failures, by rank.
 
     Args:
         program: a function that can be pickled, as its arguments can.

@@ -29,7 +29,7 @@ REPLICAS = 1e-5
 
 
 def allowance(roundings: float, error: float, eps: float, scale: float) -> float:
-    """The largest difference that is rounding, in the unit of `error` and `scale`.
+    """The largest difference that is rounding: `roundings` × max(`error`, `eps` × `scale`).
 
     `roundings` is `ELEMENT` or `NORM`; `error` that of the same computation, in the precision that
     is judged, against float64; `eps` that precision's, because a tensor that is zero in exact
@@ -44,7 +44,7 @@ def distance(a: Tensor, b: Tensor) -> float:
 
 
 def relative(a: Tensor | None, b: Tensor | None) -> float:
-    """The largest difference of two tensors, over their largest finite element."""
+    """The largest difference over `a`'s largest finite element; infinite where shapes differ."""
     if a is None or b is None or a.shape != b.shape:
         return math.inf
     if not a.numel():

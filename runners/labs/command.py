@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """List the labs, or grade one."""
+    """List the labs, or start and grade a lab, with --watch at each save; return the exit code."""
     desk = Desk(FOLDER)
     if not arguments.lab:
         print("\n".join(_listed(desk)))

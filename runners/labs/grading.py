@@ -71,7 +71,7 @@ class Bench(Protocol):
         """The settings of a case."""
 
     def attempt(self, rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
-        """MeteredCall the reader's code on a rank, metered, and return the tensors to compare."""
+        """Call the reader's code on a rank, metered, and return the tensors to compare."""
 
     def one_process(self, case: LabCase, dtype: torch.dtype) -> Tensors:
         """The same tensors, computed in one process."""
@@ -131,7 +131,7 @@ def case_of(bench: Bench, world_size: int, seed: int) -> LabCase:
 
 
 def grade_of(bench: Bench, case: LabCase, ranks: Sequence[RankResult]) -> Grade:
-    """The grade of what ranks did in a case; the requirement of every lab comes last."""
+    """Grade each requirement by ranks' results, the common last; not tried where a rank failed."""
     allowed: Sequence[str] = getattr(bench, "ALLOWED", ())
     everywhere = Requirement(LENT, lambda ranks: comparison.undisturbed(ranks, allowed))
     laws = [*bench.requirements(case), everywhere]
@@ -158,7 +158,7 @@ def _graded_requirement(law: Requirement, comparisons: Sequence[Comparison]) -> 
 
 
 def attempt(rank: JudgedRank, bench: str, file: Path, case: LabCase) -> Mapping[str, Tensor]:
-    """The program that ranks run: the reader's code on its bench, a module by its name.
+    """Load the reader's file, call `attempt` of the module named `bench` on it; return its tensors.
 
     In each collective another rank is late, so that what does not wait reads old numbers.
     """

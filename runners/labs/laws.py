@@ -20,7 +20,7 @@ def same_as_one_process(
     case: LabCase,
     share: comparison.Share = comparison.whole,
 ) -> Requirement:
-    """The requirement with which labs begin; `share` is what a rank holds of a whole tensor."""
+    """The requirement that each rank returns its `share` of one process's tensors, but rounding."""
     in_case = functools.partial(one_process, case)
 
     def check(ranks: Sequence[RankResult]) -> Iterable[Comparison]:
@@ -33,7 +33,7 @@ def same_as_one_process(
 
 
 def sends(payload: Mapping[str, float]) -> Requirement:
-    """At most this payload, in bytes by operation, and no other operation."""
+    """The requirement that each rank passes at most these bytes to an operation, and no others."""
 
     def check(ranks: Sequence[RankResult]) -> Iterable[Comparison]:
         return comparison.sent(ranks, payload, at_most=True)
@@ -81,7 +81,7 @@ def calls_exactly(operation: str, payloads: Sequence[int]) -> Requirement:
 
 
 def counts(requirement: str, name: str, number: int) -> Requirement:
-    """This number, which the bench counts and returns as a tensor under a name."""
+    """The requirement that each rank returns this number under `name`, counted by the bench."""
 
     def wrong(rank: RankResult) -> str:
         counted = int(rank.returned[name])
@@ -91,7 +91,7 @@ def counts(requirement: str, name: str, number: int) -> Requirement:
 
 
 def sends_in_all(num_bytes: float) -> Requirement:
-    """At most these bytes from a rank, whatever the operations, each of them over a ring."""
+    """The requirement that a rank sends at most these bytes, as if each call ran over a ring."""
 
     def compared(ranks: Sequence[RankResult]) -> Iterable[Comparison]:
         def sent(rank: RankResult) -> float:

@@ -171,7 +171,7 @@ def _optimizer(text: str) -> str:
 
 
 def main(asked: argparse.Namespace) -> int:
-    """Do what the subcommand says; a PlanError or TraceError where it cannot be done."""
+    """Plan a model, write its program, or check committed plans; return the exit code."""
     match asked.do:
         case None:
             raise PlanError(f"say what to do: `plan for {next(iter(grid.GRIDS))}`, or see --help")

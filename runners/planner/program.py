@@ -26,7 +26,7 @@ _FIELD = re.compile(r"^    (\w+): (?:int|str|bool|float) = ", re.MULTILINE)  # o
 def program_of(
     question: Question, cluster: Cluster, path: Path, summary: str, planned_bytes: int = 0
 ) -> str:
-    """The program that trains in the layout of a question; a PlanError where there is none.
+    """The Python source that trains in a question's layout: the template filled in; or PlanError.
 
     `summary` stands in its first lines.
     """
@@ -38,7 +38,7 @@ def program_of(
 
 
 def summary_of(layout: Layout) -> str:
-    """The memory and the least time of a step of a simulated layout, for the first lines."""
+    """Two lines for a program's head: GiB of each device, tokens and least seconds of a step."""
     training = layout.answer.question.training
     return (
         f"The plan: {layout.needed_bytes / GIB:.1f} GiB on each device; a step of "
@@ -72,7 +72,7 @@ def command_of(layout: Layout, name: str) -> str:
 def strategies_with_program(
     model: PlannedModel, training: TrainingSettings, cluster: Cluster
 ) -> list[Strategy]:
-    """Strategies that have a program, with torch's own sequence parallelism."""
+    """The strategies of a search, with `tp-sp-keep`, that the program's template covers."""
     tried = strategies(cluster, tensor="tp-sp-keep")
     asked = (Question(model=model, training=training, strategy=strategy) for strategy in tried)
     return [question.strategy for question in asked if _obstacle(question) is None]

@@ -176,9 +176,9 @@ def rotations_of(plan: Plan, device: torch.device) -> Tensor:
 
 
 def rotated(x: Tensor, rotations: Tensor) -> Tensor:
-    """Rotary positions of (batch, sequence, heads, head size), in fp32.
+    """`x` (batch, sequence, heads, head size), each pair of neighbours turned by `rotations`.
 
-    Two neighbours are a complex number each; fewer rotations leave the last elements as they are.
+    Pairs are turned in fp32; fewer rotations leave the last elements as they are.
     """
     if (size := 2 * rotations.shape[-1]) < x.shape[-1]:
         turning, staying = x.split([size, x.shape[-1] - size], -1)
@@ -202,7 +202,7 @@ class GroupedQueryAttention(nn.Module):
             self.query_norm, self.key_norm = (plan.norm_of(plan.head_size) for _ in range(2))
 
     def forward(self, x: Tensor, rotations: Tensor | None) -> Tensor:
-        """(batch, sequence, hidden), and rotations of rotary positions → as the first."""
+        """Causal self-attention of `x` (batch, sequence, hidden), heads turned by `rotations`."""
         parts = self.project(x)
         query, key, value = (part.unflatten(-1, (-1, self.plan.head_size)) for part in parts)
         if self.plan.has_query_key_norm:
@@ -257,7 +257,7 @@ class MixtureOfExperts(nn.Module):
         self.experts = nn.ModuleList(FeedForward(plan) for _ in range(plan.num_experts))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, sequence, hidden) → the same."""
+        """The sum of each token's top experts, weighed by renormalized softmax; shaped as `x`."""
         tokens = x.flatten(0, 1)
         weights, chosen = self.router(tokens).float().softmax(-1).topk(self.num_active)
         weights = (weights / weights.sum(-1, keepdim=True)).flatten()
@@ -275,7 +275,7 @@ class MixtureOfExperts(nn.Module):
 
 
 def contexts() -> Any:
-    """Contexts of selective checkpointing, for a forward pass and its recomputation."""
+    """Two contexts, of forward and recomputation, that keep `SAVED` and every second product."""
     count = {False: 0, True: 0}
 
     def policy(context: Any, operation: Any, *_: Any, **__: Any) -> CheckpointPolicy:
@@ -300,7 +300,7 @@ class TransformerLayer(nn.Module):
         self.ffn = MixtureOfExperts(plan) if plan.num_experts > 1 else FeedForward(plan)
 
     def forward(self, x: Tensor, rotations: Tensor | None) -> Tensor:
-        """Call `compute`, which checkpointing calls again in backward."""
+        """Call `compute`, of which backward recomputes all, or what `contexts` drop, or nothing."""
         if self.plan.checkpointing == "none":
             return self.compute(x, rotations)
         how: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
@@ -429,7 +429,7 @@ def divide(model: TransformerStage, mesh: DeviceMesh) -> None:
 
 
 def sharder(mesh: DeviceMesh, precision: str, sharding: str, replicas: int) -> Any:
-    """`fully_shard` in a precision, over all data-parallel ranks or within replicas."""
+    """`fully_shard` with mesh and precision bound: fp32 shards gathered in bf16, or HSDP's mesh."""
     policy = MixedPrecisionPolicy()
     if precision == "bf16-mixed":
         # Shards are fp32, gathered in bf16; the types are of parameters and of the reduction.
@@ -443,7 +443,7 @@ def sharder(mesh: DeviceMesh, precision: str, sharding: str, replicas: int) -> A
 
 
 def shard(model: TransformerStage, plan: Plan, mesh: DeviceMesh) -> None:
-    """Apply FSDP: each layer is a unit of its own, and what remains is the root's."""
+    """Apply FSDP to each layer and the root; `fsdp` reshards after forward, but the last layer."""
     each = sharder(mesh, plan.precision, plan.sharding, plan.replicas)
     reshards = plan.reshards_to or plan.sharding == "fsdp"
     layers = list(model.layers.children())
@@ -454,7 +454,7 @@ def shard(model: TransformerStage, plan: Plan, mesh: DeviceMesh) -> None:
 
 @torch.no_grad()
 def initialize(model: TransformerStage, device: torch.device) -> None:
-    """Initialize parameters alike in any layout; one is whole at a time."""
+    """Set weights to N(0, 0.02), norms to 1, biases to 0: seeded by name, alike in any layout."""
     for name, parameter in model.named_parameters():
         generator = torch.Generator(device).manual_seed(SEED + zlib.crc32(name.encode()))
         value = torch.zeros(parameter.shape, device=device)
@@ -471,7 +471,7 @@ def initialize(model: TransformerStage, device: torch.device) -> None:
 
 
 def built(plan: Plan, mesh: DeviceMesh, device: torch.device, stage: int) -> nn.Module:
-    """Build a stage of the model, divided before it takes memory."""
+    """A stage built without memory, divided as planned, allocated and initialized; maybe in DDP."""
     with torch.device("meta"):
         model = TransformerStage(plan, stage)
     if plan.precision == "autocast":
@@ -506,7 +506,7 @@ class MixedPrecisionOptimizer:
 
     @torch.no_grad()
     def step(self) -> None:
-        """Update one parameter after another, so that one fp32 gradient is there at a time."""
+        """Update fp32 copies one by one, each from a gradient, which is freed, and write back."""
         for (parameter, copy), optimizer in zip(self.pairs, self.optimizers, strict=True):
             if parameter.grad is not None:
                 copy.grad, parameter.grad = parameter.grad.float(), None
@@ -516,7 +516,7 @@ class MixedPrecisionOptimizer:
 
 
 def optimizer_of(plan: Plan, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
-    """The planned optimizer; weight decay shrinks matrices, not norms and biases."""
+    """AdamW, which decays matrices alone, or SGD without decay, with momentum where planned."""
     groups: Any = [{"params": [p for p in parameters if p.dim() > 1]}]
     groups += [{"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0}]
     if plan.optimizer == "adam":
@@ -526,7 +526,7 @@ def optimizer_of(plan: Plan, parameters: Sequence[nn.Parameter]) -> torch.optim.
 
 
 def clip(parameters: Sequence[nn.Parameter], mesh: DeviceMesh) -> Tensor:
-    """Scale the gradient of the whole model to a norm of at most `MAX_NORM`; return its norm."""
+    """Scale gradients to a norm of at most `MAX_NORM` over all stages; return the norm before."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     norm = torch.nn.utils.get_total_norm(gradients)
     total = (norm.full_tensor() if isinstance(norm, DTensor) else norm) ** 2
@@ -536,7 +536,7 @@ def clip(parameters: Sequence[nn.Parameter], mesh: DeviceMesh) -> Tensor:
 
 
 def batch(plan: Plan, path: Path | None, step: int, index: int) -> tuple[Tensor, Tensor]:
-    """Inputs and targets (samples, sequence) of a data-parallel rank, in any layout the same.
+    """Inputs and next tokens (samples, sequence) of a rank: its part of a batch drawn for the step.
 
     Args:
         plan: sizes of a step.
@@ -559,7 +559,7 @@ def batch(plan: Plan, path: Path | None, step: int, index: int) -> tuple[Tensor,
 def schedule_of(
     plan: Plan, models: Sequence[nn.Module], mesh: DeviceMesh, device: torch.device
 ) -> Any:
-    """The pipeline's schedule of this rank's stages, which infer the shapes they send."""
+    """The GPipe, 1F1B or interleaved schedule of this rank's stages, with the loss."""
     group, total = mesh.get_group("pipeline"), plan.num_stages
     stages: list[Any] = [
         pp.PipelineStage(model, stage, total, device, group=group)
@@ -577,7 +577,7 @@ def schedule_of(
 
 
 def run_pipeline(schedule: Any, tokens: Tensor, targets: Tensor, mesh: DeviceMesh) -> Tensor:
-    """Sum up gradients; return the mean loss, on the last rank of the pipeline."""
+    """Run the schedule, which sums gradients; return the mean loss, 0 before the last rank."""
     rank, losses = mesh.get_local_rank("pipeline"), list[Tensor]()
     given = (tokens,) if rank == 0 else ()
     is_last = rank == mesh["pipeline"].size() - 1
@@ -588,7 +588,7 @@ def run_pipeline(schedule: Any, tokens: Tensor, targets: Tensor, mesh: DeviceMes
 def run_model(
     plan: Plan, model: nn.Module, tokens: Tensor, targets: Tensor, mesh: DeviceMesh
 ) -> Tensor:
-    """Sum up the gradients of all microbatches; return the mean loss."""
+    """Sum gradients over microbatches, communicated as planned; return the mean loss."""
     count, total = plan.num_microbatches, torch.zeros((), device=tokens.device)
     microbatches = zip(tokens.chunk(count), targets.chunk(count), strict=True)
     for index, (inputs, wanted) in enumerate(microbatches):
@@ -608,7 +608,7 @@ def run_model(
 
 
 def train(plan: Plan, device: torch.device, num_steps: int, path: Path | None) -> list[Outcome]:
-    """Train; the losses of all ranks but a pipeline's last one are 0."""
+    """Train, and print each step; return the steps' losses, 0 before the last stage, and norms."""
     sizes = (plan.pipeline, plan.data, plan.tensor)
     mesh = init_device_mesh(device.type, sizes, mesh_dim_names=("pipeline", "data", "tensor"))
     if plan.tensor > 1 and plan.sharding != "none":

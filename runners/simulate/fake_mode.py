@@ -26,7 +26,7 @@ class ValuelessMode(FakeTensorMode):
         return self.dispatch(func, types, args, kwargs)
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Dispatch as torch does, but return the argument of a wait, as with real tensors."""
+        """Dispatch as torch does, but a wait returns its argument, and reading a value gives 0."""
         if func is _WAIT:
             return args[0]
         try:

@@ -102,7 +102,7 @@ def _execute(sending: Connection, work: Callable[[], object]) -> None:
 
 
 def prepare() -> None:
-    """Load the modules that simulated ranks use, before any is forked."""
+    """Import what simulated ranks use, make a fake update, and freeze it all before any fork."""
     import torch
 
     from runners.core.ranks.process import preload

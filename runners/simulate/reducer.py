@@ -159,7 +159,7 @@ MOST_IN_FLIGHT = 2  # broadcasts at a time, as torch's own keeps them
 def broadcast_coalesced(
     group: dist.ProcessGroup, tensors: Sequence[Tensor], buffer_bytes: int, source: int = 0
 ) -> None:
-    """Stands for `torch.distributed._broadcast_coalesced`: flattened, sent, and copied back."""
+    """As torch's own: broadcast flat buckets from `source`, two in flight, and copy them back."""
     indices, _ = _compute_bucket_assignment_by_size(
         list(tensors), [buffer_bytes], [False] * len(tensors)
     )

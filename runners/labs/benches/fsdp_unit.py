@@ -52,7 +52,7 @@ def _samples(case: LabCase, rank: int, step: int, dtype: torch.dtype) -> tuple[T
 
 
 def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
-    """Two steps of training a stack of units; each rank averages its loss over its own samples."""
+    """Two steps of SGD by the reader's `sharded_linear`; outputs and shards' gradients by step."""
     whole = _parameters(case, torch.float32)
     shards = [flat.chunk(rank.world_size)[rank.rank].clone().requires_grad_() for flat in whole]
     samples = [_samples(case, rank.rank, step, torch.float32) for step in range(NUM_STEPS)]
@@ -85,7 +85,7 @@ def _named(outputs: Sequence[Tensor], gradients: Sequence[Sequence[Tensor]]) -> 
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
-    """The same steps on the samples of all ranks, by autograd on whole parameters."""
+    """Outputs and gradients of the same steps on all ranks' samples, with whole parameters."""
     all_outputs, all_gradients = [], []
     flat = [parameters.requires_grad_() for parameters in _parameters(case, dtype)]
     for step in range(NUM_STEPS):
@@ -104,7 +104,7 @@ def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
 
 
 def requirements(case: LabCase) -> Sequence[Requirement]:
-    """The training, its bytes, and memory for a unit that computes its gradient."""
+    """Laws: the training, two gathers and a reduce-scatter of each unit in a step, and a peak."""
     settings, n = case.settings, case.world_size
     units = [ELEMENT_BYTES * outputs * (inputs + 1) for outputs, inputs in _shapes(case)]
     activation = ELEMENT_BYTES * settings["num_samples"] * settings["wide"]

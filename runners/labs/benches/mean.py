@@ -41,7 +41,7 @@ def _gradients(case: LabCase, rank: int, dtype: torch.dtype) -> list[torch.Tenso
 
 
 def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
-    """The reader's `average` works in place."""
+    """A rank's gradients, by name, after the reader's `average` has worked on them in place."""
     gradients = _gradients(case, rank.rank, torch.float32)
     passed = list(gradients)
     with rank.metered(trained={"gradients": gradients}):
@@ -70,7 +70,7 @@ def bucket_bytes(sizes: Sequence[int], cap_bytes: int) -> list[int]:
 
 
 def requirements(case: LabCase) -> Sequence[Requirement]:
-    """The mean, its bytes, the buckets, and memory for all of them in flight at once."""
+    """Laws: the mean, its bytes, an all-reduce of each bucket, and a peak of all in flight."""
     sizes = [ELEMENT_BYTES * torch.Size(shape).numel() for shape in _shapes(case)]
     buckets = bucket_bytes(sizes, case.settings["cap_bytes"])
     return [

@@ -27,7 +27,7 @@ CHECKPOINT = torch.utils.checkpoint.__file__
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
-    """Sizes with which neither a second copy of the parameters nor a graph passes unnoticed."""
+    """Draw tokens and a width with which the peak shows a copy of the parameters, or a graph."""
     return {
         "num_tokens": draw.randrange(100, 150),
         "width": draw.randrange(30, 41),
@@ -51,7 +51,7 @@ class DropoutBlock(nn.Module):
                 parameter.copy_(numbers / parameter.shape[-1] ** 0.5)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Random numbers are drawn in float32, so any precision drops the same features."""
+        """Inputs plus their MLP, with dropout in training, drawn in float32; count the run."""
         self.num_runs += 1
         frames = (frame for frame, _ in traceback.walk_stack(None))
         self.num_borrowed += any(frame.f_code.co_filename == CHECKPOINT for frame in frames)
@@ -79,7 +79,7 @@ def _inputs(case: LabCase, rank: int, dtype: torch.dtype) -> list[Tensor]:
 
 
 def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
-    """Two steps of the reader's `checkpoint`; each rank has its own tokens and random numbers."""
+    """Two steps by the reader's `checkpoint`; outputs, gradients, random numbers, and runs."""
     blocks, inputs = _blocks(case, torch.float32), _inputs(case, rank.rank, torch.float32)
     # Results are copied into tensors that exist before metering, so they do not count.
     plain = _steps(_blocks(case, torch.float32), inputs, _plainly)
@@ -137,7 +137,7 @@ def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
 
 
 def requirements(case: LabCase) -> Sequence[Requirement]:
-    """The training, memory for the inputs of all runs and the inside of one, and two runs each."""
+    """Laws: the training, a peak of all runs' inputs and one inside, two own runs of each block."""
     width = case.settings["width"]
     activation = ELEMENT_BYTES * case.settings["num_tokens"] * width
     parameters = ELEMENT_BYTES * width * (2 * WIDER * width + WIDER + 1)

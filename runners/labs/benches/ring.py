@@ -43,7 +43,7 @@ def sum_of(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def requirements(case: LabCase) -> Sequence[Requirement]:
-    """The sum, its bytes and their way, and memory for two chunks beside the tensor."""
+    """Laws: the sum, its bytes sent to the next rank alone, and a peak of two chunks more."""
     num_bytes, n = ELEMENT_BYTES * case.settings["num_elements"], case.world_size
     by_ring = 2 * (n - 1) / n * num_bytes
     chunk = num_bytes / n

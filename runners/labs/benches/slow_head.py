@@ -21,7 +21,7 @@ SINGLE_NUMBERS_BYTES = 64  # such as a loss that a program averages over the ran
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
-    """Each rank has the same part of the hidden features."""
+    """Draw steps, samples and sizes of layers; ranks divide the hidden features evenly."""
     return {
         "steps": draw.randrange(3, 6),
         "samples": draw.randrange(48, 64),
@@ -63,7 +63,7 @@ def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
-    """SGD with momentum on the undivided layers."""
+    """The whole weights and the losses after SGD with momentum on the undivided layers."""
     weights = {name: weight.requires_grad_() for name, weight in _weights(case, dtype).items()}
     optimizer = torch.optim.SGD(list(weights.values()), lr=LEARNING_RATE, momentum=MOMENTUM)
     losses = []
@@ -86,7 +86,7 @@ def part(name: str, tensor: Tensor, rank: int, world_size: int) -> Tensor:
 
 
 def requirements(case: LabCase) -> Sequence[Requirement]:
-    """The training of one process, with one all-reduce in forward and one in backward."""
+    """Laws: the training of one process; bytes of two all-reduces a step, and weights scattered."""
     settings, n = case.settings, case.world_size
     activations = ELEMENT_BYTES * settings["samples"] * settings["width"]
     all_reduces = 2 * settings["steps"] * activations

@@ -21,7 +21,7 @@ PARAMETERS = ("first", "first_bias", "second", "second_bias")
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
-    """Hidden features that the ranks divide; width and tokens are arbitrary."""
+    """Draw tokens, a width, and hidden features that the ranks divide, for two blocks."""
     return {
         "num_tokens": draw.randrange(12, 20),
         "width": draw.randrange(20, 32),
@@ -49,7 +49,7 @@ def _inputs(case: LabCase, dtype: torch.dtype) -> Tensor:
 
 
 def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
-    """Forward and backward through blocks with residual connections around the reader's `mlp`."""
+    """Run residual blocks of the reader's `mlp` forward and backward; outputs and gradients."""
     inputs = _inputs(case, torch.float32).requires_grad_()
     blocks = []
     for block in range(NUM_BLOCKS):
@@ -88,7 +88,7 @@ def _named(outputs: Tensor, inputs: Tensor, blocks: Sequence[Mapping[str, Tensor
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
-    """Forward and backward with whole parameters."""
+    """Outputs and gradients of the same blocks with whole parameters, by autograd."""
     inputs = _inputs(case, dtype).requires_grad_()
     blocks = [_block(case, block, dtype) for block in range(NUM_BLOCKS)]
     outputs = inputs
@@ -107,7 +107,7 @@ def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
 
 
 def requirements(case: LabCase) -> Sequence[Requirement]:
-    """The blocks, the bytes of their activations, and two all-reduces for each."""
+    """Laws: outputs and gradients; two all-reduces of an activation a block, and no other call."""
     activation = ELEMENT_BYTES * case.settings["num_tokens"] * case.settings["width"]
     return [
         laws.same_as_one_process(one_process, case, _own),

@@ -22,7 +22,7 @@ OUTPUTS_IN_BACKWARD = 5  # logits, log-probabilities, the gradients of both, one
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
-    """How many microbatches the first rank has at least, and how long its sequences are."""
+    """Draw the number of words, and the least microbatches and sequence length of a rank."""
     return {
         "num_words": draw.randrange(120, 150),
         "num_microbatches": draw.randrange(12, 15),
@@ -93,7 +93,7 @@ def _gradients(model: nn.Module) -> Tensors:
 
 
 def requirements(case: LabCase) -> Sequence[Requirement]:
-    """The gradient, its bytes and a count, and memory for one microbatch at a time."""
+    """Laws: the gradient, an all-reduce of its bytes and a count, and one microbatch's peak."""
     parameters = _model(case, torch.float32).parameters()
     num_bytes = ELEMENT_BYTES * sum(parameter.numel() for parameter in parameters)
     length = max(_shape(case, rank)[1] for rank in range(case.world_size))

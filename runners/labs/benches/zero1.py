@@ -47,7 +47,7 @@ def _gradients(case: LabCase, step: int, rank: int, dtype: torch.dtype) -> list[
 
 
 def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
-    """Three steps of the reader's `ShardedAdam`; what is held after them is what it stores."""
+    """The parameters after three steps of the reader's `ShardedAdam` on each rank's gradients."""
     parameters = _parameters(case, torch.float32)
     gradients = [_gradients(case, step, rank.rank, torch.float32) for step in range(NUM_STEPS)]
     with rank.metered({"gradients": gradients}, trained={"parameters": parameters}):
@@ -62,7 +62,7 @@ def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
-    """PyTorch's Adam, with the mean of the ranks' gradients."""
+    """The parameters after steps of PyTorch's Adam with the mean of the ranks' gradients."""
     parameters = _parameters(case, dtype)
     adam = torch.optim.Adam(parameters, lr=LEARNING_RATE, eps=EPSILON)
     for step in range(NUM_STEPS):
@@ -78,7 +78,7 @@ def _by_name(parameters: Sequence[Tensor]) -> dict[str, Tensor]:
 
 
 def requirements(case: LabCase) -> Sequence[Requirement]:
-    """Adam's parameters, the bytes of both collectives, and a share of the state."""
+    """Laws: Adam's parameters, a reduce-scatter and an all-gather a step, state of four shards."""
     shares = [-(-torch.Size(shape).numel() // case.world_size) for shape in _shapes(case)]
     share_bytes = ELEMENT_BYTES * sum(shares)  # each parameter padded; less where all are one
     in_steps = NUM_STEPS * case.world_size * share_bytes

@@ -52,7 +52,7 @@ class PlanAnswer(Record):
         return max(self.ranks, key=lambda rank: rank.peak_bytes, default=None)
 
     def bounds(self, cluster: Cluster) -> Bounds:
-        """The lower bounds of a step's time, at the highest rates of these devices."""
+        """A step's least seconds: computing, with a pipeline's idle time, and on each tier."""
         asked, strategy = self.question, self.question.strategy
         if strategy.pipeline == 1:
             return bounds(self.ranks, strategy, cluster)
@@ -79,7 +79,7 @@ def question_of(
 
 
 def answer_of(row: GridRow, grid: Grid) -> PlanAnswer:
-    """The answer that a row of a grid keeps."""
+    """A row of a grid as a `PlanAnswer`: its question made anew, its committed ranks."""
     model = PlannedModel(
         name=grid.preset, architecture=Architecture.model_validate(grid.architecture)
     )
@@ -91,7 +91,7 @@ def answer_of(row: GridRow, grid: Grid) -> PlanAnswer:
 
 
 def rivals(name: str, grid: Grid) -> dict[str, GridRow]:
-    """Rows by the names of their runs that do the same training on as many devices.
+    """Rows by run name that do the training of `name`'s row on as many devices, itself included.
 
     They differ in their strategy, in what they recompute, and in the size of a microbatch.
     """
@@ -114,7 +114,7 @@ def answers_of(grid: Grid) -> dict[str, PlanAnswer]:
 
 
 def needs(answer: PlanAnswer) -> int:
-    """Bytes of a device's memory with which each rank of a strategy fits."""
+    """Bytes of a device's memory with which all ranks fit: the most of their `needed_bytes`."""
     num = answer.question.num_microbatches
     return max(
         device_memory.needed_bytes(rank.reserved_bytes, rank.num_communicators(num))
@@ -147,7 +147,7 @@ class Layout:
 
     @property
     def name(self) -> str:
-        """The strategy, with the settings that the search chose."""
+        """Its strategy, microbatch and, unless it is none, checkpointing, in words with commas."""
         training = self.answer.question.training
         words = [self.strategy, f"microbatch {training.microbatch}"]
         if training.checkpointing != "none":
@@ -170,10 +170,10 @@ class Layout:
         return seconds_of_data(self.answer.ranks, self.answer.question.strategy, cluster)
 
     def dominates(self, other: Layout, *, is_memory_free: bool = False) -> bool:
-        """Whether it costs no more in anything, and less in something, on the same cluster.
+        """Whether no cost is higher and any is lower; if computing bounds both, by the rule too.
 
-        What they cost is memory, computing, and sending over each tier of links. Where computing
-        decides how long both take at least, it comes no later by the rule either.
+        Costs are memory (unless free), computing, and sending over each tier; nearly equal is not
+        lower. Where computing bounds both, it comes earlier by the rule, or as early at lower cost.
         """
         pairs = [(getattr(self.bounds, tier), getattr(other.bounds, tier)) for tier in _TIERS]
         if not is_memory_free:
@@ -227,7 +227,7 @@ def layouts(answers: Sequence[PlanAnswer], cluster: Cluster, memory_bytes: float
 
 
 def table_lines(layouts: Sequence[Layout]) -> list[str]:
-    """The table of layouts: memory by class, and the lower bound of a step."""
+    """The lines of a table: a head of two, then each layout's verdict, GiB by class and bound."""
     lines = [_HEAD, _UNITS]
     for layout in layouts:
         columns = [layout.needed_bytes, *_bytes_by_class(layout).values()]

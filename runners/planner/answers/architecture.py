@@ -115,7 +115,7 @@ class Architecture(Record):
 
     @property
     def attention_parameters(self) -> int:
-        """Parameters of a layer's attention: queries, keys and values, and the output."""
+        """Parameters of a layer's attention, latent or not: matrices, biases, its norms, sinks."""
         hidden, heads, size = self.hidden_size, self.num_heads, self.head_size
         queries, outputs = heads * size, heads * (self.value_dim or size)
         if self.kv_rank:

@@ -47,9 +47,9 @@ def _known_keys() -> set[str]:
 
 
 def architecture_of(path: Path) -> Architecture:
-    """The architecture that a configuration file describes.
+    """The architecture that a `config.json` states; a PlanError names the file and the wrong key.
 
-    An UnknownFamilyError where plans do not read its family, a PlanError where it cannot be read.
+    An UnknownFamilyError where plans do not read its family.
     """
     stated, known = _stated(path), _read()["families"]
     if (family := stated["model_type"]) not in known:

@@ -22,7 +22,7 @@ Verdict = Literal["fits", "marginal", "no"]
 
 
 def needed_bytes(reserved: int, num_communicators: int) -> int:
-    """Bytes of memory with which a rank fits that reserves so many bytes without a limit.
+    """Bytes of a device with which a rank fits: reserved and `ERROR`, driver, CUDA, NCCL, cuBLAS.
 
     Formula: (1 + error) × reserved + driver + context + communicators × communicator + workspaces.
     """

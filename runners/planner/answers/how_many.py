@@ -31,7 +31,7 @@ class FewestDevices(NamedTuple):
 def least_devices(
     question: Question, node: Cluster, memory_bytes: float, simulate: Simulate
 ) -> list[FewestDevices]:
-    """The smallest number of devices on which each strategy fits, the smallest first.
+    """Each strategy's fewest devices, a power of two, and layout there, the fewest of all first.
 
     Strategies that need few devices are simulated; more than twice the fewest are left to closed
     forms. The global batch of the question is that of one device, and grows with the devices.
@@ -122,7 +122,7 @@ def least_lines(minima: list[FewestDevices], memory_bytes: float) -> list[str]:
 def changes_that_fit(
     question: Question, cluster: Cluster, memory_bytes: float, simulate: Simulate
 ) -> list[str]:
-    """Changes of the training with which a layout fits, each simulated, as options in text.
+    """Lines of options that make a layout fit, simulated: bf16, adam8bit, loss chunks, sequence.
 
     Each setting alone, and the longest sample; where none is enough, all settings together.
     """

@@ -93,7 +93,7 @@ def _spread(axis: str, num_ranks: int, strategy: Strategy, cluster: Cluster) -> 
 
 
 def seconds_of_call(call: AxisCalls, strategy: Strategy, cluster: Cluster) -> tuple[float, float]:
-    """Least seconds of calls on the links within a node, and on those between nodes."""
+    """The seconds that calls take at least, by bytes over rates: within a node, between nodes."""
     inner, nodes = _spread(call.axis, call.num_ranks, strategy, cluster)
     groups = cluster.per_node / inner  # that share the node's links
     if (call.operation, call.axis) == ("all_to_all", "context"):  # around a ring, to the next rank
@@ -118,7 +118,7 @@ def seconds_of_call(call: AxisCalls, strategy: Strategy, cluster: Cluster) -> tu
 
 
 def seconds_of_data(ranks: Sequence[GridRank], strategy: Strategy, cluster: Cluster) -> float:
-    """Seconds that gathers and reductions of data parallelism need, on the longer tier."""
+    """The least seconds of data parallelism's calls, on the rank and the tier that take longest."""
     seconds = []
     for rank in ranks:
         calls = [call for call in rank.calls if call.axis in _OF_DATA]
@@ -130,7 +130,7 @@ def seconds_of_data(ranks: Sequence[GridRank], strategy: Strategy, cluster: Clus
 def bounds(
     ranks: Sequence[GridRank], strategy: Strategy, cluster: Cluster, pipelined_flops: float = 0.0
 ) -> Bounds:
-    """The bounds of a step; `pipelined_flops`: of stages one after another."""
+    """Seconds of computing, or `pipelined_flops` if longer, and of each tier: the most of ranks."""
     computing = max(pipelined_flops, *(rank.flops for rank in ranks)) / cluster.flops
     seconds = []
     for rank in ranks:

@@ -30,7 +30,7 @@ class Priority(NamedTuple):
 
 
 def priority(question: Question, per_node: int, *, is_hidden: bool) -> Priority:
-    """The key of a layout in the order of the rule, among others of the same training."""
+    """The rule's sort key, least first: recomputation, gathers not hidden, ranks of each axis."""
     strategy, training = question.strategy, question.training
     return Priority(
         recomputation=RECOMPUTATION.index(training.checkpointing),

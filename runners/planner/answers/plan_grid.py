@@ -49,7 +49,7 @@ class GridRank(Record):
     calls: list[AxisCalls]
 
     def num_communicators(self, num_microbatches: int) -> int:
-        """The process groups of the rank: one for each axis of the mesh.
+        """The number of its process groups: the axes that its calls name, and units that reshard.
 
         Where FSDP reshards to a smaller group, torch 2.13 builds a group for each unit, which
         gathers once in each microbatch (pytorch/pytorch, issue 153302).
@@ -162,7 +162,7 @@ def named_rows(grid: Grid) -> dict[str, GridRow]:
 def run_of(
     strategy: str, settings: dict[str, Setting], ranks: list[RankRecord], seconds: float
 ) -> Run:
-    """The record of a simulated run, of the records of its ranks."""
+    """The record of a completed, simulated run of these ranks; its device, seed, … are fixed."""
     return Run(
         strategy=strategy,
         world_size=1,

@@ -23,7 +23,7 @@ MOST = 0.8  # of the clusters, on which the rule is near where the order is know
 
 
 def searches() -> dict[str, list[PublishedRow]]:
-    """Rows that are layouts of one training on one cluster, where there are several."""
+    """By run name, two or more published rows of one cluster and training, of which some ran."""
     clusters = defaultdict[tuple[object, ...], list[PublishedRow]](list)
     for row in rows(RATES):
         if row.device.memory_gib:
@@ -41,7 +41,7 @@ def tried(of: Sequence[PublishedRow]) -> list[PublishedRow]:
 
 
 def runs() -> dict[str, Run]:
-    """A run for each cluster, and the runs `few`, `many` and `all` that sum them up."""
+    """A run for each cluster; `few` and `many`, parted where the rule stops being near; `all`."""
     asked = {name: of for name, of in searches().items() if tried(of)}
     by_name = {name: _run(of, place) for place, (name, of) in enumerate(asked.items())}
     sizes = sorted({of[0].devices for of in asked.values()}, reverse=True)

@@ -190,7 +190,7 @@ class Question(Record):
 
     @property
     def ranks(self) -> list[int]:
-        """The ranks to simulate: the first and the last of the pipeline, and one between them.
+        """The ranks to simulate: the first of the pipeline's first, second and last position.
 
         Inner ranks send both ways; the second has as many layers and microbatches as any of them.
         """
@@ -199,7 +199,7 @@ class Question(Record):
         return [stage * each for stage in sorted({0, min(1, stages - 1), stages - 1})]
 
     def layers_of(self, stage: int) -> range:
-        """The layers of a pipeline stage: equally many, or one more in the first stages."""
+        """The layers of a stage: as many as the strategy lists, else equally many, or one more."""
         shape = self.model.architecture
         total, stages = (shape.num_layers if shape else 0), self.strategy.num_stages
         sizes = self.strategy.layers_of_stages or layers_of_stages(total, stages)

@@ -122,7 +122,7 @@ def shortlist(
 
 
 def shortlist_lines(listed: Sequence[Layout]) -> list[str]:
-    """The first layouts by closed forms, before any is simulated."""
+    """A line for each of the first `MOST_LISTED` layouts: name, GiB, and if perhaps too much."""
     heads = ["by closed forms:", *[""] * MOST_LISTED]
     return [
         f"{head:<19}{layout.name:<44}{layout.needed_bytes / GIB:8.1f} GiB"
@@ -137,7 +137,7 @@ def search(
     memory_bytes: float,
     simulate: Simulate,
 ) -> SearchResult:
-    """Simulate a `shortlist` in its order, until three strategies are known to fit."""
+    """Simulate a `shortlist` in order, until three strategies fit or `MOST` layouts are done."""
     left, answers = list(listed[0]), list[PlanAnswer]()
     while left and len(answers) < MOST:
         fitting = {layout.strategy for layout in layouts(answers, cluster, memory_bytes)}
@@ -197,7 +197,7 @@ class LayoutChoice(NamedTuple):
 
 
 def choose(answers: Sequence[PlanAnswer], cluster: Cluster, memory_bytes: float) -> LayoutChoice:
-    """Choose the layouts to measure, the one to try first leading; a PlanError if nothing fits."""
+    """Layouts that fit, and three to measure, by rule or, past `KNOWN_TO`, memory; or PlanError."""
     fitting = layouts(answers, cluster, memory_bytes)
     if not fitting:
         message = f"no layout fits {memory_bytes / GIB:.4g} GiB"
@@ -219,7 +219,7 @@ def to_measure(fitting: Iterable[Layout]) -> list[Layout]:
 
 
 def no_fit_error(result: SearchResult, error: PlanError, memory_bytes: float) -> PlanError:
-    """The error of a search in which nothing fits: whether all was tried, and the least need."""
+    """Return the PlanError of a search in which nothing fits: layouts left, or the least need."""
     if result.num_left:
         simulated, left, *_ = result.counts
         return PlanError(f"no answer yet: {error}, of {simulated}; {left}")

@@ -46,7 +46,7 @@ class TensorAxis:
         return None if self.mesh is None else self.mesh.get_group()
 
     def products(self, x: Tensor, *layers: nn.Module) -> Sequence[Tensor]:
-        """The whole activation times the weight of each layer, which is divided by columns."""
+        """The product of the whole activation with each layer, which is divided by columns."""
         weights: list[Any] = [layer.weight for layer in layers]
         biases: list[Any] = [getattr(layer, "bias", None) for layer in layers]
         if self.size == 1 or not self.has_sequence_parallel or self.keeps_gathered:
@@ -59,7 +59,7 @@ class TensorAxis:
         return _GatheredProducts.apply(x, self, *weights, *biases)
 
     def enter(self, x: Tensor) -> Tensor:
-        """Make an activation whole, before a layer that is divided by columns."""
+        """The whole activation: gathered if divided, else `x`, whose gradient is all-reduced."""
         if self.size == 1:
             return x
         if self.has_sequence_parallel:
@@ -67,7 +67,7 @@ class TensorAxis:
         return exchanged(x, lambda whole: whole.view_as(whole), self._summed)
 
     def leave(self, x: Tensor) -> Tensor:
-        """Sum the addends of all ranks, after a layer that is divided by rows."""
+        """The sum of all ranks' addends: all-reduced, or scattered to parts of the sequence."""
         if self.size == 1:
             return x
         if self.has_sequence_parallel:
@@ -95,7 +95,7 @@ class TensorAxis:
         return parts.movedim(0, 1).reshape(x.shape[0], -1, *x.shape[2:])
 
     def scattered(self, x: Tensor) -> Tensor:
-        """The sum over ranks of (batch, sequence, …), this rank's part of the sequence.
+        """Reduce-scatter (batch, sequence, …): the sum over ranks, (batch, sequence / ranks, …).
 
         By the functional collective, whose result selective checkpointing can keep.
         """
@@ -186,7 +186,7 @@ class DividedCrossEntropy(TensorFunction):
     def forward(
         context: Any, logits: Tensor, targets: Tensor, axis: TensorAxis, is_compiled: bool
     ) -> Tensor:
-        """The mean over tokens."""
+        """The mean loss over tokens; ranks all-reduce maxima, targets' logits and sums."""
         wide = logits.float()
         if wide is logits:
             wide = logits.clone()
@@ -206,7 +206,7 @@ class DividedCrossEntropy(TensorFunction):
 
     @staticmethod
     def backward(context: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        """The gradient of the logits."""
+        """A gradient of the logits' size and type, made of the softmax; values are arbitrary."""
         softmax, targets = context.saved_tensors
         if context.is_compiled:
             softmax = softmax.clone()
@@ -229,7 +229,7 @@ class RingAttention(TensorFunction):
     def forward(
         context: Any, queries: Tensor, keys: Tensor, values: Tensor, group: dist.ProcessGroup
     ) -> Tensor:
-        """As queries."""
+        """Attention of this rank's queries to all ranks' keys; the shape of queries."""
         given = queries, keys, values
         how = group, _SEQUENCE, attention
         output, logs = _templated_ring_attention(*how, *given, is_causal=True)
@@ -239,7 +239,7 @@ class RingAttention(TensorFunction):
 
     @staticmethod
     def backward(context: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients of queries, keys and values."""
+        """Gradients of this rank's queries, keys and values, and None for the group."""
         query, key, value, output, logs = context.saved_tensors
         how = context.group, _SEQUENCE, attention_backward, grad, "grad_out"
         gradients = _templated_ring_attention_backward(

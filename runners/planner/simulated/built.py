@@ -43,7 +43,7 @@ class BuiltStage:
 
 
 def build(question: Question, mesh: DeviceMesh | None, stage: int) -> BuiltStage:
-    """Build the module of a stage, divide it, and give its parameters memory.
+    """The `BuiltStage` of a stage: built without memory, divided, allocated, maybe in DDP.
 
     The mesh has the axes `pipeline`, `data` and `tensor`; it is None for a single device. A
     PlanError where a function that the model names is not there.
@@ -146,7 +146,7 @@ def _own(question: Question, mesh: DeviceMesh | None, _: int) -> BuiltStage:
 
 
 def units(module: nn.Module) -> nn.ModuleList | nn.Sequential | None:
-    """The largest list of children, whose members are the model's units; None without any."""
+    """The `ModuleList` or `Sequential` with most parameters, whose members are units, or None."""
     lists = [m for m in module.modules() if isinstance(m, (nn.ModuleList, nn.Sequential)) and m]
 
     def size(children: nn.Module) -> tuple[int, int]:

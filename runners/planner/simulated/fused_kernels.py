@@ -62,13 +62,13 @@ def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
 def attention(
     query: Tensor, key: Tensor, value: Tensor, is_causal: bool, window: int = 0
 ) -> tuple[Tensor, Tensor]:
-    """Attention as one kernel, which keeps inputs and results, as FlashAttention does.
+    """Attention as one kernel, as FlashAttention: outputs, and logarithms of the weights' sums.
 
-    Inputs are (batch, heads, sequence, size), of which values may have another size; keys and
-    values may have fewer heads, which queries share. Under the causal mask each token attends to
-    the last `window` ones, itself included, or with 0 to all before it. The results have the shape
-    of queries, with the size of values, and (batch, heads, sequence): logarithms of the weights'
-    sums, in fp32.
+    It keeps inputs and results. Inputs are (batch, heads, sequence, size), of which values may have
+    another size; keys and values may have fewer heads, which queries share. Under the causal mask
+    each token attends to the last `window` ones, itself included, or with 0 to all before it. The
+    outputs have the shape of queries, with the size of values; the logarithms, in fp32, are (batch,
+    heads, sequence).
     """
     scores = _scores(query, key, is_causal, window)
     values = _shared(value, query)

@@ -98,7 +98,7 @@ GRIDS = {
 
 
 def questions(preset: ModelPreset) -> Iterator[tuple[Key, Question]]:
-    """The questions of a preset's grid, but those that the model or the mesh does not allow."""
+    """Each (strategy, state) of a preset's grid with its question, but for impossible meshes."""
     plan = GRIDS[preset.id]
     model = PlannedModel(name=preset.id, architecture=preset.architecture)
     for name, state in dict.fromkeys([*_rows(plan), *_by_rule(plan, model)]):
@@ -141,7 +141,7 @@ def _by_rule(plan: GridSpec, model: PlannedModel) -> Iterator[Key]:
 
 
 def check(preset: str, *, is_writing: bool) -> str:
-    """Simulate one row of `EACH` of a grid again, and say whether the committed grid holds.
+    """Simulate every `EACH`-th row again, say whether the committed grid holds, and write if asked.
 
     Where they come out equal the grid is one of today's code, and writing renews its digest; else
     writing simulates all rows anew. A run that is stopped, or a PlanError, leaves the former file.
@@ -172,7 +172,7 @@ def outcome_words(*, is_same: bool, is_writing: bool) -> str:
 
 
 def simulate_again(experiment: str, names: Sequence[str]) -> dict[str, Run]:
-    """Rows of a grid simulated anew, by their names; a PlanError where one is gone, or fails."""
+    """Simulate rows of a grid anew: runs by name; a PlanError where a row is gone, or fails."""
     preset = next(name for name in GRIDS if experiment_of(name) == experiment)
     plan = GRIDS[preset]
     known = {

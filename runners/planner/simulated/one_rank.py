@@ -32,7 +32,7 @@ AXES = ("pipeline", "data", "tensor")
 
 
 def simulate_rank(question: Question, rank: int) -> GridRank:
-    """Execute two steps as one rank; a PlanError, or whatever the model raises without data."""
+    """Execute two steps as one rank without data; the `GridRank` that the second's meter gives."""
     meshes: list[DeviceMesh] = []
     strategy = question.strategy
     sizes = (strategy.pipeline, strategy.num_summing, strategy.tensor)

@@ -61,7 +61,7 @@ def named(name: str) -> Callable[..., Any]:
 
 
 def arguments(model: PlannedModel, training: TrainingSettings) -> Any:
-    """A batch: a tuple, or a dictionary of keyword arguments."""
+    """What the model's batch function returns, as a tuple, or a dictionary of keyword arguments."""
     given = named(model.batch or "")(training.microbatch, training.sequence)
     for tensor in tensors_of(given):
         if isinstance(tensor, FakeTensor):
@@ -95,11 +95,10 @@ def built(model: PlannedModel) -> nn.Module:
 
 
 def loss_of(output: Any, line: str) -> Tensor:
-    """The scalar loss with which the backward pass begins.
+    """The loss of an output: its `loss`, a leading number, or else the sum of all tensors' means.
 
-    It is what the output calls `loss`; else the first element of a tuple, where that is a number;
-    else all tensors that have a gradient. Of each tensor the mean counts, of several their sum. A
-    PlanError where nothing has a gradient.
+    The number leads a tuple or list. A `loss` of several elements is their mean, one of several
+    tensors the sum of means. A PlanError where nothing has a gradient.
     """
     named_loss = output.get("loss") if isinstance(output, Mapping) else None
     loss = getattr(output, "loss", None) if named_loss is None else named_loss
@@ -206,7 +205,7 @@ class RefusingMode(ValuelessMode):
             raise self._refusal
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Dispatch as `ValuelessMode` does; refuse operations without sizes in one line."""
+        """Dispatch as `ValuelessMode` does; a PlanError where torch gives the result no size."""
         try:
             return super().dispatch(func, types, args, kwargs)
         except DynamicOutputShapeException:
@@ -229,7 +228,7 @@ class RefusingMode(ValuelessMode):
 
 @contextmanager
 def patched_for_own_code() -> Iterator[None]:
-    """Patch functions of torch that the user's code would call with data.
+    """Replace in this context `Tensor.numpy`, dropout, attention, compiling and fused LSTMs.
 
     Arrays of NumPy keep their own values, `torch.compile` leaves a model as it is, and an LSTM
     computes step by step: a fused one on a CPU has a workspace that fake tensors leave out.

@@ -37,7 +37,7 @@ def model_of(path: Path, name: str) -> PlannedModel:
 
 @cache
 def sizes(path: str) -> ModelSizes:
-    """The sizes of the model of a file; a PlanError as of `model_of`."""
+    """Parameters, all and active, positions and attention of a file's model; or a PlanError."""
     try:
         with torch.device("meta"):
             module = built(path)
@@ -58,7 +58,7 @@ def sizes(path: str) -> ModelSizes:
 
 
 def built(path: str) -> nn.Module:
-    """Build the module in torch's default type and on its default device.
+    """The causal language model that transformers builds of a file, in torch's default type.
 
     A ValueError where it is too large, or no causal language model; whatever transformers raises.
     """

@@ -25,7 +25,7 @@ from runners.planner.simulated.cache import answers
 
 @cache
 def terms() -> dict[str, dict[str, Any]]:
-    """The terms that the simulation of some rows leaves out, by the ids of the rows.
+    """What simulations of some rows leave out, as the file of measurements states it, by row id.
 
     All were found after the first comparison. `implementation` has the fields that add it, where a
     plan can.
@@ -46,7 +46,7 @@ def rows_by_run() -> dict[str, PublishedRow]:
 
 
 def workspace_bytes(row: PublishedRow) -> int:
-    """Bytes of workspaces that libraries keep on a rank of Megatron's.
+    """Bytes of cuBLAS's and Transformer Engine's workspaces on a rank; 0 under torchtitan.
 
     A workspace for each of torch's two handles of cuBLAS, that of the main thread and that of
     autograd's (aten/src/ATen/cuda/CublasHandlePool.cpp of pytorch/pytorch at 26a39059: 32 MiB
@@ -68,7 +68,7 @@ def _questions(row: PublishedRow) -> Iterator[Question]:
 
 
 def runs(names: Sequence[str] = ()) -> dict[str, Run]:
-    """Published peaks and their simulation, of all rows, or of these names, which must exist."""
+    """Simulate all published rows, or those named: runs, by name, with published and own peaks."""
     known = rows_by_run()
     if gone := [name for name in names if name not in known]:
         raise PlanError(f"no published row is called {gone[0]!r} any more")

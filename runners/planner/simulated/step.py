@@ -51,7 +51,7 @@ class Repeats:
 
 
 def repeats(question: Question) -> Repeats:
-    """The microbatches to simulate: all of GPipe, those up to the peak of other schedules."""
+    """The microbatches to simulate: all of GPipe, ranks + 1 of 1F1B, three rounds, or else two."""
     total, strategy = question.num_microbatches, question.strategy
     match strategy.schedule:
         case "gpipe":
@@ -74,7 +74,7 @@ class Turn(NamedTuple):
 
 
 def turns(question: Question, rank: int, num: int) -> Iterator[Turn]:
-    """The turns of `num` microbatches on a rank of the pipeline, in their order."""
+    """Yield a rank's forward and backward passes of `num` microbatches in its schedule's order."""
     strategy = question.strategy
     if strategy.chunks > 1:
         yield from _interleaved(question, rank, num)

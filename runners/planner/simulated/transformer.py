@@ -68,7 +68,7 @@ class RMSNorm(nn.RMSNorm):
         self._is_fused = is_fused
 
     def forward(self, x: Tensor) -> Tensor:
-        """(…, size) → (…, size)."""
+        """Divide (…, size) by its root mean square, times the weight; one kernel, or in fp32."""
         if self._is_fused:
             return rms_norm(x, self.weight)
         wide = x.float()
@@ -126,7 +126,7 @@ class RankAttention(program.GroupedQueryAttention):
         return self.plan.axis.leave(super().forward(x, rotations))
 
     def project(self, x: Tensor) -> Sequence[Tensor]:
-        """Queries, keys and values of this rank's heads."""
+        """Queries, keys and values (batch, sequence, own heads × size), of one matrix or three."""
         if self._is_one_matrix:
             whole = self.plan.axis.products(x, self.inputs)[0]
             return torch.split(whole, self._sizes, -1)
@@ -135,7 +135,7 @@ class RankAttention(program.GroupedQueryAttention):
         return [*wide, *parts[len(wide) :]]
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """(batch, heads, sequence, head size) of each → the same."""
+        """Causal attention (batch, heads, sequence, size): a ring, a kernel or plain products."""
         plan = self.plan
         if plan.context is not None:
             return RingAttention.apply(query, key, value, plan.context)
@@ -179,7 +179,7 @@ class RankLatentAttention(RankAttention):
         self.output = plan.linear(values, hidden, has_bias=shape.has_output_bias)
 
     def forward(self, x: Tensor, rotations: Tensor | None) -> Tensor:
-        """(batch, sequence, hidden) → (batch, sequence, hidden)."""
+        """Causal attention to keys and values expanded from a latent; (batch, sequence, hidden)."""
         assert rotations is not None
         shape, heads = self.plan.shape, self.plan.num_heads
         queries = program.rotated(self.queries(x).unflatten(-1, (heads, -1)), rotations)
@@ -215,7 +215,7 @@ class RankFeedForward(program.FeedForward):
         return self._axis.leave(self.outer(self.activate(*self._axis.products(x, *matrices))))
 
     def activate(self, inner: Tensor, gate: Tensor | None = None) -> Tensor:
-        """(…, width) → the same."""
+        """`inner` activated, times `gate`, or the second half of `inner` if fused; (…, width)."""
         if self._has_both:
             inner, gate = inner.chunk(2, -1)
         if self._is_clamped and gate is not None:  # as in GPT-OSS
@@ -255,7 +255,7 @@ class RankExperts(program.MixtureOfExperts):
         self.gate = nn.Linear(plan.hidden_size, 1, bias=False) if shape.has_shared_gate else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, sequence, hidden) → (batch, sequence, hidden)."""
+        """The sum of each token's experts and the shared network; (batch, sequence, hidden)."""
         whole = self._axis.enter(x)
         total = super().forward(whole)
         if self.shared is not None:
@@ -264,7 +264,7 @@ class RankExperts(program.MixtureOfExperts):
         return self._axis.leave(total)
 
     def run_experts(self, x: Tensor, _: Tensor) -> Tensor:
-        """(tokens, hidden), in the order of experts → the same."""
+        """Send (tokens, hidden), in experts' order, to their ranks, run these, and send back."""
         outputs: Tensor
         if self._ranks is None:
             outputs = self.experts(x)
@@ -354,7 +354,7 @@ class RankTransformer(program.TransformerStage):
         self.register_buffer("rotations", rotations, persistent=False)
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """(batch, sequence) → (batch, sequence, hidden); this rank's part of the sequence."""
+        """Embeddings of (batch, sequence) and positions: (batch, own part of sequence, hidden)."""
         axis, length = self.plan.axis, tokens.shape[1]
         x = axis.leave(self.embedding(tokens))
         if self.plan.positions == "learned":
@@ -370,7 +370,7 @@ class RankTransformer(program.TransformerStage):
         return scores
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Mean cross-entropy of logits as `score` gives them; targets are (batch, sequence)."""
+        """Mean cross-entropy of tokens, fused, or by `loss_chunks`; targets (batch, sequence)."""
         axis, implementation = self.plan.axis, self.plan.implementation
         if implementation.has_loss_in_place:
             rows, wanted = logits.flatten(0, 1), targets.flatten()

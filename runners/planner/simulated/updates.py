@@ -28,7 +28,7 @@ class EightBitAdam(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
-        """Create the states where they are missing, and update the parameters in place."""
+        """Allocate missing states, 8-bit, or fp32 if small; add gradients, in place of Adam."""
         every = (parameter for group in self.param_groups for parameter in group["params"])
         for parameter in (parameter for parameter in every if parameter.grad is not None):
             state, num = self.state[parameter], parameter.numel()
@@ -127,7 +127,7 @@ class RankOptimizer:
 
     @torch.no_grad()
     def step(self) -> None:
-        """Update from the gradients, which ranks have summed unless they are sharded here."""
+        """Reduce-scatter what ZeRO-1 shards, update this rank's shares, all-gather parameters."""
         gradients = dict(self.gradients())
         for parameter, gradient in gradients.items():
             self._communicate(dist.reduce_scatter_single, parameter, gradient, reduces=True)
