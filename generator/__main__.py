@@ -134,7 +134,7 @@ def _check(options: argparse.Namespace) -> int:
     judged = evidence.judged_claims
     unheld = {name: outcome for name, outcome in judged.items() if outcome.verdict != "holds"}
     for name, outcome in unheld.items():
-        words, values = verdicts.WORDS[outcome.verdict], verdicts.values(book, outcome)
+        words, values = verdicts.WORDS[outcome.verdict], verdicts.values_text(book, outcome)
         print(f"{words:22}{outcome.claim.kind:13}{name}: {outcome.explanation}{values}")
     problems = [*(site_checks.mistakes(book.root) if own_book() else ())]
     problems += trace_checks.problems(book, judged)

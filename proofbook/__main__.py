@@ -15,7 +15,7 @@ from runners.system import stopping
 
 
 def command() -> None:
-    """Call the command that the first word names."""
+    """Call the command of the first word: of `runners` if near a name there, else `generator`."""
     stopping.listen("stopped; run the same command again")  # before all else is loaded
     from importlib import metadata
 

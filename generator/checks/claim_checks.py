@@ -31,7 +31,7 @@ BY_MACHINE = re.compile(
 
 
 def mistakes(evidence: Evidence, document: Document[ClaimFile]) -> Iterator[ContentError]:
-    """Claims that cannot be judged, or that rest on what they may not rest on."""
+    """Errors of claims that cannot be judged, or that rest on what they may not rest on."""
     book = evidence.book
     for position, written in enumerate(document.model.claims):
         names = book.claim_index.of_claim[written.id]  # one for each run
@@ -125,7 +125,7 @@ BORNE_OUT_BY: dict[SentenceVerdict, tuple[Judgement, ...]] = {
 
 
 def judgement(sentence: Statement, outcome: Judged) -> Judgement:
-    """`refuted`, `confirmed` or `untested`, by the verdict on its claim."""
+    """How a claim judges a statement: holding refutes it, unless `confirmed_if` names a verdict."""
     if outcome.verdict in UNDECIDED:
         return "untested"
     if sentence.confirmed_if is not None:
@@ -145,7 +145,7 @@ def program_path(book: Book, run: str) -> str:
 
 
 def statement_mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """Verdicts that their claims do not bear out, and programs that cannot stand."""
+    """Errors of statements: a verdict that its claim does not bear out, an unlistable program."""
     book = evidence.book
     for position, statement in enumerate(document.model.statements):
         problem = None

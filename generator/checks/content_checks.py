@@ -242,7 +242,7 @@ def _wrong_programs(evidence: Evidence, document: Document[Any]) -> Iterator[Con
 def missing_sections(
     book: Book, sections: Callable[[str], Collection[str]]
 ) -> Iterator[ContentError]:
-    """Sections that the guide names and a printed lesson lacks.
+    """An error for each section that the guide names and a printed lesson lacks.
 
     `sections` gives the headings of a lesson, `topic/mode`; none where it is not printed.
     """

@@ -63,7 +63,7 @@ def _figures(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
 
 
 def figure_mistakes(evidence: Evidence, figure: Figure) -> Iterator[Found]:
-    """Mistakes of a figure, each at a path below it."""
+    """Faults of a figure's states, and series of a growth that are no numbers, each at its path."""
     yield from play_states.faults(figure, evidence)
     growth = figure.growth
     for series in growth.series if growth else ():

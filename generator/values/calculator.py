@@ -110,7 +110,7 @@ def result(output: CalculatorOutput, given: Mapping[str, Value | None]) -> Value
 def check_on_run(
     check: FormulaCheck, output: CalculatorOutput, calculator: Calculator, evidence: Evidence
 ) -> CheckOnRun:
-    """Run, inputs and measurement that a check compares a formula with."""
+    """The run, input expressions and measurement of a check: of its law's claim, or its own."""
     if check.law is None:
         assert check.run is not None
         assert check.measured is not None
@@ -135,7 +135,7 @@ def checks(output: CalculatorOutput, calculator: Calculator, evidence: Evidence)
 
 
 def checked(output: CalculatorOutput, check: CheckOnRun, evidence: Evidence) -> Checked | None:
-    """The formula on one run; None where this machine lacks what it needs."""
+    """The formula's value on a run, the measured value, and the error; None if any is missing."""
     given = {name: bound(written, evidence) for name, written in check.given.items()}
     measured, by_formula = evidence.value(check.measured), result(output, given)
     if measured is None or by_formula is None or len(by_formula.machines | measured.machines) > 1:

@@ -64,7 +64,7 @@ def formula_of(claim: Claim) -> str | None:
 
 
 def printed(claim: Claim) -> str | None:
-    """A claim's rule as a Line; None where it reads something that has no short name."""
+    """A claim's rule as a Line (`a = b`); None for times, constants, and paths without a name."""
     if claim.relation in TIMED:
         return None
     try:
@@ -184,7 +184,7 @@ def why_not_numeric(claim: Claim, evidence: Evidence) -> str | None:
 def in_same_form(
     predicted: Value | None, observed: Value | None
 ) -> tuple[Value | None, Value | None]:
-    """Both, the prediction in the unit and form of the observation."""
+    """Both sides; a predicted number that was typed takes the observation's unit and form."""
     if predicted is None or observed is None or not predicted.unit.is_number:
         return predicted, observed
     if isinstance(predicted.number, str) or isinstance(observed.number, str):

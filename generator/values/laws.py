@@ -24,7 +24,10 @@ _WAY_OUT = (
 
 
 def closed_forms() -> Mapping[str, Function]:
-    """The laws of this book by name; ExpressionError if its file cannot be executed."""
+    """Laws by name: of an own book's `_laws.py` (none without the file), else the project's.
+
+    ExpressionError if the file cannot be executed.
+    """
     own = own_book()
     path = own / "experiments" / "_laws.py" if own else None
     if path is None or not path.is_file():

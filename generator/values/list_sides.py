@@ -36,7 +36,7 @@ def listed(side: object) -> tuple[Value, ...] | None:
 
 
 def paired(predicted: object, observed: object) -> list[tuple[Value, Value]]:
-    """Pairs that a rule over a list compares; ExpressionError if the lengths differ."""
+    """Pairs of values of two sides, a single value repeated; ExpressionError if lengths differ."""
     sides = predicted, observed
     members = [listed(side) or (side,) for side in sides]
     num = max(map(len, members))
@@ -49,7 +49,7 @@ def paired(predicted: object, observed: object) -> list[tuple[Value, Value]]:
 
 
 def collected(values: Sequence[Value]) -> Value:
-    """One printable value for a list: the common one, else all, or their range."""
+    """A printable value for a list: the common value, else a text of all, or of their range."""
     first = values[0]
     is_alike = len({(value.number, value.unit) for value in values}) == 1
     if is_alike and (
@@ -65,7 +65,7 @@ def collected(values: Sequence[Value]) -> Value:
 
 
 def single_value(side: object) -> Value | None:
-    """Printable value of a side: a list is collected, samples become their median."""
+    """Printable value of a side: a list is collected, samples become their median; else None."""
     if isinstance(side, Node) and isinstance(side.content, SampledSeconds):
         side = side.step("median_seconds")
     if isinstance(side, Value):

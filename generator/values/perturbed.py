@@ -41,7 +41,7 @@ class PerturbedEvidence(Evidence):
         self._move, self._is_all = move, is_all
 
     def substitute(self, value: Value) -> Value:
-        """The changed value."""
+        """A value moved by a hash of its path, type kept; given and cited ones only if all are."""
         if not self._is_all and value.kind in ("given", "cited"):
             return value
         digits = int.from_bytes(sha256((value.path or value.formula).encode()).digest()[:4])
@@ -58,7 +58,7 @@ class PerturbedEvidence(Evidence):
 
 
 def ungrounded(evidence: Evidence, expression: str) -> str | None:
-    """Message if no run, setting or cited number can change an expression, else None."""
+    """Message if an expression prints the same on perturbed evidence, so rests on none; or None."""
     evidence = evidence.reference or evidence  # which has every run
     value = evidence.evaluate(expression).result
     if not (evidence.rests_on_runs and isinstance(value, Value)) or value.origin:

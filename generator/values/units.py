@@ -93,7 +93,7 @@ def of_axis(unit: Unit, largest: float, least: float = 1) -> tuple[str, float]:
 
 
 def of_sum(left: Unit, right: Unit) -> Unit:
-    """The unit of a sum or a difference; UnitError if the two differ."""
+    """The unit of a sum or a difference; UnitError where the two cannot be added."""
     if left == right:
         return left
     styles = {left.style, right.style}
@@ -110,7 +110,7 @@ def of_sum(left: Unit, right: Unit) -> Unit:
 
 
 def of_product(left: Unit, right: Unit) -> Unit:
-    """The unit of a product; UnitError for text."""
+    """The unit of a product: powers add; of pure numbers a share, loss, count or plain number."""
     if not (powers := _powers(left, right, 1)).is_number:
         return powers
     for unit in (SHARE, LOSS):
@@ -121,7 +121,7 @@ def of_product(left: Unit, right: Unit) -> Unit:
 
 
 def of_quotient(left: Unit, right: Unit) -> Unit:
-    """The unit of a quotient, for equal units a ratio; UnitError for text."""
+    """The unit of a quotient: powers subtract; pure numbers give a ratio, a share or a loss."""
     if not (powers := _powers(left, right, -1)).is_number:
         return powers
     if left.is_number and left.style in ("share", "loss") and right.style != left.style:

@@ -196,9 +196,9 @@ class Value(Arithmetic):
 
 
 def computed(number: int | float | str, unit: Unit, tree: Tree, inputs: tuple[Value, ...]) -> Value:
-    """A value made from others.
+    """A value of kind `computed`, with formula and inputs; ExpressionError if not finite.
 
-    ExpressionError if it is not finite, MixedError if its inputs come from two machines.
+    MixedError if its inputs come from two machines.
     """
     if not isinstance(number, str) and not abs(number) < 1e300:  # nor is it then nan
         raise ExpressionError(f"{formula.printed(tree)} is not finite")

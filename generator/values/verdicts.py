@@ -55,7 +55,7 @@ class Judged:
 
     @property
     def is_broken_law(self) -> bool:
-        """Whether a law ought to hold here and does not."""
+        """Whether a law does not hold or cannot be told here, or lacks evidence it should have."""
         return self.claim.kind == "law" and (
             self.verdict in ("does_not_hold", "not_distinguishable")
             or (self.on_reference and self.verdict == "no_evidence")
@@ -64,7 +64,7 @@ class Judged:
 
 
 def judge(book: Book, claim: Claim, predicted: Evaluation, observed: Evaluation) -> Judged:
-    """The verdict on one claim, by what comes of its two expressions."""
+    """The verdict on a claim: by domain, staleness or absence, else by comparing its two sides."""
     own = [claim.run] if claim.run in predicted.runs else []  # the first that pages name
     runs = tuple(dict.fromkeys(filter(None, [*own, *predicted.runs, *observed.runs])))
     machines = [book.machine_of(run) for run in runs]
@@ -261,18 +261,18 @@ def written(outcome: Judged) -> str:
 
 
 def broken_laws(book: Book, outcomes: Mapping[str, Judged]) -> list[ContentError]:
-    """The laws that do not hold, each where it is written, with its two values."""
+    """An error for each law that does not hold, where it is written, with its two values."""
     return [
         book.claim_index.error(
-            name, f"law {name}: {WORDS[law.verdict]} ({law.explanation}){values(book, law)}"
+            name, f"law {name}: {WORDS[law.verdict]} ({law.explanation}){values_text(book, law)}"
         )
         for name, law in outcomes.items()
         if law.is_broken_law and not law.error  # which is told where it is written
     ]
 
 
-def values(book: Book, outcome: Judged) -> str:
-    """The two values that a law compares, and settings that the reference machine has otherwise."""
+def values_text(book: Book, outcome: Judged) -> str:
+    """Text of the two values a law compares, and of settings unlike the reference machine's."""
     text, predicted, observed = "", outcome.predicted, outcome.observed
     if predicted and observed:
         is_alike = str(predicted) == str(observed)  # rounded, as pages print them

@@ -49,7 +49,7 @@ class Difference:
         return not (self.outcomes or self.unequal or self.times)
 
     def lines(self) -> list[str]:
-        """The whole as a person reads it."""
+        """The lines of all lists, each under its heading, and the number of equal values."""
         lines = []
         for name, head in HEADS.items():
             rows = dict.fromkeys(getattr(self, name))
@@ -57,7 +57,7 @@ class Difference:
         return [*lines, f"equal: {self.num_equal} outcomes, fields and times"]
 
     def add_trace(self, left: Trace, right: Trace) -> None:
-        """Compare all runs of an experiment on two machines."""
+        """Add how circumstances and common runs of two traces differ; no runs if the code does."""
         name, under = left.experiment, vars(right.circumstances)
         self.circumstances += [
             f"{fact.replace('_', ' ')}: {value} | {under[fact]}"

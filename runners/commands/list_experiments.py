@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """List experiments; 2 where the file of one is broken."""
+    """Print experiments with runs and their state on this machine; 2 where any file is broken."""
     where = machine.TRACES / machine.name(as_reference=is_reference())
     exit_code = 0
     for name in check_names(arguments.names):

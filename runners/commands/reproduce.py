@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Measure again; 0 where everything is the same."""
+    """Measure or simulate again, and print comparisons; 1 if any differs, else 0."""
     experiments = requested(arguments.paths, machine.folder_of(arguments.on))
     verdicts: list[bool | None] = []
     held = alone() if any(wanted.machine for wanted in experiments) else nullcontext()
@@ -97,7 +97,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
-    """The experiments, runs and fields that the paths name.
+    """What the paths name, by experiment; without a run, all runs that were not skipped.
 
     FixableError where a path leads nowhere in this folder; TraceError for an unreadable trace.
     """

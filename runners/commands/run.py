@@ -51,7 +51,7 @@ class RunRequest:
         return check_names([name.partition(".")[0] for name in self.names])
 
     def pending(self, where: Path) -> list[Pending]:
-        """The pending runs of each experiment; of a heavy one only if it is named."""
+        """The pending runs of each experiment; heavy runs only where named, or with `full`."""
         waiting: list[Pending | None] = []
         for name in self.experiments:
             full = self.full or (name in self.names and find(name).is_full)
@@ -101,7 +101,7 @@ class Ran:
         return 1 if self.surprises or self.not_measured else 0
 
     def add(self, trace: Trace, *, is_new: bool) -> None:
-        """Count a trace, and note its surprises."""
+        """Count a trace as measured or fresh; note surprises, runs left out, and a busy machine."""
         self.num_measured += is_new
         self.num_fresh += not is_new
         self.num_left += len(trace.left_out)
@@ -166,7 +166,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def run(request: RunRequest) -> Ran:
-    """Measure what is pending and say how it ended.
+    """Measure what is pending, under a lock; returns counts and surprises of all requested.
 
     FixableError where another run is measuring here; LaunchError where ranks could not be started.
     """
@@ -254,7 +254,7 @@ def _measure(waiting: list[Pending], where: Path, request: RunRequest) -> dict[s
 
 
 def estimates(waiting: Sequence[Pending], where: Path, as_reference: bool = False) -> list[str]:
-    """For each experiment that would run, and for all: how many runs, how long, how much memory.
+    """Lines of estimates from known runs, for each experiment and in all: runs, time, memory.
 
     A reference repeats each training for its spread.
     """

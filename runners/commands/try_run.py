@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Measure one run, print its summary, and keep its trace."""
+    """Measure one run with the settings of `--set`, print its summary, and keep its trace."""
     words = [arguments.run, *arguments.set]  # --set takes what follows it, and so may have the run
     named = next((word for word in words if word and "=" not in word), "")
     arguments.set = [word for word in words if word not in ("", named)]

@@ -97,7 +97,7 @@ class Board:
         return {rank: self.read(name, rank) for rank in self.ranks}
 
     def write_call(self, kind: str, group: str, size: int, place: str) -> None:
-        """Write a collective before its call, which may never return."""
+        """Write a collective, before its call, to a ring file of the newest calls of this rank."""
         order = self._numbers.total()
         self._numbers[group] += 1
         call = AnnouncedCall(order, group, self._numbers[group], kind, size, place)
@@ -105,7 +105,7 @@ class Board:
         os.pwrite(self._calls, text.ljust(_SLOT_BYTES), order % _SLOTS * _SLOT_BYTES)
 
     def calls(self, rank: int) -> list[AnnouncedCall]:
-        """The newest calls of a rank, in order."""
+        """The newest calls of a rank, read from its file, in their order; none without a file."""
         calls = []
         with suppress(FileNotFoundError):
             held = (self.folder / f"calls.{rank}").read_bytes()
@@ -190,7 +190,7 @@ class Lookout(threading.Thread):
         os.register_at_fork(after_in_child=_forget)
 
     def run(self) -> None:
-        """Post and report until this process ends."""
+        """Poll until this process ends: post whether it waits, report a hang or a rank gone."""
         self._idle_time = IdleTime(os.getpid(), observer=threading.get_native_id())
         while True:
             has_signals = select.select([self._signals], [], [], POLL_SECONDS)[0]
@@ -277,7 +277,7 @@ def failed(board: Board) -> Finding | None:
 
 
 def hangs(board: Board) -> Verdict:
-    """The verdict on a script of which all ranks wait."""
+    """The verdict where all ranks wait: a posted error, else a hang; with a line for each rank."""
     table = [_line(board, rank) for rank in board.ranks]
     if finding := failed(board):
         finding.says = "\n".join([finding.says, *(line for line in table if " waits: " in line)])
@@ -293,7 +293,7 @@ def _never_ended(finding: Finding) -> Verdict:
 
 
 def ended(board: Board, how: Mapping[int, str]) -> Verdict:
-    """The verdict on a script of which ranks are gone: `how` each ended, or empty if not known."""
+    """The verdict where ranks are gone (`how` each ended): killed, or their collectives differ."""
     how = {rank: signal_name for rank, signal_name in how.items() if not board.has("told", rank)}
     if not how:
         return Verdict(not_compared=["updates: the launch was ended by SIGTERM"])

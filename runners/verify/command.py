@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Start ranks, or run as one of them; returns the exit code."""
+    """Run as a rank under torchrun, else start `--ranks` of them; returns the exit code."""
     script = Path(arguments.script)
     if not script.is_file():
         raise FixableError(f"there is no script {script}")

@@ -48,7 +48,7 @@ Replays = Mapping[int, Mapping[str, Sequence[Replay]]]  # by rank and module, on
 
 
 def compare_modules(modules: Modules, recordings: Recordings, replays: Replays) -> Verdict:
-    """Compare all modules of a script with the replays of the ranks that lead a group."""
+    """The verdict on a script: each module against replays on the ranks that lead its groups."""
     verdict = Verdict(compared={"parameters": 0, "parameters_compared": 0, "updates": 0})
     _report_recordings(verdict, recordings)
     if broken := _first(own.broken for own in recordings.values()):
@@ -408,7 +408,7 @@ class _ModuleComparison:
 
 
 def find_gradient_causes(case: ModuleCase, number: int, fit: Fit, expected: Expected) -> None:
-    """Find the causes of gradients of an update that are not the mean over all batches."""
+    """Add findings, by cause, on an update's gradients that are not the mean over all batches."""
     module, rank = case.module, min(fit.wrong or fit.apart)
     update = module.update(rank, number)
     if not fit.wrong:

@@ -172,7 +172,7 @@ _GENERATOR = torch.Generator
 
 
 def install() -> None:
-    """Map calls for GPUs to CPUs from now on, in all of this process."""
+    """Replace CUDA functions and arguments in torch, so that a GPU script runs on CPU and gloo."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     torch.set_autocast_dtype("cpu", torch.get_autocast_dtype("cuda"))
     torch.Generator = _GeneratorType("Generator", (), {})  # type: ignore[assignment, misc]

@@ -70,7 +70,7 @@ def scales_of(gradients: Mapping[str, Tensor]) -> dict[str, float]:
 
 
 def error_of(held: Tensor | None, should: Tensor, tolerance: float) -> Error:
-    """The error of a tensor, over its norm or the allowed error, whichever is larger."""
+    """The error of a tensor (None is zero) and the allowed error, over max(norm, allowed error)."""
     size = should.norm().item()
     allowed = tolerance + 1e-6 * size
     error = size if held is None else distance(held, should)
@@ -79,7 +79,7 @@ def error_of(held: Tensor | None, should: Tensor, tolerance: float) -> Error:
 
 
 def fit_gradients(held: Mapping[int, Held], names: Sequence[str], expected: Expected) -> Fit:
-    """Find the factor of the batches, or one of each batch, that explains the gradients by rank."""
+    """The fit with one common factor of batches; if bad, of a factor each, if that explains all."""
     factor = _common_factor(held[min(held)], names, expected)
     factors = None if factor is None else dict.fromkeys(expected.terms, factor)
     fit = compare_with_sum(held, names, dict.fromkeys(held, factors), expected)
@@ -130,7 +130,7 @@ def compare_with_sum(
     held: Mapping[int, Held], names: Sequence[str],
     factors: Mapping[int, dict[Term, float] | None], expected: Expected,
 ) -> Fit:  # fmt: skip
-    """Compare gradients with a sum over batches that has these factors on each rank."""
+    """The fit of gradients, by rank, to a sum over batches with given factors (None: all wrong)."""
     fit = Fit(factors[min(held)])
     for rank, gradients in held.items():
         own = factors[rank]

@@ -87,7 +87,7 @@ class Tie:
 
 
 def find_ties(modules: Modules) -> Iterator[Tie]:
-    """Find the ties within each module, and among all stages of a pipeline."""
+    """Yield a tie where just two matrices of a module, or of all stages, begin equal."""
     known = [module for module in modules if module.num_updates]
     stages = [module for module in known if module.first.stage is not None]
     for scope in [*([module] for module in known if module.first.stage is None), stages]:
@@ -114,10 +114,7 @@ _SAME_OUTPUTS = 1e-3  # of two replays, relative, in fp32: more is no rounding
 
 
 def compare_batches(case: ModuleCase, number: int) -> bool:
-    """Check that ranks that share a batch have equal inputs, and all others different ones.
-
-    Returns whether those that share one do; else gradients have nothing to be compared with.
-    """
+    """Whether ranks of a batch have equal inputs; a finding if not, or where others share some."""
     module = case.module
     passes = {rank: module.update(rank, number).forwards for rank in module.records}
     digests = {rank: [forward.digests for forward in own] for rank, own in passes.items()}
@@ -166,7 +163,7 @@ def _note_pairs(case: ModuleCase) -> None:
 
 
 def compare_samples(case: ModuleCase) -> None:
-    """Add a gap where ranks share some samples of an update, as ranks that draw them may."""
+    """Add a gap where two ranks share some samples, but not all, in at least two updates."""
     _note_pairs(case)
     module = case.module
     counts: dict[tuple[int, int], list[int]] = {}
@@ -190,7 +187,7 @@ def compare_samples(case: ModuleCase) -> None:
 
 
 def compare_replicas(case: ModuleCase, number: int, attribute: str = "parameters") -> None:
-    """Check that ranks that hold the same part of a module hold the same values.
+    """Add a finding or gap where ranks that hold the same part of a module differ in its values.
 
     `attribute` is "parameters", before the update; "after" it, for a last update; or "used", the
     gradients, of ranks that share a batch.
@@ -284,7 +281,7 @@ def are_equal_again(module: DistributedModule) -> bool:
 def compare_no_grad_modules(
     verdict: Verdict, modules: Modules, recordings: records.Recordings
 ) -> None:
-    """Compare replicas of modules that run without gradients, as targets and teachers do."""
+    """Add a finding or gap where replicas of a module that runs without gradients differ."""
     is_divided = any(update.by_hand for module in modules for update in module.updates)
     for key in dict.fromkeys(key for own in recordings.values() for key in own.no_grad):
         held = {rank: own.no_grad[key] for rank, own in recordings.items() if key in own.no_grad}
@@ -328,7 +325,7 @@ def _equal(some: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
 
 
 def compare_outputs(case: ModuleCase, number: int, replays: Mapping[int, Replay]) -> bool:
-    """Whether replays have the script's outputs; else gradients are not compared."""
+    """Whether replays have the script's outputs up to rounding; if not, adds a gap or finding."""
     for rank, replay in replays.items():
         same = max(_SAME_OUTPUTS, NORM * case.eps_of(rank, number))
         forwards = case.module.update(rank, number).forwards

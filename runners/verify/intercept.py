@@ -129,7 +129,7 @@ class Interceptor:
         self._rank_queries: dict[tuple[Any, ...], Any] = {}
 
     def install(self) -> None:
-        """Replace all functions but those of pipeline stages."""
+        """Wrap torch's collectives, losses, modules, backward and steps to notify the watch."""
         watch, part = self._watch, functools.partial
         zeroed = _notifying(lambda *_, **__: watch.before_zero_grad())
         read = _notifying(watch.checkpoint_read, is_after=True)
@@ -171,7 +171,7 @@ class Interceptor:
         optimizers.register_optimizer_step_post_hook(lambda own, *_: watch.after_step(own))
 
     def install_of_stages(self, kind: type) -> None:
-        """Replace functions of a pipeline's stage, which itself reduces and scales gradients."""
+        """Wrap a pipeline stage's reduction and split backward, once, to notify the watch."""
         watch = self._watch
         if not hasattr(kind.perform_reduce_grad, "__wrapped__"):  # type: ignore[attr-defined]
             reduced = _notifying(lambda _: watch.stage_reduced(), is_after=True)
@@ -332,7 +332,7 @@ class ScriptCollectives:
         self.on_call(name, group, size, place())
 
     def begins(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> None:
-        """Record whether a collective sends activations, before its call."""
+        """Announce a collective before its call; note why, if it divides a module by hand."""
         watch, file = self._watch, caller.f_code.co_filename
         self.announce(name, *_group_and_size(name, [*args, *kwargs.values()]))
         is_torch = file.startswith(TORCH) and "distributed/nn" not in file
@@ -362,7 +362,7 @@ class ScriptCollectives:
         lost += [at for at, own in gathered if at not in lost and multiplies(start, outputs, own)]
 
     def ended(self, caller: FrameType, name: str, args: Any, kwargs: Any) -> None:
-        """Record the values of a collective between forward and backward, after its call."""
+        """After its call, keep the number a collective sums, or note values that enter a loss."""
         watch = self._watch
         if not watch.is_recording:
             return

@@ -137,7 +137,7 @@ def is_script(frame: FrameType) -> bool:
 
 
 def calling_stage() -> Stage | None:
-    """The pipeline stage that called, and its microbatch; None outside of a pipeline."""
+    """The pipeline stage on the call stack, and its microbatch if in forward; None elsewhere."""
     for frame, _ in itertools.islice(traceback.walk_stack(sys._getframe(1)), 16):
         if frame.f_code.co_filename.endswith("distributed/pipelining/stage.py"):
             own = frame.f_locals.get("self")
@@ -186,7 +186,7 @@ def group_name(given: Sequence[Any]) -> str:
 
 
 def reducing_group(module: nn.Module) -> str:
-    """The name of the group over which a backward pass reduces; empty where DDP does not."""
+    """The name of DDP's process group if a backward pass now reduces over it; else empty."""
     is_reducing = (
         isinstance(module, DistributedDataParallel)
         and module.require_backward_grad_sync
@@ -204,7 +204,7 @@ def edge_of(root: Tensor | GradientEdge) -> Edge:
 
 
 def walked(start: Sequence[Edge], is_end: Callable[[Any], bool]) -> Iterator[tuple[Any, bool]]:
-    """Walk the graph up to the ends: each node once, and whether a product lies before it."""
+    """Yield each autograd node up to the ends, once, and whether a multiplication precedes it."""
     visited: set[Any] = set()
     queue = [(edge, False) for edge in start]
     while queue:
@@ -243,7 +243,7 @@ _SCALAR = {
 
 
 def terms(start: Sequence[Edge], known: Collection[int]) -> list[str]:
-    """The terms of a loss that train something, without nodes that have the ids of `known`.
+    """The names of a loss's terms that train parameters, but those with the ids of `known`.
 
     A term that is not a sum over samples names the operation that combines them: "sum of mean".
     """
@@ -276,7 +276,7 @@ _REDUCTION = re.compile(
 
 
 def combining(start: Sequence[Edge], ends: Collection[int], *, is_outside: bool = False) -> str:
-    """The operation that combines samples with each other, or with other values; empty without one.
+    """The name of the first operation that combines samples or other values; empty without any.
 
     It is a product of two activations, or a reduction over all elements or over the first axis, on
     the way to the first layer, or to nodes with the ids of `ends`. If modules have ended
@@ -291,7 +291,7 @@ def combining(start: Sequence[Edge], ends: Collection[int], *, is_outside: bool 
 
 
 def curved(start: Sequence[Edge], known: Collection[int]) -> str:
-    """A nonlinear function of a whole loss, as a root or a ratio of two sums; empty without one."""
+    """The name of a nonlinear operation on a scalar loss (root, power, log, ratio); else empty."""
     for node in reached(start, known):
         if id(node) in known:
             continue
@@ -339,7 +339,7 @@ def leaves_before(start: Sequence[Edge], outputs: Collection[int]) -> list[Tenso
 
 
 def multiplies(start: Sequence[Edge], outputs: Collection[int], parts: Sequence[Tensor]) -> bool:
-    """Whether a backward pass multiplies, before `outputs`, by all values of these parts.
+    """Whether the graph, up to `outputs`, has a matrix product with exactly these parts' values.
 
     They may be in any order and shape, and get no gradient.
     """

@@ -43,7 +43,7 @@ class LossWatch:
     def call(
         self, name: str, original: Callable[..., Tensor], /, *args: Any, **kwargs: Any
     ) -> Tensor:
-        """Call a loss function of torch, and record the call."""
+        """Call a loss function and return its value; record the outermost call that has a graph."""
         if self._is_inside or not self._is_recording():
             return original(*args, **kwargs)
         self._is_inside = True
@@ -86,7 +86,7 @@ class LossWatch:
         self._reached[id(loss)] = loss
 
     def unknown_terms(self, start: Sequence[Edge], outputs: Collection[int]) -> list[str]:
-        """Mark the losses of a backward pass, before it runs; returns terms of no known loss."""
+        """Mark known losses in a graph as scaled or combined; returns the names of other terms."""
         outside = set(map(id, reached(start, outputs))) - {*outputs}
         curve = curved(start, self._nodes)
         curve += " of the loss" * bool(curve)
@@ -124,7 +124,7 @@ def _counted(name: str, arguments: dict[str, Any]) -> tuple[Tensor, Tensor | Non
 
 
 def token_weights(logits: Tensor, gradient: Tensor) -> tuple[Tensor, int] | None:
-    """Solve for the weights of tokens in a cross-entropy, given the gradient at its logits.
+    """The weights of a cross-entropy's tokens and their count, solved from a gradient; or None.
 
     That gradient is w (softmax(logits) - onehot(target)) for each token, so its only negative
     element tells the target, and w follows. A token that is left out has none. Classes lie along
@@ -182,7 +182,7 @@ class Weights:
 def judge_weights(
     updates: Updates, factors: Mapping[Term, float] | None, tolerance: float
 ) -> Weights:
-    """Judge the weights of the loss in one update of each rank that has samples of its own.
+    """The judged weights of an update's loss: those with a finding, else with a gap, else good.
 
     `factors` are those of the reduction, over that of a gradient scaler; None: not known.
     """

@@ -70,7 +70,7 @@ class WatchedRank:
             self.batches = rerun.record_batches(lambda: self.watch.is_recording)
 
     def run(self) -> NoReturn:
-        """Run the script, and end this process with the exit code."""
+        """Run the script, compare it with its replay, and end this process with the exit code."""
         patience = self.arguments.patience
         lookout = Lookout(self.board, patience, self._end, self._stop_waiting, self._leave)
         lookout.start()

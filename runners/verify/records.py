@@ -85,7 +85,7 @@ def _placement(placement: Any) -> tuple[Any, ...]:
 
 
 def assembled(parts: Mapping[int, LocalPart], rank: int) -> Tensor:
-    """The whole tensor as the mesh of this rank holds it.
+    """The whole tensor, from the parts of all ranks of this rank's mesh: cut, copied or summed.
 
     Raises:
         KeyError: a rank of the mesh has recorded no part.
@@ -121,7 +121,7 @@ def tensors_of(tree: Any) -> list[Any]:
 
 
 def mapped(tree: Any, do: Callable[[Any], Any]) -> Any:
-    """The same tree with its tensors and parts replaced."""
+    """A copy of a pytree (dataclasses too) with `do` applied to each tensor and `LocalPart`."""
 
     def leaf(value: Any) -> Any:
         if isinstance(value, Tensor | LocalPart):
@@ -389,7 +389,7 @@ class DistributedModule:
         return updates[min(number, len(updates) - 1)]
 
     def whole(self, number: int, rank: int, attribute: str) -> dict[str, Tensor | None]:
-        """Whole tensors of an attribute of `UpdateRecord`; None where a part is missing."""
+        """An attribute of an update, by name, assembled from ranks; None if a part is missing."""
         held = {r: getattr(self.update(r, number), attribute) for r in self.records}
         whole: dict[str, Tensor | None] = {}
         for name, own in held[rank].items():
@@ -404,7 +404,7 @@ class DistributedModule:
         return {name: tensor for name, tensor in whole.items() if tensor is not None}
 
     def replicas(self) -> list[int]:
-        """One rank of each set of ranks that together hold the whole module."""
+        """The first rank of each set of ranks that together hold the whole module."""
         first: dict[frozenset[int], int] = {}
         for rank, record in self.records.items():
             peers = (peer for spec in record.specs for peer in spec.ranks)

@@ -175,7 +175,7 @@ def replay_passes(
     module: nn.Module, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor],
     passes: Sequence[Forward], frozen: Collection[str] = (),
 ) -> Replay:  # fmt: skip
-    """Replay forward passes, in the script's precision and in float64, in a clone of the root.
+    """The replay of passes in clones, in their own precision and float64: gradients and errors.
 
     Parameters, buffers, and tensors of the passes are whole.
     """

@@ -131,7 +131,7 @@ class Verdict(Record):
     def keep_largest(
         self, module: str, number: int, kind: str, errors: Mapping[str, Error]
     ) -> None:
-        """Keep errors of an update, where they are the largest by what rounding allows."""
+        """Keep each tensor's error if it is the largest of all updates, over the allowed error."""
         for name, (error, allowed) in errors.items():
             most = allowed if math.isfinite(allowed) else 0.0
             new = Off(error=finite_or_none(error), allowed=most, update=number + 1)
@@ -178,7 +178,7 @@ MOST_REASONS = 6
 
 
 def lines(report: Verdict) -> Iterator[str]:
-    """The report as text, line by line."""
+    """Lines of the report: findings, weights, agreement, notes, gaps, and the verdict last."""
     findings, numbers = report.findings, report.compared
     for finding in findings[:MOST_FINDINGS]:
         yield from _finding_lines(finding, report.world_size)
@@ -303,7 +303,7 @@ class Watched(Guarded):
 
 
 def read(path: Path) -> Watched:
-    """Read the trace of a watched script.
+    """Read the trace of a watched script, and check it for contradictions.
 
     Raises:
         TraceError: it is missing, torn, edited, of another version, or contradicts itself.

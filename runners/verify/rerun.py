@@ -90,7 +90,7 @@ class RerunInputs:
 
 
 def record_batches(is_recording: Callable[[], bool]) -> Batches:
-    """Record the batches of `DataLoader`s from now on, while `is_recording`."""
+    """A dict that fills with the batches of `DataLoader`s, at most 512, while `is_recording`."""
     batches: Batches = {}
 
     def record(key: Key, iterator: Any, following: Callable[[], Any]) -> Any:
@@ -133,7 +133,7 @@ def _replace_next_batch(do: Callable[[Key, Any, Callable[[], Any]], Any]) -> Non
 
 
 def inputs_of(recording: records.RankRecording) -> dict[str, ForwardInputs]:
-    """The inputs of this rank's forward passes, by module."""
+    """By module, the local arguments of each update's forward passes, and if they are parts."""
     inputs = {}
     for key, record in recording.roots.items():
         forwards = [forward for update in record.updates for forward in update.forwards]
@@ -153,7 +153,7 @@ def rerun_inputs(
     modules: Modules, own: Mapping[str, nn.Module],
     batches: Mapping[int, Batches], inputs: Mapping[int, Inputs], recordings: Recordings,
 ) -> RerunInputs:  # fmt: skip
-    """Join the data of all ranks for one process; `own` are the modules of this rank.
+    """Join all ranks' batches, else inputs, for one process; `own` are the modules of this rank.
 
     Raises:
         NotRerunError: it would rightly make other numbers, or a part of the data is not known.
@@ -234,7 +234,7 @@ def _is_sample_list(batch: Any, part: Any) -> bool:
 
 
 def rerun(inputs: RerunInputs, folder: Path, words: Sequence[str]) -> Rerun:
-    """Run the script as one process; `words` are its options, the script, and its arguments.
+    """Run `words` (options, script, arguments) as one process; returns its gradients and inputs.
 
     Raises:
         NotRerunError: it fails, or does not end.
@@ -260,7 +260,7 @@ def rerun(inputs: RerunInputs, folder: Path, words: Sequence[str]) -> Rerun:
 
 
 def run_as_one(file: Path, script: str, arguments: Sequence[str]) -> NoReturn:
-    """Run the script in this process, with the `RerunInputs` of a file."""
+    """Run the script on the `RerunInputs` of a file, save gradients and inputs beside, and exit."""
     processes.end_with(os.getppid())
     inputs: RerunInputs = torch.load(file, weights_only=False)
     watch = Watch(inputs.steps, lambda _, is_finished: is_finished)
@@ -307,7 +307,7 @@ def _begin_update(inputs: RerunInputs, hooked: set[str], root: Root) -> None:
 def compare(
     verdict: Verdict, modules: Modules, result: Rerun, inputs: Mapping[int, Inputs]
 ) -> bool:
-    """Compare the gradients that optimizers were given; returns whether all modules agree."""
+    """Whether the gradients of all updates agree with those of one process; adds what differs."""
     count = 0
     for module in modules:
         case = ModuleCase(module, modules, verdict)

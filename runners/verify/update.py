@@ -32,7 +32,7 @@ def norm_of(tensors: Iterable[Tensor | None], norm_type: float = 2.0) -> float:
 
 
 def find_early_clips(case: ModuleCase, number: int) -> None:
-    """Find calls that clip before the last backward pass, when the sum is not whole."""
+    """Add a finding where clips that had effect precede the last backward pass of the update."""
     rank = case.module.first_rank
     update = case.module.update(rank, number)
     last = max((forward.backward or 0 for forward in update.forwards), default=0)
@@ -56,7 +56,7 @@ def _find_wrong_norm(
 
 
 def is_clipped_by_hand(case: ModuleCase, number: int, before: str) -> bool:
-    """Whether the script itself clips: its factor times a norm is one limit, in all updates.
+    """Whether the script itself clips to a constant limit; a finding if by a wrong norm.
 
     The norm is the true one, or a number that the script sums over ranks, or the root of that. One
     may be a multiple of another: then the limit is a round number, as people write it. Stages of a
@@ -149,7 +149,7 @@ def _are_near(*numbers: float) -> bool:
 
 
 def compare_clipped(case: ModuleCase, number: int, expected: Expected) -> None:
-    """Compare the gradients that the optimizer used with the clipped whole ones."""
+    """Add a finding where the norm or the clipped gradients are not those of one process."""
     module, eps = case.module, case.sum_eps
     for rank in module.replicas():
         update = module.update(rank, number)
@@ -204,7 +204,7 @@ def _whole_norm(case: ModuleCase, clip: Clip, number: int, rank: int, own: Tenso
 
 
 def find_skipped_step(case: ModuleCase) -> bool:
-    """Find a step that one rank makes and another leaves out: updates are numbered by steps."""
+    """Whether a rank skips a step that a peer makes, by their backward counts; adds a finding."""
     records = case.module.records.items()
     for (rank, record), (other, peer) in itertools.permutations(records, 2):
         made = {u.backwards: u for u in record.updates if u.backwards < peer.backwards}
@@ -234,7 +234,7 @@ def _is_lost(update: UpdateRecord, record: RootRecord, peer: RootRecord) -> bool
 
 
 def find_state_left_behind(case: ModuleCase) -> None:
-    """Find an optimizer's state that the script reads from a checkpoint, and does not use."""
+    """Add a finding where a checkpoint has the optimizer's state, and the first step has none."""
     records = case.module.records.values()
     place = next(filter(None, (record.left_behind for record in records)), "")
     if place and not any(record.updates[0].state for record in records):
@@ -243,7 +243,7 @@ def find_state_left_behind(case: ModuleCase) -> None:
 
 
 def find_unmoved(case: ModuleCase) -> None:
-    """Find parameters that have a gradient and do not move: unowned, or of too coarse a dtype."""
+    """Add findings on trained parameters that never move: in no optimizer, or of a coarse dtype."""
     module, rank = case.module, case.module.first_rank
     unowned_by = [set(record.unowned) for record in module.records.values()]
     nowhere, last = set.intersection(*unowned_by), module.num_updates - 1
@@ -292,7 +292,7 @@ class OptimizerReplay:
         self._optimizers: dict[str, _OptimizerOfOne | None] = {}  # by parameter
 
     def compare(self, number: int, expected: Expected | None) -> None:
-        """Compare a step with that of one process; None for gradients that were not compared."""
+        """Make the step again, and add a finding where it differs; keep errors if `expected`."""
         module, rank = self._module, self._module.first_rank
         update = module.update(rank, number)
         if not update.has_step:
@@ -312,7 +312,7 @@ class OptimizerReplay:
             self._case.find("update differs", says, update.step_place, wrong, rank, number)
 
     def reached(self, number: int, gradients: Tensors) -> set[str]:
-        """The parameters of the next update that the optimizer reaches with these gradients."""
+        """The names of parameters that a step with these gradients brings to the next update's."""
         module, rank = self._module, self._module.first_rank
         if number + 1 == module.num_updates and not module.has_later:
             return set()
@@ -321,7 +321,7 @@ class OptimizerReplay:
         return {name for name, error in errors.items() if error.agrees}
 
     def compare_settings(self, number: int) -> None:
-        """Check that ranks give the optimizer of each parameter the same settings."""
+        """Add a finding where ranks have unequal settings or state of a parameter's optimizer."""
         first, *others = sorted(self._module.records)
         settings_of = self._module.update(first, number).settings
         for rank, (name, both) in itertools.product(others, settings_of.items()):

@@ -108,7 +108,7 @@ class Watch:
         return not self.depth and not self.in_backward
 
     def install(self) -> None:
-        """Replace functions of torch, and begin to record."""
+        """Wrap functions of torch to record from now on; an own error ends only the recording."""
         self._guard(self, *_GUARDED)
         self._guard(self.losses, "_record", "_weigh", "unknown_terms", "end_backward", "forget")
         self._guard(self.collectives, "announce", "begins", "ended")
@@ -167,7 +167,7 @@ class Watch:
     def forward_begins(
         self, module: nn.Module, args: Any, kwargs: Any, method: str = ""
     ) -> tuple[Root, Forward] | None:
-        """Begin the record of a forward pass; None if this is not the outermost one that trains."""
+        """The root and new record of a forward pass, with inputs; None if it is not recorded."""
         if self.is_replaying or not dist.is_initialized():
             return None
         calling = calling_stage()
@@ -254,7 +254,7 @@ class Watch:
             now.dropped = before.dropped + self._dropped(before)
 
     def forward_ends(self, root: Root, forward: Forward, value: Any) -> None:
-        """End the record of a forward pass, which has returned a value."""
+        """Record the outputs of a forward pass, hook their gradients, and add it to the update."""
         self._random = roots.random_states()
         forward.draws = roots.have_drawn(forward.random)
         outputs = tensors_of(value)
@@ -285,7 +285,7 @@ class Watch:
     # Backward
 
     def backward_begins(self, start: list[internals.Edge]) -> None:
-        """Find the forward passes and losses in the graph of a backward pass, before it runs."""
+        """Note what a backward pass will reach: forward passes, losses, other terms, parameters."""
         if not self.in_backward:
             self._backwards += 1
             if roots.have_drawn(self._random):
@@ -330,7 +330,7 @@ class Watch:
         return len({forward.backward for forward in update.forwards} & self._alone)
 
     def backward_ends(self) -> None:
-        """Record gradients and losses after a backward pass, whose gradients are reduced."""
+        """Record reduced gradients and losses on each root that the backward pass reached."""
         losses = self.losses.end_backward(self._number)
         touched = [
             root for root in self.roots.values()
@@ -367,7 +367,7 @@ class Watch:
             update.before_clipping = update.before_clipping or root.gradients()
 
     def gradients_clipped(self, clip: records.Clip, gradients: list[Tensor], total: Any) -> None:
-        """Record a clipping by a norm of `total`."""
+        """Add a clip, with names and total norm, to the update of each root that it clipped."""
         ids = set(map(id, gradients))
         placements = total.placements if isinstance(total, DTensor) else ()
         if total is not None and all(placement.is_replicate() for placement in placements):
@@ -402,7 +402,7 @@ class Watch:
         self._scheduled[id(scheduler)] += 1
 
     def before_step(self, optimizer: Optimizer) -> None:
-        """Record gradients and settings before an optimizer's step."""
+        """Record gradients and settings before an optimizer's step; refuse a step in backward."""
         self._optimizers[id(optimizer)] = optimizer
         if not self.is_recording:
             return
@@ -524,7 +524,7 @@ def run_script(
     script: str, arguments: Sequence[str], watch: Watch,
     is_reported: Callable[[], bool] = lambda: False,
 ) -> records.RankRecording:  # fmt: skip
-    """Run a script to its end, or until `Enough`; an error is printed, unless one is reported."""
+    """The recording of a script, run to its end or `Enough`; errors print unless `is_reported`."""
     sys.argv = [script, *arguments]
     sys.path[0] = str(Path(script).resolve().parent)
     watch.install()
