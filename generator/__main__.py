@@ -72,7 +72,7 @@ An expression starts from an experiment, `machine` or `cited`, or from a name th
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+    """Run a command on the current folder's book; return its exit code, or 2 after an error."""
     enter_book(Path.cwd())
     options = _parser().parse_args(arguments)
     command: Callable[[argparse.Namespace], int] = options.command
@@ -171,7 +171,7 @@ def _notes(book: Book, evidence: Evidence) -> Iterator[str]:
     yield from trace_checks.other_releases(book, installed)
     by_hand = [f"{name}.md" for name in book.handwritten_by_name]
     yield from site_checks.unlisted(book.root, by_hand) if own_book() else ()
-    for place in scaffold.to_be_written(book):
+    for place in scaffold.remaining_todos(book):
         yield f"to be written, where {scaffold.TODO} stands: {place}"
     lender = evidence.reference or evidence
     if left := [

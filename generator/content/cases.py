@@ -39,7 +39,7 @@ def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def bind_expression(expression: str, names: Mapping[str, str]) -> str:
-    """An expression with its short names written out."""
+    """Replace names of `for:` in an expression by paths or quoted words, also in `'law@run'`."""
     if not any(name in expression for name in names):
         return expression
 
@@ -62,7 +62,7 @@ def bind_id(text: str, names: Mapping[str, str]) -> str:
 
 
 def bind_text(text: str, names: Mapping[str, str]) -> str:
-    """A text with the short names of its expressions written out."""
+    """A text with the names in its expressions bound; `{{ name }}` of words becomes the words."""
 
     def meant(expression: str) -> str:
         words = names.get(expression)
@@ -123,7 +123,7 @@ class ClaimIndex:
         return document.error(("claims", position), message)
 
     def why_unknown(self, name: str) -> str:
-        """Message for an unknown claim id, with the id that was probably meant."""
+        """Message for an unknown claim id: a run is lacking or wrong, or the nearest known id."""
         if name in self.of_claim:
             ids = self.of_claim[name]
             return f"claim {name!r} is judged on {len(ids)} runs; name one of them: {ids[0]!r}"
@@ -135,7 +135,7 @@ class ClaimIndex:
 
 
 def claim_index(documents: Sequence[Document[ClaimFile]]) -> ClaimIndex:
-    """Every claim of a book, once for each of its runs."""
+    """The index of all claims in these files, each once for every run on which it is judged."""
     index = ClaimIndex()
     for document in documents:
         for position, claim in enumerate(document.model.claims):

@@ -74,7 +74,7 @@ def sort_errors(errors: Iterable[ContentError]) -> list[ContentError]:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The hint `; did you mean 'stem'?`, or what is known where nothing is near."""
+    """The hint `; did you mean 'stem'?`, else all known words; empty if these are more than 12."""
     names = sorted(known)
     close = near(word, names)
     if close:

@@ -34,7 +34,7 @@ PRINT = "a formula says a law, so print a number with {{ … }}"
 
 @lru_cache(maxsize=4096)
 def mathml(latex: str, *, is_block: bool) -> str:
-    """A formula as MathML without styles, ids and links.
+    """The MathML of LaTeX; LatexError if invalid, or with colours, lengths or labels of equations.
 
     A character of `VALUE` stands for each expression; a block is a line of its own. LatexError says
     `12: what is wrong`, from the character 12 on.
@@ -53,7 +53,7 @@ def as_latex(printed: str) -> str:
 
 
 def faults(latex: str) -> Iterator[tuple[int, str]]:
-    """Errors of a formula, each with its place: invalid LaTeX and typed quantities."""
+    """The mistakes in LaTeX, as (offset, message): invalid syntax, bare numerals, quantities."""
     try:
         mathml(latex, is_block=True)
     except LatexError as error:

@@ -112,7 +112,10 @@ class GuideFile(Written):
 
     @property
     def techniques_by_group(self) -> list[tuple[Line, list[Technique]]]:
-        """Techniques, each below the title of the first group of symptoms that leads to it."""
+        """(title, techniques) of each group: those it leads to that no earlier group does.
+
+        The first group also has the techniques that no group leads to.
+        """
         first = {edge.use: at[1] for at, edge in reversed([*self.edges])}
         return [
             (group.title, [own for own in self.techniques if first.get(own.id, 0) == number])

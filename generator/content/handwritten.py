@@ -44,7 +44,7 @@ class HandWritten(Written):
 
 
 def read(name: str, text: str) -> Document[HandWritten]:
-    """Read one page; ContentErrors holds mistakes of its head or of its first faulty fence."""
+    """The document of a page: head, Markdown and parsed fences; ContentErrors if any is faulty."""
     head = _HEAD.match(text)
     if head is None:
         message = "begin with title: and description: between two lines of ---"
@@ -75,7 +75,7 @@ Fenced = Listing | QuizFence
 
 
 def split(page: HandWritten) -> Iterator[str | Fenced]:
-    """A text in parts: Markdown, and the listings and questions that stand between."""
+    """Yield a page's Markdown in pieces and, between them, each fence as its parsed model."""
     parts = re.split(OWN_FENCE, page.text)
     kinds: dict[str, Iterator[Fenced]] = {
         "listing": iter(page.listings),
@@ -107,7 +107,7 @@ def within(name: str, text: str, start: int, end: int) -> YamlFile:
 
 
 def quiz(name: str, text: str, start: int, end: int) -> Document[QuizFence]:
-    """The items of a fence `quiz`, whose YAML is text[start:end]; ContentErrors if faulty."""
+    """Document of a `quiz` fence, YAML text[start:end]: items or ids; ContentErrors if faulty."""
     if not text[start:end].strip():
         message = "the fence asks nothing; write the id of an item, a list of ids, or an item"
         raise ContentErrors([ContentError(name, *place_of(text, start), message)])

@@ -32,7 +32,7 @@ _HEAD = "| key | required | is | example |\n|---|---|---|---|"
 
 
 def page(models: Iterable[type[Written]], documents: Iterable[Any]) -> Iterator[str]:
-    """What `generator keys` prints, part by part: every key, with an example from the book."""
+    """Yield Markdown: for each model, a table of its keys with the shortest example of the book."""
     parts: dict[type[Written], list[tuple[str, Written]]] = {}
     for document in documents:
         for part in _parts(document.model):
@@ -85,7 +85,7 @@ def part_at(model: type[Written], place: Iterable[str | int]) -> list[type[Writt
 
 
 def explained(keys: Sequence[str], models: Iterable[type[Written]]) -> str:
-    """Describe a missing key, or alternatives of which a part needs one."""
+    """The quoted keys joined by `or`; for a single key also the words or parts that it takes."""
     names = " or ".join(map(repr, keys))
     model = next((candidate for candidate in models if keys[0] in properties(candidate)), None)
     if model is None or len(keys) > 1:

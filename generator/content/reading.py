@@ -175,8 +175,8 @@ def _items_of(lesson: Document[LessonFile], items: Mapping[str, Item]) -> tuple[
     return tuple(dict.fromkeys(name for name in named if name in items))
 
 
-def quizzes(root: Path, folder: Path) -> tuple[Book, list[ContentError]]:
-    """The questions of a site that is no book, as a book of one topic without runs; its mistakes.
+def load_quizzes(root: Path, folder: Path) -> tuple[Book, list[ContentError]]:
+    """Read the quiz files of another site: a book of one topic without runs, and all mistakes.
 
     Messages name files from `root`; the files of questions are in `folder` below it.
     """
@@ -212,7 +212,7 @@ def load(
     only: Collection[str] | None = None,
     with_new: bool = False,
 ) -> Book:
-    """Read a content folder; ContentErrors holds everything wrong with any file.
+    """The book of a content folder and of the traces to show; ContentErrors holds every mistake.
 
     `machine`, `only` and `with_new` are as in `Shelf`; `is_stale` tells whether the code of a
     trace's experiment has changed since, and `with_tries` is whether to read what readers tried.

@@ -123,7 +123,7 @@ class CannotScaffoldError(ValueError):
 
 
 def new_book(folder: Path, title: str | None = None) -> None:
-    """Write the files of a book of one's own; CannotScaffoldError if the folder holds something.
+    """Copy the example book to a folder, and set its title; CannotScaffoldError unless it is empty.
 
     The title is by default the folder's name, or the example's where that is no title.
     """
@@ -143,7 +143,7 @@ def new_book(folder: Path, title: str | None = None) -> None:
 
 
 def new_experiment(root: Path, content: Path, name: str) -> list[Path]:
-    """Write an experiment of two runs and their law; CannotScaffoldError for a bad name."""
+    """Write an experiment and its claims from templates; return both paths; refuse a taken name."""
     folder = root / "experiments" if own_book() else root / TEMPLATE.parent
     for needed in (content, folder):
         if not needed.is_dir():
@@ -164,10 +164,10 @@ def new_experiment(root: Path, content: Path, name: str) -> list[Path]:
 def new_lesson(
     book: Book, content: Path, name: str, laws: Mapping[str, Sequence[str]], experiment: str | None
 ) -> list[Path]:
-    """Write the first files of a topic, and return them; CannotScaffoldError where it cannot be.
+    """Write topic, quiz, trace or worked, and recall of a topic from templates; return the paths.
 
-    Its first questions are bound to one of the laws, each given with its runs. The pages show runs
-    of the experiment; None is one that recorded stages and epochs.
+    Its first questions are bound to one of the laws, each given with its runs. The page shows the
+    run, of the experiment or of any, that recorded most; without run or law, CannotScaffoldError.
     """
     if not re.fullmatch("[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise CannotScaffoldError(f"{name!r}: small letters and digits, joined by hyphens")
@@ -198,8 +198,8 @@ def new_lesson(
     })  # fmt: skip
 
 
-def to_be_written(book: Book) -> Iterator[str]:
-    """Files and lines where a scaffold's TODO still stands."""
+def remaining_todos(book: Book) -> Iterator[str]:
+    """Where TODO still stands: `file:line, line` of documents, and the QUESTION of experiments."""
     for document in book.documents:
         texts = [field for field in document.fields if TODO in field.text]
         lines = {document.error(field.path, "").line for field in texts}

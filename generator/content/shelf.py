@@ -37,7 +37,7 @@ REFERENCE = "reference-*"  # what the reference machine's folder is called
 
 
 def measure_command(names: str = "", *, full: bool = False) -> str:
-    """The command that measures experiments, with their heavier runs or without."""
+    """The shell command that measures these experiments: `make traces …`, or `proofbook run …`."""
     if program("") == "":
         words = ["make traces", "FULL=1" if full else "", f"NAMES='{names}'" if names else ""]
     else:
@@ -73,7 +73,7 @@ class TraceOnPage:
         return next((lender for lender in reversed(self.lent) if run in lender.trace.runs), self)
 
     def machine_of(self, run: str) -> str:
-        """The machine that measured a run; empty where it says nothing about any machine."""
+        """Name of the machine that measured a run; empty for simulations, plans, listings, labs."""
         holder = self.holder(run)
         measured = holder.trace.runs.get(run)
         if holder.is_of_planner or (
@@ -122,7 +122,7 @@ class Shelf:
         return self.files.content / "traces"
 
     def machines(self, requested: str | None) -> dict[str, MachineFolder]:
-        """Every machine: the one to show first, then the reference machine, then the others.
+        """Machine folders by name: shown, reference, others; {} if the shown folder is missing.
 
         By default the first is that of PROOFBOOK_MACHINE, then that of traces/this-machine, unless
         only some folders may be shown, then the reference machine.
@@ -181,7 +181,7 @@ class Shelf:
         return at_hand, machines.get(self.reference_name or "", at_hand) if at_hand else None
 
     def traces_on_pages(self, machines: Mapping[str, MachineFolder]) -> dict[str, TraceOnPage]:
-        """Every experiment, each whole from the first machine that has measured it."""
+        """The trace to show of each experiment, from the first machine with a trace, and plans."""
         at_hand, reference = self.shown_and_reference(machines)
         if at_hand is None or reference is None:
             return {}
@@ -274,7 +274,7 @@ def published_references(pages: Mapping[str, TraceOnPage]) -> Iterator[Reference
 
 
 def page_of(experiment: str) -> str:
-    """The page of an experiment's runs, or of a preset's plans, from the site's root."""
+    """The path of an experiment's page: evidence/NAME.html, plan/PRESET.html, or plan.html."""
     if (comparison := published.COMPARISONS.get(experiment)) and not comparison.simulates:
         return "plan.html"
     if experiment.startswith(PREFIX):
@@ -285,7 +285,7 @@ def page_of(experiment: str) -> str:
 def trace_on_page(
     experiment: str, machines: Iterable[MachineFolder], reference: MachineFolder
 ) -> TraceOnPage | None:
-    """An experiment as pages show it: the trace of the first machine that has measured it, or None.
+    """An experiment's trace from the first machine that has it, with runs lent by others; or None.
 
     The first machine is the one shown. The others lend the runs that its trace lacks, and the
     reference machine those that it skipped. Of a machine that is neither, a stale trace does not

@@ -16,10 +16,7 @@ def moment(recorded: str) -> str:
 
 
 def parted(parts: Iterable[str], limit: int) -> str:
-    """A long name as HTML whose lines may end between its escaped parts.
-
-    A part of more than `limit` letters may end at its underscores as well.
-    """
+    """Escaped parts of a name, joined by `<wbr>`, also after `_` in parts over `limit` letters."""
     within = (part if len(part) <= limit else part.replace("_", "_<wbr>") for part in parts)
     return "<wbr>".join(within)
 

@@ -57,7 +57,7 @@ class YamlFile:
     def error(
         self, path: Path, message: str, *, offset: int | None = None, at_key: bool = False
     ) -> ContentError:
-        """An error at a value, at its key, or at a character of its text.
+        """A ContentError at the line and column of a value, of its key, or of a character in it.
 
         A path that leads nowhere is cut back to the deepest value that exists.
         """
@@ -132,7 +132,7 @@ class _Reader:
 
 
 def parse(file: str, text: str) -> YamlFile:
-    """Parse one YAML file, named `file` in errors; ContentErrors with its first mistake."""
+    """Parse YAML into plain values, each with its place; ContentErrors holds the first mistake."""
     reader = _Reader(file, len(text))
     try:
         root = yaml.compose(text, Loader=_LOADER)

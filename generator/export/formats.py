@@ -48,7 +48,7 @@ pre { white-space: pre-wrap; } td, th { padding: 0.1em 0.6em; }"""
 
 
 def write(evidence: Evidence, topics: Sequence[Topic], paths: Mapping[str, Path]) -> Iterator[str]:
-    """Write the questions to a file for each format; yield what each holds and lacks.
+    """Write the topics' questions to a new file per format; yield lines on what is in and left out.
 
     Raises:
         OSError: a file cannot be written, or is there already.
@@ -78,7 +78,7 @@ def _lacking(asked: View, lacks: Mapping[str, str]) -> str:
 
 
 def file_content(name: str, asked: Sequence[View], book: Book, folio: Folio) -> bytes:
-    """The bytes of an export in the format of this name."""
+    """The questions `asked` as bytes, by format: GIFT text, an Anki deck, or a ZIP of QTI."""
     topics = [(topic, _pools([*own])) for topic, own in groupby(asked, lambda view: view.topic)]
     if name == "gift":
         return _filled("gift.txt", topics=topics, line=_gift_line)

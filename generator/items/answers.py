@@ -49,10 +49,10 @@ class ExplainedAnswer:
 def deduplicated(
     explained: Sequence[ExplainedAnswer], more: Sequence[Backing]
 ) -> tuple[tuple[ExplainedAnswer, ...], tuple[Backing, ...]]:
-    """Answers and the evidence below them, with repeated evidence moved below.
+    """Answers without the evidence that several share, and the evidence below them: shared, `more`.
 
-    What several answers rest on moves below them; each keeps the belief that it refutes there. Of
-    `more`, the evidence of the whole question, what stands with an answer is left out.
+    An answer keeps the belief that shared evidence refutes. Of `more`, the evidence of the whole
+    question, what stands with an answer is left out.
     """
     behind = [backing for answer in explained for backing in answer.backing]
     times = Counter(backing.href for backing in behind)
@@ -71,7 +71,7 @@ def deduplicated(
 
 
 def claim_backing(name: str, folio: Folio) -> Backing:
-    """A claim as evidence; its runs count as used by the page."""
+    """Backing of a claim: sentence, link, any verdict but `holds`; the folio records its runs."""
     outcome = folio.judged(name)
     folio.runs.update(outcome.runs)
     verdict = "" if outcome.verdict == "holds" else outcome.verdict.replace("_", " ")
@@ -80,7 +80,7 @@ def claim_backing(name: str, folio: Folio) -> Backing:
 
 
 def refutation_of(misconception: str | None, folio: Folio) -> tuple[Backing, ...]:
-    """The claim that refutes a misconception, with the belief."""
+    """The backing by the claim that refutes a misconception, with the belief; empty if unknown."""
     refuted = folio.book.misconceptions.get(misconception or "")
     if refuted is None:
         return ()

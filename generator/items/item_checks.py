@@ -30,7 +30,7 @@ _DECIDE = ("answer", "gives", "by")  # expressions that are a key, or judge an a
 
 
 def mistakes(question: Item, evidence: Evidence) -> Iterator[Found]:
-    """Everything in an item that the runs do not bear out."""
+    """Yield (path, message): claims that do not hold, empty logs, typed keys, mistakes of keys."""
     for path, claim in kind_of(question, evidence).shown_claims():
         problem = why_unheld(evidence, claim)
         if problem:
@@ -66,7 +66,7 @@ def _asserted(question: Item, evidence: Evidence) -> Iterator[Found]:
 
 
 def why_unheld(evidence: Evidence, claim: str) -> str | None:
-    """Message if a claim that is shown as evidence does not hold, else None."""
+    """Message if a claim does not hold on the reference machine and no run surprised, or None."""
     if claim not in evidence.book.claims:
         return None
     outcome = evidence.judged(claim)
@@ -82,7 +82,7 @@ def why_unheld(evidence: Evidence, claim: str) -> str | None:
 
 
 def answerable_cases(question: Item, evidence: Evidence) -> Iterator[tuple[int, Item]]:
-    """Number and item of each further case that has one right answer on these runs.
+    """Number, from 1, and item of each further case that has a key here and differs from the first.
 
     On another machine than the reference, a case may have come out otherwise: then it is not asked.
     A case shows no evidence on runs of the first case alone.
@@ -98,7 +98,7 @@ def answerable_cases(question: Item, evidence: Evidence) -> Iterator[tuple[int, 
 
 
 def mistakes_of_case(question: Item, other: Item, evidence: Evidence) -> list[str]:
-    """Mistakes of an item in one of its further cases."""
+    """Messages on a further case: missing evidence, else other mistakes, else why it misleads."""
     problems = list(missing_evidence(other, evidence))
     if not problems:  # two slips may come to the same in one case, and be told apart in the first
         problems = [message for path, message in mistakes(other, evidence) if path[0] != "slips"]
@@ -145,7 +145,7 @@ _RELATIONS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": opera
 
 
 def draw_mistakes(question: Item, evidence: Evidence) -> Iterator[Found]:
-    """Mistakes of an item's draws, one for each place, with the first draw that shows it."""
+    """Yield (path, message): a key that differs from its law; at other paths the first bad draw."""
     if not isinstance(question, Drawable) or question.draws is None or evidence.reference:
         return
     problems = dict(_of_law(question.as_written, question.draws, evidence))

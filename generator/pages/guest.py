@@ -14,7 +14,7 @@ from generator.checks import content_checks
 from generator.content import handwritten
 from generator.content.documents import NUMBERS
 from generator.content.errors import ContentError, ContentErrors
-from generator.content.reading import quizzes
+from generator.content.reading import load_quizzes
 from generator.pages.page import MACROS, environment, items_of
 from generator.pages.view import label
 from generator.pages.views.question import question
@@ -40,7 +40,7 @@ class Guest:
     def __init__(self, name: str, root: Path, folder: Path) -> None:
         """Read the questions below a folder; `name`, the site's, sets its answers apart."""
         self.name = name
-        self.book, self.errors = quizzes(root, folder)
+        self.book, self.errors = load_quizzes(root, folder)
         self.evidence = Runless(self.book)
         self.errors = [
             _or_cite(error) for error in self.errors or content_checks.check(self.evidence)

@@ -75,7 +75,7 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
     def on_page_markdown(
         self, markdown: str, /, *, page: Page, config: MkDocsConfig, files: Files
     ) -> str:
-        """Put a paragraph into the place of each fence."""
+        """Store each `quiz` fence and put a token in its place; warn of misspelt fences."""
         text = page.file.content_string
         begins = text.rfind(markdown)
         if begins < 0:  # another plugin was here before
@@ -99,7 +99,7 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
     def on_page_content(
         self, html: str, /, *, page: Page, config: MkDocsConfig, files: Files
     ) -> str:
-        """Render the questions of a page; in code, a fence stays the example that it is."""
+        """Render the questions, and put slots for them into the HTML; restore fences in code."""
         name, asked = page.file.src_uri, list[str]()
         path = Path(page.file.abs_src_path or name).resolve()
         folio = self.guest.folio(os.path.relpath(path, self.root))
@@ -139,7 +139,7 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
     def on_page_context(
         self, context: TemplateContext, /, *, page: Page, config: MkDocsConfig, nav: Navigation
     ) -> TemplateContext:
-        """Put the questions into the page."""
+        """Replace the slots in the page's content by the rendered questions."""
         for number, markup in enumerate(self.asked[page.file.src_uri]):
             page.content = (page.content or "").replace(_slot(number), markup)
         return context
@@ -154,7 +154,7 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
     def on_serve(
         self, server: LiveReloadServer, /, *, config: MkDocsConfig, builder: Callable[..., None]
     ) -> LiveReloadServer:
-        """Watch the questions as well."""
+        """Have the server watch the folder of questions, if there is such a folder."""
         if self.folder.is_dir():
             server.watch(str(self.folder))
         return server

@@ -39,7 +39,7 @@ def ids(html: str) -> set[str]:
 
 
 def with_anchors(html: str) -> str:
-    """A page whose table rows of prose have anchors made from their first cell."""
+    """HTML whose table rows with a sentence in a cell get an `id` of the first cell's words."""
     taken: set[str] = set()
 
     def anchored(row: re.Match[str]) -> str:
@@ -103,9 +103,9 @@ def _link(heading: Element) -> None:
 
 
 def put_mistakes(site: Path, mistakes: str) -> None:
-    """Show mistakes, a line each, over every page of a served site; none clears those of before.
+    """Replace the mistakes shown in the `<article>` of each HTML file of a site; '' removes them.
 
-    A build that finds a mistake writes no page again, so the `<article>` of the theme takes them.
+    A build that finds a mistake writes no page again.
     """
     box = f'<pre class="pb-mistakes" role="alert">{escape(mistakes)}</pre>' if mistakes else ""
     for path in site.rglob("*.html"):
@@ -116,7 +116,7 @@ def put_mistakes(site: Path, mistakes: str) -> None:
 
 
 def broken_links(site: Path) -> Iterator[str]:
-    """A message for each link whose page or anchor the site lacks."""
+    """A message for each relative link of an `<article>` whose file or anchor the site lacks."""
 
     @cache
     def ids(page: Path) -> frozenset[str]:

@@ -99,7 +99,7 @@ class ProofbookPlugin(BasePlugin[ProofbookConfig]):
 
     @event_priority(50)  # before the search, which asks the theme for its language
     def on_config(self, config: MkDocsConfig) -> MkDocsConfig:
-        """Register the plugin of a book or of a guest, whichever the site is."""
+        """Register BookPlugin if settings name a book or its folder exists, else GuestPlugin."""
         root = Path(config.config_file_path or "mkdocs.yml").resolve().parent
         if config.strict and not log.isEnabledFor(logging.WARNING):
             logging.getLogger("mkdocs").setLevel(logging.WARNING)  # --quiet would count no warning
@@ -139,7 +139,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         atexit.register(gc.freeze)  # looking through a whole book once more would take a second
 
     def begin(self, root: Path, settings: ProofbookConfig, config: MkDocsConfig) -> None:
-        """Take the settings of a build, and give MkDocs our templates."""
+        """Enter the book, and set MkDocs' `docs_dir`, Markdown extension and templates for it."""
         self.root, self.config = root, settings
         self.content = root / (settings.content or BOOK)  # the folder that people and runners write
         enter_book(root)
@@ -149,10 +149,10 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         config.theme.dirs.insert(0 if config.theme.custom_dir is None else 1, str(OVERRIDES))
 
     def on_pre_build(self, *, config: MkDocsConfig) -> None:
-        """Write the pages of the current content to `docs_dir`.
+        """Lock `docs_dir` and publish the book in it; serving, errors keep the last good pages.
 
         Raises:
-            ContentAbort: the content has errors, or the disk refused.
+            ContentAbort: the content has errors, or the disk refused, and no good pages exist.
         """
         self.mistakes = ""
         gc.disable()  # what a build makes stays, and looking through it takes long
@@ -185,7 +185,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
             only=publish.committed_machines(self.content) if is_published else None,
             with_new=self.config.new_runs,
         )
-        for name in publish.changed(self.content) if is_published else ():
+        for name in publish.uncommitted(self.content) if is_published else ():
             log.warning(f"content/{name}: differs from the commit; commit it, or restore it")
         under = self._under(changed)
         pages = publish.site_files(self.book, self.content, self.press, under)
@@ -198,7 +198,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
             log.info(f"not shown: {unread}")
         for problem in self.problems:
             log.warning(problem)
-        for place in scaffold.to_be_written(self.book) if self.is_deploying else ():
+        for place in scaffold.remaining_todos(self.book) if self.is_deploying else ():
             log.warning(f"{place}: to be written, where {scaffold.TODO} stands")
 
     def _states(self, config: MkDocsConfig) -> Iterator[tuple[Path, tuple[int, int]]]:
@@ -239,7 +239,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         return server
 
     def on_env(self, env: Environment, /, *, config: MkDocsConfig, files: Files) -> Environment:
-        """Give the theme's templates files that are not a page's own."""
+        """Set globals of the templates: topics' paths, and the files of the picture and sources."""
         env.globals.update(
             topics=[f"topics/{topic.id}/index.md" for topic in self.book.topics],
             picture=files.get_file_from_path(publish.PICTURE),
@@ -248,7 +248,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         return env
 
     def on_files(self, files: Files, /, *, config: MkDocsConfig) -> Files:
-        """Say where each page is edited: in the file that an author wrote, if there is one.
+        """Set each page's edit path to its author's file; take generated pages out of a `nav`.
 
         A `nav` names sections; of pages that it does not name, MkDocs lists those by hand alone.
         """
@@ -264,7 +264,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
     def on_page_markdown(
         self, markdown: str, /, *, page: Page, config: MkDocsConfig, files: Files
     ) -> str | None:
-        """Show the sidebar beside a page that the nav puts into a section; keep what is HTML.
+        """Keep a page's HTML aside, return its Markdown; show the sidebar in a section of the nav.
 
         Of the book's pages Markdown reads nothing, of those by hand all but the values at their
         end. A page that somebody put into `docs_dir` is left to MkDocs.
@@ -281,7 +281,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
     def on_page_content(
         self, html: str, /, *, page: Page, config: MkDocsConfig, files: Files
     ) -> str:
-        """A page of the book is HTML already; of one by hand only its values are.
+        """The HTML kept aside, after MkDocs' own for a page by hand; table rows get anchors.
 
         Links of pages by hand lead to any part of a page, so MkDocs hears of all of them.
         """

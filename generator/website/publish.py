@@ -119,7 +119,7 @@ def _joint(files: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
 
 
 def guest_assets() -> dict[str, bytes]:
-    """Script and style sheet of the questions in another site, by path.
+    """Bytes of quiz.css, scoped to `.pb-quiz`, and of quiz.js for another site, by path.
 
     Our sizes count from a root of 20 px, which Material has; `--pb-rem` is that size elsewhere.
     """
@@ -135,7 +135,7 @@ def guest_assets() -> dict[str, bytes]:
 
 
 def raw_traces(book: Book, content: Path) -> dict[str, Path]:
-    """The raw traces that pages link, by their path under the site's root."""
+    """The file on disk of each measured trace and of plans, by its path under the site's root."""
     files = [f"{folder}/{name}.json" for folder, of in book.machines.items() for name in of.traces]
     measured = {f"traces/{name}": content / "traces" / name for name in files}
     return measured | {
@@ -192,7 +192,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def sync_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write these files, and delete those written before; keep files of others.
+    """Write the `files` whose bytes changed; delete files of earlier builds not in `files`.
 
     The list `.written` in the folder names what the generator wrote: nothing else is ever
     overwritten or deleted.
@@ -223,11 +223,7 @@ def sync_folder(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def committed_machines(content: Path) -> frozenset[str]:
-    """The folders of `traces/` that the current commit holds.
-
-    Where there is no repository, as in an archive of the sources, nobody measured on: the reference
-    machine's alone.
-    """
+    """Names of the folders of `traces/` with machine.json in HEAD; without git, the reference's."""
     traces = content / "traces"
     held = _git(traces, "ls-tree", "-r", "-z", "--name-only", "HEAD", "./")
     if held is None:
@@ -236,8 +232,8 @@ def committed_machines(content: Path) -> frozenset[str]:
     return frozenset(path.parent.as_posix() for path in paths if path.name == "machine.json")
 
 
-def changed(content: Path) -> list[str]:
-    """Files of runs and plans, below `content`, that differ from the commit or are not in it."""
+def uncommitted(content: Path) -> list[str]:
+    """Sorted paths below `content` of traces, plans, reports that differ from HEAD or are new."""
     folders = *(f"traces/{name}" for name in committed_machines(content)), "planner", "verified"
     read = "--", *(f"{folder}/*.json" for folder in folders)
     edited = _git(content, "diff", "-z", "--relative", "--name-only", "HEAD", *read) or b""

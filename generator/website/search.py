@@ -64,7 +64,7 @@ _KEPT_OUT = re.compile(
 
 
 def searchable_part(html: str, headings: Iterable[Heading]) -> str:
-    """The part of a page's HTML that the search may find and show.
+    """The HTML from `<h1>` on without controls, code and answers, for the search to index.
 
     Terms, rows with an anchor and titles of figures that readers play with become headings here, so
     that each is an entry of its own. Such a title names quantities and answers nothing, so it stays
@@ -149,7 +149,7 @@ def _titles_above(location: str, titles: Mapping[str, str]) -> Iterator[str]:
 def add_leads(
     entries: Iterable[Entry], leads: Mapping[str, Iterable[str]], field: str = "leads"
 ) -> Iterator[str]:
-    """Give entries the words that lead to their address; yield the addresses that no entry has.
+    """Set `field` of the entry at each address to its searches; yield addresses without an entry.
 
     The `field` is `leads` for words that lead there among others, `alone` for whole searches,
     `names` for those of a term, which bring it among the first two.
@@ -163,11 +163,10 @@ def add_leads(
 
 
 def add_places(entries: Sequence[Entry], words: InterfaceWords) -> None:
-    """Give entries what their titles do not say: the topic and the kind of a lesson.
+    """Set each entry's `place`: `topic · mode`, statement or figure; a machine's id is its lead.
 
     A title that is a sentence of others, quoted or on the page of statements, would read among
-    results as an answer of the book. A figure is found by what it is called, too,
-    and a machine by its id.
+    results as an answer of the book. A search for the word for figures leads to all of them.
     """
     titles = {section["location"]: section["title"] for section in entries}
     for section in entries:

@@ -193,10 +193,10 @@ def test_what_is_read_of_runs_and_plans_and_not_committed_is_told_before_it_goes
     git = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org"]
     for command in (["init", "-q"], ["add", "-A", "-f", "."], ["commit", "-qm", "book"]):
         subprocess.run([*git, *command], cwd=copy.content.parent, check=True)
-    assert publish.changed(copy.content) == []
+    assert publish.uncommitted(copy.content) == []
     copy.add_machine("desk", "tiny_memory", "tiny_training")
     copy.append("topics/averaging/quiz.yml", "# edited\n")
-    assert publish.changed(copy.content) == []
+    assert publish.uncommitted(copy.content) == []
     told = ["planner/plans/tiny.json", "traces/reference-frozen/tiny_memory.json"]
     for name in told:
         copy.append(name, "\n")
@@ -204,4 +204,4 @@ def test_what_is_read_of_runs_and_plans_and_not_committed_is_told_before_it_goes
     for name in new:
         (copy.content / name).write_text("{}")
     (copy.content / "traces" / "shared" / ".labs.part").write_text("{}")
-    assert publish.changed(copy.content) == sorted([*told, *new])
+    assert publish.uncommitted(copy.content) == sorted([*told, *new])

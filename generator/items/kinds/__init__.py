@@ -25,11 +25,10 @@ def kind_of(question: Item, evidence: Evidence) -> Kind[Any]:
 
 
 def digest_of(question: Item, evidence: Evidence) -> str:
-    """The digest that a browser keeps with a reader's answers, 12 hexadecimal digits.
+    """SHA-256, 12 hexadecimal digits, of an item's id, kind, `revision` and what is right.
 
-    It covers what decides whether an answer still means the same: the item's id and kind, what is
-    right, among how many, and the author's `revision`. It covers no wording, feedback or hint, and
-    no measured number, so that neither rewriting a text nor a rerun voids an answer.
+    A browser keeps it with a reader's answers. It covers no wording, feedback or hint, and no
+    measured number, so that neither rewriting a text nor a rerun voids an answer.
     """
     kind = question.kept_as or question.kind
     parts = [question.id, kind, str(question.revision), kind_of(question, evidence).digest_source]

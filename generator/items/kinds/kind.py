@@ -75,7 +75,7 @@ class AnswerField(NamedTuple):
 
 
 def is_alike(value: Value, other: Value) -> bool:
-    """Whether two values are numbers that can be compared, or both are words."""
+    """Whether two values have units that can be added; where either is text, the same unit."""
     if "text" in (value.unit.style, other.unit.style):
         return value.unit == other.unit
     try:
@@ -173,10 +173,9 @@ class Kind(Generic[ItemT]):
         return None
 
     def page_order(self) -> tuple[int, ...]:
-        """The order in which a page shows options, pieces or right sides, as positions written.
+        """Positions of options, pieces or right sides, shuffled by the item's id; two as written.
 
-        It follows from the item's id alone, so that where an author writes the key says nothing.
-        Two options (yes and no) stay as written.
+        The author's order thus does not reveal the key; an ordering is never shown solved.
         """
         if self.num_places == 2:
             return (0, 1)

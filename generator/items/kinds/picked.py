@@ -95,7 +95,7 @@ class SingleChoice(Drawable):
         return self
 
     def backed_by_law(self, law: str) -> "SingleChoice":
-        """A copy in which the law makes the option without a misconception right."""
+        """A copy whose options without a misconception are right if the law holds."""
         right = {"right_if": RightIf(claim=law)}
         options = [
             option if option.misconception else option.model_copy(update=right)
@@ -134,7 +134,7 @@ class OneOption(Kind[SingleChoice | Several], of=SingleChoice):
 
     @cached_property
     def key(self) -> Key:
-        """Which option is right."""
+        """The only option whose claim has the verdict that it names; refused if none or several."""
         right = self._right
         if len(right) == 1:
             return Key(right=right)
@@ -183,7 +183,7 @@ class SeveralOptions(OneOption, of=Several):
 
     @cached_property
     def key(self) -> Key:
-        """Which options are right."""
+        """The options with the verdicts they name; open if undecided, refused if all or none."""
         if any(outcome.verdict in UNDECIDED for outcome in self._outcomes.values()):
             return OPEN  # an option that no run decides is neither right nor wrong
         right = self._right
@@ -218,7 +218,7 @@ class Lines(Kind[FaultyLine], of=FaultyLine):
 
     @cached_property
     def key(self) -> Key:
-        """The line at fault; ItemError unless exactly one of the lines was corrected."""
+        """The line that a diff with the corrected program removes; ItemError unless exactly one."""
         try:
             wrong, right = (
                 listed(self.evidence.book.root, program.path, program.object)

@@ -132,7 +132,7 @@ class TypedNumber(Kind[TypedT], of=Number):
         return Reach(value.number, max(self._slack(value, is_slip=is_slip), rounded))
 
     def key_mistakes(self) -> Iterator[Found]:
-        """Mistakes: an answer that nobody could type, slips that cannot be told apart."""
+        """(path, message) of an answer that nobody could type, and of slips not told apart."""
         answer = self.key.value
         if answer is None:
             return
@@ -150,7 +150,7 @@ class TypedNumber(Kind[TypedT], of=Number):
             yield ("answer",), "the answer is no whole number; say in tolerance: how near is right"
 
     def answers(self, folio: Folio) -> tuple[ExplainedAnswer, ...]:
-        """The answer, and then the slips."""
+        """The answer, then each slip told apart, explained; without a value, an open answer."""
         value = self.key.value
         why = folio.line(self.item.why) if isinstance(self.item, Number) else Markup()
         if value is None:
@@ -194,7 +194,7 @@ class Prediction(TypedNumber[Predict], of=Predict):
 
     @property
     def ends(self) -> tuple[Value, Value] | None:
-        """The slider's ends; None where this machine's answer lies beyond them."""
+        """The slider's (low, high); None if either is missing or the answer is not between them."""
         low, high = self._bounds
         if self.key.value is None or low is None or high is None:
             return None
@@ -231,7 +231,7 @@ class Prediction(TypedNumber[Predict], of=Predict):
         return any(abs(step * scale - numeric(answer)) <= within for step in steps)
 
     def field(self, folio: Folio) -> AnswerField | None:
-        """The field in which a reader types, with its slider."""
+        """The answer's field, with the slider's ends, if there are any; None for an open key."""
         field, ends = super().field(folio), self.ends
         if field is None or ends is None:
             return field
@@ -243,7 +243,7 @@ class Prediction(TypedNumber[Predict], of=Predict):
 
 
 def unit_of(value: Value) -> FieldUnit:
-    """The unit that a value prints in: one of bytes, or else a power of ten of its base unit."""
+    """Label and size, in base units, of the unit that a value prints in; empty and 1 for text."""
     if isinstance(value.number, str):
         return FieldUnit("", 1)
     mantissa, label = _parts(value)
