@@ -47,7 +47,7 @@ class Scale:
 
 
 def round_values(low: float, high: float, num: int, *, is_logarithmic: bool = False) -> list[float]:
-    """Round values that span `low` to `high`, about `num` of them."""
+    """About `num` round ticks that enclose `low` and `high`; powers of ten if logarithmic."""
     if is_logarithmic:
         exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         has_few = sum(low <= 10.0**e <= high for e in exponents) <= 3
@@ -63,7 +63,7 @@ def round_values(low: float, high: float, num: int, *, is_logarithmic: bool = Fa
 
 
 def plain(value: float, digits: int = 6) -> str:
-    """A number with that many significant digits at most, and no superfluous zeros."""
+    """A number as text, at most `digits` significant, with commas, without trailing zeros."""
     if not value:
         return "0"
     decimals = max(digits - 1 - math.floor(math.log10(abs(value))), 0)
@@ -129,7 +129,7 @@ class LegendEntry:
 
 
 def legend(drawing: Drawing, keys: Sequence[LegendEntry], y: float = 10) -> float:
-    """Draw a legend in as many lines as it needs; returns where the last one ends."""
+    """Draw a legend, wrapped to the drawing's width; return the y of its lower end in pixels."""
     x = 0.0
     for key in keys:
         width = SAMPLE + GAP + text_width(key.name)

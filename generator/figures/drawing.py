@@ -92,7 +92,7 @@ class Drawing:
     parts: list[str] = field(default_factory=list)
 
     def add(self, kind: str, look: str, within: str = "", **attributes: float | str) -> None:
-        """Add an element: its looks, its attributes, and text within.
+        """Append an SVG element to `parts`: classes from `look`, attributes, and escaped text.
 
         Attributes have `_` for `-`, and empty ones are left out.
         """
@@ -109,7 +109,7 @@ class Drawing:
         self, x: float, y: float, width: float, height: float, look: str, *,
         radius: float = 0, say: str = "",
     ) -> None:  # fmt: skip
-        """Add a rectangle. Its sides are rounded one by one, so that neighbours touch."""
+        """Add a rectangle, each of its sides at a tenth of a pixel, so that neighbours touch."""
         right, lower = round(x + width, 1), round(y + height, 1)
         x, y = round(x, 1), round(y, 1)
         width, height = right - x, lower - y
@@ -173,7 +173,7 @@ class Drawing:
         return self
 
     def svg(self, name: str, title: str, description: str, css_class: str) -> Markup:
-        """One inline `<svg>` with an id unique on the page, a title, a description and a class."""
+        """The drawing as an inline `<svg>`, sized in rem, with a class, title and description."""
         width, height = number(self.width), number(self.height)
         return Markup(
             f'<svg class="pb-drawing {css_class}" viewBox="0 0 {width} {height}" '

@@ -44,7 +44,7 @@ class FigureOnPage(NamedTuple):
 
 
 def draw(figure: Figure, folio: Folio) -> FigureOnPage:
-    """Draw a figure from its runs; `missing` names those that were skipped."""
+    """A figure drawn by its kind, with caption and natures; `missing`: skipped runs, and why."""
     named = _named(figure)
     folio = folio.for_runs(named)
     folio.figures.append(figure.id)

@@ -103,7 +103,7 @@ def _table(placed: Mapping[str, Run], folio: Folio) -> NumberTable:
 
 
 def sent_bytes(path: str, run: Run, place: int) -> dict[str, str]:
-    """Expressions of the bytes that a rank sends in a step, by operation.
+    """By operation, the expression of the bytes that the rank at `place` sends in a step, if any.
 
     A broadcast passes around the ring too, and all ranks share its work.
     """

@@ -49,7 +49,7 @@ def number(setting: Setting) -> float:
 def pipeline(
     rule: str, num_ranks: int, num_microbatches: int, backward_ratio: float
 ) -> list[list[Action]]:
-    """The actions of each rank, by the rule `gpipe` or `one_f_one_b`."""
+    """The actions of each rank by `gpipe` or `one_f_one_b`, each as early as its inputs allow."""
     left = [list(_order(rule, num_ranks - rank, num_microbatches)) for rank in range(num_ranks)]
     done: dict[tuple[Kind, int, int], float] = {}
     actions: list[list[Action]] = [[] for _ in range(num_ranks)]
@@ -73,7 +73,7 @@ def idle_share(actions: Sequence[Sequence[Action]]) -> float:
 
 
 def in_flight(actions: Sequence[Action]) -> list[tuple[float, int]]:
-    """Number of microbatches whose activations a rank holds, from each time on."""
+    """Pairs of a time and the number of microbatches whose activations are held from then on."""
     changes = [
         (action.start, 1) if action.kind == "forward" else (action.end, -1) for action in actions
     ]
@@ -154,9 +154,10 @@ class UnitStep(NamedTuple):
 
 
 def unit_step(sizes: Sequence[int], num_ranks: int, *, frees: bool) -> UnitStep:
-    """A step of FSDP over units whose parameters take `sizes` bytes, the root's last.
+    """A computed step of FSDP: each unit's actions, and the bytes that a rank holds in each event.
 
-    With `frees`, units but the root are freed after forward, and gathered again.
+    `sizes` are bytes of the units' parameters, the root's last. With `frees`, units but the root
+    are freed after forward, and gathered again.
     """
     model, rows = sum(sizes) / num_ranks, [list[Action]() for _ in sizes]
     held: list[dict[str, float]] = []

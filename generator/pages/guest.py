@@ -53,7 +53,7 @@ class Guest:
         }
 
     def html(self, folio: Folio, text: str, span: tuple[int, int], above: int) -> Markup:
-        """The questions of one fence, whose YAML stands at a span of its page's text.
+        """The HTML of a fence's questions, checked; their YAML is at `span` of the page's text.
 
         Messages name the page by the folio's `path`; `above` is the level of the heading before it.
 

@@ -39,10 +39,10 @@ class Headings:
         self, level: int, words: str, number: int | None = None, *, anchor: str = "",
         css: str = "", is_listed: bool = True,
     ) -> Markup:  # fmt: skip
-        """Write a heading; level 1 is the title, which does not link to itself.
+        """Record a heading in `written`, and return it as HTML; below level 1, it links to itself.
 
-        An `anchor` stands in place of the one that follows from the words, which may be HTML; lists
-        leave such a heading out, and one that is not listed.
+        The words may be HTML. An `anchor` that is given stands in place of theirs, and such a
+        heading is not recorded; lists leave out what `is_listed` denies.
         """
         content = words = escape(words)
         if number:
@@ -60,7 +60,7 @@ class Headings:
         return Markup('<h{0}{1} id="{2}">{3}</h{0}>').format(level, marked, anchor, content)
 
     def read(self, markdown: str) -> None:
-        """Add the headings of a text in Markdown, below its title, with the anchors of MkDocs."""
+        """Record the level-2 headings of a Markdown text, with the anchors of MkDocs."""
         reader = Markdown(extensions=["attr_list", "md_in_html", "toc"])
         reader.convert(markdown)
         for token in (token for title in reader.toc_tokens for token in title["children"]):
@@ -69,10 +69,7 @@ class Headings:
             )
 
     def contents(self) -> list[tuple[str, Markup]]:
-        """Anchors and words for a table of contents; empty where headings are few.
-
-        A page of few sections lists the parts of these too.
-        """
+        """Anchors and words of headings of level 2, or of 2 and 3 where few; empty if still few."""
         for deepest in (LEVEL, LEVEL + 1):
             parts = [
                 heading

@@ -60,7 +60,7 @@ _HIDDEN = re.compile(
 
 @lru_cache(maxsize=1)
 def environment() -> Environment:
-    """The Jinja environment of the templates, autoescaped and strict."""
+    """The Jinja environment of the templates: autoescaped, strict, with filters and `views`."""
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         undefined=StrictUndefined,
@@ -170,7 +170,7 @@ class Gathered:
 
     @cached_property
     def claim_lessons(self) -> dict[str, list[tuple[str, str]]]:
-        """The lessons that name or link each claim, as topic and mode; Recall repeats others."""
+        """By claim, the topic and mode of each lesson, except Recall, that names or links it."""
         lessons: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for topic in self.evidence.book.topics:
             for mode in (name for name in topic.lessons if name != "recall"):
@@ -195,7 +195,7 @@ class Gathered:
 
 
 def printed(sheet: Sheet, gathered: Gathered) -> Printed:
-    """Print one page: render its template inside the frame."""
+    """A sheet's page: its template inside the frame, reading minutes, headings, terms, assets."""
     depth, at_hand = sheet.path.count("/"), gathered.evidence
     folio, context = start_page(sheet, gathered)
     book, topic, headings = folio.book, sheet.topic, context["headings"]

@@ -64,7 +64,7 @@ class Press:
         self.shared: dict[str, _Texts] = {}
 
     def pages_of(self, files: Iterable[str], book: Book) -> tuple[str, ...]:
-        """How the paths begin of the pages to print after an edit of some files of the project.
+        """Prefixes of the pages' paths to print after an edit of `files`; in doubt `EVERYTHING`.
 
         These are the page of a lesson, the pages of a topic, those that show a changed word, or all
         pages. Pages that only count or list what changed are printed with the next such edit.
@@ -104,7 +104,7 @@ class Press:
                 yield path
 
     def printed(self, book: Book, under: tuple[str, ...] = EVERYTHING) -> dict[str, bytes]:
-        """Every page of a book, by its path; pages kept are printed anew if it begins with `under`.
+        """Pages' bytes by path; a kept page is printed anew only if its path begins with `under`.
 
         Raises:
             ContentErrors: whatever authors wrote that cannot be printed, all at once.

@@ -87,10 +87,7 @@ class Folio:
         return part
 
     def for_runs(self, paths: Iterable[str]) -> Folio:
-        """The page for a figure or a table over some runs, all of which one machine measured.
-
-        That is the reference machine where it lends one of them and not all.
-        """
+        """The page, or where runs are of several machines, a copy over the reference machine."""
         machines = {self.book.machine_of(path) for path in paths if self.book.run(path)} - {""}
         if len(machines) < 2 or self.evidence.reference is None:
             return self
@@ -102,7 +99,7 @@ class Folio:
         return self._copy_with(unmarked=nature or self.unmarked, marks_reference=is_marking)
 
     def for_table(self, values: Iterable[Value | None]) -> Folio:
-        """A copy of the page for a table of these values; its caption names their common marks."""
+        """The page, or a copy that says the marks all values share in `caption`, not at each."""
         marked_values = [(value, self._marks(value)) for value in values if value is not None]
         marked = [marks for _, marks in marked_values if marks]
         first = marked[0] if len(marked) >= LEAST else []
@@ -144,7 +141,7 @@ class Folio:
         return Markup(html.replace(prose.SCROLLED, named))
 
     def expression(self, expression: str) -> Markup:
-        """The value of an expression as HTML with its provenance."""
+        """An expression as HTML: a value with its provenance, a claim's sentence, or plain text."""
         result = self.evidence.printable(expression)
         if isinstance(result, Value):
             sides = (claim for name, claim in calls_of_claims(expression) if name in SIDES)
@@ -241,7 +238,7 @@ def breakable(name: str) -> Markup:
 
 
 def escaped_heading(markup: str | Markup) -> Markup:
-    """HTML for a Markdown heading, with the characters of Markdown escaped."""
+    """HTML for a Markdown heading: outside tags, Markdown's characters as character references."""
     out, in_tag = [], False
     for letter in str(escape(markup)):
         in_tag = letter == "<" or (in_tag and letter != ">")

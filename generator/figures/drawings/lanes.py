@@ -33,9 +33,9 @@ class Travel(NamedTuple):
 
 
 def lanes(rows: Sequence[Lane], travels: Sequence[Travel], idle: str) -> Drawing:
-    """Draw a lane for each rank, from rank 0; `idle` stands where one takes no part.
+    """Draw a lane for each rank, an arrow where neighbours send, and one rail for other transfers.
 
-    Operations of one kind share a rail, with a word each.
+    All transfers on the rail have the same ends; `idle` stands where a rank takes no part.
     """
     steps = [
         (travel.words, travel.source, travel.destination)

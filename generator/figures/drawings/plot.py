@@ -143,10 +143,10 @@ def crossed(
     points: Sequence[Point], x: Axis, y: Axis, height: float, layout: PageWidth, *,
     sides: tuple[str, str], at: float, title: str,
 ) -> Drawing:  # fmt: skip
-    """Draw a plane that the line y = x divides, and points which readers move up and down in it.
+    """Draw a plane that y = x divides, and points, all at height `at`, on a line that readers move.
 
-    Each point needs a height as large as its `x`; all start at the height `at`. Both axes are
-    logarithmic and have the same ends; `sides` says what holds above the line, and below it.
+    A point whose `x` is above that height fails. Both axes are logarithmic and have the same ends;
+    `sides` says what holds above y = x, and below.
     """
     drawing = Drawing(layout.width)
     drawing.word(0, LINE / 2, title, "strong")

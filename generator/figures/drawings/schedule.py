@@ -53,7 +53,7 @@ def schedule(
     upper: float = 0, longest: float = 0, mark: AxisMark | None = None,
     curve: Curve | None = None, loads: Loads = (), groups: Sequence[str] = (),
 ) -> Drawing:  # fmt: skip
-    """Draw the actions of each row, up to the end of the last.
+    """Draw a timeline: rows of boxes for actions over one axis, with a playhead and a legend.
 
     Args:
         rows: the actions of each, by its name.
@@ -185,7 +185,7 @@ def overlap(
     step: Overlapped, names: tuple[str, str], unit: str, words: Mapping[str, str],
     layout: PageWidth, *, longest: float, mark: AxisMark,
 ) -> Drawing:  # fmt: skip
-    """A step of DDP: the state of each layer's gradient above rows of its rank and its link.
+    """Draw a step of DDP: the state of each layer's gradient above rows of its rank and its link.
 
     Rows have these two `names`, `words` name actions, states of a gradient, and `layer`. The axis
     ends at `longest` at least; the mark is when the step was over in the run.

@@ -25,7 +25,7 @@ class Bar(NamedTuple):
 
 
 def strip(bars: Sequence[Bar], allowed: str, layout: PageWidth) -> Drawing:
-    """Draw the bars in the order of the model; the legend names the dashed line `allowed`."""
+    """Draw tensors' errors as bars on a log scale, a line `allowed` at 1; name the first above."""
     drawing = Drawing(layout.width, LINE + HEIGHT + LINE)
     bottom, step = LINE + HEIGHT, layout.width / max(len(bars), 1)
     largest = max([MOST, *(bar.times for bar in bars if bar.times is not None)])

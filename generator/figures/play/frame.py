@@ -32,7 +32,7 @@ NOTHING = Markup("–")  # of a part that this run does not have
 
 
 def play(figure: Figure, folio: Folio) -> Picture:
-    """Picture of a figure that readers operate; the page shows the first run's state."""
+    """Picture of a figure's states: controls, the first one drawn, a script of all, and a table."""
     assert figure.play is not None
     controls, all_states = states(figure, folio)
     by_view = {
@@ -83,7 +83,7 @@ def _state_markup(
 def packed(
     name: str, places: Sequence[tuple[int, ...]], drawn: Sequence[Markup], folio: Folio
 ) -> str:
-    """Pack the drawings of all states into a script of the page; its path under the site's root.
+    """Put all states' drawings, compressed, into a script among the page's assets; return its path.
 
     A state is known by its place among the options of each control.
     """

@@ -59,7 +59,7 @@ def after(before: Sequence[Sequence[int]], step: int) -> list[list[int]]:
 
 
 def ring(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """A played ring all-reduce for each state, over the ranks of its first run."""
+    """For each state, a ring all-reduce over its first run's ranks, computed from sample digits."""
     words, drawn = folio.ui["play"]["ring"], []
     for state in states:
         num = state.runs[0].run.world_size
@@ -100,7 +100,7 @@ def _cells(before: list[list[int]], held: list[list[int]]) -> Held:
 
 
 def block(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """A played block under tensor parallelism for each state's first run."""
+    """For each state, the shapes that ranks hold in a tensor-parallel block, by its first run."""
     words, drawn = folio.ui["play"]["block"], []
     for state in states:
         run = state.runs[0].run

@@ -109,7 +109,7 @@ def option_of(control: PlayControl, path: str, evidence: Evidence) -> str:
 
 
 def faults(figure: Figure, evidence: Evidence) -> Iterator[tuple[Path, str]]:
-    """Mistakes in the controls and facts of a figure: paths below it, with messages."""
+    """Mistakes in a play, as path and message: unprintable expressions, runs of the same state."""
     play = figure.play
     if play is None:
         return

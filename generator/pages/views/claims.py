@@ -35,7 +35,7 @@ NUM_FURTHEST = 5
 
 
 def verdict_rows(names: Sequence[str], folio: Folio) -> list[View]:
-    """Rows for the table of claims that ends a section, in the order of their names."""
+    """Rows of a section's closing table of claims, as listed; clears `folio.shown_claims`."""
     repeated = folio.shown_claims
     outcomes = [folio.judged(name) for name in names if name not in repeated]
     page = folio.for_table(
@@ -151,7 +151,7 @@ def _regime_of(claim: Claim, outcome: Judged, folio: Folio, has_turns: bool = Tr
 def proofs_of(
     names: Sequence[str], lessons: Mapping[str, Sequence[tuple[str, str]]], folio: Folio
 ) -> list[View]:
-    """The claims that rest first on an experiment; runs tell apart those with the same sentence."""
+    """Claims with verdicts by machine; runs are named only where claims share their sentence."""
     proofs = [_proof(name, lessons.get(name, ()), folio) for name in names]
     alike = Counter(plain(proof.says) for proof in proofs)
     return [proof if alike[plain(proof.says)] > 1 else proof.copy_with(runs=()) for proof in proofs]
@@ -263,7 +263,7 @@ def _points(share: float) -> str:
 
 
 def tolerance_of(tolerance: NumberTolerance | None, observed: Value | None) -> str:
-    """A tolerance in words; empty without one."""
+    """A tolerance as text: epsilons, per cent, points, or the observed unit; empty for none."""
     if tolerance is None:
         return ""
     if tolerance.epsilons is not None:
@@ -289,7 +289,7 @@ def _domain_of(claim: Claim, folio: Folio) -> Markup:
 
 
 def tally(claims: Sequence[str], folio: Folio) -> View:
-    """Counts of laws and observations by verdict on the machine at hand, without lent runs."""
+    """Counts on this machine: laws, holding, undecided, lent; observations, and ids of contrary."""
     outcomes = [folio.at_hand.judged(name) for name in claims]
     here = [
         outcome
@@ -309,7 +309,7 @@ def tally(claims: Sequence[str], folio: Folio) -> View:
 
 
 def furthest(folio: Folio) -> list[View]:
-    """The laws with the largest relative errors of their predicted numbers."""
+    """The `NUM_FURTHEST` laws of equality with the largest relative errors, in that order."""
     errors = []
     for name, outcome in folio.at_hand.judged_claims.items():
         if outcome.claim.kind == "law" and outcome.claim.relation == "equals":
@@ -337,7 +337,7 @@ def on_others(folio: Folio) -> Iterator[tuple[str, int, int]]:
 
 
 def cited(folio: Folio) -> tuple[list[list[Reference]], list[Reference]]:
-    """References grouped by document, and those of rows of published tables."""
+    """References sorted by title: grouped by URL, and apart, those of rows of published tables."""
     references = sorted(
         folio.book.references.values(), key=lambda reference: reference.title.strip("“").lower()
     )

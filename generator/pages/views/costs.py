@@ -36,7 +36,7 @@ _FORMULA = re.compile(r"`[^`]+`(?=[^`])")
 def cost_table(
     written: CostTable, folio: Folio, run_link: Callable[[str], Markup]
 ) -> tuple[list[str], list[Row]]:
-    """The titles and rows of a table of costs; the first row with a law explains its formula."""
+    """Titles; a row for each law: case, formula (explained once), both sides, and the error."""
     outcomes = [folio.evidence.judged(row.law) for row in written.rows]
     rows: list[Row] = []
     explained_before: set[str] = set()

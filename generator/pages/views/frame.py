@@ -73,7 +73,7 @@ def minutes(body: str, num_items: int) -> int:
 
 
 def scripts(body: str, *, has_ways: bool) -> list[str]:
-    """Names of the scripts that a page loads: one file that most pages share, one of its own."""
+    """Names of the scripts that a body's marks ask for, joined by `+`: shared ones, all others."""
     of_body = [name for name, marks in SCRIPTS.items() if any(mark in body for mark in marks)]
     keeps = has_ways or "data-items=" in body or "data-item=" in body
     needed = ["page", *(["proofbook"] if keeps else []), *of_body]
@@ -82,7 +82,7 @@ def scripts(body: str, *, has_ways: bool) -> list[str]:
 
 
 def styles(body: str) -> list[str]:
-    """The style sheets that a page loads beyond the one of all pages."""
+    """The style sheets of `STYLES` of which a pattern occurs in the body of a page."""
     return [
         name
         for name, marks in STYLES.items()

@@ -72,7 +72,7 @@ def begin(folio: Folio) -> str:
 
 
 def topic_map(folio: Folio, minutes: Mapping[str, int]) -> View:
-    """The topics in columns, each right of all that it requires, and the lines between them."""
+    """Cards of topics in columns, each right of its requirements; an SVG path of lines between."""
     columns: dict[str, int] = {}
     for topic in folio.book.topics:  # in their order, so that what one requires comes before it
         columns[topic.id] = max((columns[name] + 1 for name in topic.file.requires), default=0)

@@ -25,7 +25,7 @@ OF_PROGRAM = {"reductions"}  # inputs that a model leaves as they are
 
 
 def known_models(names: set[str], folio: Folio) -> Iterator[tuple[str, dict[str, float]]]:
-    """Each model that gives a number to all inputs, on each device that makes a difference."""
+    """Label and inputs of each model that has all `names`; per device if rates are asked for."""
     is_timed = not names.isdisjoint(("flops", "rate"))
     for model, plan in MODELS:
         run = folio.evidence.book.run(plan)

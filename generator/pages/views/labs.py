@@ -20,7 +20,7 @@ ENDED = {"deadlocked": "it hangs", "failed": "it ends with an exception"}
 
 
 def named(topic: Topic, folio: Folio) -> list[View]:
-    """The labs of a topic: the address of each page, and its title."""
+    """The labs of a topic: the address, title and kind of each."""
     return [
         View(
             href=f"lab-{name}.html", title=folio.in_link.line(lab.model.title), kind=lab.model.kind
@@ -30,7 +30,7 @@ def named(topic: Topic, folio: Folio) -> list[View]:
 
 
 def requirements(name: str, lab: LabFile, folio: Folio) -> list[Row]:
-    """Each requirement, its law, and the law's value in the page's case."""
+    """A row for each requirement: its words, formula, and bytes allowed in the solution's run."""
     return [
         [
             folio.line(law.says),
@@ -52,7 +52,7 @@ def solved(name: str, lab: LabFile, folio: Folio) -> list[Row]:
 
 
 def wrong(name: str, topic: Topic, folio: Folio) -> list[Row]:
-    """Programs that people write: the mistake, and the requirement that fails first."""
+    """A row for each wrong program: its mistake, the requirement it failed first, the message."""
     lab = topic.labs[name].model
     file = folio.book.root / topic.labs[name].source.file
     rows: list[Row] = []

@@ -54,7 +54,7 @@ def listing(written: Listing, folio: Folio, is_asked: bool = False) -> View:
 
 
 def printed(path: str | None, folio: Folio) -> View:
-    """The output and status of a run."""
+    """Status, error message and output of a run; `skipped` where the machine has no such run."""
     run = folio.run(path) if path else None
     return View(
         run=path,
@@ -128,7 +128,7 @@ def breakable_code(code: Markup) -> Markup:
 def code_lines(
     wrong: Listing, choices: Iterable[str], folio: Folio
 ) -> list[tuple[Markup, int | None]]:
-    """The lines of a program as a question shows them, each with its place among the choices."""
+    """The lines of a program as a question shows them, each with its place in `choices`, if any."""
     places = {line.strip(): place for place, line in enumerate(choices)}
     lines = highlighted_lines(anonymized(folio.book.root, wrong.path, wrong.object).rstrip())
     return [

@@ -93,7 +93,7 @@ class Plans:
 
     @cached_property
     def choices(self) -> list[Choices]:
-        """Every choice among several layouts; the page begins with the first one."""
+        """A choice for each device in each setting of several layouts; the page shows the first."""
         by_setting: dict[Setting, list[PlanAnswer]] = {}
         for name, answer in self.answers.items():
             by_setting.setdefault(self.settings[name], []).append(answer)
@@ -109,7 +109,7 @@ class Plans:
         return Cluster(1, self.plan.per_node, *rates).with_devices(setting.devices)
 
     def options(self, setting: Setting, memory: str = "") -> dict[str, str]:
-        """A choice as readers see it, by control; without a device, where none is given."""
+        """The words of a setting by control: mesh, `memory` if given, sequence, optimizer."""
         optimizer = self.plan.words.optimizer.get(setting.optimizer, setting.optimizer)
         mesh = _mesh(self.cluster(setting, self.plan.devices[0]))
         return {
@@ -149,7 +149,7 @@ class Plans:
         return self.folio.cell(_largest(self.path(answer), "needed_bytes"))
 
     def compared(self, layout: Layout, chosen: Choices) -> dict[str, Markup | str]:
-        """The cells of a layout's row, by column, as the page prints them."""
+        """A layout's cells by column: words, bytes needed, least seconds, and the bottleneck."""
         is_tight = layout.is_tight(numeric(chosen.memory))
         return {
             "layout": label(self.label(layout.answer)) + (NEARLY_FULL if is_tight else ""),
@@ -204,7 +204,7 @@ def named(run: str, folio: Folio) -> str:
 
 
 def planned_rows(lesson: WhyFile, folio: Folio) -> tuple[list[Row], str]:
-    """The layouts that a lesson names, at the size of real models, each once; a caption."""
+    """A row for each plan that a lesson names: bytes needed, bytes sent, least time; a caption."""
     rows: dict[str, Row] = {}
     layouts, read = list(planned_in(folio.evidence, lesson)), ("needed_bytes", "flops")
     folio = folio.for_table(folio.value(_largest(a.run, of)) for a in layouts for of in read)
@@ -226,7 +226,7 @@ def planned_rows(lesson: WhyFile, folio: Folio) -> tuple[list[Row], str]:
 
 
 def models(folio: Folio) -> Iterator[Row]:
-    """Each model whose plans the book has, with the layout that its page says to try first."""
+    """A row for each planned model: its link, its first choice, the layout to try first there."""
     assert folio.book.plan is not None
     for name in folio.book.plan.models:
         plans = Plans(name, folio)
@@ -241,7 +241,7 @@ def models(folio: Folio) -> Iterator[Row]:
 
 
 def planned(name: str, folio: Folio, answer_of: Callable[[View], Markup]) -> View:
-    """All that the page of a model shows: what readers choose, and what each choice leads to."""
+    """The page of a model: fixed settings, controls, the first answer, and a script of all."""
     folio.unmarked = "simulated"  # the page says it once, of all its numbers
     plans = Plans(name, folio)
     options = [plans.options(c.setting, f"{c.device.name} {c.memory}") for c in plans.choices]

@@ -40,7 +40,7 @@ CLUSTERS = "Model and cluster", "Fastest, and the rule's", "#Slower by", "#Best 
 
 
 def peaks(folio: Folio) -> list[tuple[str, Run, str]]:
-    """The book's published measurements of memory: the name of a run, the run, and the kind."""
+    """The name, run and kind of each published peak; sets the page's `unmarked` to simulated."""
     folio.unmarked = "simulated"  # the page says it once, of all its numbers
     return [
         (name, run, kind)
@@ -50,7 +50,7 @@ def peaks(folio: Folio) -> list[tuple[str, Run, str]]:
 
 
 def peak_scores(folio: Folio) -> Iterator[Row]:
-    """How far each kind of number is off; reserved ones are scored apart."""
+    """Rows for allocated and reserved peaks: median relative error, number, and how many miss."""
     for name, kinds in {" and ".join(ALLOCATED): ALLOCATED, RESERVED: [RESERVED]}.items():
         offs = [_off(name, kind, kind, folio) for name, _, kind in peaks(folio) if kind in kinds]
         errors = [abs(numeric(off)) for off in offs]
@@ -129,7 +129,7 @@ def _mesh(sharding: object, sizes: Mapping[str, object]) -> str:
 
 
 def clusters(folio: Folio) -> Iterator[Row]:
-    """Each published cluster: what ran fastest there, what the rule tries first, and its cost."""
+    """A row for each published cluster: the fastest layout, the rule's, how much slower that is."""
     for name, run in _listed(ORDER.experiment, "won", folio):
         path, settings, measures = f"{ORDER.experiment}.{name}", run.settings, run.ranks[0].measures
         cell = f"{path}.ranks[0].measures.{{}} | percent | digits(2)".format

@@ -58,7 +58,7 @@ def question(quiz_item: Item, folio: Folio, asked_as: str) -> View:
 
 
 def variants(quiz_item: Item, folio: Folio, asked_as: str) -> list[View]:
-    """The item asked about other runs with one answer each; readers' answers count for the item."""
+    """A question for each answerable case of an item, with the item's own id and digest."""
     asked_cases = []
     for number, case in answerable_cases(quiz_item, folio.evidence):
         digest = digest_of(quiz_item, folio.evidence)

@@ -30,7 +30,7 @@ def output(written: Trial, lesson: TryFile, folio: Folio) -> str:
 
 
 def own(written: Trial, folio: Folio) -> list[View]:
-    """The reader's own runs of a trial; only while serving."""
+    """The reader's newest runs of a trial: changed settings, and the value or how they ended."""
     books, tries = folio.book.run(written.run), folio.book.tries
     own_tries = [
         trace for trace in tries if written.run == f"{trace.experiment}.{next(iter(trace.runs))}"

@@ -23,7 +23,7 @@ from generator.values.evaluation import Evidence
 def ways(
     topic: Topic, here: str | None, folio: Folio, minutes: Mapping[str, int] | None = None
 ) -> list[View]:
-    """The modes that this topic has, in the order in which they are suggested."""
+    """The modes of a topic in suggested order: word, question, items, minutes, `is_here`."""
     return [
         View(
             mode=mode,
