@@ -47,7 +47,7 @@ from runners.session.peers import Peers, Worker, explain
 from runners.session.pending import pending
 from runners.session.progress import Progress
 from runners.system.errors import LaunchError
-from runners.system.patience import say
+from runners.system.progress_lines import say
 from runners.traces.digest import program_digests, source_digest
 from runners.traces.summary import how_it_ended
 

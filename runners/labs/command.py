@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from runners.labs.shelf import Desk, Lab, lab_named, labs
 from runners.system.book import program
 from runners.system.errors import FixableError
-from runners.system.patience import say
+from runners.system.progress_lines import say
 
 if TYPE_CHECKING:  # torch is loaded once there is something to grade
     from runners.judging.ranks import ProgramFailure, RankResult

@@ -27,7 +27,7 @@ from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
 from runners.core.system import processes
 from runners.system import stopping
-from runners.system.patience import Patience, say
+from runners.system.progress_lines import Patience, say
 
 # Torchrun's variables of a `Worker`, in the order of its fields.
 NUMBERS = (

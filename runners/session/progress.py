@@ -5,7 +5,7 @@ from collections.abc import Callable
 from runners.core.declared.experiment import Experiment
 from runners.core.ranks.heartbeat import Beat
 from runners.core.trace.records import Run
-from runners.system.patience import Patience, say
+from runners.system.progress_lines import Patience, say
 from runners.traces.summary import how_it_ended, how_it_was_meant_to_end
 
 

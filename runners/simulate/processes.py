@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from runners.core.system import accelerator
 from runners.system import stopping
-from runners.system.patience import WORD_SECONDS, Patience
+from runners.system.progress_lines import WORD_SECONDS, Patience
 
 # Processes are forked where that is safe: then they share torch, which is loaded once.
 FORKS = platform.system() == "Linux"

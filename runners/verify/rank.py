@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from runners.core.system import processes
 from runners.system.errors import FixableError, first_line
-from runners.system.patience import say
+from runners.system.progress_lines import say
 from runners.verify import compare, cpu, report, rerun
 from runners.verify.against import Against
 from runners.verify.board import Board, Lookout, failed, sweep

@@ -29,7 +29,7 @@ from runners.core.trace import machine
 from runners.core.trace.records import Circumstances
 from runners.core.trace.schema import Guarded, Moment, Record, Shape, digest_of, finite_or_none, now
 from runners.system.errors import FixableError, first_line
-from runners.system.patience import say
+from runners.system.progress_lines import say
 from runners.traces.files import TraceError, read_record, remedy, write
 
 if TYPE_CHECKING:

@@ -4,12 +4,11 @@ import pytest
 
 from runners.core.ranks.heartbeat import Beat
 from runners.session.progress import Progress
-from runners.system import patience
 
 
 @pytest.mark.parametrize(("seconds", "num_lines"), [(0.0, 1), (3600.0, 0)])
 def test_a_pass_that_takes_long_writes_a_line_now_and_then(monkeypatch, capsys, seconds, num_lines):
-    monkeypatch.setattr(patience, "WORD_SECONDS", seconds)
+    monkeypatch.setattr(progress_lines, "WORD_SECONDS", seconds)
     watch = Progress().watcher("ddp", "timed")
     watch([Beat(3, 2, "forward")])
     lines = capsys.readouterr().err.splitlines()

@@ -32,7 +32,7 @@ from runners.core.measuring.endings import NO_REPORT
 from runners.core.system import processes
 from runners.system.book import ROOT, enter_book, own_book
 from runners.system.errors import LaunchError
-from runners.system.patience import Patience
+from runners.system.progress_lines import Patience
 
 Request = dict[str, Any]  # the run, pass, rank and files of a process
 FORKS = platform.system() == "Linux"
