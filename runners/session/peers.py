@@ -55,7 +55,7 @@ class Worker(NamedTuple):
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Worker:
-        """Read torchrun's variables; ValueError where torchrun has not started this process."""
+        """A `Worker` from torchrun's variables; ValueError where torchrun has not set them."""
         try:
             numbers = (int(environment[name]) for name in NUMBERS)
             return cls._make([*numbers, environment["MASTER_ADDR"]])
@@ -121,7 +121,7 @@ class Peers:
         self._store.set(key, json.dumps(value))
 
     def get(self, key: str, rank: int) -> Any:  # noqa: ANN401
-        """The value of a key, once it is in the store; print every 5 s which rank is awaited."""
+        """The JSON value of a key, once `rank` has put it; prints every 5 s who is awaited."""
         patience = Patience()
         while not self._store.check([key]):
             time.sleep(POLL_SECONDS)

@@ -79,7 +79,7 @@ def pending(
 
 
 def existing(path: Path, *, short: bool = False) -> tuple[Trace | None, str | None]:
-    """A trace or a part of one, and why it must be measured again; None where it is fresh.
+    """A pair: the Trace in a file, or None; and why it must be measured again, None where fresh.
 
     Another Python measures the same, and so does another build of the same release of torch, such
     as one for CUDA on a machine without a device.
@@ -110,7 +110,7 @@ def _other_programs(trace: Trace) -> str | None:
 
 
 def measured_in(source: Trace | None) -> dict[str, Run]:
-    """The runs of a trace by name, not outdated nor left out, with circumstances filled in."""
+    """By name: the Runs of a trace, not outdated nor left out, with circumstances filled in."""
     outdated = outdated_programs(source) if source else []
     return {
         name: run.model_copy(update={"circumstances": run.circumstances or source.circumstances})

@@ -22,7 +22,7 @@ class Progress:
         say(f"{experiment.name}: {experiment.question}")
 
     def watcher(self, run: str, pass_name: str) -> Callable[[list[Beat]], None]:
-        """A function that prints the phases of the ranks where a pass takes long."""
+        """A function of the ranks' beats, which prints their phases where a pass takes long."""
         patience, place = Patience(), f"[{self._number + 1}/{self._total}]"
 
         def watch(beats: list[Beat]) -> None:

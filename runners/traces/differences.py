@@ -96,7 +96,7 @@ class WrongProgram:
         return self.file.with_suffix("") / f"{self.name}.py"
 
     def assembled(self) -> str:
-        """`solved.py` changed, with how it fails, and the mistake as docstring; or MisfitError."""
+        """Text of `solved.py` changed, how it fails, the mistake as docstring; or MisfitError."""
         path = self.file.with_name("solved.py")
         if not path.is_file():
             raise MisfitError(0, "there is no solved.py beside this file")
@@ -107,7 +107,7 @@ class WrongProgram:
 
     @cached_property
     def text(self) -> str:
-        """As `assembled`; FixableError at the place of a change that does not fit."""
+        """The text as `assembled`; FixableError at the place of a change that does not fit."""
         try:
             return self.assembled()
         except MisfitError as error:
@@ -117,7 +117,7 @@ class WrongProgram:
 
 
 def wrong_programs(file: Path) -> list[WrongProgram]:
-    """The programs that a `wrong.yml` states, in its order; none where there is no such file.
+    """A `WrongProgram` for each that a `wrong.yml` states, in its order; [] without such a file.
 
     FixableError where it is not written as such a file is.
     """

@@ -155,7 +155,7 @@ def _followed(path: Path) -> frozenset[Path]:
 
 
 def covered_files(*entries: Path) -> list[Path]:
-    """Files and all they import of ours or name of `content/` in turn, but `LEFT_OUT`; sorted."""
+    """Sorted: files and all they import of ours or name of `content/` in turn, but `LEFT_OUT`."""
     covered: set[Path] = set()
     waiting = {*entries}
     while waiting:

@@ -61,7 +61,7 @@ def _values(document: dict[str, Any]) -> str:
 
 
 def again(path: Path) -> str:
-    """The command that makes a file of traces or plans again."""
+    """The command, in backquotes, that makes a file of traces or plans again."""
     folder, name = path.parent.name, path.stem
     if folder in PLANNED:
         return f"`{program()} plan check {name} --write`"

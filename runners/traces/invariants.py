@@ -20,7 +20,7 @@ ENDED = ("completed", "diverged")
 
 
 def violations(trace: Trace) -> Iterator[tuple[Steps, str]]:
-    """The path of each field that contradicts another in its run, and what is wrong with it.
+    """Yield the path of each field that contradicts another in its run, and in words what is wrong.
 
     A skipped run has recorded nothing.
     """

@@ -46,7 +46,7 @@ class Program:
 
 
 def programs_matching(root: Path, pattern: str) -> dict[str, Program]:
-    """The programs below `root` whose path matches a glob pattern, by file name without `.py`.
+    """By file name without `.py`: a `Program` read from each path below `root` that matches a glob.
 
     FixableError where two have one name, or one does not say how to run it.
     """
@@ -116,7 +116,7 @@ def _ranks(path: Path, docstring: str) -> int:
 
 
 def constants(tree: ast.Module) -> dict[str, Setting]:
-    """The upper-case constants that a program sets at its top level, by lower-case name."""
+    """By lower-case name: the value of each upper-case constant at a program's top level."""
     settings: dict[str, Setting] = {}
     for node in tree.body:
         match node:

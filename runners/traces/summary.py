@@ -36,7 +36,7 @@ def how_it_was_meant_to_end(run: Run) -> str:
 
 
 def summary_lines(run: Run) -> list[str]:
-    """The end of a run, the output of its program, its loss, memory, payload, times, measures."""
+    """Lines of text: a run's end, its program's output, loss, memory, payload, times, measures."""
     printed = [f"  {line}" for line in run.printed]
     return [
         f"ended: {how_it_ended(run)}",

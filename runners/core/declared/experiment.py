@@ -166,7 +166,7 @@ def command_for(name: str) -> str | None:
 
 
 def on_device(experiment: Experiment, device: str, *, is_short: bool = False) -> Experiment:
-    """A copy with its runs changed by `TRIED_WITH` if `is_short`, else on "cuda" by `ON_CUDA`.
+    """An Experiment copy, settings changed by `TRIED_WITH` if short, else on "cuda" by `ON_CUDA`.
 
     ValueError where the changed settings are impossible.
     """
@@ -215,7 +215,7 @@ def find(name: str) -> Experiment:
 
 
 def runs_named(wanted: Iterable[str]) -> dict[str, list[str]]:
-    """Names of runs by experiment, each once; `EXPERIMENT.RUN` names a run, `EXPERIMENT` all.
+    """By experiment: names of runs, each once; `EXPERIMENT.RUN` asks for a run, `EXPERIMENT` all.
 
     FixableError where there is no such experiment, or no such run of it.
     """

@@ -50,7 +50,7 @@ class SettingsError(FixableError):
 
     @classmethod
     def of(cls, error: ValidationError) -> SettingsError:
-        """The first error of pydantic in words, after file and line of the module that was loading.
+        """A `SettingsError`: pydantic's first error in words, after the loading module and line.
 
         That line is the innermost outside any function.
         """
@@ -94,7 +94,7 @@ class RunSettings(BaseModel):
         """Raise ValueError, with one line, for settings impossible with this strategy and ranks."""
 
     def closed_forms(self) -> dict[str, Setting]:
-        """The value of each `closed_form` by name, those of a base class first."""
+        """By name: the value of each `closed_form` of these settings, a base class's first."""
         return {
             name: getattr(self, name)
             for kind in reversed(type(self).__mro__)
@@ -103,7 +103,7 @@ class RunSettings(BaseModel):
         }
 
     def of_run(self, strategy: str, world_size: int, seed: int) -> Self:
-        """A copy for a run, changed by `forced`; ValueError where it is impossible there."""
+        """A copy bound to a run's strategy, ranks and seed, changed by `forced`; or ValueError."""
         bound = type(self)(**self.declared())
         bound._strategy, bound._world_size, bound._seed = strategy, world_size, seed
         bound = bound.model_copy(update=bound.forced())

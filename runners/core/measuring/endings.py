@@ -61,7 +61,7 @@ class LiveRank:
         self.idle_time = IdleTime(pid, spins=spins)
 
     def update(self, exit_code: int | None) -> None:
-        """Take the exit code, read record and heartbeat; a new beat restarts the idle time."""
+        """Keep the exit code, read record and heartbeat files; a new beat restarts idle time."""
         self.exit_code = self.exit_code if exit_code is None else exit_code
         record = self.files.with_suffix(".json")
         if self.outcome is None and record.exists():
@@ -82,7 +82,7 @@ class LiveRank:
         return self.exit_code is not None or self.has_failed
 
     def ending(self, rank: int, *, hung: bool, errors: str) -> RankOutcome:
-        """Its recorded outcome, else a failure: by exit code, else hung, else a lost peer."""
+        """A `RankOutcome`: as recorded, else failed: by exit code, as hung, or by a lost peer."""
         if self.outcome is not None:
             return self.outcome
         phase, code = self.beat.phase, self.exit_code

@@ -109,7 +109,7 @@ class ForkServer:
             self._is_ready = True
 
     def start(self, requests: list[Request]) -> list[int]:
-        """Fork one process a request and return the ids in order, or raise LaunchError."""
+        """Fork a process per request; return their ids in that order, or raise LaunchError."""
         self.wait_until_ready()
         with suppress(OSError):  # it is about to end, and the wait for its answer says so
             self._pipe.send(requests)

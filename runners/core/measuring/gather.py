@@ -24,7 +24,7 @@ def gather(
     *,
     oversubscribed: bool,
 ) -> Run:
-    """The Run of all passes: losses and times of the timed pass, memory of the metered pass.
+    """A `Run` from results of passes: losses and times of the timed, memory of the metered pass.
 
     The last may have failed. `oversubscribed`: there are more ranks than cores, or accelerators.
     """

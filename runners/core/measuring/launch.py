@@ -138,7 +138,7 @@ class Launcher:
         watch: Watch | None = None,
         followed: Mapping[str, list[float]] = MappingProxyType({}),
     ) -> PassResult:
-        """Run forked ranks to their end; the outcomes, root cause, output, and seconds taken.
+        """A `PassResult` of forked ranks, once all ended: outcomes, root cause, output, seconds.
 
         `watch` gets all heartbeats, again and again; `followed` are seconds of the followed run.
 

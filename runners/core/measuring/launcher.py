@@ -60,7 +60,7 @@ class NodeLauncher(Launcher):
         watch: Watch | None = None,
         followed: Mapping[str, list[float]] = MappingProxyType({}),
     ) -> PassResult:
-        """Order a pass from all nodes, and join their ranks' outcomes; a single rank runs here."""
+        """Order a pass from all nodes; the `PassResult` joins their ranks. One rank runs here."""
         if experiment.runs[run].world_size == 1:
             return super().run_pass(experiment, run, pass_name, watch, followed)
         self._peers.put(f"order/{next(self._numbers)}", [experiment.name, run, pass_name])
@@ -68,7 +68,7 @@ class NodeLauncher(Launcher):
         return self._joined(experiment, run, own)
 
     def serve(self) -> int:
-        """Run this process's rank in each pass that rank 0 names, then return its exit code."""
+        """Run this process's rank in passes that rank 0 orders; return the exit code it sends."""
         while True:
             order = self._peers.get(f"order/{next(self._numbers)}", 0)
             if isinstance(order, int):

@@ -42,7 +42,7 @@ def folder(*, as_reference: bool = False) -> Path:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Lock the traces, delete torn files, create the machine's id; FixableError if locked."""
+    """A context: lock the traces, delete torn files, create the machine's id; else FixableError."""
     machine.TRACES.mkdir(parents=True, exist_ok=True)
     with (machine.TRACES / ".running").open("a+", encoding="ascii") as file:
         try:
@@ -74,7 +74,7 @@ def _git(*arguments: str) -> str | None:
 
 
 def code_of(name: str) -> Code:
-    """The digests of an experiment's code now, the commit, and whether git sees changes."""
+    """A `Code`: digests of an experiment's code and programs, commit, whether git sees changes."""
     status = _git("status", "--porcelain", "--", "runners", "content/topics")
     return Code(
         digest=source_digest(name),

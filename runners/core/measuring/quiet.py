@@ -42,7 +42,7 @@ class Readings:
 
 
 def load(seconds: float = LOAD_SECONDS, stat: Path = STAT) -> float | None:
-    """The share of all cores that others use while this process sleeps, 0 to 1.
+    """The share of all cores, 0 to 1, that others use while this process sleeps `seconds`; or None.
 
     Time that the host took from a virtual machine ("steal") was used by others, too. None where the
     platform does not tell.

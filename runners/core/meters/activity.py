@@ -66,7 +66,7 @@ class ActivityMeter:
 
 
 def collective_of(name: str, metadata: Callable[[], str] = str) -> str | None:
-    """PyTorch's name of a collective, parsed from that of a gloo event or NCCL kernel; else None.
+    """The collective (`all_gather`, `reduce_scatter`, …) of a gloo event or NCCL kernel; else None.
 
     On an accelerator these are NCCL's kernels with the device's own times, since the `nccl:` events
     on the CPU end when the kernel is started; ranks that share one communicate over gloo there too.

@@ -53,7 +53,7 @@ class AllocatorPeak:
             self._held = max(self._held, accelerator.held_bytes(self._device))
 
     def read(self, host_peak_bytes: int | None = None) -> AllocatorMemory:
-        """Bytes of the peak above the start, of rounding, and of workspaces, freed if counted."""
+        """An `AllocatorMemory`: bytes of the peak above the start, rounding, workspaces (freed)."""
         peak = accelerator.allocated(self._device)
         counted = self._counts_workspaces
         return AllocatorMemory(

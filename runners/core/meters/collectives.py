@@ -66,7 +66,7 @@ def payload_bytes(arguments: Iterable[Any]) -> int:
 
 
 def process_group(arguments: Iterable[Any]) -> dist.ProcessGroup | None:
-    """The group among the arguments, else that which their last text names; None for neither."""
+    """The group among an operation's arguments, else that which the last text names; else None."""
     names = []
     for argument in arguments:
         if isinstance(argument, torch.ScriptObject) and "ProcessGroup" in str(argument._type()):
@@ -77,7 +77,7 @@ def process_group(arguments: Iterable[Any]) -> dist.ProcessGroup | None:
 
 
 def ends_of(name: str, arguments: Iterable[Any]) -> Ends:
-    """The sending and the receiving global rank, either None where it is the whole group."""
+    """A pair of a call's sending and receiving global rank, None where it is the whole group."""
     if name == "recv_any_source_":
         return None, dist.get_rank()
     if name not in {"send", "recv_", *ROOT_SENDS, *ROOT_RECEIVES}:
@@ -128,7 +128,7 @@ class AxisMeter(Operations):
         self._measured: Counter[str] = Counter()
 
     def operate(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Execute an operation; of a collective, count call and payload bytes by mesh axis."""
+        """Execute an operation, return its result; count collectives' calls and bytes by axis."""
         operation = OPERATIONS.get(func.__name__.split(".")[0])
         if func.namespace in NAMESPACES and operation is not None:
             group = process_group(args)

@@ -111,7 +111,7 @@ class MemoryMeter(Operations):
         super().__exit__(*exception)
 
     def operate(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Execute an operation once gloo is idle; track its collective and result storages."""
+        """Execute an operation once gloo is idle, return its result; track it and its storages."""
         self._gloo.wait_until_idle()
         result = func(*args, **kwargs)
         if func.namespace in NAMESPACES:
@@ -229,7 +229,7 @@ class MemoryMeter(Operations):
         return max(accumulate(changes), default=0)
 
     def collective_list(self) -> list[Collective]:
-        """The counted collectives, summed by operation, and those with a peer by their ends."""
+        """A `Collective` of each operation: calls and bytes, summed, and by ends if with a peer."""
         by_operation: defaultdict[str, list[Transfer]] = defaultdict(list)
         for (name, ends), calls in sorted(self._counted.items(), key=_by_operation_and_ends):
             sums = {"count": len(calls), "bytes": sum(calls)}

@@ -40,7 +40,7 @@ class Limit(Operations):
         """Raise out of memory where the kernel does not refuse it; called after each operation."""
 
     def operate(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Execute an operation, then `enforce`; on an error, note the bytes held and re-raise."""
+        """Execute an operation, `enforce`, return its result; note bytes held on an error."""
         try:
             result = func(*args, **kwargs)
         except (RuntimeError, MemoryError) as error:

@@ -89,7 +89,7 @@ def _paint(rank: int, window: tuple[int, int], events: list[tuple[Event, int]]) 
 def split_waiting(
     events: list[Event], windows: dict[int, tuple[int, int]]
 ) -> tuple[list[Span], list[RankTime]]:
-    """Spans and times of all ranks, where communication waits until its last rank has come.
+    """Lists of Spans and RankTimes from a step's events; waiting for the last rank is split off.
 
     The events are those of one step; each rank's window is its start and its end, in nanoseconds.
     """

@@ -40,7 +40,7 @@ class Heart:
 
 
 def last_beat(path: Path) -> Beat:
-    """The heartbeat in a rank's file; `FIRST_BEAT` where that is missing or cut."""
+    """A `Beat` (count, step, phase) from a rank's file; `FIRST_BEAT` where it is missing or cut."""
     try:
         count, step, phase = _LAYOUT.unpack(path.read_bytes())
     except (OSError, struct.error):

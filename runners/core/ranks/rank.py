@@ -121,7 +121,7 @@ class Rank(Recorder, Generic[S]):
     def stage(
         self, name: str, operation: str, of: Tensor | None = None, everywhere: bool = False
     ) -> Iterator[Callable[[Tensor], None]]:
-        """Record a stage, as `Recorder.stage`; a metered pass notes what travels in it."""
+        """A context, as `Recorder.stage`; a metered pass notes what travels in the stage."""
         meter = self._memory
         if meter is not None:
             meter.enter_stage(name)

@@ -69,10 +69,10 @@ class Recorder:
     def stage(
         self, name: str, operation: str, of: Tensor | None = None, everywhere: bool = False
     ) -> Iterator[Callable[[Tensor], None]]:
-        """Record a stage from its tensors the first time it is passed; a metered pass keeps none.
+        """A context yielding a function for the output; then record the stage, once, if unmetered.
 
         The name is that of the lesson's data-flow table, the operation is in words without
-        numerals, and `of` is the input. Yields a function to call with the output.
+        numerals, and `of` is the input. Called several times, it keeps the last output.
         """
         out: list[Tensor] = []
         start = self._now()
@@ -100,9 +100,9 @@ class Recorder:
     def predict(
         self, name: str, operation: str, of: Tensor, facts: dict[str, Setting] | None = None
     ) -> Iterator[Callable[..., None]]:
-        """Within, time a step of a prediction; then record its tensors, unless metered.
+        """A context yielding a function for the output; then record the step, if unmetered.
 
-        Yields a function to call with the output, and with facts by name, until the end.
+        It takes facts by name, too. The seconds are those within the context.
         """
         facts = {} if facts is None else facts
         out: list[Tensor] = []

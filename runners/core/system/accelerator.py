@@ -102,7 +102,7 @@ def synchronize(device: torch.device) -> None:
 
 
 def allocated(device: torch.device) -> Allocated:
-    """Bytes requested of the device's allocator, now and at most, and its most blocks at once."""
+    """`Allocated`: bytes requested of the device's allocator, now and at most; most blocks."""
     stats = _cuda().memory_stats(device)
 
     def least(when: str) -> int:
@@ -132,7 +132,7 @@ def reset_peak(device: torch.device) -> None:
 
 
 def free_workspaces(device: torch.device) -> int:
-    """Free the workspaces of cuBLAS, one for each handle and stream; the bytes freed.
+    """Free the workspaces of cuBLAS, one for each handle and stream; return the bytes freed.
 
     They come from the same allocator as tensors and belong to none. cuBLAS takes new ones at its
     next product.

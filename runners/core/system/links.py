@@ -150,10 +150,10 @@ def _keep_order(switch: str, ranks: list[str]) -> None:
 
 @contextmanager
 def linked(num_ranks: int, bits_per_second: int | None = None) -> Iterator[list[str]]:
-    """Make a namespace for each rank and one for the switch, and remove them at the end.
+    """A context with a namespace for each rank, whose names it yields, and one for the switch.
 
-    Each link is shaped to `bits_per_second` in each direction, or not at all. Yields the names of
-    the namespaces, in the order of the ranks; LinkError where they cannot be made here.
+    Each link is shaped to `bits_per_second` in each direction, or not at all. All are removed at
+    the end. LinkError where they cannot be made here.
     """
     sweep()
     pid = os.getpid()

@@ -43,7 +43,7 @@ class Thread(NamedTuple):
 
 
 def threads(pid: int) -> dict[int, Thread]:
-    """The threads of a process by id; without /proc none, but for this process a stand-in."""
+    """By id: each `Thread` of a process; without /proc none, but for this process a stand-in."""
     listed = {}
     for path in Path(f"/proc/{pid}/task").glob("*/stat"):
         if stat := _stat(path):

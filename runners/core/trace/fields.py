@@ -95,7 +95,7 @@ _ENDINGS = {
 
 
 def quantity(steps: Sequence[Key], measures: Mapping[str, Quantity] = NONE) -> Quantity:
-    """Unit and repeatability of the value at the end of steps: by `measures`, else by its names.
+    """A `Quantity`, unit and repeatability, of the value at steps: by `measures`, else by names.
 
     The steps start from a run or a machine, and `measures` are its recorded quantities. A trace may
     lack them for some measures.
@@ -157,7 +157,7 @@ def significant(number: float, digits: int) -> str:
 
 
 def scaled(number: float, sizes: Sizes, digits: int = 3) -> str:
-    """A number, rounded, in the largest size in which it is at least 1; whole bytes are exact."""
+    """A number as text, rounded, in the largest unit that gives at least 1; whole bytes exact."""
     if number == 0:
         return f"0{NBSP}{next(name for name, size in sizes if size == 1)}"
     fitting = (pair for pair in sizes if float(f"{number / pair[1]:.{digits - 1}e}") >= 1)

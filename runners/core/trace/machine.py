@@ -81,7 +81,7 @@ def caches() -> str:
 
 
 def circumstances() -> Circumstances:
-    """Releases of Python, torch and NumPy, allowed cores, visible devices, and huge pages."""
+    """`Circumstances`: releases of Python, torch, NumPy; cores, visible devices, huge pages."""
     return Circumstances(
         python=platform.python_version(),
         torch=installed("torch"),
@@ -156,7 +156,7 @@ def name(*, as_reference: bool = False) -> str:
 
 
 def describe(folder: str = "", torch: str = "") -> Machine:
-    """The record of this machine, by default of the folder `name()` and the installed torch."""
+    """A `Machine`: this one now, by default of the folder `name()` and the installed torch."""
     return Machine(
         schema_version=1, name=folder or name(), is_reference=folder.startswith("reference-"),
         cpu=cpu_name(), num_cores=num_cores(), caches=caches(), memory_bytes=memory_bytes(),

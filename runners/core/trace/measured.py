@@ -95,7 +95,7 @@ class SampledSeconds(Record):
 
     @classmethod
     def of(cls, seconds: list[float]) -> SampledSeconds:
-        """Raw samples in seconds, at least one, rounded, with their median and quartiles."""
+        """`SampledSeconds`: samples in seconds, at least one, rounded; median and quartiles."""
         kept = [round(s, 7) for s in seconds]
         several = kept if len(kept) > 1 else 2 * kept
         first, middle, third = statistics.quantiles(several, n=4, method="inclusive")

@@ -35,7 +35,7 @@ def _below(steps: Steps, value: object, run: Run) -> Iterator[tuple[Steps, objec
 
 
 def field_of(run: Run, steps: Sequence[Key]) -> str:
-    """The path of a field without indices and names of list elements: `epochs.loss`."""
+    """The dotted path of steps, without indices and names of list elements: `epochs.loss`."""
 
     def picks_element(place: int) -> bool:
         above = steps[:place]
@@ -46,7 +46,7 @@ def field_of(run: Run, steps: Sequence[Key]) -> str:
 
 
 def spread_of(run: Run, others: list[Run]) -> dict[str, float]:
-    """The largest relative difference of the others from a run, by field, above rounding.
+    """By field: the largest relative difference of the others from a run, where above rounding.
 
     A word or a count that differs has the difference 1. Digests of floats are left out.
     """
