@@ -91,7 +91,7 @@ def pipelined_work(simulated: Sequence[Number], inner: Number, microbatches: Num
 def reaches(
     first_place: Number, first: Number, second_place: Number, second: Number, level: Number
 ) -> Number:
-    """Where the straight line through two points reaches a level.
+    """The x at which the straight line through two points (x, y) reaches y = `level`.
 
     Formula: x₁ + (x₂ − x₁) × (y₁ − level) / (y₁ − y₂).
     """

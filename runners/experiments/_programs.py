@@ -14,7 +14,7 @@ from runners.traces.programs import programs_matching
 
 
 def declarations(pattern: str) -> dict[str, Declaration[ProgramSettings]]:
-    """A run by name for each program of the pattern, and `…_unlimited` for each with a budget."""
+    """`{run: Declaration}` of programs the glob matches; with a budget also `…_unlimited`."""
     runs: dict[str, Declaration[ProgramSettings]] = {}
     for name, program in programs_matching(ROOT, pattern).items():
         path = program.path.relative_to(ROOT).as_posix()

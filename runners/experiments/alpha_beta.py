@@ -94,7 +94,7 @@ def _send(rank: Rank[Any], whole: Tensor) -> None:
 
 
 def nodes(rank: Rank[Nodes]) -> None:
-    """Shape the links of two nodes; time an all_reduce over all four ranks, and one by node."""
+    """Shape links of two nodes; record seconds of an all_reduce over all ranks, and by node."""
     settings = rank.settings
     per_node = rank.world_size // 2
     node = rank.rank // per_node
@@ -144,7 +144,7 @@ class Nodes(Settings):
     node_bits_per_second: Count = 100 * MEGABIT  # of each rank, to the other node
 
     def closed_forms(self) -> dict[str, Setting]:
-        """By name, also the seconds that a byte takes within a node and between nodes."""
+        """Figures by name: the base class's, and the seconds of a byte within and between nodes."""
         return {
             **super().closed_forms(),
             "within_byte_seconds": 8 / self.within_bits_per_second,

@@ -29,7 +29,7 @@ from runners.training.transformer_model import SmallGPT, next_token_loss
 
 
 def fake(rank: Rank[Settings]) -> None:
-    """Train as rank 0 of a fake process group, with fake tensors that the memory meter follows."""
+    """Build and train a model as rank 0 of a fake group, on fake tensors; record its memory."""
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=rank.settings.num_ranks)
     model = _wrapped(rank, _mesh(rank))
     with FakeTensorMode(allow_non_fake_inputs=True):
@@ -39,7 +39,7 @@ def fake(rank: Rank[Settings]) -> None:
 
 
 def real(rank: Rank[Settings]) -> None:
-    """Train on real ranks and tensors, metered once a tiny model's step has touched the code."""
+    """Build and train a model on real ranks; record memory, once a tiny model's step has run."""
     mesh = _mesh(rank)
     model = _wrapped(rank, mesh)
     _touch_once(rank, mesh)
@@ -143,7 +143,7 @@ class Settings(TransformerSettings):
         return self.num_shards * self.num_tensor_ranks
 
     def closed_forms(self) -> dict[str, Setting]:
-        """By name: the model's parameters and bytes; a rank's bytes between steps, and at its peak.
+        """By name, of the settings: parameters and bytes; a rank's bytes, held and at its peak.
 
         What it keeps includes its gradients. Without FSDP, the gradient of a table that is split by
         its rows stays whole: DTensor does not shard it.

@@ -31,7 +31,7 @@ from runners.training.teacher import Samples
 
 
 def split(rank: Rank[SplitSettings]) -> None:
-    """Train: rank 0 scatters each batch, takes the loss of all logits, scatters its gradient."""
+    """Build and train replicas: rank 0 scatters batches, takes the loss, scatters gradients."""
     lesson, model = steps.scaled_lesson(rank), steps.mlp_for(rank)
     optimizer = steps.optimizer_for(rank, model)
     size, whole = rank.settings.batch_size, lesson.training.features
@@ -143,7 +143,7 @@ class _BatchSplit:
 
 
 def parts(rank: Rank[PartSettings]) -> None:
-    """Train on this rank's part of each batch, gradients weighted as set and summed over ranks."""
+    """Build and train an MLP on parts of batches, gradients weighted as set, summed over ranks."""
     size = rank.settings.batch_size
     lesson, model = steps.scaled_lesson(rank), steps.mlp_for(rank)
     optimizer, whole = steps.optimizer_for(rank, model), lesson.training.features

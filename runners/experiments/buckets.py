@@ -32,7 +32,7 @@ from runners.training.steps import random_samples, replica_of, stack_for
 
 
 def train(rank: Rank[Settings]) -> None:
-    """Train under DDP on one batch and record the last step's buckets, or reduce after backward."""
+    """Build and train a DDP stack; record the last step's buckets, or reduce after backward."""
     settings = rank.settings
     stack = stack_for(rank)
     replica = replica_of(
@@ -63,7 +63,7 @@ def train(rank: Rank[Settings]) -> None:
 
 
 def leaving(replica: DistributedDataParallel) -> dict[str, list[int]]:
-    """Hook a replica to fill these lists: of the last backward pass's buckets, and of each step.
+    """Lists by name, which hooks on the replica fill: the last backward's buckets, and each step's.
 
     Of a bucket, in order: its bytes, its number of gradients, and how many gradients were finished
     before it left. Of a step, `num_by_step`: how many buckets left.
@@ -108,7 +108,7 @@ class Settings(StackSettings):
     finds_unused: bool = False
 
     def closed_forms(self) -> dict[str, Setting]:
-        """By name: how many gradients, two a layer; bytes of a value and of a layer's gradients."""
+        """By name, of the settings: number of gradients; bytes of a value and of a layer."""
         return {
             "num_gradients": 2 * self.num_layers,
             "bytes_per_value": FLOAT_BYTES,

@@ -29,7 +29,7 @@ from runners.training.steps import sgd_steps, step_on_samples
 
 
 def recomputed(rank: Rank[Cut]) -> None:
-    """Train with segments checkpointed, whose inside backward recomputes; count a step's FLOPs."""
+    """Build and train a stack with checkpointed segments, recomputed; record a step's FLOPs."""
     length = rank.settings.segment_length
 
     def forward(stack: nn.Sequential, samples: Tensor) -> Tensor:
@@ -94,7 +94,7 @@ class Settings(StackSettings):
     learning_rate: Factor = 0.1
 
     def closed_forms(self) -> dict[str, Setting]:
-        """By name: bytes of a block's activations and gradients, and FLOPs of one product."""
+        """By name, of the settings: bytes of activations and gradients; FLOPs of a product."""
         border = FLOAT_BYTES * self.batch_size * self.width
         return {
             "border_bytes": border,  # of the activations between two blocks

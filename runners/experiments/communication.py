@@ -27,7 +27,7 @@ from runners.training.transfers import fit, in_turns, sent
 
 
 def timed(rank: Rank[Timed]) -> None:
-    """Take steps of the largest all_reduce; time all operations by size; fit α and β by turn."""
+    """Take steps of the largest all_reduce; record all operations' seconds, α and β."""
     sizes = rank.settings.sizes_bytes
     calls = {size: _operations(rank, size) for size in sizes}
     for _ in rank.steps(rank.settings.num_steps):

@@ -45,7 +45,7 @@ from runners.training.transfers import join_group
 
 
 def main() -> None:
-    """Run a rank till it dies or ends: load the last whole checkpoint, train, save, note events."""
+    """Be a rank, set by JSON in argv, till it dies or ends: load, train, save, note events."""
     attempt = Attempt(**json.loads(sys.argv[1]))
     attempt.load()
     attempt.note("resumed")
@@ -307,7 +307,7 @@ class ElasticSettings(Settings):
     fault_seed: CountOrZero = 27
 
     def deaths(self) -> list[tuple[int, int]]:
-        """The (step, rank) of each death, by step, from `fault_seed`; in a save, rank 0 dies."""
+        """Pairs (step, rank) of deaths, by step, drawn by `fault_seed`; in a save, rank 0 dies."""
         source = random.Random(self.fault_seed)
         every, in_save = self.checkpoint_every, self.moment == "save"
         moments = range(every, self.num_steps + 1, every) if in_save else range(1, self.num_steps)
@@ -316,7 +316,7 @@ class ElasticSettings(Settings):
         return [(step, 0 if in_save else source.randrange(self.num_ranks)) for step in steps]
 
     def closed_forms(self) -> dict[str, Setting]:
-        """By name: the deaths' steps, the last saved step before each, the number lost in all."""
+        """By name, of the settings: steps of deaths, those last saved before, number lost."""
         steps = [step for step, _ in self.deaths()]
         every, in_save = self.checkpoint_every, self.moment == "save"
         saved = [(step - in_save) // every * every for step in steps]

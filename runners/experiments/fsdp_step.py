@@ -27,7 +27,7 @@ from runners.training.teacher import Lesson, Samples
 
 
 def fsdp(rank: Rank[Settings]) -> None:
-    """Train an MLP, each layer an FSDP unit, on this rank's samples; record a step's stages."""
+    """Build and train an MLP, each layer an FSDP unit, on this rank's samples; record stages."""
     lesson = steps.scaled_lesson(rank, low=-1.0)
     samples = steps.shard_of(rank, lesson.training)
     with rank.stage("load", "take the samples of this rank", lesson.training.features) as out:
@@ -60,7 +60,7 @@ class Units(nn.Module):
         self.layers = nn.ModuleList(layers)  # which registers their parameters
 
     def forward(self, features: Tensor) -> Tensor:
-        """The logits: gather, run and reshard each unit in turn, and record these as stages."""
+        """Logits (samples, classes): gather, run, reshard each unit in turn; record as stages."""
         stage, activation = self.rank.stage, features
         for index, layer in enumerate(self.units):
             activation = torch.relu(activation) if index else activation
@@ -93,7 +93,7 @@ class Units(nn.Module):
 
 
 def single(rank: Rank[Settings]) -> None:
-    """Train on one device, as the oracle; a batch holds the samples of both ranks' batches."""
+    """Build and train the MLP on one device, as the oracle; a batch holds both ranks' samples."""
     lesson = steps.scaled_lesson(rank, low=-1.0)
     whole, model = lesson.training, steps.stack_for(rank)
     size = rank.settings.batch_size

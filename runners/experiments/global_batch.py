@@ -37,7 +37,7 @@ from runners.training.transformer_model import SmallGPT, TransformerShape, next_
 
 
 def keep_rank_batch(rank: Rank[PartedSettings]) -> None:
-    """Train under DDP; an update adds up parts of a batch, reduced with the last or with each."""
+    """Build and train an MLP under DDP; an update adds up parts, reduced with the last or each."""
     settings = rank.settings
     lesson = steps.scaled_lesson(rank)
     samples, model = steps.shard_of(rank, lesson.training), steps.mlp_for(rank)
@@ -166,7 +166,7 @@ class _BatchAndRate:
 
 
 def accumulate(rank: Rank[MicrobatchSettings], *, shards: bool = False) -> None:
-    """Train under DDP, or FSDP if `shards`, reducing in the last microbatch or in each."""
+    """Build and train a stack by DDP, or FSDP if `shards`; the last microbatch reduces, or each."""
     settings = rank.settings
     size = settings.num_samples // settings.num_microbatches
     model = steps.stack_for(rank, is_sharded=shards)
@@ -195,7 +195,7 @@ def accumulate(rank: Rank[MicrobatchSettings], *, shards: bool = False) -> None:
 
 
 def gradients(rank: Rank[GradientSettings]) -> None:
-    """Measure how far a gradient from unequal parts under DDP lies from that of the whole batch.
+    """Record by how much a gradient from unequal parts under DDP differs from the whole batch's.
 
     Measures, in lengths of the whole batch's gradient: `weighted_difference`, each part's mean
     loss weighted by what it runs over; `unweighted_difference`, each part counted alike; and
@@ -277,7 +277,7 @@ class MicrobatchSettings(StackSettings):
     equal_parts = (("num_samples", "num_microbatches"),)
 
     def closed_forms(self) -> dict[str, Setting]:
-        """By name: bytes of a layer's output, an update's samples, a layer, and the model."""
+        """By name, of the settings: bytes of a layer's output, samples, a layer, the model."""
         microbatch_size = self.num_samples // self.num_microbatches
         return {
             "activation_bytes": FLOAT_BYTES * self.width * microbatch_size,

@@ -35,7 +35,7 @@ from runners.training.transfers import join_group
 
 
 def ordered(rank: Rank[Ordered]) -> None:
-    """Call two collectives, on rank 1 swapped if the settings say so; count wrong values."""
+    """Call two collectives, on rank 1 swapped if set so; record how many values are wrong."""
     settings = rank.settings
     operation = getattr(dist, settings.second_operation)
     root = (0,) if settings.second_operation == "broadcast" else ()
@@ -51,7 +51,7 @@ def ordered(rank: Rank[Ordered]) -> None:
 
 
 def stepped(rank: Rank[Stepped]) -> None:
-    """Sum in each step; rank 1 skips the bad step, or all do if they vote; count wrong steps."""
+    """Sum in each step; rank 1 skips the bad, or all if they vote; record how many were wrong."""
     settings = rank.settings
     num_wrong_steps = num_steps = 0
     with diagnosed(rank) as group:
@@ -81,7 +81,7 @@ def summed(rank: Rank[Summed]) -> None:
 
 
 def shaped(rank: Rank[Shaped]) -> None:
-    """Sum tables of equal size by all_reduce, with rows by rank as set; count wrong values."""
+    """Sum tables by all_reduce, with rows by rank as set; record how many values are wrong."""
     num_rows = rank.settings.num_rows[rank.rank]
     num_columns = rank.settings.num_rows[0] * rank.settings.num_columns // num_rows
     table = 100.0 * torch.arange(num_rows).view(-1, 1) + torch.arange(num_columns)
@@ -92,7 +92,7 @@ def shaped(rank: Rank[Shaped]) -> None:
 
 
 def uneven(rank: Rank[Uneven]) -> None:
-    """Train DDP replicas, rank 1's on fewer batches, perhaps under `Join`; count steps."""
+    """Build and train DDP replicas, rank 1's on fewer batches, `Join` if set; record steps."""
     width = rank.settings.width
     with diagnosed(rank) as group:
         torch.manual_seed(rank.seed)
@@ -109,7 +109,7 @@ def uneven(rank: Rank[Uneven]) -> None:
 
 
 def in_flight(rank: Rank[InFlight]) -> None:
-    """Start an async sum whose tensor rank 0 changes before or after it waits; count wrong sums."""
+    """Sum async a tensor that rank 0 changes before or after its wait; record wrong values."""
     values = torch.ones(rank.settings.num_values)
     with diagnosed(rank) as group:
         if rank.rank == 1:
@@ -140,7 +140,7 @@ def wrong(found: Tensor, right: float | Tensor) -> int:
 
 @contextmanager
 def diagnosed(rank: Rank[Settings]) -> Iterator[ProcessGroup]:
-    """Yield a group with the run's time-out; then measure where ranks' calls differ; re-raise."""
+    """Yield a `ProcessGroup` with a time-out; then record where ranks' calls differ; re-raise."""
     os.environ["TORCH_FR_BUFFER_SIZE"] = "2000"  # calls that the flight recorder keeps
     if getattr(rank.settings, "checks_calls", False):
         set_debug_level(DebugLevel.DETAIL)
@@ -166,7 +166,7 @@ def diagnosed(rank: Rank[Settings]) -> Iterator[ProcessGroup]:
 
 
 def calls_in(group: str) -> list[str]:
-    """This rank's calls in a group by the flight recorder, in order: operation and sizes in words.
+    """Texts of this rank's calls in the named group, in order: operation and sizes, as recorded.
 
     On gloo the recorder knows what was called, and not whether it ended.
     """
@@ -181,7 +181,7 @@ def calls_in(group: str) -> list[str]:
 
 
 def compare(by_rank: Sequence[Sequence[str]]) -> tuple[int, list[int], str]:
-    """The first call in which two ranks differ: its number, the ranks that made it, and words.
+    """The first of the calls by rank that differs: (its number or 0, ranks that made it, words).
 
     A call that a rank never made differs too. The number is from 1, or 0 where none differs.
     """

@@ -33,7 +33,7 @@ from runners.training.transformer_model import SmallGPT, next_token_loss, next_t
 
 
 def fsdp_tensor(rank: Rank[Settings]) -> None:
-    """Train with projections split along one mesh axis, and FSDP along the other."""
+    """Build and train a transformer: projections split along a mesh axis, FSDP along the other."""
     mesh = _square(rank, "shard", "tensor")
     model = _unfilled(rank)
     with rank.phase("wrap"):
@@ -60,7 +60,7 @@ def _train_shards(rank: Rank[Settings], mesh: DeviceMesh) -> None:
 
 
 def ddp_pipeline(rank: Rank[Settings]) -> None:
-    """Train two pipelines of two stages each under 1F1B; DDP averages gradients of equal stages."""
+    """Build and train two pipelines of two stages by 1F1B; DDP averages equal stages' gradients."""
     settings = rank.settings
     mesh = _square(rank, "replicate", "pipeline")
     index = mesh.get_local_rank("pipeline")
@@ -213,7 +213,7 @@ class Settings(TransformerSettings):
         return self.batch_size // self.num_data_parts
 
     def closed_forms(self) -> dict[str, Setting]:
-        """By name: bytes of the model, a block, the ends, a first stage, a rank's activation.
+        """By name, of the settings: bytes of model, block, ends, first stage and activation.
 
         The ends are what FSDP's root gathers once and keeps; the first stage has the embeddings.
         """

@@ -30,7 +30,7 @@ STATUSES: dict[str, Status] = {"": "completed", "hung": "deadlocked", "exception
 
 
 def graded(rank: Rank[ProgramSettings]) -> None:
-    """Run a program on its bench; rank 0 records how each requirement came out."""
+    """Run the settings' program on its lab's bench; rank 0 records each requirement's outcome."""
     file = ROOT / rank.settings.program
     is_wrong = file.parent.name == "wrong"
     lab = file.parent.parent if is_wrong else file.parent

@@ -27,7 +27,7 @@ from runners.training.teacher import Samples, largest_feature
 
 
 def train(rank: Rank[Settings]) -> None:
-    """Train on one batch, cut over ranks and into microbatches, each loss weighted by its share.
+    """Build and train a network on a batch cut over ranks and microbatches, weighted by share.
 
     So the gradients of all parts add up to that of the mean loss over the whole batch.
     """
@@ -109,7 +109,7 @@ class Settings(RunSettings):
         return self.world_size * self.num_microbatches
 
     def closed_forms(self) -> dict[str, Setting]:
-        """By name: samples of a rank and at once; bytes of a sample, its activations, the model."""
+        """By name, of the settings: numbers of samples; bytes of them, activations and model."""
         # At the peak, backward goes through the last layer. Kept are what it and every residual
         # layer were given, and what each ReLU put out; beside them lie two gradients: of the
         # logits, and of the last layer's input.

@@ -51,7 +51,7 @@ def fsdp(rank: Rank[Settings]) -> None:
 
 
 def tensor_parallel(rank: Rank[Settings]) -> None:
-    """Train with the first layer split by columns, the second by rows, and the third whole."""
+    """Build and train an MLP: first layer split by columns, second by rows, third whole."""
     model = _model(rank, sharded=[True, True, False])
     mesh = init_device_mesh(rank.device.type, (rank.world_size,))
     with rank.phase("wrap"):
@@ -62,7 +62,7 @@ def tensor_parallel(rank: Rank[Settings]) -> None:
 
 
 def stages(rank: Rank[Settings]) -> None:
-    """Train in two stages: rank 0 sends activations; rank 1 takes the loss, sends gradients."""
+    """Build and train an MLP in two stages: rank 0 sends activations, rank 1 their gradients."""
     widths, cut = rank.settings.widths, rank.settings.num_first_stage_layers
     rank.describe(description(widths, [[0]] * cut + [[1]] * (len(widths) - 1 - cut)))
     is_first = rank.rank == 0
@@ -210,7 +210,7 @@ class Settings(RunSettings):
     equal_parts = (("num_samples", "batch_size"),)
 
     def closed_forms(self) -> dict[str, Setting]:
-        """By name: copies of a parameter, bytes of model, larger stage and largest layer."""
+        """By name, of the settings: copies; bytes of model, larger stage, largest layer."""
         layers = [FLOAT_BYTES * count for count in layer_parameters(self.widths)]
         cut = self.num_first_stage_layers
         known = {widths: name for name, widths in WIDTHS.items()}

@@ -40,7 +40,7 @@ def autocast(rank: Rank[Autocast]) -> None:
 
 
 def scaled(rank: Rank[Scaled]) -> None:
-    """Train under autocast with a `GradScaler`; measure its updates and halvings of the scale."""
+    """Build and train a stack under autocast with a `GradScaler`; record updates and halvings."""
     settings = rank.settings
     scaler = GradScaler(rank.device.type, init_scale=settings.initial_scale)
     optimizer = _train(rank, stack_for(rank), getattr(torch, settings.dtype), scaler)

@@ -28,7 +28,7 @@ from runners.training.teacher import Lesson, Samples
 
 
 def stages(rank: Rank[Settings]) -> None:
-    """Train a stage on each rank, one batch in flight: send activations on and gradients back."""
+    """Build and train a stage a rank, one batch in flight: send activations on, gradients back."""
     settings, own = rank.settings, _layers(rank, rank.rank)
     # Between minus one and one: many layers in a row learn badly from features of one sign.
     lesson = steps.scaled_lesson(rank, low=-1.0)

@@ -47,7 +47,7 @@ def after_backward(rank: Rank[Settings]) -> None:
 
 
 def fsdp(rank: Rank[Settings]) -> None:
-    """Train with `fully_shard` on each layer, which overlaps by device streams; a CPU has none."""
+    """Build and train layers by `fully_shard`, which overlaps by device streams; a CPU has none."""
     model = stack(rank)
     with rank.phase("wrap"):
         for layer in model:
@@ -57,7 +57,7 @@ def fsdp(rank: Rank[Settings]) -> None:
 
 
 def fsdp_by_hand(rank: Rank[Settings]) -> None:
-    """Train with `fsdp`'s collectives by hand: all_gathers a layer ahead, reduce_scatters async."""
+    """Build and train layers by FSDP by hand: all_gathers a layer ahead, reduce_scatters async."""
     settings, sizes = rank.settings, range(rank.settings.num_layers)
     whole_weights = [weight.detach() for weight in stack(rank).parameters()]
     shards = [weight.chunk(rank.world_size)[rank.rank].clone() for weight in whole_weights]
@@ -131,7 +131,7 @@ def samples(rank: Rank[Settings]) -> Tensor:
 def train(
     rank: Rank[Settings], model: nn.Module, reduce: Callable[[], object] = lambda: None
 ) -> None:
-    """Train on one batch; `reduce` is called between backward and update."""
+    """Train `model` on one batch, `reduce()` between backward and update; record its loss."""
     optimizer = torch.optim.SGD(model.parameters(), lr=rank.settings.learning_rate)
     features, target = samples(rank)
     for _ in _steps(rank):
@@ -182,7 +182,7 @@ class Settings(StackSettings):
         return self.num_layers * (self.layer_seconds + self.layer_seconds / 2)
 
     def closed_forms(self) -> dict[str, Setting]:
-        """By name, also the seconds of a step's backward, and of its all_reduce on the link."""
+        """Figures by name: the base class's, and seconds of a step's backward and all_reduce."""
         payload = ring_bytes(self.num_layers * self.layer_bytes, self.world_size)
         return {
             **super().closed_forms(),

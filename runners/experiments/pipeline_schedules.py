@@ -32,7 +32,7 @@ from runners.training.steps import sgd_steps
 
 
 def scheduled(rank: Rank[Settings], kind: type) -> None:
-    """Train under a schedule, compare with the whole model; if paced, measure its idle share."""
+    """Build and train stages by a schedule; compare with the whole model; record idle share."""
     settings, pipeline = rank.settings, Pipeline(rank, kind)
     optimizer = torch.optim.SGD(pipeline.parts.parameters(), lr=settings.learning_rate)
     rank.watch(pipeline.parts, optimizer)
@@ -92,7 +92,7 @@ class Pipeline:
         rank.inputs(*self.samples, *self.targets)
 
     def step(self, *, is_paced: bool = False) -> float | None:
-        """Run a batch, noted in a new diary; its mean loss, None without the last stage."""
+        """Run a batch, noted in a new diary; its mean loss (a float), None off the last stage."""
         settings = self.rank.settings
         slow = settings.slow_ratio if self.rank.rank == self.rank.world_size - 1 else 1.0
         forward = is_paced * settings.forward_seconds / settings.num_chunks * slow
@@ -120,7 +120,7 @@ class Diary:
 
     @contextmanager
     def action(self, seconds: float) -> Iterator[None]:
-        """Pad the block to so many seconds; add it to the busy time, a short gap to sending."""
+        """Pad the block to `seconds` by sleep; add it to busy time, a short gap to sending."""
         start = time.perf_counter()
         gap = start - self._last
         if gap < self.forward_seconds / 2:
@@ -181,7 +181,7 @@ class NotedStage(pipelining.PipelineStage):
 
 
 def single(rank: Rank[Settings]) -> None:
-    """Train the undivided stack on the whole batch on one device, and measure the last loss."""
+    """Build and train the undivided stack on whole batches on one device; record the last loss."""
     model, samples, targets = _undivided(rank)
     rank.describe(description((rank.settings.width,) * (len(model) + 1), [[0]] * len(model)))
     rank.inputs(samples, targets)
@@ -283,7 +283,7 @@ class Settings(RunSettings):
         return self.num_layers // self.num_stages
 
     def closed_forms(self) -> dict[str, Setting]:
-        """By name: bytes that a stage passes on, keeps and buffers, and a rank's units of work."""
+        """By name, of the settings: bytes that a stage passes, keeps, buffers; units of work."""
         activation = FLOAT_BYTES * self.width * (self.batch_size // self.num_microbatches)
         kept = NUM_TENSORS_KEPT * activation * self.num_layers_per_stage
         layer = FLOAT_BYTES * (self.width * self.width + self.width)

@@ -22,7 +22,7 @@ from runners.core.ranks.rank import Rank
 
 
 def compute(rank: Rank[LayerSettings]) -> None:
-    """Time the three products of a linear layer's step on all ranks at once; record FLOPs."""
+    """Record seconds of the three products of a linear layer's step on all ranks, and FLOPs."""
     step = _layer(rank, rank.settings)
     with rank.phase("matrix"):
         for _ in range(NUM_SETTLING):
@@ -36,7 +36,7 @@ def compute(rank: Rank[LayerSettings]) -> None:
 
 
 def communicate(rank: Rank[PayloadSettings]) -> None:
-    """Time all-reduces of each payload, before each of which a rank computes, as in training.
+    """Record seconds of all_reduces of each payload, before each of which a rank computes.
 
     So a rank has to be woken up for the call, and waits for ranks that are late.
     """

@@ -37,7 +37,7 @@ LINE = "epoch {epoch}: loss {loss:.4f} on rank 0"
 
 
 def ddp(rank: Rank[TrainingSettings], *, averages: bool = True) -> None:
-    """Train replicas, whose gradients DDP averages in each backward pass or never; compare them."""
+    """Build and train replicas of an MLP, gradients averaged by DDP or never; compare them."""
     lesson = _lesson(rank)
     model = steps.mlp_of_rank(rank)
     wrap = "broadcast the parameters of rank zero to every replica"

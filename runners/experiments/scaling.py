@@ -64,7 +64,7 @@ def fsdp(rank: Rank[GrowthSettings]) -> None:
 
 
 def stages(rank: Rank[GrowthSettings]) -> None:
-    """Train a stage of layers on each rank; one batch goes forward through all, and back."""
+    """Build and train a stage of layers a rank; a batch goes forward through all, and back."""
     settings = rank.settings
     own = settings.num_layers // rank.world_size
     held_by = [[layer // own] for layer in range(settings.num_layers)]
@@ -91,7 +91,7 @@ def stages(rank: Rank[GrowthSettings]) -> None:
 
 
 def split(rank: Rank[GrowthSettings]) -> None:
-    """Train replicas; rank 0 scatters a batch, takes the loss of all logits, scatters gradients."""
+    """Build and train replicas: rank 0 scatters batches, takes the loss, scatters gradients."""
     settings, is_root = rank.settings, rank.rank == 0
     model = steps.stack_for(rank)
     shape = (settings.batch_size // rank.world_size, settings.width)
@@ -158,7 +158,7 @@ class GrowthSettings(StackSettings):
     equal_parts = (("num_layers", "world_size"), ("batch_size", "world_size"))
 
     def closed_forms(self) -> dict[str, Setting]:
-        """By name: number, bytes and copies of parameters; bytes of a layer's output for a batch.
+        """By name, of the settings: number, bytes and copies of parameters; a layer's output.
 
         Plain SGD keeps each parameter and its gradient.
         """
@@ -235,7 +235,7 @@ def timed_single(rank: Rank[ScalingSettings]) -> None:
 
 
 def timed_ddp(rank: Rank[ReplicaSettings]) -> None:
-    """Time DDP steps on a part of the batch; predict their all_reduce from smaller payloads."""
+    """Build a stack; record seconds of DDP steps, and of all_reduce as smaller ones predict."""
     model = steps.stack_for(rank)
     _predict_all_reduce(rank)
     replica = steps.replica_of(rank, model)
@@ -337,7 +337,7 @@ class _Scaling:
 
 
 def take_turns(rank: Rank[SweepSettings]) -> None:
-    """Time rank 0 alone and DDP by turns at each width; metered: the widest, under DDP."""
+    """Record seconds of steps by width, rank 0 alone and DDP by turns; metered: DDP, widest."""
     settings = rank.settings
     own = slice(rank.rank * settings.batch_size, (rank.rank + 1) * settings.batch_size)
     rank.describe(description(settings.layers_of(settings.widths[-1]), rank.world_size))

@@ -30,7 +30,7 @@ from runners.training.transfers import seconds_alone, sent
 
 
 def ddp(rank: Rank[DdpSettings]) -> None:
-    """Train under DDP, its buckets reduced during backward of the last `num_reductions` parts."""
+    """Build and train a stack under DDP, reduced in the last `num_reductions` backward passes."""
     settings, model = rank.settings, stack_for(rank)
     replica = replica_of(rank, model, bucket_cap_mb=settings.bucket_bytes / (1 << 20))
     microbatches = _microbatches(rank)
@@ -44,7 +44,7 @@ def ddp(rank: Rank[DdpSettings]) -> None:
 
 
 def after_backward(rank: Rank[Settings]) -> None:
-    """Train: compute all microbatches, then average gradients in one all_reduce, timed alone."""
+    """Build and train a stack: all microbatches, then one all_reduce of gradients, timed alone."""
     model, microbatches = stack_for(rank), _microbatches(rank)
     for losses in _steps(rank, model):
         for features, labels in microbatches:
@@ -111,7 +111,7 @@ class Settings(StackSettings):
     link_bits_per_second: Count | None = 400_000_000  # None: as fast as it goes
 
     def closed_forms(self) -> dict[str, Setting]:
-        """By name: bytes of gradients, and seconds of a step's all_reduce, without headers."""
+        """By name, of the settings: bytes of gradients; seconds of all_reduce, or None."""
         gradient_bytes = FLOAT_BYTES * mlp_parameters(self.widths)
         reduced_bytes = getattr(self, "num_reductions", 1) * gradient_bytes
         rate, sent_bytes = self.link_bits_per_second, ring_bytes(reduced_bytes, self.world_size)

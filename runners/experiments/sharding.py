@@ -35,7 +35,7 @@ from runners.training.steps import random_samples, replica_of
 
 
 def fsdp(rank: Rank[Settings], *, layers: bool = True, root: bool | None = None) -> None:
-    """Train under FSDP: each layer is a unit, but the last is the root's, as a head often is.
+    """Build and train an MLP under FSDP: each layer is a unit, but the last is the root's.
 
     `layers` are freed after forward or not, and so is the `root`; None is what FSDP chooses, and
     then the root stays gathered.
@@ -136,7 +136,7 @@ class Settings(RunSettings):
     learning_rate: Factor = 0.001
 
     def closed_forms(self) -> dict[str, Setting]:
-        """By name: bytes of parameters, and at the peak: those ranks share, those each holds whole.
+        """By name, of the settings: bytes of parameters; at the peak, those shared and whole.
 
         At the peak ranks share some bytes, and each holds others whole. DDP: the four copies, and
         the buckets. FSDP: near the end of backward the four copies but for the gradients of three
@@ -168,7 +168,7 @@ class Settings(RunSettings):
 
 
 def parts(sizes: Sequence[int], num_ranks: int) -> list[int]:
-    """The sum that each rank gets of sizes which go, largest first, to the rank with least so far.
+    """Sums by rank of `sizes`, which go, largest first, to the rank with least so far.
 
     So `ZeroRedundancyOptimizer` distributes whole parameters.
     """

@@ -78,7 +78,7 @@ def _paced_steps(rank: Rank[Paced], model: nn.Module) -> Iterator[int]:
 
 
 def joined(rank: Rank[Joined]) -> None:
-    """Train under DDP's `join` on unequal shards; rank 0 then measures an oracle on them all."""
+    """Build and train replicas under DDP's `join` on unequal shards; record an oracle's loss."""
     settings, lesson, model = rank.settings, steps.scaled_lesson(rank), steps.mlp_for(rank)
     sizes = [count * settings.batch_size for count in settings.num_batches_per_rank]
     indices = torch.arange(settings.num_samples).split(sizes)
@@ -172,7 +172,7 @@ class SometimesSlow(Paced):
     slow_share: FactorOrZero = 0.2
 
     def lengths(self) -> list[list[float]]:
-        """Seconds of own work, by rank and step: slow or at the pace, by `slow_share` and seed."""
+        """Seconds of own work as `[rank][step]`: slow or at the pace, by `slow_share` and seed."""
         source, slow, pace = random.Random(self.seed), self.slow_seconds, self.pace_seconds
 
         def length() -> float:

@@ -32,7 +32,7 @@ from runners.training.teacher import Samples
 
 
 def trained(rank: Rank[AveragingSettings]) -> None:
-    """Train on a shard; average parameters every `steps_between` steps, or gradients by DDP."""
+    """Build and train an MLP on a shard; average parameters every few steps, or gradients."""
     settings = rank.settings
     lesson = steps.scaled_lesson(rank)
     samples, model = steps.shard_of(rank, lesson.training), steps.mlp_for(rank)
@@ -102,7 +102,7 @@ class _Averaging:
 
 
 def synchronous(rank: Rank[SgdSettings]) -> None:
-    """Train under DDP: the mean gradient in every step; count its bytes, and report."""
+    """Build and train a replica by DDP: the mean gradient in every step; record what was seen."""
     own = Replica(rank)
     for _ in own.steps(steps.replica_of(rank, own.model)):
         own.optimizer.step()
@@ -111,7 +111,7 @@ def synchronous(rank: Rank[SgdSettings]) -> None:
 
 
 def local(rank: Rank[LocalSettings]) -> None:
-    """Train by local SGD: average parameters every `steps_between` steps, and note distances."""
+    """Build and train a replica by local SGD: average parameters every few steps, and report."""
     own = Replica(rank)
     for index in own.steps(own.model):
         own.optimizer.step()
@@ -124,7 +124,7 @@ def local(rank: Rank[LocalSettings]) -> None:
 
 
 def stale(rank: Rank[StaleSettings]) -> None:
-    """Train on mean gradients that async all_reduces bring, each applied `delay` steps later.
+    """Build and train a replica on mean gradients by async all_reduce, applied `delay` steps late.
 
     What is still under way when the samples end is applied then: every gradient counts once.
     """
@@ -223,7 +223,7 @@ def _samples(rank: Rank[SgdSettings]) -> tuple[list[Samples], Samples]:
 
 
 def parabola(rank: Rank[ParabolaSettings]) -> None:
-    """Measure by bisection the largest rate at which SGD goes down x²/2, for each gradient age."""
+    """Record, by bisection, the largest rate at which SGD goes down x²/2, for each gradient age."""
     settings = rank.settings
     largest_rates = []
     for delay in settings.delays:

@@ -30,7 +30,7 @@ from runners.training.transformer_model import GPTBlock
 
 
 def split(rank: Rank[Settings], *, shares_input: bool = True) -> None:
-    """Train a block split by columns, then rows, and compare it with a whole block.
+    """Build and train a block split by columns, then rows; compare it with a whole block.
 
     The input of attention is declared once for its three projections, or by each, as tutorials do.
     """
@@ -122,7 +122,7 @@ class Settings(RunSettings):
         return TransformerShape(1, 1, self.width, self.num_heads, 1, self.hidden)
 
     def closed_forms(self) -> dict[str, Setting]:
-        """By name: bytes of a block's whole and split parameters, of a rank; sums in each pass."""
+        """By name, of the settings: bytes of a block, whole, split, on a rank; numbers of sums."""
         num_whole = self.shape.whole_block_parameters()
         return {
             "whole_bytes": FLOAT_BYTES * num_whole,

@@ -42,7 +42,7 @@ def ddp(rank: Rank[Settings]) -> None:
 
 
 def single(rank: Rank[Settings]) -> None:
-    """Train the whole model on one device, to compare with, and count the FLOPs of a step."""
+    """Build and train the whole model on one device, to compare with; record a step's FLOPs."""
     model = _whole(rank)
     _train(rank, model)
     if not rank.is_metered:
@@ -88,7 +88,7 @@ def _train(
 
 
 def accumulated(rank: Rank[Microbatched]) -> None:
-    """DDP in microbatches: each rank adds up gradients, and only the last backward averages."""
+    """Build and train a GPT by DDP in microbatches, added up; only the last backward averages."""
     replica, parts = replica_of(rank, _whole(rank)), rank.settings.num_microbatches
 
     def step(tokens: Tensor, targets: Tensor) -> float:
@@ -115,7 +115,7 @@ def zero(rank: Rank[Settings]) -> None:
 
 
 def fsdp(rank: Rank[Settings]) -> None:
-    """Every parameter in shards; a block is gathered whole while it computes."""
+    """Build and train a GPT in shards, all parameters; a block is gathered while it computes."""
     model = _whole(rank)
     mesh = init_device_mesh(rank.device.type, (rank.world_size,))
     with rank.phase("wrap"):
@@ -124,7 +124,7 @@ def fsdp(rank: Rank[Settings]) -> None:
 
 
 def tensor_parallel(rank: Rank[Settings]) -> None:
-    """Train with every block's projections split: into it by columns, out of it by rows."""
+    """Build and train a GPT, its blocks' projections split: in by columns, out by rows."""
     model = _whole(rank)
     mesh = init_device_mesh(rank.device.type, (rank.world_size,))
     with rank.phase("wrap"):
@@ -133,7 +133,7 @@ def tensor_parallel(rank: Rank[Settings]) -> None:
 
 
 def fsdp_tensor(rank: Rank[Settings]) -> None:
-    """Train on a square of ranks: projections split along one axis, FSDP along the other."""
+    """Build and train a GPT on a square of ranks: projections split one way, FSDP the other."""
     shape = (rank.world_size // TENSOR_RANKS, TENSOR_RANKS)
     mesh = init_device_mesh(rank.device.type, shape, mesh_dim_names=("shard", "tensor"))
     model = _whole(rank)
@@ -144,7 +144,7 @@ def fsdp_tensor(rank: Rank[Settings]) -> None:
 
 
 def pipelined(rank: Rank[Microbatched]) -> None:
-    """Each rank holds some blocks; microbatches pass through them and back (GPipe, by hand)."""
+    """Build and train some blocks on each rank; microbatches pass on and back (GPipe by hand)."""
     layers, parts = _stage(rank, _whole(rank)), rank.settings.num_microbatches
     is_last, width = rank.rank == rank.world_size - 1, rank.settings.width
 
@@ -179,7 +179,7 @@ def checkpointed(rank: Rank[Settings]) -> None:
 
 
 def autocast(rank: Rank[Settings]) -> None:
-    """One device: products and what they keep in bf16, parameters and their updates in fp32."""
+    """Build and train a GPT on one device: products in bf16, parameters and updates in fp32."""
     model = _whole(rank)
 
     def step(tokens: Tensor, targets: Tensor) -> float:
@@ -298,7 +298,7 @@ class Settings(TransformerSettings):
         return self.global_batch_size // self.num_data_parts
 
     def closed_forms(self) -> dict[str, Setting]:
-        """By name: numbers of parameters, bytes of parts and the fullest rank, FLOPs of a batch."""
+        """By name, of the settings: numbers of parameters; bytes of parts; FLOPs of a batch."""
         shape, num_tokens = self.shape, self.global_batch_size * self.context
         block_on_a_rank = shape.block_parameters_on_a_rank(self.num_tensor_ranks)
         fullest = max(range(self.world_size), key=lambda r: self._state(r) + self._activations(r))

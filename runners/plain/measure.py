@@ -41,7 +41,7 @@ _SAME = ("cpu", "caches", "num_cores")  # of one machine
 
 
 def is_reference() -> bool:
-    """Whether an own book's reference has this machine's CPU and caches, or nothing is measured."""
+    """Whether an own book's reference has this machine's CPU and caches, or no trace exists."""
     if not own_book():
         return False
     folders = machine.machine_folders(machine.TRACES)
@@ -57,7 +57,7 @@ def is_reference() -> bool:
 
 
 def measure(experiment: Experiment, where: Path, progress: Progress) -> Trace:
-    """Measure all runs of an experiment; their trace, written with `machine.json` into a folder.
+    """Measure all runs of an experiment; their `Trace`, written with `machine.json` into a folder.
 
     FixableError where a run of it is not declared as `Plain`; OSError where the disk refuses.
     """
@@ -86,7 +86,7 @@ def _trace_of(experiment: Experiment, digest: str, folder: str, runs: dict[str, 
 
 
 def measure_run(experiment: Experiment, name: str) -> Run:
-    """The record of a run in a process of its own, also if it died; FixableError if not `Plain`."""
+    """A `Run`, also if it died: in a process of its own; FixableError if it is not `Plain`."""
     declared = experiment.runs[name]
     if not isinstance(declared, Plain):
         raise FixableError(

@@ -21,7 +21,7 @@ PHASE = "program"
 
 
 def main() -> None:
-    """Run the run's function to its end; write its outcome, or its error and the line of it."""
+    """Run the run that argv names, settings from stdin; write its outcome, or error and line."""
     name, run, file, seed = sys.argv[1:]
     enter_book(Path.cwd())
     experiment = find(name)

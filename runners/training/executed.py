@@ -25,7 +25,7 @@ SETTLE_SECONDS = 0.1
 
 
 def program(rank: Rank[ProgramSettings]) -> None:
-    """Execute the run's program as `__main__`; record step times, model and report from it."""
+    """Execute the settings' program as `__main__`; record its step times, model and report."""
     path = str(ROOT / rank.settings.program)
     _set_environment(rank)
     sys.argv = [path]

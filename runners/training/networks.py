@@ -24,7 +24,7 @@ def mlp(
     device: torch.device | None = None,
     norm: str = "none",
 ) -> nn.Sequential:
-    """A sequence of linear layers with a ReLU between each two; a `norm` before the first ReLU.
+    """An `nn.Sequential` of linear layers, a ReLU between each two; a `norm` before the first ReLU.
 
     In: (samples, widths[0]). Out: logits (samples, widths[-1]).
     """
@@ -61,7 +61,7 @@ class ResidualLayer(nn.Module):
 
 
 def residual_mlp(widths: Sequence[int], device: torch.device | None = None) -> nn.Sequential:
-    """Linear layers of these widths, of which all but the first and the last are residual ones."""
+    """An `nn.Sequential` of linear layers of these widths, all but the first and last residual."""
     first, *hidden, last = widths
     return nn.Sequential(
         nn.Linear(first, hidden[0], device=device),
@@ -146,7 +146,7 @@ def copy_row(row: Tensor, tensors: Sequence[Tensor]) -> None:
 
 @torch.no_grad()
 def average(tensors: Sequence[Tensor]) -> Tensor:
-    """Put the mean over all ranks into the tensors, in one all-reduce; the mean, in one row."""
+    """Put the mean over all ranks into the tensors, by one all-reduce; the mean too, as one row."""
     mean = torch.cat([tensor.reshape(-1) for tensor in tensors])
     dist.all_reduce(mean)
     mean /= dist.get_world_size()

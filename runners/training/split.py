@@ -43,7 +43,7 @@ def block_plan(place: str = "", *, shares_input: bool = True) -> dict[str, Paral
 
 
 def blocks_plan(num_layers: int) -> dict[str, ParallelStyle]:
-    """The `block_plan`s of all blocks of a `SmallGPT`, in one plan; the ends stay whole."""
+    """`{name: style}`, the `block_plan`s of all blocks of a `SmallGPT`; the ends stay whole."""
     return {
         name: style
         for place in range(1, num_layers + 1)
@@ -52,7 +52,7 @@ def blocks_plan(num_layers: int) -> dict[str, ParallelStyle]:
 
 
 def split_transformer(model: SmallGPT, mesh: DeviceMesh) -> None:
-    """Split every block, and the two tables of the vocabulary; positions and norms stay whole."""
+    """Split, in place, blocks and the vocabulary's two tables; positions and norms stay whole."""
     tables: dict[str, ParallelStyle] = {
         "0.tokens": RowwiseParallel(input_layouts=Replicate(), output_layouts=Replicate()),
         f"{len(model) - 1}.scores": ColwiseParallel(output_layouts=Replicate()),

@@ -29,7 +29,7 @@ def through_stage(
 
 
 def back_through_stage(rank: Rank[Any], taken: Tensor, given: Tensor) -> None:
-    """Receive the gradient of what went out, differentiate, send that of what came in back."""
+    """Receive the gradient of `given`, differentiate the stage, and send that of `taken` back."""
     gradient = None
     if rank.rank < rank.world_size - 1:
         gradient = rank.receive(given.shape, source=rank.rank + 1)

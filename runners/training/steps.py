@@ -58,7 +58,7 @@ def batch_of(samples: Samples, index: int, size: int) -> Samples:
 
 
 def mlp_for(rank: Rank[HiddenLayerSettings], seed: int | None = None) -> nn.Sequential:
-    """Describe and build the MLP of a run's settings, from the run's seed or the `seed` given."""
+    """The MLP of the settings, from the run's seed or the `seed` given; describe it on the rank."""
     settings, widths = rank.settings, rank.settings.widths
     dtype = getattr(torch, getattr(settings, "dtype", "float32"))
     rank.describe(description(widths, rank.world_size, dtype))
@@ -81,7 +81,7 @@ def stack_for(
     is_sharded: bool = False,
     dtype: torch.dtype = torch.float32,
 ) -> nn.Sequential:
-    """Build a stack of the settings' `widths`, equal and whole on all ranks, and describe it."""
+    """A stack of the settings' `widths`, equal and whole on all ranks; describe it on the rank."""
     widths = rank.settings.widths
     rank.describe(description(widths, rank.world_size, dtype, is_sharded))
     torch.manual_seed(rank.seed)
@@ -121,7 +121,7 @@ def random_samples(
 
 
 def optimizer_for(rank: Rank, model: nn.Module) -> torch.optim.Optimizer:
-    """Adam where the run's settings say so, else SGD with their momentum."""
+    """The model's optimizer: Adam where the run's settings say so, else SGD with their momentum."""
     settings = rank.settings
     if getattr(settings, "optimizer", "sgd") == "adam":
         return torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
@@ -185,7 +185,7 @@ def epochs(
     *,
     is_sharded: bool = False,
 ) -> Iterator[EpochProgress]:
-    """Yield each epoch of a training; when its loop has ended, validate, record and print it.
+    """Yield an `EpochProgress` for each epoch; after its loop, validate, record and print it.
 
     Replicas give their digest at the start and after each epoch, and rank 0 validates; of a model
     `is_sharded`, every rank does, since each has to gather, and none gives a digest. Rank 0 prints
@@ -232,7 +232,7 @@ def train_batch(
 def train(
     rank: Rank, model: nn.Module, lesson: Lesson, line: str = "", *, is_sharded: bool = False
 ) -> None:
-    """Train on all batches of all epochs of the settings; the other arguments are of `epochs`."""
+    """Train `model` on a `Lesson` for the settings' epochs; other arguments are of `epochs`."""
     optimizer = optimizer_for(rank, model)
     for epoch in epochs(rank, model, optimizer, lesson.validation, line, is_sharded=is_sharded):
         for batch in epoch.batches(lesson.training, rank.settings.batch_size):
@@ -240,7 +240,7 @@ def train(
 
 
 def step_on_samples(rank: Rank[Any], forward: Callable[[Tensor], Tensor]) -> Callable[[], float]:
-    """A function: forward and backward on this rank's random batch, giving the mean loss.
+    """A function: forward and backward on this rank's random batch; it returns the mean loss.
 
     `forward` is a model, or calls its parts. Each call leaves gradients.
     """
@@ -256,7 +256,7 @@ def step_on_samples(rank: Rank[Any], forward: Callable[[Tensor], Tensor]) -> Cal
 
 
 def sgd_steps(rank: Rank[Any], model: nn.Module, step: Callable[[], T]) -> T:
-    """Take a run's steps by plain SGD on the gradients that `step` leaves; its last result."""
+    """Take a run's steps: `step()`, which leaves gradients, then SGD; its last result."""
     optimizer = torch.optim.SGD(model.parameters(), lr=rank.settings.learning_rate)
     rank.watch(model, optimizer)
     for _ in rank.steps(rank.settings.num_steps):

@@ -72,7 +72,7 @@ def teach(
 
 
 def largest_feature(num_features: int, num_classes: int, num_samples: int, seed: int) -> Samples:
-    """Uniform random samples, labelled by which of the first `num_classes` features is the largest.
+    """`Samples` in [-1, 1), labelled by which of the first `num_classes` features is the largest.
 
     Drawn cheaply: `teach` would need more memory than a quarter of the activations of a large
     batch.

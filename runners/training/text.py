@@ -53,7 +53,7 @@ def windows(text: bytes, starts: Iterable[int], length: int) -> tuple[Tensor, Te
 def batch_starts(
     text: bytes, seed: int, num_steps: int, samples: int, length: int
 ) -> list[list[int]]:
-    """Random places in the text where samples begin, a list for each step, from the seed alone."""
+    """Lists, by step, of random places in the text where samples begin, from the seed alone."""
     source = torch.Generator().manual_seed(seed)
     starts = torch.randint(0, len(text) - length, (num_steps, samples), generator=source)
     return [list(map(int, of_step)) for of_step in starts.tolist()]

@@ -13,7 +13,7 @@ from runners.core.ranks.rank import Rank
 
 
 def fit(sizes: Sequence[float], seconds: Sequence[float]) -> tuple[float, float]:
-    """The α and β of least squares of the *relative* errors, so that each size weighs alike.
+    """The pair (α, β) by least squares of the *relative* errors, so that each size weighs alike.
 
     At least two sizes, in bytes, differ. A transfer costs α seconds to start, and β by the byte.
     """
@@ -45,7 +45,7 @@ def sent(rank: Rank, **measures: int) -> Iterator[None]:
 
 
 def seconds_alone(rank: Rank, call: Callable[[], object]) -> float:
-    """Seconds of one collective that nothing else runs beside, from when all ranks are ready."""
+    """Seconds of `call()`, a collective beside which nothing runs, once all ranks are ready."""
     dist.barrier()
     rank.settle()
     start = time.perf_counter()
@@ -57,7 +57,7 @@ def seconds_alone(rank: Rank, call: Callable[[], object]) -> float:
 def in_turns(
     rank: Rank, calls: Sequence[Callable[[], object]], num_turns: int
 ) -> list[list[float]]:
-    """Seconds of each collective alone, a list for each turn, after a turn that is left out.
+    """Seconds as `[turn][collective]`, each collective alone, after a turn that is left out.
 
     That turn finds cold caches and connections that have not grown yet.
     """
