@@ -33,7 +33,7 @@ def assert_sends(
     program: Program, world_size: int, payload: Mapping[str, float], *arguments: object,
     at_most: bool = False,
 ) -> None:  # fmt: skip
-    """Assert the payload of each rank: bytes by operation (`all_reduce`, `send`, …) and no other.
+    """Run `program` on ranks; assert bytes passed to each operation (`all_reduce`, …), no other.
 
     With `at_most`, less is allowed, too.
     """
@@ -44,7 +44,7 @@ def assert_sends(
 def assert_peak(
     program: Program, world_size: int, at_most: float, *arguments: object, slack: float = 0
 ) -> None:
-    """Assert that no rank holds more tensor bytes, above what it held when metering began.
+    """Run `program` on ranks; assert that none holds more tensor bytes above those at the start.
 
     `with rank.metered():` around a part of the program judges that part alone; `slack` allows the
     bytes of a buffer that gloo may free late.

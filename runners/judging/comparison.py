@@ -62,7 +62,7 @@ def first_rows(name: str, tensor: Tensor, rank: int, world_size: int) -> Tensor:
 def as_one_process(
     ranks: Ranks, in_one_process: InOneProcess, share: Share = whole
 ) -> Iterator[Comparison]:
-    """Yield for each tensor whether all ranks hold their shares of float64's, within rounding.
+    """Yield a `Comparison` for each tensor: ranks' shares against float64's, within rounding.
 
     `in_one_process` computes whole tensors in a precision; rounding is by its error in float32.
     """
@@ -141,7 +141,7 @@ def on_each_rank(
 def sent(
     ranks: Ranks, bytes_by_operation: Mapping[str, float], *, at_most: bool = False
 ) -> Iterator[Comparison]:
-    """Yield for each operation whether each rank passes these bytes to it in all, else none.
+    """Yield a `Comparison` an operation: a rank's bytes in all against those given, else 0.
 
     With `at_most`, less is allowed, too.
     """
@@ -171,7 +171,7 @@ def sent_over_a_ring(calls: Iterable[MeteredCall], world_size: int) -> float:
 
 
 def peak(ranks: Ranks, at_most: float, slack: float = 0) -> Comparison:
-    """Compare the peak of tensor bytes, above those held when metering began, with a limit.
+    """A `Comparison`, for all ranks, of peaks of tensor bytes, above the start's, against a limit.
 
     `slack` allows the bytes of a buffer that gloo's threads may free late.
     """
@@ -187,7 +187,7 @@ def peak(ranks: Ranks, at_most: float, slack: float = 0) -> Comparison:
 
 
 def kept(ranks: Ranks, at_most: float) -> Iterator[Comparison]:
-    """Compare the bytes of tensors that a rank made and still holds at the end with a limit."""
+    """Yield a `Comparison` a rank: bytes of tensors made and held at the end, against a limit."""
 
     def wrong(result: RankResult) -> str:
         if result.kept_bytes <= at_most:
@@ -198,7 +198,7 @@ def kept(ranks: Ranks, at_most: float) -> Iterator[Comparison]:
 
 
 def undisturbed(ranks: Ranks, allowed: Sequence[str] = ()) -> Iterator[Comparison]:
-    """Check that each rank left its arguments as they were, without a barrier or a new group.
+    """Yield a `Comparison` a rank: its arguments are as they were, without barrier or new group.
 
     `allowed` names entries of `beside` that are no difference.
     """
@@ -213,7 +213,7 @@ def undisturbed(ranks: Ranks, allowed: Sequence[str] = ()) -> Iterator[Compariso
 
 
 def messages(ranks: Ranks, addressee: Callable[[int], int]) -> Iterator[Comparison]:
-    """Check that each rank sends only to the rank that `addressee` names for it."""
+    """Yield a `Comparison` a rank: it sends only to the rank that `addressee` gives for it."""
 
     def wrong(result: RankResult) -> str:
         to = {call.destination for call in result.calls if call.operation == "send"}
@@ -227,7 +227,7 @@ def messages(ranks: Ranks, addressee: Callable[[int], int]) -> Iterator[Comparis
 
 
 def order(ranks: Ranks, operations: Sequence[str]) -> Comparison:
-    """Compare the operations that each rank called, in their order, with those expected."""
+    """A `Comparison`, for all ranks, of operations called, in order, against those expected."""
 
     def wrong(result: RankResult) -> str:
         called = [call.operation for call in result.calls]

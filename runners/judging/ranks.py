@@ -251,7 +251,7 @@ def run(
     quiet_seconds: float = QUIET_SECONDS,
     files: Sequence[Path] = (),
 ) -> list[RankResult]:
-    """Call `program(rank, *arguments)` in a process a rank; results or failures, by rank.
+    """Call `program(JudgedRank, *arguments)` in a process a rank; a `RankResult` of each.
 
     Args:
         program: a function that can be pickled, as its arguments can.

@@ -38,7 +38,7 @@ MARKS = {"holds": "✓", "fails": "✗", "not tried": "–"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
+    """Add to a parser the lab's name, `--ranks`, `--seed`, `--watch` and `--reset`."""
     parser.add_argument("lab", nargs="?", default="", help="without it, all labs are listed")
     parser.add_argument("--ranks", type=int, default=4, help="from 2 to 8 (4)")
     parser.add_argument("--seed", type=int, help="of the second case, which is drawn otherwise")
@@ -107,7 +107,7 @@ def _grade(lab: Lab, desk: Desk, arguments: argparse.Namespace) -> bool:
 
 
 def report(lab: Lab, grade: Grade, first_ranks: int) -> Iterator[str]:
-    """The lines printed for a grade: each requirement, and an explanation of the first to fail."""
+    """Yield a grade's printed lines: each requirement, and an explanation of the first to fail."""
     case = grade.case
     settings = ", ".join(f"{name} {value:,}" for name, value in case.settings.items())
     before = f"{first_ranks} ranks with seed {FIRST_SEED}, and on " if grade.is_solved else ""

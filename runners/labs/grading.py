@@ -115,7 +115,7 @@ class Grade:
 
 
 def graded(bench: Bench, file: Path, world_size: int, seeds: Sequence[int]) -> Grade:
-    """Grade a reader's file in one case for each seed; the first case that fails decides."""
+    """The `Grade` of a reader's file in a case of each seed, up to the first that fails."""
     for seed in seeds:
         case = case_of(bench, world_size, seed)
         ranks = run(attempt, world_size, bench.__name__, file, case, files=[file])
@@ -131,7 +131,7 @@ def case_of(bench: Bench, world_size: int, seed: int) -> LabCase:
 
 
 def grade_of(bench: Bench, case: LabCase, ranks: Sequence[RankResult]) -> Grade:
-    """Grade each requirement by ranks' results, the common last; not tried where a rank failed."""
+    """The `Grade` of a case by ranks' results; no requirement is tried where a rank failed."""
     allowed: Sequence[str] = getattr(bench, "ALLOWED", ())
     everywhere = Requirement(LENT, lambda ranks: comparison.undisturbed(ranks, allowed))
     laws = [*bench.requirements(case), everywhere]
@@ -158,7 +158,7 @@ def _graded_requirement(law: Requirement, comparisons: Sequence[Comparison]) -> 
 
 
 def attempt(rank: JudgedRank, bench: str, file: Path, case: LabCase) -> Mapping[str, Tensor]:
-    """Load the reader's file, call `attempt` of the module named `bench` on it; return its tensors.
+    """Load the reader's file, call `attempt` of the module named `bench`; return tensors by name.
 
     In each collective another rank is late, so that what does not wait reads old numbers.
     """
@@ -179,10 +179,7 @@ def loaded(file: Path) -> ModuleType:
 
 
 def backward(loss: Tensor) -> None:
-    """Backward of a loss that a bench computes from what a reader's code returned.
-
-    ValueError where autograd knows no way from the loss to a parameter.
-    """
+    """Run backward on a loss of what a reader's code returned; ValueError where it cannot start."""
     if not loss.requires_grad:
         raise ValueError(
             "what your function returned requires no gradient, so backward cannot start: autograd "

@@ -64,7 +64,7 @@ def calls(operations: Sequence[str]) -> Requirement:
 
 
 def calls_exactly(operation: str, payloads: Sequence[int]) -> Requirement:
-    """The calls of an operation on each rank have these payloads, in bytes, in this order."""
+    """The requirement that each rank's calls of an operation have these bytes, in order."""
 
     def wrong(rank: RankResult) -> str:
         called = [call.num_bytes for call in rank.calls if call.operation == operation]

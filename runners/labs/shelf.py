@@ -122,7 +122,7 @@ class Desk:
         return kept
 
     def solved(self) -> dict[str, str]:
-        """The digest of each solved lab, as it was when it was solved, by its name."""
+        """Digests by lab name, as labs were when solved, from the folder's JSON; {} without it."""
         path = self.folder / SOLVED
         try:
             digests: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))

@@ -67,7 +67,7 @@ MOST_GIB, MOST_FLOPS = 1e6, 1e18
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the subcommands and what each takes."""
+    """Add to a parser the subcommands `for`, `program` and `check`, and what each takes."""
     parser.description, parser.formatter_class = __doc__, argparse.RawDescriptionHelpFormatter
     commands = parser.add_subparsers(dest="do", metavar="for | program | check")
     presets = f"one of {', '.join(model_presets())}; or config.json; or MODULE:FUNCTION"

@@ -38,7 +38,7 @@ def program_of(
 
 
 def summary_of(layout: Layout) -> str:
-    """Two lines for a program's head: GiB of each device, tokens and least seconds of a step."""
+    """Two lines in a string for a program's head: GiB a device, tokens, least seconds a step."""
     training = layout.answer.question.training
     return (
         f"The plan: {layout.needed_bytes / GIB:.1f} GiB on each device; a step of "

@@ -131,7 +131,7 @@ PLAN = Plan()
 
 
 def made_small(plan: Plan, num_ranks: int) -> Plan:
-    """The layout over `num_ranks` ranks, with a model that trains within seconds on CPUs.
+    """A `Plan` of the same layout on `num_ranks` ranks, with a model that CPUs train in seconds.
 
     The axes that the plan uses become equally large, as far as the number of ranks allows.
     """
@@ -300,7 +300,7 @@ class TransformerLayer(nn.Module):
         self.ffn = MixtureOfExperts(plan) if plan.num_experts > 1 else FeedForward(plan)
 
     def forward(self, x: Tensor, rotations: Tensor | None) -> Tensor:
-        """Call `compute`, of which backward recomputes all, or what `contexts` drop, or nothing."""
+        """`compute` of `x`; backward recomputes all, or what `contexts` drop, or nothing."""
         if self.plan.checkpointing == "none":
             return self.compute(x, rotations)
         how: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
@@ -471,7 +471,7 @@ def initialize(model: TransformerStage, device: torch.device) -> None:
 
 
 def built(plan: Plan, mesh: DeviceMesh, device: torch.device, stage: int) -> nn.Module:
-    """A stage built without memory, divided as planned, allocated and initialized; maybe in DDP."""
+    """A stage's module, built without memory, divided, allocated and initialized; maybe in DDP."""
     with torch.device("meta"):
         model = TransformerStage(plan, stage)
     if plan.precision == "autocast":
@@ -608,7 +608,7 @@ def run_model(
 
 
 def train(plan: Plan, device: torch.device, num_steps: int, path: Path | None) -> list[Outcome]:
-    """Train, and print each step; return the steps' losses, 0 before the last stage, and norms."""
+    """Train, and print each step; return a pair a step: loss, 0 before the last stage, and norm."""
     sizes = (plan.pipeline, plan.data, plan.tensor)
     mesh = init_device_mesh(device.type, sizes, mesh_dim_names=("pipeline", "data", "tensor"))
     if plan.tensor > 1 and plan.sharding != "none":
@@ -650,7 +650,7 @@ def train(plan: Plan, device: torch.device, num_steps: int, path: Path | None) -
 
 
 def main(words: Sequence[str] | None = None) -> list[Outcome]:
-    """Train in the planned layout, as a rank of torchrun's; return loss and norm of each step."""
+    """Train in the planned layout, as a rank of torchrun's; return (loss, norm) by step."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--small", action="store_true", help="a small model on these ranks")
     parser.add_argument("--steps", type=int, default=10)

@@ -54,7 +54,7 @@ class Peaks(NamedTuple):
 
 
 def replay(events: Iterable[AllocatorEvent], *, is_expandable: bool = False) -> Peaks:
-    """Replay a log of allocations and frees: the peaks of allocated and of reserved bytes."""
+    """`Peaks` of allocated and of reserved bytes, by replaying a log of allocations and frees."""
     allocator = CachingAllocator(is_expandable=is_expandable)
     held: dict[int, MemoryBlock] = {}
     for event in events:
@@ -113,7 +113,7 @@ class CachingAllocator:
         self._last: dict[Pool, MemoryBlock] = {}  # of the newest segment
 
     def allocate(self, num_bytes: int, stream: int = 0) -> MemoryBlock:
-        """Give out the best fit, or a new block, cut to size (`malloc`, `alloc_found_block`)."""
+        """A `MemoryBlock`, the best fit or new, cut to size (`malloc`, `alloc_found_block`)."""
         size = rounded(max(num_bytes, 1), BLOCK_BYTES)  # `round_size`
         pool = Pool(stream, size <= SMALL_BYTES)
         block = self._fitting(pool, size) or self._new(pool, size)
@@ -201,7 +201,7 @@ class CachingAllocator:
 
 
 def segment_bytes(size: int) -> int:
-    """Bytes of a block's new segment: 2 MiB, 20 MiB or its own size (`get_allocation_size`)."""
+    """Bytes of a block's new segment: 2 MiB, 20 MiB, or size rounded (`get_allocation_size`)."""
     if size <= SMALL_BYTES:
         return SMALL_SEGMENT_BYTES
     if size < LEAST_LARGE_BYTES:

@@ -155,7 +155,7 @@ class Meter(FakeMemoryMeter):
             self._streams[key] = stream
 
     def calls(self) -> list[PhaseCalls]:
-        """Number and bytes of the collectives counted, by operation, axis, ranks and phase."""
+        """A list of collectives' `PhaseCalls`: count, bytes by operation, axis, ranks and phase."""
         return [
             PhaseCalls(
                 operation=operation,
@@ -169,7 +169,7 @@ class Meter(FakeMemoryMeter):
         ]
 
     def events(self) -> Iterator[AllocatorEvent]:
-        """Yield allocations and frees in order, on their streams; a change of size is both."""
+        """Yield `Allocate` and `Free` in order, on their streams; a change of size is both."""
         held: dict[int, int] = {}
         for _, key, change in self._log:
             if key in self._on_other_device or not change:

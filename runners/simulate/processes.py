@@ -33,7 +33,7 @@ def results(
     num_workers: int,
     what: str,
 ) -> list[Result]:
-    """Call a function with each argument in a process of its own; the results, in order.
+    """Call a function with each argument in a process of its own; a list of results, in order.
 
     A process that ends without a result gets `failed(argument, reason)`. `what` names arguments and
     function in lines of progress, as in "strategies simulated".

@@ -31,7 +31,7 @@ Put = Callable[[Any, str, Any], None]  # lets a name of an owner be something el
 
 @contextmanager
 def simulating_rank(rank: int, world_size: int, meshes: list[DeviceMesh]) -> Iterator[None]:
-    """Patch torch.distributed so that this process is one simulated rank; fill `meshes`."""
+    """In this context, torch.distributed is that of one simulated rank; append to `meshes`."""
     with ExitStack() as stack:
 
         def put(owner: Any, name: str, value: Any) -> None:

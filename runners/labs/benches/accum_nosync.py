@@ -20,7 +20,7 @@ SET_UP_BYTES = 1024  # shapes of parameters and order of buckets, which DDP send
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
-    """Draw updates, microbatches of each, samples of a microbatch on one rank, and the width."""
+    """A case's settings, by name: updates, microbatches, a rank's samples in each, width."""
     return {
         "updates": draw.randrange(2, 5),
         "microbatches": draw.randrange(3, 6),
@@ -53,7 +53,7 @@ def _batches(case: LabCase, dtype: torch.dtype) -> list[tuple[Tensor, Tensor]]:
 
 
 def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
-    """Train by the reader's `train`; the parameters after it, and the number of forward passes."""
+    """By name, a case's parameters after the reader's `train`, metered, and its forward passes."""
     model = _model(case, torch.float32)
     own = [
         (inputs.chunk(rank.world_size)[rank.rank], targets.chunk(rank.world_size)[rank.rank])
@@ -67,7 +67,7 @@ def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
-    """The parameters after SGD with momentum on the whole batch of each update."""
+    """A case's parameters, by name, after SGD with momentum on the whole batch of each update."""
     model = _model(case, dtype)
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM)
     for inputs, targets in _batches(case, dtype):
@@ -78,7 +78,7 @@ def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
 
 
 def requirements(case: LabCase) -> Sequence[Requirement]:
-    """Laws: the training of one process, an all-reduce's bytes an update, peak, forward passes."""
+    """A case's requirements: one process's training; bytes all-reduced; peak; forward passes."""
     settings, n = case.settings, case.world_size
     num_bytes = sum(value.nbytes for value in _model(case, torch.float32).parameters())
     by_ring = (n - 1) / n * num_bytes

@@ -23,7 +23,7 @@ SET_UP_BYTES = 2048  # shapes, which a stage sends to its neighbours once
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
-    """Draw steps, microbatches (as many as ranks, or more), samples of each, and the width."""
+    """A case's settings, by name: steps, microbatches (ranks or more), samples, width."""
     return {
         "steps": draw.randrange(3, 6),
         "microbatches": world_size + draw.randrange(3),
@@ -72,7 +72,7 @@ def _limit(case: LabCase) -> float:
 
 
 def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
-    """Train this rank's stage by the reader's `train`; its parameters, and the norms returned."""
+    """By name, a stage's weight and bias, and norms, after the reader's `train` on its rank."""
     stage, limit = _stage(case, rank.rank, torch.float32), _limit(case)
     batches = _batches(case, torch.float32)
     microbatches = case.settings["microbatches"]
@@ -83,7 +83,7 @@ def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
-    """All stages' parameters, stacked by stage, and the norms, after SGD on clipped gradients."""
+    """A case's parameters, stacked by stage, and norms, by name, after SGD on clipped gradients."""
     stages = [_stage(case, stage, dtype) for stage in range(case.world_size)]
     limit, norms = _limit(case), []
     for batch in _batches(case, dtype):
@@ -108,7 +108,7 @@ def of_its_stage(name: str, tensor: Tensor, rank: int, world_size: int) -> Tenso
 
 
 def requirements(case: LabCase) -> Sequence[Requirement]:
-    """Laws: the training of one process; bytes of activations, their gradients, a norm a step."""
+    """A case's requirements: one process's training; bytes of activations, gradients, norms."""
     settings, n = case.settings, case.world_size
     samples = settings["microbatches"] * settings["samples"]
     activations = ELEMENT_BYTES * samples * settings["width"]

@@ -22,7 +22,7 @@ SET_UP_BYTES = 1024  # shapes of parameters and order of buckets, which DDP send
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
-    """Draw updates, microbatches, sentences of each on a rank, tokens with padding, and sizes."""
+    """A case's settings, by name: updates, microbatches, sentences, tokens, vocabulary, width."""
     return {
         "updates": draw.randrange(2, 4),
         "microbatches": draw.randrange(2, 5),
@@ -59,7 +59,7 @@ def _update(case: LabCase, update: int, rank: int) -> list[tuple[Tensor, Tensor]
 
 
 def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
-    """Train by the reader's `train`; the parameters after it, and the losses that it returned."""
+    """By name, a case's parameters and losses after the reader's `train` on this rank, metered."""
     model = _model(case, torch.float32)
     own = [_update(case, update, rank.rank) for update in range(case.settings["updates"])]
     with rank.metered({"updates": own}, trained={"model": model}):
@@ -69,7 +69,7 @@ def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
-    """The parameters and losses of SGD on the mean loss of all ranks' tokens in an update."""
+    """A case's parameters and losses, by name, after SGD on the mean loss of all ranks' tokens."""
     model = _model(case, dtype)
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     losses = []
@@ -87,7 +87,7 @@ def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
 
 
 def requirements(case: LabCase) -> Sequence[Requirement]:
-    """Laws: the training of one process; bytes of one gradient and two numbers in each update."""
+    """A case's requirements: one process's training; bytes of a gradient and counts."""
     num_bytes = sum(value.nbytes for value in _model(case, torch.float32).parameters())
     by_ring = (case.world_size - 1) / case.world_size
     all_reduces = 2 * case.settings["updates"] * (num_bytes + 2 * NUMBER_BYTES)

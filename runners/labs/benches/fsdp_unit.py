@@ -21,9 +21,9 @@ _WIDTHS = (56, 76), (84, 104)
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
-    """Two widths that the ranks divide, and few samples, so that parameters decide the peak."""
+    """A case's settings, by name: two widths that the ranks divide, units, few samples."""
     narrow, wide = (world_size * (draw.randrange(*of) // world_size) for of in _WIDTHS)
-    num_samples = draw.randrange(3, 7)
+    num_samples = draw.randrange(3, 7)  # few, so that parameters decide the peak
     return {"narrow": narrow, "wide": wide, "num_units": NUM_UNITS, "num_samples": num_samples}
 
 
@@ -52,7 +52,7 @@ def _samples(case: LabCase, rank: int, step: int, dtype: torch.dtype) -> tuple[T
 
 
 def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
-    """Two steps of SGD by the reader's `sharded_linear`; outputs and shards' gradients by step."""
+    """By name, outputs and shards' gradients of two SGD steps by the reader's `sharded_linear`."""
     whole = _parameters(case, torch.float32)
     shards = [flat.chunk(rank.world_size)[rank.rank].clone().requires_grad_() for flat in whole]
     samples = [_samples(case, rank.rank, step, torch.float32) for step in range(NUM_STEPS)]
@@ -85,7 +85,7 @@ def _named(outputs: Sequence[Tensor], gradients: Sequence[Sequence[Tensor]]) -> 
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
-    """Outputs and gradients of the same steps on all ranks' samples, with whole parameters."""
+    """A case's outputs and gradients, by name, of two SGD steps on all samples, undivided."""
     all_outputs, all_gradients = [], []
     flat = [parameters.requires_grad_() for parameters in _parameters(case, dtype)]
     for step in range(NUM_STEPS):
@@ -104,7 +104,7 @@ def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
 
 
 def requirements(case: LabCase) -> Sequence[Requirement]:
-    """Laws: the training, two gathers and a reduce-scatter of each unit in a step, and a peak."""
+    """A case's requirements: the training; bytes of two gathers, a reduce-scatter a unit; peak."""
     settings, n = case.settings, case.world_size
     units = [ELEMENT_BYTES * outputs * (inputs + 1) for outputs, inputs in _shapes(case)]
     activation = ELEMENT_BYTES * settings["num_samples"] * settings["wide"]

@@ -17,7 +17,7 @@ BUCKETS = 2  # the means of one, and one that gloo frees late
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
-    """An MLP with an odd number of equal hidden layers, of which two reach the cap exactly."""
+    """A case's settings, by name: an MLP's sizes, and a cap that two of its layers reach."""
     width = draw.randrange(64, 97)
     return {
         "width": width,
@@ -41,7 +41,7 @@ def _gradients(case: LabCase, rank: int, dtype: torch.dtype) -> list[torch.Tenso
 
 
 def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
-    """A rank's gradients, by name, after the reader's `average` has worked on them in place."""
+    """By name, a rank's gradients after the reader's `average` has worked on them in place."""
     gradients = _gradients(case, rank.rank, torch.float32)
     passed = list(gradients)
     with rank.metered(trained={"gradients": gradients}):
@@ -50,7 +50,7 @@ def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
-    """The mean of each gradient over ranks."""
+    """A case's gradients, by name, each the mean over ranks."""
     of_ranks = [_gradients(case, rank, dtype) for rank in range(case.world_size)]
     return _by_name([torch.stack(same).mean(0) for same in zip(*of_ranks, strict=True)])
 
@@ -60,7 +60,7 @@ def _by_name(gradients: Sequence[torch.Tensor]) -> Tensors:
 
 
 def bucket_bytes(sizes: Sequence[int], cap_bytes: int) -> list[int]:
-    """The bytes of each bucket, where one is closed as soon as it holds at least the cap."""
+    """Bytes of each bucket: `sizes` in order, a new bucket once the last holds at least the cap."""
     buckets = [0]
     for size in sizes:
         if buckets[-1] >= cap_bytes:
@@ -70,7 +70,7 @@ def bucket_bytes(sizes: Sequence[int], cap_bytes: int) -> list[int]:
 
 
 def requirements(case: LabCase) -> Sequence[Requirement]:
-    """Laws: the mean, its bytes, an all-reduce of each bucket, and a peak of all in flight."""
+    """A case's requirements: means; bytes; an all-reduce of each bucket; peak of all in flight."""
     sizes = [ELEMENT_BYTES * torch.Size(shape).numel() for shape in _shapes(case)]
     buckets = bucket_bytes(sizes, case.settings["cap_bytes"])
     return [

@@ -27,8 +27,8 @@ CHECKPOINT = torch.utils.checkpoint.__file__
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
-    """Draw tokens and a width with which the peak shows a copy of the parameters, or a graph."""
-    return {
+    """A case's settings, by name: tokens and width, drawn; fixed numbers of blocks and of times."""
+    return {  # with which the peak shows a copy of the parameters, or a graph
         "num_tokens": draw.randrange(100, 150),
         "width": draw.randrange(30, 41),
         "num_blocks": NUM_BLOCKS,
@@ -79,7 +79,7 @@ def _inputs(case: LabCase, rank: int, dtype: torch.dtype) -> list[Tensor]:
 
 
 def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
-    """Two steps by the reader's `checkpoint`; outputs, gradients, random numbers, and runs."""
+    """By name, two steps' outputs, gradients, random numbers by the reader's `checkpoint`; runs."""
     blocks, inputs = _blocks(case, torch.float32), _inputs(case, rank.rank, torch.float32)
     # Results are copied into tensors that exist before metering, so they do not count.
     plain = _steps(_blocks(case, torch.float32), inputs, _plainly)
@@ -126,7 +126,7 @@ def _plainly(block: DropoutBlock, inputs: Tensor) -> Tensor:
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
-    """Both steps by autograd for each rank; results are stacked along an axis of ranks."""
+    """A case's outputs, gradients and random numbers of two steps, by name, stacked by rank."""
     of_ranks = []
     with torch.random.fork_rng(devices=[]):
         for rank in range(case.world_size):
@@ -137,7 +137,7 @@ def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
 
 
 def requirements(case: LabCase) -> Sequence[Requirement]:
-    """Laws: the training, a peak of all runs' inputs and one inside, two own runs of each block."""
+    """A case's requirements: one process's results; peak, bytes at the end; runs of blocks."""
     width = case.settings["width"]
     activation = ELEMENT_BYTES * case.settings["num_tokens"] * width
     parameters = ELEMENT_BYTES * width * (2 * WIDER * width + WIDER + 1)

@@ -15,7 +15,7 @@ from runners.labs.grading import ELEMENT_BYTES, LabCase, Requirement
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
-    """A length that divides into a chunk for each rank."""
+    """A case's settings, by name: a length that divides into a chunk for each rank."""
     return {"num_elements": world_size * draw.randrange(20_000, 40_000)}
 
 
@@ -25,7 +25,7 @@ def _tensor(case: LabCase, rank: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
-    """The reader's `all_reduce` works in place."""
+    """By name, a rank's tensor after the reader's `all_reduce` has worked on it in place."""
     tensor = _tensor(case, rank.rank, torch.float32)
     with rank.metered(trained={"tensor": tensor}):
         program.all_reduce(tensor, rank.rank, rank.world_size)
@@ -33,7 +33,7 @@ def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
-    """The sum over ranks."""
+    """A case's sum over ranks, by name."""
     return {"sum": sum_of([_tensor(case, rank, dtype) for rank in range(case.world_size)])}
 
 
@@ -43,7 +43,7 @@ def sum_of(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def requirements(case: LabCase) -> Sequence[Requirement]:
-    """Laws: the sum, its bytes sent to the next rank alone, and a peak of two chunks more."""
+    """A case's requirements: the sum; its bytes, to the next rank alone; a peak of two chunks."""
     num_bytes, n = ELEMENT_BYTES * case.settings["num_elements"], case.world_size
     by_ring = 2 * (n - 1) / n * num_bytes
     chunk = num_bytes / n

@@ -21,7 +21,7 @@ SINGLE_NUMBERS_BYTES = 64  # such as a loss that a program averages over the ran
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
-    """Draw steps, samples and sizes of layers; ranks divide the hidden features evenly."""
+    """A case's settings, by name: steps, samples, sizes of layers; ranks divide `hidden`."""
     return {
         "steps": draw.randrange(3, 6),
         "samples": draw.randrange(48, 64),
@@ -55,7 +55,7 @@ def _batches(case: LabCase, dtype: torch.dtype) -> list[tuple[Tensor, Tensor]]:
 
 
 def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
-    """The weights of this rank after the last step, and the losses that it logged."""
+    """By name, a rank's weights and logged losses after the reader's `train`, metered."""
     weights, batches = _weights(case, torch.float32), _batches(case, torch.float32)
     with rank.metered({"weights": weights, "batches": batches}):
         trained, losses = program.train(weights, batches, LEARNING_RATE)
@@ -63,7 +63,7 @@ def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
-    """The whole weights and the losses after SGD with momentum on the undivided layers."""
+    """A case's whole weights and losses, by name, after SGD with momentum on undivided layers."""
     weights = {name: weight.requires_grad_() for name, weight in _weights(case, dtype).items()}
     optimizer = torch.optim.SGD(list(weights.values()), lr=LEARNING_RATE, momentum=MOMENTUM)
     losses = []
@@ -86,7 +86,7 @@ def part(name: str, tensor: Tensor, rank: int, world_size: int) -> Tensor:
 
 
 def requirements(case: LabCase) -> Sequence[Requirement]:
-    """Laws: the training of one process; bytes of two all-reduces a step, and weights scattered."""
+    """A case's requirements: one process's training; bytes of two all-reduces a step."""
     settings, n = case.settings, case.world_size
     activations = ELEMENT_BYTES * settings["samples"] * settings["width"]
     all_reduces = 2 * settings["steps"] * activations

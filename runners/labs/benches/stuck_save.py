@@ -45,7 +45,7 @@ class BlockStack(nn.Module):
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
-    """Draw steps, samples of a rank in a step, features, a width that ranks divide, and blocks."""
+    """A case's settings, by name: steps, samples, features, width that ranks divide, blocks."""
     return {
         "steps": draw.randrange(3, 6),
         "samples": draw.randrange(3, 6),
@@ -72,7 +72,7 @@ def _batch(case: LabCase, step: int, rank: int, dtype: torch.dtype) -> tuple[Ten
 
 
 def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
-    """Train by the reader's `train`; rank 0's parameters, and how many another rank returned."""
+    """By name, rank 0's parameters after the reader's `train`, and how many others returned."""
     model = _model(case, torch.float32)
     steps = range(case.settings["steps"])
     own = [_batch(case, step, rank.rank, torch.float32) for step in steps]
@@ -85,7 +85,7 @@ def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
-    """The parameters after SGD with momentum on the global batch of each step."""
+    """A case's parameters, by name, after SGD with momentum on the global batch of each step."""
     model = _model(case, dtype)
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM)
     for step in range(case.settings["steps"]):
@@ -98,7 +98,7 @@ def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
 
 
 def requirements(case: LabCase) -> Sequence[Requirement]:
-    """Laws: the training of one process, FSDP's bytes and a last gather, and rank 0 alone saves."""
+    """A case's requirements: one process's training; FSDP's bytes; rank 0 alone saves."""
     num_bytes = sum(value.nbytes for value in _model(case, torch.float32).parameters())
     by_ring = (case.world_size - 1) / case.world_size * num_bytes
     gathers_of_a_step, reduce_scatters_of_a_step, saved = 2, 1, 1

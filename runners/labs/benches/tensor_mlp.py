@@ -21,7 +21,7 @@ PARAMETERS = ("first", "first_bias", "second", "second_bias")
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
-    """Draw tokens, a width, and hidden features that the ranks divide, for two blocks."""
+    """A case's settings, by name: tokens, width, hidden features that ranks divide, blocks."""
     return {
         "num_tokens": draw.randrange(12, 20),
         "width": draw.randrange(20, 32),
@@ -49,7 +49,7 @@ def _inputs(case: LabCase, dtype: torch.dtype) -> Tensor:
 
 
 def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
-    """Run residual blocks of the reader's `mlp` forward and backward; outputs and gradients."""
+    """By name, outputs and gradients of residual blocks of the reader's `mlp` on a rank."""
     inputs = _inputs(case, torch.float32).requires_grad_()
     blocks = []
     for block in range(NUM_BLOCKS):
@@ -88,7 +88,7 @@ def _named(outputs: Tensor, inputs: Tensor, blocks: Sequence[Mapping[str, Tensor
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
-    """Outputs and gradients of the same blocks with whole parameters, by autograd."""
+    """A case's outputs and gradients, by name, of residual MLP blocks with whole parameters."""
     inputs = _inputs(case, dtype).requires_grad_()
     blocks = [_block(case, block, dtype) for block in range(NUM_BLOCKS)]
     outputs = inputs
@@ -107,7 +107,7 @@ def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
 
 
 def requirements(case: LabCase) -> Sequence[Requirement]:
-    """Laws: outputs and gradients; two all-reduces of an activation a block, and no other call."""
+    """A case's requirements: outputs, gradients; two all-reduces a block, no other call."""
     activation = ELEMENT_BYTES * case.settings["num_tokens"] * case.settings["width"]
     return [
         laws.same_as_one_process(one_process, case, _own),

@@ -22,7 +22,7 @@ OUTPUTS_IN_BACKWARD = 5  # logits, log-probabilities, the gradients of both, one
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
-    """Draw the number of words, and the least microbatches and sequence length of a rank."""
+    """A case's settings, by name: words, the least microbatches and sequence length of ranks."""
     return {
         "num_words": draw.randrange(120, 150),
         "num_microbatches": draw.randrange(12, 15),
@@ -69,7 +69,7 @@ def _model(case: LabCase, dtype: torch.dtype) -> nn.Module:
 
 
 def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
-    """The reader's `accumulate` leaves gradients in the parameters."""
+    """By name, the gradients that the reader's `accumulate` leaves in a rank's parameters."""
     model, microbatches = _model(case, torch.float32), _microbatches(case, rank.rank)
     with rank.metered({"microbatches": microbatches, "model": model}):
         program.accumulate(model, microbatches, rank.world_size)
@@ -77,7 +77,7 @@ def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
-    """The gradient of the mean over all tokens that are no padding."""
+    """A case's gradients, by name, of the mean loss over all ranks' tokens that are no padding."""
     model, losses = _model(case, dtype), []
     for rank in range(case.world_size):
         for inputs, targets in _microbatches(case, rank):
@@ -93,7 +93,7 @@ def _gradients(model: nn.Module) -> Tensors:
 
 
 def requirements(case: LabCase) -> Sequence[Requirement]:
-    """Laws: the gradient, an all-reduce of its bytes and a count, and one microbatch's peak."""
+    """A case's requirements: gradients; all-reduced bytes, with a count; a microbatch's peak."""
     parameters = _model(case, torch.float32).parameters()
     num_bytes = ELEMENT_BYTES * sum(parameter.numel() for parameter in parameters)
     length = max(_shape(case, rank)[1] for rank in range(case.world_size))

@@ -23,7 +23,7 @@ SINGLE_NUMBERS_BYTES = 64  # such as a count of steps
 
 
 def drawn(draw: random.Random, world_size: int) -> Mapping[str, int]:
-    """A model with one large weight; the ranks cannot divide its elements evenly."""
+    """A case's settings, by name: sizes, of which ranks cannot divide all elements evenly."""
     width, num_words = draw.randrange(30, 50), draw.randrange(150, 200)
     even = num_words * width + width * width + width
     num_outputs = draw.randrange(10, 20) * world_size + (1 - even) % world_size
@@ -47,7 +47,7 @@ def _gradients(case: LabCase, step: int, rank: int, dtype: torch.dtype) -> list[
 
 
 def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
-    """The parameters after three steps of the reader's `ShardedAdam` on each rank's gradients."""
+    """By name, the parameters after three steps of the reader's `ShardedAdam` on a rank."""
     parameters = _parameters(case, torch.float32)
     gradients = [_gradients(case, step, rank.rank, torch.float32) for step in range(NUM_STEPS)]
     with rank.metered({"gradients": gradients}, trained={"parameters": parameters}):
@@ -62,7 +62,7 @@ def attempt(rank: JudgedRank, program: ModuleType, case: LabCase) -> Tensors:
 
 
 def one_process(case: LabCase, dtype: torch.dtype) -> Tensors:
-    """The parameters after steps of PyTorch's Adam with the mean of the ranks' gradients."""
+    """A case's parameters, by name, after Adam's steps with the mean of the ranks' gradients."""
     parameters = _parameters(case, dtype)
     adam = torch.optim.Adam(parameters, lr=LEARNING_RATE, eps=EPSILON)
     for step in range(NUM_STEPS):
@@ -78,7 +78,7 @@ def _by_name(parameters: Sequence[Tensor]) -> dict[str, Tensor]:
 
 
 def requirements(case: LabCase) -> Sequence[Requirement]:
-    """Laws: Adam's parameters, a reduce-scatter and an all-gather a step, state of four shards."""
+    """A case's requirements: Adam's parameters; a reduce-scatter, all-gather a step; bytes kept."""
     shares = [-(-torch.Size(shape).numel() // case.world_size) for shape in _shapes(case)]
     share_bytes = ELEMENT_BYTES * sum(shares)  # each parameter padded; less where all are one
     in_steps = NUM_STEPS * case.world_size * share_bytes

@@ -52,7 +52,7 @@ class PlanAnswer(Record):
         return max(self.ranks, key=lambda rank: rank.peak_bytes, default=None)
 
     def bounds(self, cluster: Cluster) -> Bounds:
-        """A step's least seconds: computing, with a pipeline's idle time, and on each tier."""
+        """A step's `Bounds`: seconds of computing, with a pipeline's idle time, and by tier."""
         asked, strategy = self.question, self.question.strategy
         if strategy.pipeline == 1:
             return bounds(self.ranks, strategy, cluster)
@@ -72,7 +72,7 @@ class PlanAnswer(Record):
 def question_of(
     model: PlannedModel, strategy: str, state: GridState, global_batch: int
 ) -> Question:
-    """The question of a row of a grid; a PlanError where devices do not form such a strategy."""
+    """The `Question` of a row's strategy and state; a PlanError where devices do not form it."""
     settings = state.model_dump(exclude={"devices"})
     training = TrainingSettings.model_validate({**settings, "global_batch": global_batch})
     return Question(model=model, training=training, strategy=strategy_of(strategy, state.devices))
@@ -191,7 +191,7 @@ class Layout:
         return self.needed_bytes > TIGHT * memory_bytes
 
     def document(self) -> dict[str, Any]:
-        """The layout with its verdict, its need and its bounds, for JSON."""
+        """A dictionary for JSON: the answer, its verdict, bytes needed, seconds of its bounds."""
         law = self.bounds
         return {
             **self.answer.model_dump(mode="json"),
@@ -227,7 +227,7 @@ def layouts(answers: Sequence[PlanAnswer], cluster: Cluster, memory_bytes: float
 
 
 def table_lines(layouts: Sequence[Layout]) -> list[str]:
-    """The lines of a table: a head of two, then each layout's verdict, GiB by class and bound."""
+    """Lines of text, a head of two, then each layout's verdict, GiB by class and bound."""
     lines = [_HEAD, _UNITS]
     for layout in layouts:
         columns = [layout.needed_bytes, *_bytes_by_class(layout).values()]

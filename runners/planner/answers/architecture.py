@@ -115,7 +115,7 @@ class Architecture(Record):
 
     @property
     def attention_parameters(self) -> int:
-        """Parameters of a layer's attention, latent or not: matrices, biases, its norms, sinks."""
+        """Number of parameters of a layer's attention: matrices, biases, its norms, sinks."""
         hidden, heads, size = self.hidden_size, self.num_heads, self.head_size
         queries, outputs = heads * size, heads * (self.value_dim or size)
         if self.kv_rank:
@@ -145,7 +145,7 @@ class Architecture(Record):
         return matrices + biases * (self.has_bias or self.has_ffn_bias)
 
     def parameters_of_layer(self, layer: int) -> int:
-        """Parameters of a layer, by its number from 0: attention, networks, router, norms."""
+        """Parameters, in number, of a layer (from 0): attention, networks, router, norms."""
         networks = self._network_parameters(self.dense_size or self.ffn_size)
         if self.has_experts(layer):
             router = self.hidden_size + self.has_ffn_bias

@@ -47,7 +47,7 @@ def _known_keys() -> set[str]:
 
 
 def architecture_of(path: Path) -> Architecture:
-    """The architecture that a `config.json` states; a PlanError names the file and the wrong key.
+    """The `Architecture` that a `config.json` states; PlanError names the file and the wrong key.
 
     An UnknownFamilyError where plans do not read its family.
     """

@@ -31,7 +31,7 @@ class FewestDevices(NamedTuple):
 def least_devices(
     question: Question, node: Cluster, memory_bytes: float, simulate: Simulate
 ) -> list[FewestDevices]:
-    """Each strategy's fewest devices, a power of two, and layout there, the fewest of all first.
+    """A `FewestDevices` a strategy: least devices, a power of two, and layout; fewest first.
 
     Strategies that need few devices are simulated; more than twice the fewest are left to closed
     forms. The global batch of the question is that of one device, and grows with the devices.
@@ -104,7 +104,7 @@ def _families(devices: int, node: int, question: Question) -> Iterator[tuple[str
 
 
 def least_lines(minima: list[FewestDevices], memory_bytes: float) -> list[str]:
-    """A line for each strategy: devices, layout, its memory; a PlanError where there is none."""
+    """A line of text for each of `minima`: devices, layout, memory; a PlanError without any."""
     if not minima:
         raise PlanError(f"no strategy fits {memory_bytes / GIB:.4g} GiB on {MOST_DEVICES} devices")
     return [

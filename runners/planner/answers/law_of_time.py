@@ -93,7 +93,7 @@ def _spread(axis: str, num_ranks: int, strategy: Strategy, cluster: Cluster) -> 
 
 
 def seconds_of_call(call: AxisCalls, strategy: Strategy, cluster: Cluster) -> tuple[float, float]:
-    """The seconds that calls take at least, by bytes over rates: within a node, between nodes."""
+    """A pair of least seconds of calls, by bytes over rates: within a node, between nodes."""
     inner, nodes = _spread(call.axis, call.num_ranks, strategy, cluster)
     groups = cluster.per_node / inner  # that share the node's links
     if (call.operation, call.axis) == ("all_to_all", "context"):  # around a ring, to the next rank
@@ -130,7 +130,7 @@ def seconds_of_data(ranks: Sequence[GridRank], strategy: Strategy, cluster: Clus
 def bounds(
     ranks: Sequence[GridRank], strategy: Strategy, cluster: Cluster, pipelined_flops: float = 0.0
 ) -> Bounds:
-    """Seconds of computing, or `pipelined_flops` if longer, and of each tier: the most of ranks."""
+    """`Bounds`: the most seconds of ranks, computing (at least `pipelined_flops`) and by tier."""
     computing = max(pipelined_flops, *(rank.flops for rank in ranks)) / cluster.flops
     seconds = []
     for rank in ranks:

@@ -30,7 +30,7 @@ class Priority(NamedTuple):
 
 
 def priority(question: Question, per_node: int, *, is_hidden: bool) -> Priority:
-    """The rule's sort key, least first: recomputation, gathers not hidden, ranks of each axis."""
+    """A `Priority`, sorted least first: recomputation, gathers not hidden, ranks of each axis."""
     strategy, training = question.strategy, question.training
     return Priority(
         recomputation=RECOMPUTATION.index(training.checkpointing),

@@ -114,7 +114,7 @@ def read_grid(path: Path) -> Grid:
 
 
 def made_here(code: str) -> dict[str, Any]:
-    """The head of a file that is simulated now: its time, code, torch and Python."""
+    """Fields of a simulated file's head, by name: the present time, `code`, torch, Python."""
     return {
         "schema_version": 1,
         "made_at": now(),
@@ -162,7 +162,7 @@ def named_rows(grid: Grid) -> dict[str, GridRow]:
 def run_of(
     strategy: str, settings: dict[str, Setting], ranks: list[RankRecord], seconds: float
 ) -> Run:
-    """The record of a completed, simulated run of these ranks; its device, seed, … are fixed."""
+    """A `Run`, completed and simulated, of ranks' records; its device, seed, … are fixed."""
     return Run(
         strategy=strategy,
         world_size=1,

@@ -96,7 +96,7 @@ def published_bytes_of(row: Run) -> Iterator[tuple[str, float]]:
 
 
 def lines(runs: Mapping[str, Run]) -> list[str]:
-    """A line for each run: its published values and its computed ones."""
+    """A line of text for each run: its name, its published values and its computed ones."""
     texts = []
     for name, run in runs.items():
         published = {k: v for k, v in run.settings.items() if k.startswith("published_")}

@@ -41,7 +41,7 @@ def tried(of: Sequence[PublishedRow]) -> list[PublishedRow]:
 
 
 def runs() -> dict[str, Run]:
-    """A run for each cluster; `few` and `many`, parted where the rule stops being near; `all`."""
+    """Runs by name: a cluster's; `few`, `many`, parted where the rule stops being near; `all`."""
     asked = {name: of for name, of in searches().items() if tried(of)}
     by_name = {name: _run(of, place) for place, (name, of) in enumerate(asked.items())}
     sizes = sorted({of[0].devices for of in asked.values()}, reverse=True)

@@ -116,7 +116,7 @@ def read(name: str) -> dict[str, Any]:
 
 @cache
 def rows(name: str) -> list[PublishedRow]:
-    """The rows of a YAML file and its CSV tables, in order; a PlanError says where any is wrong."""
+    """`PublishedRow`s of a YAML file and its CSV tables; a PlanError says where one is wrong."""
     published, file = list[PublishedRow](), read(name)
     for place, values in (pair for listing in file["rows"] for pair in _values(listing)):
         try:

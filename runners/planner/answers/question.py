@@ -199,7 +199,7 @@ class Question(Record):
         return [stage * each for stage in sorted({0, min(1, stages - 1), stages - 1})]
 
     def layers_of(self, stage: int) -> range:
-        """The layers of a stage: as many as the strategy lists, else equally many, or one more."""
+        """The range of a stage's layers: as many as the strategy lists, else split evenly."""
         shape = self.model.architecture
         total, stages = (shape.num_layers if shape else 0), self.strategy.num_stages
         sizes = self.strategy.layers_of_stages or layers_of_stages(total, stages)
@@ -299,7 +299,7 @@ _NUM_SIZES = {"fsdp": (0, 1, 2), "hsdp": (2,), "ep": (1,)}  # of a word; others 
 
 
 def strategy_of(text: str, devices: int) -> Strategy:
-    """Parse the name of a strategy as the command line writes it; a PlanError says what is wrong.
+    """The `Strategy` that a command line's name means on `devices`; a PlanError says what is wrong.
 
     `ddp`, `tp-sp`, `fsdp.4+tp.2`: words with the size of their axis; one word may leave its size
     out and takes the devices that remain. `interleaved` gives each rank 2 stages, `hsdp.2.8` shards

@@ -28,7 +28,7 @@ SAME = 0.01  # devices whose highest rates differ by a smaller share are the sam
 
 
 def range_of(answer: PlanAnswer, cluster: Cluster) -> tuple[float, float, int] | None:
-    """A step's seconds at the quartiles of rates published on like clusters, and their number.
+    """A step's seconds at upper and lower quartiles of like clusters' rates, their number; or None.
 
     Models are alike by their parameters in all, which decide how many devices divide them. Those
     with experts are compared with their like alone: sending tokens to experts takes time that no
@@ -66,7 +66,7 @@ def _clusters() -> list[list[float]]:
 
 
 def runs() -> dict[str, Run]:
-    """A run for each cluster, its best share of the rate; for each device, steps above bounds."""
+    """Runs by name: a cluster's best share of the rate; for each device, steps above bounds."""
     rows_of = defaultdict[str, list[PublishedRow]]
     clusters, devices = rows_of(list), rows_of(list)
     for row in rows(RATES):

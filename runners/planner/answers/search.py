@@ -105,7 +105,7 @@ def shortlist(
     memory_bytes: float,
     tried: Sequence[Strategy] | None = None,
 ) -> tuple[list[Layout], list[Layout]]:
-    """Layouts by closed forms: those that may fit, in the order of the rule; and those that cannot.
+    """Two lists of layouts by closed forms: what may fit, in the rule's order; and what cannot.
 
     Larger microbatches than that of the question, and recomputation, are tried too; of strategies
     those of `tried`, or all. A PlanError where no layout is possible.
@@ -137,7 +137,7 @@ def search(
     memory_bytes: float,
     simulate: Simulate,
 ) -> SearchResult:
-    """Simulate a `shortlist` in order, until three strategies fit or `MOST` layouts are done."""
+    """A `SearchResult`: a `shortlist`, simulated until three strategies fit or `MOST` are done."""
     left, answers = list(listed[0]), list[PlanAnswer]()
     while left and len(answers) < MOST:
         fitting = {layout.strategy for layout in layouts(answers, cluster, memory_bytes)}
@@ -150,7 +150,7 @@ def search(
 
 
 def search_own_model(question: Question, cluster: Cluster, simulate: Simulate) -> SearchResult:
-    """Simulate each strategy of a model of one's own once; a PlanError where none is possible."""
+    """A `SearchResult`: each strategy of one's own model, simulated; a PlanError without any."""
     asked = valid_questions(
         question.model_copy(update={"strategy": strategy})
         for strategy in strategies(cluster, tensor="tp")
@@ -197,7 +197,7 @@ class LayoutChoice(NamedTuple):
 
 
 def choose(answers: Sequence[PlanAnswer], cluster: Cluster, memory_bytes: float) -> LayoutChoice:
-    """Layouts that fit, and three to measure, by rule or, past `KNOWN_TO`, memory; or PlanError."""
+    """A `LayoutChoice`: all that fit, three to measure, by rule or, past `KNOWN_TO`, memory."""
     fitting = layouts(answers, cluster, memory_bytes)
     if not fitting:
         message = f"no layout fits {memory_bytes / GIB:.4g} GiB"
@@ -233,7 +233,7 @@ def no_fit_error(result: SearchResult, error: PlanError, memory_bytes: float) ->
 def choice_lines(
     made: LayoutChoice, result: SearchResult, memory_bytes: float, command: Callable[[Layout], str]
 ) -> list[str]:
-    """A choice in words: layouts to measure, what each needs, and what their order rests on.
+    """Lines of text of a choice: layouts to measure, what each needs, what their order rests on.
 
     `command` gives the command that writes a layout's program, or why there is none.
     """

@@ -46,7 +46,7 @@ class TensorAxis:
         return None if self.mesh is None else self.mesh.get_group()
 
     def products(self, x: Tensor, *layers: nn.Module) -> Sequence[Tensor]:
-        """The product of the whole activation with each layer, which is divided by columns."""
+        """Products of the whole activation, in order, with layers, each divided by columns."""
         weights: list[Any] = [layer.weight for layer in layers]
         biases: list[Any] = [getattr(layer, "bias", None) for layer in layers]
         if self.size == 1 or not self.has_sequence_parallel or self.keeps_gathered:

@@ -98,7 +98,7 @@ GRIDS = {
 
 
 def questions(preset: ModelPreset) -> Iterator[tuple[Key, Question]]:
-    """Each (strategy, state) of a preset's grid with its question, but for impossible meshes."""
+    """Yield pairs of key (strategy, state) and question of a preset's grid, of possible meshes."""
     plan = GRIDS[preset.id]
     model = PlannedModel(name=preset.id, architecture=preset.architecture)
     for name, state in dict.fromkeys([*_rows(plan), *_by_rule(plan, model)]):
@@ -141,7 +141,7 @@ def _by_rule(plan: GridSpec, model: PlannedModel) -> Iterator[Key]:
 
 
 def check(preset: str, *, is_writing: bool) -> str:
-    """Simulate every `EACH`-th row again, say whether the committed grid holds, and write if asked.
+    """Simulate every `EACH`-th row again; return in words if the grid holds, and write if asked.
 
     Where they come out equal the grid is one of today's code, and writing renews its digest; else
     writing simulates all rows anew. A run that is stopped, or a PlanError, leaves the former file.

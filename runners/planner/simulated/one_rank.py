@@ -55,7 +55,7 @@ def simulate_rank(question: Question, rank: int) -> GridRank:
 
 
 def take_steps(question: Question, mesh: DeviceMesh | None, rank: int, meter: MemoryMeter) -> Step:
-    """Build this rank's part of the model and take two steps, of which the second is counted.
+    """The `Step` of this rank's part of the model, built here, after two steps, the second counted.
 
     The mesh has the axes `AXES`; the meter is told of phases, and of the classes of tensors.
     """

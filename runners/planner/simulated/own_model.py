@@ -45,7 +45,7 @@ _NO_MEMORY = ("Cannot access data pointer", "data is not allocated", "Not availa
 
 
 def named(name: str) -> Callable[..., Any]:
-    """Import the function that `module:function` names; a PlanError where there is none."""
+    """The function that `module:function` names, imported; a PlanError where there is none."""
     module, _, function = name.partition(":")
     if not module or not function:
         raise PlanError(f"{name!r} is not of the form MODULE:FUNCTION")
@@ -72,7 +72,7 @@ def arguments(model: PlannedModel, training: TrainingSettings) -> Any:
 
 
 def call(called: nn.Module, module: nn.Module, arguments: Any) -> Any:
-    """Pass a batch to a module, or its wrapper; a PlanError where FSDP sees no tensor returned."""
+    """The output of a module, or its wrapper, for a batch; PlanError where FSDP sees no tensor."""
     given, by_name = ((), arguments) if isinstance(arguments, dict) else (arguments, {})
     output = called(*given, **by_name)
     is_seen = tensors_in(output) or is_dataclass(output) or not tensors_of(output)
@@ -85,7 +85,7 @@ def call(called: nn.Module, module: nn.Module, arguments: Any) -> Any:
 
 
 def built(model: PlannedModel) -> nn.Module:
-    """Build the module of a model; a PlanError where its function returns something else."""
+    """The `nn.Module` that a model's function builds; a PlanError where it returns no module."""
     build = named(model.module or "")
     module = build(model.configuration) if model.configuration else build()
     if not isinstance(module, nn.Module):
@@ -118,7 +118,7 @@ def loss_of(output: Any, line: str) -> Tensor:
 
 
 def tensors_of(value: Any) -> list[Tensor]:
-    """Each tensor in mappings, sequences and objects with attributes, once."""
+    """A list of each tensor in mappings, sequences and objects with attributes, once."""
     tensors: dict[int, Tensor] = {}
     visited: set[int] = set()
     waiting = [value]

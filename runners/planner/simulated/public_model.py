@@ -37,7 +37,7 @@ def model_of(path: Path, name: str) -> PlannedModel:
 
 @cache
 def sizes(path: str) -> ModelSizes:
-    """Parameters, all and active, positions and attention of a file's model; or a PlanError."""
+    """`ModelSizes` of a file: parameters, all and active, positions, attention; or PlanError."""
     try:
         with torch.device("meta"):
             module = built(path)

@@ -25,7 +25,7 @@ from runners.planner.simulated.cache import answers
 
 @cache
 def terms() -> dict[str, dict[str, Any]]:
-    """What simulations of some rows leave out, as the file of measurements states it, by row id.
+    """By row id, the term that its simulation leaves out, as the file of measurements states it.
 
     All were found after the first comparison. `implementation` has the fields that add it, where a
     plan can.
@@ -68,7 +68,7 @@ def _questions(row: PublishedRow) -> Iterator[Question]:
 
 
 def runs(names: Sequence[str] = ()) -> dict[str, Run]:
-    """Simulate all published rows, or those named: runs, by name, with published and own peaks."""
+    """Runs by name, with published and simulated peaks, of all published rows, or those named."""
     known = rows_by_run()
     if gone := [name for name in names if name not in known]:
         raise PlanError(f"no published row is called {gone[0]!r} any more")

@@ -51,7 +51,7 @@ class Repeats:
 
 
 def repeats(question: Question) -> Repeats:
-    """The microbatches to simulate: all of GPipe, ranks + 1 of 1F1B, three rounds, or else two."""
+    """`Repeats`: all microbatches, and simulated: GPipe all, 1F1B ranks + 1, 3 rounds, else two."""
     total, strategy = question.num_microbatches, question.strategy
     match strategy.schedule:
         case "gpipe":
@@ -74,7 +74,7 @@ class Turn(NamedTuple):
 
 
 def turns(question: Question, rank: int, num: int) -> Iterator[Turn]:
-    """Yield a rank's forward and backward passes of `num` microbatches in its schedule's order."""
+    """Yield a rank's `Turn`s, forward or backward of a microbatch, in its schedule's order."""
     strategy = question.strategy
     if strategy.chunks > 1:
         yield from _interleaved(question, rank, num)

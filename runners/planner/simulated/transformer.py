@@ -68,7 +68,7 @@ class RMSNorm(nn.RMSNorm):
         self._is_fused = is_fused
 
     def forward(self, x: Tensor) -> Tensor:
-        """Divide (…, size) by its root mean square, times the weight; one kernel, or in fp32."""
+        """`x` (…, size) over its root mean square, times the weight; one kernel, or in fp32."""
         if self._is_fused:
             return rms_norm(x, self.weight)
         wide = x.float()
@@ -264,7 +264,7 @@ class RankExperts(program.MixtureOfExperts):
         return self._axis.leave(total)
 
     def run_experts(self, x: Tensor, _: Tensor) -> Tensor:
-        """Send (tokens, hidden), in experts' order, to their ranks, run these, and send back."""
+        """Outputs (tokens, hidden) in experts' order: sent to their ranks, run, and sent back."""
         outputs: Tensor
         if self._ranks is None:
             outputs = self.experts(x)
