@@ -31,7 +31,7 @@ BY_MACHINE = re.compile(
 
 
 def mistakes(evidence: Evidence, document: Document[ClaimFile]) -> Iterator[ContentError]:
-    """Errors of claims that cannot be judged, or that rest on what they may not rest on."""
+    """Yield an error where a file's claims cannot be judged, or rest on what they may not."""
     book = evidence.book
     for position, written in enumerate(document.model.claims):
         names = book.claim_index.of_claim[written.id]  # one for each run
@@ -125,7 +125,7 @@ BORNE_OUT_BY: dict[SentenceVerdict, tuple[Judgement, ...]] = {
 
 
 def judgement(sentence: Statement, outcome: Judged) -> Judgement:
-    """How a claim judges a statement: holding refutes it, unless `confirmed_if` names a verdict."""
+    """A word: refuted if the claim holds, else untested; `confirmed_if` names what confirms."""
     if outcome.verdict in UNDECIDED:
         return "untested"
     if sentence.confirmed_if is not None:
@@ -145,7 +145,7 @@ def program_path(book: Book, run: str) -> str:
 
 
 def statement_mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """Errors of statements: a verdict that its claim does not bear out, an unlistable program."""
+    """Yield errors of a file's statements: a verdict not borne out, an unlistable program."""
     book = evidence.book
     for position, statement in enumerate(document.model.statements):
         problem = None

@@ -84,7 +84,7 @@ def raise_any(errors: Iterable[ContentError], evidence: Evidence | None = None) 
 
 
 def document_errors(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """Every mistake in one file, by the runs shown and by those of the reference machine."""
+    """Yield an error for every mistake in a file, by the runs shown and the reference machine's."""
     for judged in filter(None, (evidence, evidence.reference)):
         for field in document.fields:
             yield from _text(judged, document, field)
@@ -242,7 +242,7 @@ def _wrong_programs(evidence: Evidence, document: Document[Any]) -> Iterator[Con
 def missing_sections(
     book: Book, sections: Callable[[str], Collection[str]]
 ) -> Iterator[ContentError]:
-    """An error for each section that the guide names and a printed lesson lacks.
+    """Yield an error in the guide for each of its links to a section that a printed lesson lacks.
 
     `sections` gives the headings of a lesson, `topic/mode`; none where it is not printed.
     """

@@ -63,7 +63,7 @@ def _figures(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
 
 
 def figure_mistakes(evidence: Evidence, figure: Figure) -> Iterator[Found]:
-    """Faults of a figure's states, and series of a growth that are no numbers, each at its path."""
+    """Yield pairs, a path and a fault: of a figure's states, of a growth's series of no numbers."""
     yield from play_states.faults(figure, evidence)
     growth = figure.growth
     for series in growth.series if growth else ():
@@ -235,7 +235,7 @@ def layout_mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[Con
 
 
 def planned(evidence: Evidence, model: Any) -> Iterator[Planned]:  # noqa: ANN401
-    """The layouts that a file names, each with its rivals; none without plans.
+    """Yield a `Planned` for each layout that a file's model names, with its rivals; or nothing.
 
     Where memory is free, it is compared with those that fit the device of the Plan pages.
     """

@@ -14,7 +14,7 @@ LEFT_OUT = ("not_in_nav", "exclude_docs", "draft_docs")  # keys with patterns, a
 
 
 def mistakes(root: Path) -> Iterator[str]:
-    """Why MkDocs would not build the book: mkdocs.yml missing, unreadable, or without proofbook."""
+    """Yield a line if MkDocs would not build the book: no mkdocs.yml, unreadable, no proofbook."""
     path = root / "mkdocs.yml"
     if not path.is_file():
         yield f"{path.name}: no such file, so MkDocs cannot build the book"
@@ -33,7 +33,7 @@ def mistakes(root: Path) -> Iterator[str]:
 
 
 def unlisted(root: Path, pages: Iterable[str]) -> Iterator[str]:
-    """A line for each page by hand that `nav:` does not name, and mkdocs.yml does not leave out."""
+    """Yield a line for each given page that mkdocs.yml neither lists in `nav:` nor leaves out."""
     try:
         keys = dict(_keys(yaml.compose((root / "mkdocs.yml").read_text(encoding="utf-8"))))
     except (OSError, yaml.YAMLError, UnicodeDecodeError):

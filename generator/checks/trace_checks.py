@@ -20,7 +20,7 @@ from runners.traces.files import again
 
 
 def problems(book: Book, outcomes: Mapping[str, Judged]) -> list[str]:
-    """Each problem as a line: first those of traces and experiments, then the broken laws."""
+    """A list of lines, a problem each: those of traces and experiments, then the broken laws."""
     lines: list[str] = []
     for experiment, trace in book.traces.items():
         lines += _stale(book, experiment, trace) if trace.is_stale else ()
@@ -36,7 +36,7 @@ def problems(book: Book, outcomes: Mapping[str, Judged]) -> list[str]:
 
 
 def unmeasured(book: Book) -> dict[str, str]:
-    """The experiments and programs that no machine has measured yet, each with its experiment."""
+    """By name of an experiment or a program that no machine has measured yet, its experiment."""
     if not _is_at_home(book):
         return {}
     missing = {name: name for name in sorted(experiment_files().keys() - book.traces.keys())}
@@ -47,7 +47,7 @@ def unmeasured(book: Book) -> dict[str, str]:
 
 
 def other_releases(book: Book, release: Callable[[str], str]) -> Iterator[str]:
-    """Which traces were measured with another torch or numpy than `pinned` or `installed` says."""
+    """Yield lines: which traces have another torch or numpy than `pinned` or `installed` says."""
     traces: dict[str, list[str]] = {}
     for package in ("torch", "numpy") if _is_at_home(book) else ():
         now = release(package).partition("+")[0]

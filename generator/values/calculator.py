@@ -58,7 +58,7 @@ class Formula:
         return tuple(names_of(self.tree))
 
     def value(self, inputs: Mapping[str, float]) -> float | None:
-        """Its value; None where it divides by zero or exceeds the range of floats."""
+        """Its value, a float; None where it divides by zero or exceeds the range of floats."""
         try:
             number = compiled(printed(self.tree)).evaluate(inputs, {**closed_forms(), **_FUNCTIONS})
         except ExpressionError:
@@ -89,7 +89,7 @@ def parsed(formula: str) -> Formula:
 
 
 def result(output: CalculatorOutput, given: Mapping[str, Value | None]) -> Value | None:
-    """The value of an output; None where this machine lacks an input, or it divides by zero.
+    """The `Value` of an output, given inputs by name; None if any is missing, or it divides by 0.
 
     None too where inputs come from two machines, which are only ever compared side by side.
     """
@@ -110,7 +110,7 @@ def result(output: CalculatorOutput, given: Mapping[str, Value | None]) -> Value
 def check_on_run(
     check: FormulaCheck, output: CalculatorOutput, calculator: Calculator, evidence: Evidence
 ) -> CheckOnRun:
-    """The run, input expressions and measurement of a check: of its law's claim, or its own."""
+    """A `CheckOnRun`: run, inputs and measurement as expressions, by a law's claim or its own."""
     if check.law is None:
         assert check.run is not None
         assert check.measured is not None
@@ -135,7 +135,7 @@ def checks(output: CalculatorOutput, calculator: Calculator, evidence: Evidence)
 
 
 def checked(output: CalculatorOutput, check: CheckOnRun, evidence: Evidence) -> Checked | None:
-    """The formula's value on a run, the measured value, and the error; None if any is missing."""
+    """A `Checked`: value by formula on a run, the measured, the error; None if any is missing."""
     given = {name: bound(written, evidence) for name, written in check.given.items()}
     measured, by_formula = evidence.value(check.measured), result(output, given)
     if measured is None or by_formula is None or len(by_formula.machines | measured.machines) > 1:

@@ -64,7 +64,7 @@ def formula_of(claim: Claim) -> str | None:
 
 
 def printed(claim: Claim) -> str | None:
-    """A claim's rule as a Line (`a = b`); None for times, constants, and paths without a name."""
+    """A claim's rule as text, `a = b`; None for times, constants, and paths without a name."""
     if claim.relation in TIMED:
         return None
     try:
@@ -171,7 +171,7 @@ def observed_run(claim: Claim, evidence: Evidence) -> str:
 
 
 def why_not_numeric(claim: Claim, evidence: Evidence) -> str | None:
-    """Why a claim has no number to print with its measurement, or None."""
+    """Message why a claim has no number to print with its measurement; None where it has."""
     if claim.relation in TIMED:
         return f"{claim.id} compares no numbers: predicted is {claim.predicted}"
     outcome = evidence.judged(claim.id)
@@ -184,7 +184,7 @@ def why_not_numeric(claim: Claim, evidence: Evidence) -> str | None:
 def in_same_form(
     predicted: Value | None, observed: Value | None
 ) -> tuple[Value | None, Value | None]:
-    """Both sides; a predicted number that was typed takes the observation's unit and form."""
+    """A pair of Values, predicted and observed; a typed prediction takes the other's unit, form."""
     if predicted is None or observed is None or not predicted.unit.is_number:
         return predicted, observed
     if isinstance(predicted.number, str) or isinstance(observed.number, str):
@@ -214,7 +214,7 @@ def _with_noun(value: Value, observed: Value) -> Value:
 def off_by(
     predicted: Value | None, measured: Value | None, tolerance: NumberTolerance | None = None
 ) -> Value | None:
-    """The signed distance of a formula from a measurement, as a share of the measurement.
+    """A `Value`: the signed distance of a formula from a measurement, as a share of that.
 
     It is in their own unit where the tolerance is an amount, and where the measurement is zero.
     None where one of the two is missing or words, and where a typed number, which has no unit, is

@@ -175,7 +175,7 @@ class Evidence:
         return list_sides.single_value(evaluation.result)
 
     def printable(self, expression: str) -> Printable:
-        """Result of an expression as pages print it; a value that this machine lacks says so.
+        """An expression's Value, Label or ClaimSentence; a value that this machine lacks says so.
 
         ContentError if the expression fails, or its result cannot be printed.
         """
@@ -191,7 +191,7 @@ class Evidence:
         return result
 
     def why_unprintable(self, evaluation: Evaluation) -> str | None:
-        """Message why pages cannot print a result, or None."""
+        """Message why pages cannot print an evaluation; None if they can, or it is absent."""
         if evaluation.error or evaluation.absent:
             return evaluation.error
         result = evaluation.result
@@ -209,7 +209,7 @@ class Evidence:
         return {name: self.judged(name) for name in self.book.claims}
 
     def judged(self, claim: str) -> Judged:
-        """The verdict on a claim, judged once; ExpressionError for an unknown id."""
+        """A claim, by its id, `Judged` once; ExpressionError for an unknown id."""
         if claim not in self.book.claims:
             raise ExpressionError(self.book.claim_index.why_unknown(claim))
         if claim not in self._verdicts:

@@ -56,7 +56,7 @@ class Expression:
         return _Walk(names, functions).result(self.tree)
 
     def formula(self, symbols: Mapping[str, Symbol], functions: Mapping[str, Function]) -> Tree:
-        """The formula over symbols, with laws written out; ExpressionError if it is none."""
+        """The formula's `Tree` over symbols, laws written out; ExpressionError if it is none."""
         result = self.evaluate(symbols, functions)
         try:
             return tree_of(result)

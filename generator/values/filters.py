@@ -46,7 +46,7 @@ def described(result: Result) -> str:
 
 
 def elements(result: Result) -> tuple[Result, ...]:
-    """The elements of a list, of a path or made by `each`."""
+    """A tuple of a list's Values or Nodes, of a path or of `each`; ExpressionError if no list."""
     if isinstance(result, Node):
         return result.elements()
     if isinstance(result, tuple) and result:
@@ -199,7 +199,7 @@ _DECIDING = ("kind", "phase", "signal", "held_bytes", "requested_bytes")  # fiel
 
 
 def ended(run: object) -> Value:
-    """How a run ended, in words such as `out of memory in forward`.
+    """A text `Value`: how a run (its Node) ended, in words such as `out of memory in forward`.
 
     ExpressionError for anything but a run, AbsentError if the run was skipped.
     """

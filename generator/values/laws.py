@@ -24,7 +24,7 @@ _WAY_OUT = (
 
 
 def closed_forms() -> Mapping[str, Function]:
-    """Laws by name: of an own book's `_laws.py` (none without the file), else the project's.
+    """Functions by name: laws of an own book's `_laws.py` (none without it), else the project's.
 
     ExpressionError if the file cannot be executed.
     """

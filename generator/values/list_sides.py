@@ -25,7 +25,7 @@ def is_list(side: object) -> bool:
 
 
 def listed(side: object) -> tuple[Value, ...] | None:
-    """Values of a side that is a list, or None; ExpressionError for a list of groups."""
+    """A tuple of Values, of a side that is a list, or None; ExpressionError if it has groups."""
     if not is_list(side):
         return None
     members = elements(side)
@@ -36,7 +36,7 @@ def listed(side: object) -> tuple[Value, ...] | None:
 
 
 def paired(predicted: object, observed: object) -> list[tuple[Value, Value]]:
-    """Pairs of values of two sides, a single value repeated; ExpressionError if lengths differ."""
+    """A list of pairs of Values of two sides, a single one repeated; or ExpressionError."""
     sides = predicted, observed
     members = [listed(side) or (side,) for side in sides]
     num = max(map(len, members))
@@ -49,7 +49,7 @@ def paired(predicted: object, observed: object) -> list[tuple[Value, Value]]:
 
 
 def collected(values: Sequence[Value]) -> Value:
-    """A printable value for a list: the common value, else a text of all, or of their range."""
+    """A printable `Value` of a list: the common value, else a text of all, or of their range."""
     first = values[0]
     is_alike = len({(value.number, value.unit) for value in values}) == 1
     if is_alike and (
@@ -65,7 +65,7 @@ def collected(values: Sequence[Value]) -> Value:
 
 
 def single_value(side: object) -> Value | None:
-    """Printable value of a side: a list is collected, samples become their median; else None."""
+    """A printable `Value` of a side: a list is `collected`, of samples the median; else None."""
     if isinstance(side, Node) and isinstance(side.content, SampledSeconds):
         side = side.step("median_seconds")
     if isinstance(side, Value):

@@ -90,7 +90,7 @@ def _is_crowded(outcome: Judged) -> bool:
 
 
 def missing_experiments(documents: Iterable[Document[Any]], at_hand: Evidence) -> list[str] | None:
-    """The experiments named here that only the reference machine has measured, so that it is shown.
+    """Names of experiments in documents that only the reference measured, so it is shown; or None.
 
     None where the machine at hand is shown; an empty list where it measured all, and its runs still
     do not give what the documents of a topic or a page name.

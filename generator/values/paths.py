@@ -58,7 +58,7 @@ class Node:
     on_page: TraceOnPage | None = None  # the trace it lies in; None for the machine
 
     def step(self, key: Key | slice) -> Node | Value | tuple[Any, ...]:
-        """The field, entry, element or elements one step below.
+        """What is a step below: a `Value`, a `Node` of a group, or for a slice a tuple of elements.
 
         ExpressionError if there is no such field, AbsentError if this machine's run left it empty.
         """
@@ -86,7 +86,7 @@ class Node:
         return self._below(name, below, self.formula + written)
 
     def elements(self) -> tuple[Node | Value, ...]:
-        """The elements of a list; ExpressionError if it is none, AbsentError if it is empty."""
+        """A tuple of Values, Nodes for groups; ExpressionError if no list, AbsentError if empty."""
         if not isinstance(self.content, list):
             raise ExpressionError(f"{self.formula} is not a list")
         if not self.content:
@@ -143,7 +143,7 @@ class Node:
         return Node(content, steps, formula, self.reading, self.origin, self.on_page)
 
     def value(self, number: int | float | str, steps: tuple[Key, ...], formula: str) -> Value:
-        """Value for a number read at some steps; a measured field is noted in the evaluation."""
+        """A `Value` of a number read at some steps; a measured field is noted in the evaluation."""
         kind = self._kind(steps)
         path = fields.path_of(steps) if self.on_page else formula  # `machine.num_cores`
         run = self._run_of_page

@@ -42,7 +42,7 @@ def is_crowded(run: Run) -> bool:
 def line(
     claim: Claim, runs: Mapping[str, Run], strategy: Callable[[Run], str], has_turns: bool = True
 ) -> str:
-    """The regime of a claim as a Line; empty where none of the runs that it reads was measured.
+    """A claim's regime (strategies, ranks, device, dtype) as text; empty if no run was measured.
 
     `strategy` gives the name that readers know a run's strategy by, and `has_turns` is whether it
     says that ranks took turns, in which machines differ.

@@ -150,7 +150,7 @@ AS_RULED = Form()
 
 
 def printed(number: float | str, unit: Unit, form: Form) -> str:
-    """A number in base units (or text as it is) with its unit, as every page prints it.
+    """Text of a number in base units, with its unit, as every page prints it; text stays as it is.
 
     `form` is what a filter asked for. UnitError if nobody reads the unit.
     """

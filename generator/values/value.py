@@ -176,7 +176,7 @@ class Value(Arithmetic):
 
     @classmethod
     def combined(cls, left: object, sign: str, right: object) -> Value:
-        """Sum, difference, product or quotient with its unit; ExpressionError if undefined."""
+        """A `Value`: sum, difference, product or quotient; ExpressionError if undefined."""
         first, second = _operand(left), _operand(right)
         tree: Tree = (sign, first.tree, second.tree)
         numbers = numeric(first), numeric(second)

@@ -64,7 +64,7 @@ class Judged:
 
 
 def judge(book: Book, claim: Claim, predicted: Evaluation, observed: Evaluation) -> Judged:
-    """The verdict on a claim: by domain, staleness or absence, else by comparing its two sides."""
+    """A `Judged` claim: by domain, staleness or absence, else by comparing its evaluated sides."""
     own = [claim.run] if claim.run in predicted.runs else []  # the first that pages name
     runs = tuple(dict.fromkeys(filter(None, [*own, *predicted.runs, *observed.runs])))
     machines = [book.machine_of(run) for run in runs]
@@ -261,7 +261,7 @@ def written(outcome: Judged) -> str:
 
 
 def broken_laws(book: Book, outcomes: Mapping[str, Judged]) -> list[ContentError]:
-    """An error for each law that does not hold, where it is written, with its two values."""
+    """A list: an error for each law that does not hold, where it is written, with its values."""
     return [
         book.claim_index.error(
             name, f"law {name}: {WORDS[law.verdict]} ({law.explanation}){values_text(book, law)}"

@@ -49,7 +49,7 @@ class Difference:
         return not (self.outcomes or self.unequal or self.times)
 
     def lines(self) -> list[str]:
-        """The lines of all lists, each under its heading, and the number of equal values."""
+        """A list of lines: each list under its heading, and the number of equal values."""
         lines = []
         for name, head in HEADS.items():
             rows = dict.fromkeys(getattr(self, name))
@@ -120,12 +120,12 @@ class Difference:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Add the command's options and arguments to its parser."""
     parser.add_argument("names", nargs=2, metavar="MACHINE", help="a folder's name")
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the difference; 1 where there is any that should not be."""
+    """Print how two machines' traces differ; returns 1 if anything does that should not, else 0."""
     folders = map(machine.folder_of, arguments.names)
     difference = compare(
         *({path.stem: read(path) for path in trace_paths(folder)} for folder in folders)
@@ -135,7 +135,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def compare(first: Mapping[str, Trace], second: Mapping[str, Trace]) -> Difference:
-    """The difference between two sets of traces, by experiment."""
+    """The `Difference` between two machines' traces, each given by experiment."""
     difference = Difference()
     for name in sorted({*first, *second}):
         if name in first and name in second:

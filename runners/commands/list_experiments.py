@@ -15,12 +15,12 @@ from runners.system.errors import FixableError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Add the command's options and arguments to its parser."""
     parser.add_argument("names", nargs="*", metavar="NAME", help="experiments; all without one")
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print experiments with runs and their state on this machine; 2 where any file is broken."""
+    """Print experiments, runs and state here; returns 2 where any file is broken, else 0."""
     where = machine.TRACES / machine.name(as_reference=is_reference())
     exit_code = 0
     for name in check_names(arguments.names):

@@ -55,7 +55,7 @@ class Requested:
         return tuple(dict.fromkeys(run for run, _ in self.paths.values()))
 
     def otherwise_here(self) -> Iterator[str]:
-        """A line for each fact in which this machine differs from the one that measured."""
+        """Yield a line for each fact in which this machine differs from the one that measured."""
         used = self.trace.circumstances.torch
         pairs = {} if used == NO_TORCH else {"torch": (used, machine.installed("torch"))}
         if self.machine is not None:
@@ -69,14 +69,14 @@ class Requested:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Add the command's options and arguments to its parser."""
     add = parser.add_argument
     add("paths", nargs="+", metavar="EXPERIMENT[.RUN[.FIELD]]", help="as pages print them")
     add("--from", dest="on", metavar="MACHINE", help="whose trace the page shows, if another's")
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Measure or simulate again, and print comparisons; 1 if any differs, else 0."""
+    """Measure or simulate again, and print comparisons; returns 1 if any differs, else 0."""
     experiments = requested(arguments.paths, machine.folder_of(arguments.on))
     verdicts: list[bool | None] = []
     held = alone() if any(wanted.machine for wanted in experiments) else nullcontext()
@@ -97,7 +97,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def requested(paths: Sequence[str], folder: Path) -> list[Requested]:
-    """What the paths name, by experiment; without a run, all runs that were not skipped.
+    """A `Requested` for each experiment of the paths; a path without a run: all but skipped runs.
 
     FixableError where a path leads nowhere in this folder; TraceError for an unreadable trace.
     """

@@ -51,7 +51,7 @@ class RunRequest:
         return check_names([name.partition(".")[0] for name in self.names])
 
     def pending(self, where: Path) -> list[Pending]:
-        """The pending runs of each experiment; heavy runs only where named, or with `full`."""
+        """A list of `Pending`, by experiment; heavy runs only where named, or with `full`."""
         waiting: list[Pending | None] = []
         for name in self.experiments:
             full = self.full or (name in self.names and find(name).is_full)
@@ -140,7 +140,7 @@ def _surprise(experiment: str, name: str, run: Run) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Add the command's options and arguments to its parser."""
     add = parser.add_argument
     add("names", nargs="*", metavar="NAME", help="EXPERIMENT or EXPERIMENT.RUN; all without one")
     add("--force", action="store_true", help="measure also what is fresh")
@@ -151,7 +151,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Measure, or say what would be measured; 1 where a run surprised or was not measured."""
+    """Measure, or print what would be; returns 1 if a run surprised or was not measured, else 0."""
     as_reference = arguments.as_reference or plain.is_reference()
     request = RunRequest(
         tuple(arguments.names), arguments.force, arguments.full, as_reference, arguments.short
@@ -166,7 +166,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def run(request: RunRequest) -> Ran:
-    """Measure what is pending, under a lock; returns counts and surprises of all requested.
+    """Measure what is pending, under a lock; returns a `Ran`: counts and surprises of requested.
 
     FixableError where another run is measuring here; LaunchError where ranks could not be started.
     """
@@ -254,7 +254,7 @@ def _measure(waiting: list[Pending], where: Path, request: RunRequest) -> dict[s
 
 
 def estimates(waiting: Sequence[Pending], where: Path, as_reference: bool = False) -> list[str]:
-    """Lines of estimates from known runs, for each experiment and in all: runs, time, memory.
+    """A list of lines, for each experiment and in all: runs, time and memory, by known runs.
 
     A reference repeats each training for its spread.
     """

@@ -29,7 +29,7 @@ _OF_RANKS = ("backend", "device", "passes", "ranks", "world_size")
 
 
 def lines(trace: Trace, run: str = "") -> Iterator[str]:
-    """A line for each value of one run or of all: the expression, and the value as JSON."""
+    """Yield a line for each value of a run, or of all: the expression, and the value as JSON."""
     for name in [run] if run else trace.runs:
         for path, value in _walk(f"{trace.experiment}.{name}", trace.runs[name].as_json()):
             if trace.runs[name].is_plain:  # without what only ranks have
@@ -40,7 +40,7 @@ def lines(trace: Trace, run: str = "") -> Iterator[str]:
 
 
 def overview(trace: Trace) -> Iterator[str]:
-    """A line for each run, and how to see more."""
+    """Yield an experiment's head, a line for each run, and how to see more."""
     yield f"{trace.experiment}: {trace.question}"
     yield f"on {trace.machine}, {trace.recorded_at}, {software(trace.circumstances)}"
     width = max(map(len, trace.runs))
@@ -62,7 +62,7 @@ def _facts(run: Run) -> Iterator[str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Add the command's options and arguments to its parser."""
     parser.add_argument("name", metavar="NAME[.RUN]", nargs="?", default="", help="by default all")
 
 

@@ -35,7 +35,7 @@ TRIES = machine.TRACES.parent / "tries"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Add the command's options and arguments to its parser."""
     parser.add_argument("run", nargs="?", default="", metavar="EXPERIMENT.RUN")
     parser.add_argument(
         "--set", action="extend", nargs="+", default=[], metavar="KEY=VALUE",
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Measure one run with the settings of `--set`, print its summary, and keep its trace."""
+    """Measure a run with the settings of `--set`, print its summary, keep its trace; returns 0."""
     words = [arguments.run, *arguments.set]  # --set takes what follows it, and so may have the run
     named = next((word for word in words if word and "=" not in word), "")
     arguments.set = [word for word in words if word not in ("", named)]
@@ -85,7 +85,7 @@ def _of_the_book(name: str, run: str) -> Run | None:
 
 
 def further(run: Run) -> Iterator[str]:
-    """Lines on losses, times and facts of a run that its summary leaves out."""
+    """Yield lines on losses, times and facts of a run that its summary leaves out."""
     if losses := run.step_losses:
         sampled = sorted({round(part * (len(losses) - 1) / 4) for part in range(5)})
         words = (f"{losses[at]:.4f}" if losses[at] is not None else "none" for at in sampled)
@@ -99,7 +99,7 @@ def further(run: Run) -> Iterator[str]:
 def prepare(
     experiment: Experiment, run: str, wanted: Iterable[str]
 ) -> tuple[Declaration, list[str]]:
-    """The declaration of a run with a reader's `key=value` texts, and a line for each that differs.
+    """A pair: a run's declaration changed by `key=value` texts, and a line for each that differs.
 
     FixableError where there is no such run or setting, or a value is impossible.
     """

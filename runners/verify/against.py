@@ -77,7 +77,7 @@ class Against:
         self._groups: list[list[int]] = []
 
     def place_parts(self, recordings: Recordings) -> None:
-        """Give recorded parts their specs, in place, by splits stated or read from shapes.
+        """Give parts in all ranks' recordings their specs, in place, by splits stated or read.
 
         Raises:
             FixableError: the function fails, or its module has other names or shapes.
@@ -188,7 +188,7 @@ class Against:
         self, module: DistributedModule, number: int, rank: int, parameters: _Tensors,
         buffers: _Tensors,
     ) -> Replay:  # fmt: skip
-        """The replay of a rank's passes in the unsharded module, with the peers' inputs joined."""
+        """The `Replay` of a rank's update in the unsharded module, with peers' inputs joined."""
         whole, passes = self.modules[module.key], []
         num_modules = len(list(whole.modules()))
         group = next(group for group in self._groups if rank in group)

@@ -105,7 +105,7 @@ class Board:
         os.pwrite(self._calls, text.ljust(_SLOT_BYTES), order % _SLOTS * _SLOT_BYTES)
 
     def calls(self, rank: int) -> list[AnnouncedCall]:
-        """The newest calls of a rank, read from its file, in their order; none without a file."""
+        """A rank's newest `AnnouncedCall`s, read from its file, in order; [] without a file."""
         calls = []
         with suppress(FileNotFoundError):
             held = (self.folder / f"calls.{rank}").read_bytes()
@@ -134,7 +134,7 @@ class Board:
 
 
 def environment(rank: int, world_size: int, port: int) -> dict[str, str]:
-    """Torchrun's variables for a rank where all ranks run on one host."""
+    """Torchrun's variables by name, as text, for a rank of a launch on one host."""
     numbers = {
         "RANK": rank, "LOCAL_RANK": rank, "ROLE_RANK": rank, "GROUP_RANK": 0,
         "WORLD_SIZE": world_size, "LOCAL_WORLD_SIZE": world_size, "MASTER_PORT": port,
@@ -253,7 +253,7 @@ _CONSEQUENCES = ("Connection closed by peer", "Connection reset by peer", "Broke
 
 
 def failed(board: Board) -> Finding | None:
-    """The finding of the first error that is no consequence of another; None without an error."""
+    """The `Finding` of the first posted error that no other caused; None where none is posted."""
     failures = {rank: own for rank in board.ranks if (own := board.read("failed", rank))}
     if not failures:
         return None
@@ -277,7 +277,7 @@ def failed(board: Board) -> Finding | None:
 
 
 def hangs(board: Board) -> Verdict:
-    """The verdict where all ranks wait: a posted error, else a hang; with a line for each rank."""
+    """The `Verdict` where all ranks wait: a posted error, else a hang, and where each rank is."""
     table = [_line(board, rank) for rank in board.ranks]
     if finding := failed(board):
         finding.says = "\n".join([finding.says, *(line for line in table if " waits: " in line)])
@@ -293,7 +293,7 @@ def _never_ended(finding: Finding) -> Verdict:
 
 
 def ended(board: Board, how: Mapping[int, str]) -> Verdict:
-    """The verdict where ranks are gone (`how` each ended): killed, or their collectives differ."""
+    """The `Verdict` where ranks are gone (`how`: signal by rank): killed, or collectives differ."""
     how = {rank: signal_name for rank, signal_name in how.items() if not board.has("told", rank)}
     if not how:
         return Verdict(not_compared=["updates: the launch was ended by SIGTERM"])

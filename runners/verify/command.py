@@ -30,7 +30,7 @@ KILLED_SECONDS = 20.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare options and arguments of the command."""
+    """Add the command's options and arguments to its parser."""
     add = parser.add_argument
     add("--ranks", type=int, default=0, help="start so many ranks (not under torchrun)")
     add("--steps", type=int, default=3, help="updates that are watched (3)")

@@ -48,7 +48,7 @@ Replays = Mapping[int, Mapping[str, Sequence[Replay]]]  # by rank and module, on
 
 
 def compare_modules(modules: Modules, recordings: Recordings, replays: Replays) -> Verdict:
-    """The verdict on a script: each module against replays on the ranks that lead its groups."""
+    """The `Verdict` on a script: each module compared with replays by its groups' first ranks."""
     verdict = Verdict(compared={"parameters": 0, "parameters_compared": 0, "updates": 0})
     _report_recordings(verdict, recordings)
     if broken := _first(own.broken for own in recordings.values()):
@@ -408,7 +408,7 @@ class _ModuleComparison:
 
 
 def find_gradient_causes(case: ModuleCase, number: int, fit: Fit, expected: Expected) -> None:
-    """Add findings, by cause, on an update's gradients that are not the mean over all batches."""
+    """Add to the case a finding for each cause why an update's gradients do not fit `expected`."""
     module, rank = case.module, min(fit.wrong or fit.apart)
     update = module.update(rank, number)
     if not fit.wrong:

@@ -37,7 +37,7 @@ _Function = Callable[..., Any]
 
 
 def check(failure: ScriptFailure, *, is_mapped: bool) -> None:
-    """Raise FixableError where a script failed because it asks for a GPU."""
+    """Raise FixableError if a script's failure asks for a GPU; `is_mapped`: `--cpu` was given."""
     if _ASKS.search(failure.error) or "is_available" in failure.text:
         line = failure.text.strip().rpartition("\n")[2].strip()
         asks = f"{failure.place}: {line}: it needs a GPU ({failure.error})"

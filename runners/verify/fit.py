@@ -70,7 +70,7 @@ def scales_of(gradients: Mapping[str, Tensor]) -> dict[str, float]:
 
 
 def error_of(held: Tensor | None, should: Tensor, tolerance: float) -> Error:
-    """The error of a tensor (None is zero) and the allowed error, over max(norm, allowed error)."""
+    """An `Error`: of `held` (None is zero) against `should`, and the allowed, over its norm."""
     size = should.norm().item()
     allowed = tolerance + 1e-6 * size
     error = size if held is None else distance(held, should)
@@ -79,7 +79,7 @@ def error_of(held: Tensor | None, should: Tensor, tolerance: float) -> Error:
 
 
 def fit_gradients(held: Mapping[int, Held], names: Sequence[str], expected: Expected) -> Fit:
-    """The fit with one common factor of batches; if bad, of a factor each, if that explains all."""
+    """The `Fit` with one factor for all batches; if bad, with a factor each, if all then agree."""
     factor = _common_factor(held[min(held)], names, expected)
     factors = None if factor is None else dict.fromkeys(expected.terms, factor)
     fit = compare_with_sum(held, names, dict.fromkeys(held, factors), expected)
@@ -130,7 +130,7 @@ def compare_with_sum(
     held: Mapping[int, Held], names: Sequence[str],
     factors: Mapping[int, dict[Term, float] | None], expected: Expected,
 ) -> Fit:  # fmt: skip
-    """The fit of gradients, by rank, to a sum over batches with given factors (None: all wrong)."""
+    """The `Fit` of gradients, by rank, to sums of batches with given factors (None: all wrong)."""
     fit = Fit(factors[min(held)])
     for rank, gradients in held.items():
         own = factors[rank]

@@ -87,7 +87,7 @@ class Tie:
 
 
 def find_ties(modules: Modules) -> Iterator[Tie]:
-    """Yield a tie where just two matrices of a module, or of all stages, begin equal."""
+    """Yield a `Tie` for each module, and for all stages, where just two matrices begin equal."""
     known = [module for module in modules if module.num_updates]
     stages = [module for module in known if module.first.stage is not None]
     for scope in [*([module] for module in known if module.first.stage is None), stages]:
@@ -114,7 +114,7 @@ _SAME_OUTPUTS = 1e-3  # of two replays, relative, in fp32: more is no rounding
 
 
 def compare_batches(case: ModuleCase, number: int) -> bool:
-    """Whether ranks of a batch have equal inputs; a finding if not, or where others share some."""
+    """Whether ranks of a batch have equal inputs; adds a finding if not, or if groups share."""
     module = case.module
     passes = {rank: module.update(rank, number).forwards for rank in module.records}
     digests = {rank: [forward.digests for forward in own] for rank, own in passes.items()}

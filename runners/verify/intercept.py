@@ -49,7 +49,7 @@ class CommunicationError(RuntimeError):
 
 
 def replace(name: str, do: _Function, *owners: Any) -> None:
-    """Replace a function of owners and of torch's modules by `do(original, *arguments)`."""
+    """Replace the function `name` of owners and torch's modules by `do(original, *arguments)`."""
     original = getattr(owners[0], name, None)
     if original is None:  # `internals.LACKING` says so
         return
@@ -171,7 +171,7 @@ class Interceptor:
         optimizers.register_optimizer_step_post_hook(lambda own, *_: watch.after_step(own))
 
     def install_of_stages(self, kind: type) -> None:
-        """Wrap a pipeline stage's reduction and split backward, once, to notify the watch."""
+        """Wrap reduction and split backward in a stage's class, once, to notify the watch."""
         watch = self._watch
         if not hasattr(kind.perform_reduce_grad, "__wrapped__"):  # type: ignore[attr-defined]
             reduced = _notifying(lambda _: watch.stage_reduced(), is_after=True)

@@ -90,7 +90,7 @@ def fsdp_groups(module: nn.Module) -> list[Any]:
 
 
 def gathered_by_fsdp(module: nn.Module) -> set[int]:
-    """The ids of parameters that FSDP shards and gathers, without those that it ignores."""
+    """A set of `id`s: of parameters that FSDP shards, without the ignored, and of their wholes."""
     return {
         id(parameter)
         for group in fsdp_groups(module)
@@ -105,7 +105,7 @@ def policy(unit: FSDPModule) -> Any:
 
 
 def unreduced(module: nn.Module) -> list[Tensor]:
-    """The whole gradients that FSDP keeps until it reduces them."""
+    """A list of the whole gradients, without names, that FSDP keeps until it reduces them."""
     gradients = []
     for group in fsdp_groups(module):
         for held in group.fsdp_params:
@@ -137,7 +137,7 @@ def is_script(frame: FrameType) -> bool:
 
 
 def calling_stage() -> Stage | None:
-    """The pipeline stage on the call stack, and its microbatch if in forward; None elsewhere."""
+    """A pair off the call stack: pipeline stage, its microbatch's number or None; else None."""
     for frame, _ in itertools.islice(traceback.walk_stack(sys._getframe(1)), 16):
         if frame.f_code.co_filename.endswith("distributed/pipelining/stage.py"):
             own = frame.f_locals.get("self")
@@ -204,7 +204,7 @@ def edge_of(root: Tensor | GradientEdge) -> Edge:
 
 
 def walked(start: Sequence[Edge], is_end: Callable[[Any], bool]) -> Iterator[tuple[Any, bool]]:
-    """Yield each autograd node up to the ends, once, and whether a multiplication precedes it."""
+    """Yield pairs: each autograd node up to the ends, once; whether a product precedes it."""
     visited: set[Any] = set()
     queue = [(edge, False) for edge in start]
     while queue:
@@ -243,7 +243,7 @@ _SCALAR = {
 
 
 def terms(start: Sequence[Edge], known: Collection[int]) -> list[str]:
-    """The names of a loss's terms that train parameters, but those with the ids of `known`.
+    """Autograd's names ("mean"), from a loss's edges on, of terms that train and are not `known`.
 
     A term that is not a sum over samples names the operation that combines them: "sum of mean".
     """
@@ -276,7 +276,7 @@ _REDUCTION = re.compile(
 
 
 def combining(start: Sequence[Edge], ends: Collection[int], *, is_outside: bool = False) -> str:
-    """The name of the first operation that combines samples or other values; empty without any.
+    """Autograd's name of the first operation from `start` that combines samples; empty without any.
 
     It is a product of two activations, or a reduction over all elements or over the first axis, on
     the way to the first layer, or to nodes with the ids of `ends`. If modules have ended
@@ -291,7 +291,7 @@ def combining(start: Sequence[Edge], ends: Collection[int], *, is_outside: bool 
 
 
 def curved(start: Sequence[Edge], known: Collection[int]) -> str:
-    """The name of a nonlinear operation on a scalar loss (root, power, log, ratio); else empty."""
+    """Autograd's name of a nonlinear operation on a scalar loss (root, log, ratio); else empty."""
     for node in reached(start, known):
         if id(node) in known:
             continue

@@ -86,7 +86,7 @@ class LossWatch:
         self._reached[id(loss)] = loss
 
     def unknown_terms(self, start: Sequence[Edge], outputs: Collection[int]) -> list[str]:
-        """Mark known losses in a graph as scaled or combined; returns the names of other terms."""
+        """Mark known losses in a graph as scaled or combined; returns names of other terms."""
         outside = set(map(id, reached(start, outputs))) - {*outputs}
         curve = curved(start, self._nodes)
         curve += " of the loss" * bool(curve)
@@ -124,7 +124,7 @@ def _counted(name: str, arguments: dict[str, Any]) -> tuple[Tensor, Tensor | Non
 
 
 def token_weights(logits: Tensor, gradient: Tensor) -> tuple[Tensor, int] | None:
-    """The weights of a cross-entropy's tokens and their count, solved from a gradient; or None.
+    """A cross-entropy's token weights, solved from its logits' gradient, and their count; or None.
 
     That gradient is w (softmax(logits) - onehot(target)) for each token, so its only negative
     element tells the target, and w follows. A token that is left out has none. Classes lie along
@@ -182,7 +182,7 @@ class Weights:
 def judge_weights(
     updates: Updates, factors: Mapping[Term, float] | None, tolerance: float
 ) -> Weights:
-    """The judged weights of an update's loss: those with a finding, else with a gap, else good.
+    """The worst `Weights` among an update's losses: with a finding, else with a gap, else good.
 
     `factors` are those of the reduction, over that of a gradient scaler; None: not known.
     """
@@ -368,7 +368,7 @@ def _spread(numbers: Sequence[float]) -> float:
 
 
 def factors(ranks: int, parts: int, dropped: int = 0) -> Iterator[tuple[str, float]]:
-    """Causes, the likeliest first, each with the factor by which gradients are then too large."""
+    """Yield pairs, the likeliest first: a cause, and its factor in gradients, unless it is 1."""
     both = ranks * parts if min(ranks, parts) > 1 else 1
     causes = (
         ("zeroed between microbatches", parts / (parts + dropped)),

@@ -56,7 +56,7 @@ class LocalPart(NamedTuple):
 
 
 def local_part(tensor: Tensor, *, copy: bool = True) -> LocalPart:
-    """This rank's part of a tensor, off the graph, copied unless `copy` is False."""
+    """A `LocalPart`: this rank's part of a tensor, off the graph, copied unless `copy` is False."""
     with torch.no_grad():
         local, spec = tensor, None
         if isinstance(tensor, DTensor):  # whose own operations take long
@@ -85,7 +85,7 @@ def _placement(placement: Any) -> tuple[Any, ...]:
 
 
 def assembled(parts: Mapping[int, LocalPart], rank: int) -> Tensor:
-    """The whole tensor, from the parts of all ranks of this rank's mesh: cut, copied or summed.
+    """The whole tensor, from parts by rank, over the mesh of `rank`: cut, copied or summed.
 
     Raises:
         KeyError: a rank of the mesh has recorded no part.
@@ -389,7 +389,7 @@ class DistributedModule:
         return updates[min(number, len(updates) - 1)]
 
     def whole(self, number: int, rank: int, attribute: str) -> dict[str, Tensor | None]:
-        """An attribute of an update, by name, assembled from ranks; None if a part is missing."""
+        """By name, whole tensors of an attribute of a rank's update; None if a part is missing."""
         held = {r: getattr(self.update(r, number), attribute) for r in self.records}
         whole: dict[str, Tensor | None] = {}
         for name, own in held[rank].items():
@@ -404,7 +404,7 @@ class DistributedModule:
         return {name: tensor for name, tensor in whole.items() if tensor is not None}
 
     def replicas(self) -> list[int]:
-        """The first rank of each set of ranks that together hold the whole module."""
+        """A list of ranks: the first of each set that together holds the whole module."""
         first: dict[frozenset[int], int] = {}
         for rank, record in self.records.items():
             peers = (peer for spec in record.specs for peer in spec.ranks)
@@ -412,7 +412,7 @@ class DistributedModule:
         return list(first.values())
 
     def whole_passes(self, number: int, rank: int) -> list[Forward]:
-        """The forward passes of a rank, with tensors assembled from the parts of its peers."""
+        """Copies of a rank's `Forward`s, with tensors assembled from the parts of its peers."""
         passes = {r: self.update(r, number).forwards for r in self.records}
         return [
             _assembled_pass({r: own[i] for r, own in passes.items() if len(own) > i}, rank)
@@ -440,7 +440,7 @@ def _assembled_pass(peers: Mapping[int, Forward], rank: int) -> Forward:
 
 
 def distributed_modules(recordings: Recordings) -> list[DistributedModule]:
-    """The modules that ranks train, each with its ranks and the groups that share batches."""
+    """A `DistributedModule` for each that ranks train: records by rank, groups by batch."""
     modules: dict[str, DistributedModule] = {}
     for rank, recording in sorted(recordings.items()):
         for key, record in recording.roots.items():

@@ -36,7 +36,7 @@ def unsharded(
     module: nn.Module, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor], *,
     is_exact: bool,
 ) -> nn.Module:  # fmt: skip
-    """A clone of a module with whole parameters and buffers, without wrappers and their hooks.
+    """A clone of a module, given whole parameters and buffers by name, without wrappers' hooks.
 
     It computes in float64 if `is_exact`; else as each unit of FSDP does.
     """
@@ -175,7 +175,7 @@ def replay_passes(
     module: nn.Module, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor],
     passes: Sequence[Forward], frozen: Collection[str] = (),
 ) -> Replay:  # fmt: skip
-    """The replay of passes in clones, in their own precision and float64: gradients and errors.
+    """The `Replay` of passes in clones, in their own precision and float64: gradients and errors.
 
     Parameters, buffers, and tensors of the passes are whole.
     """

@@ -80,7 +80,7 @@ class Finding:
 
 
 def in_words(factor: float, ranks: Collection[int], parts: int = 1) -> str:
-    """A factor, and the numbers of ranks or microbatches that explain it, as in `2 = ranks`."""
+    """A factor as text, with the numbers of ranks or microbatches that explain it: `2 = ranks`."""
     known = [("ranks", n) for n in ranks] + [("microbatches", parts)]
     known += [("(ranks × microbatches)", n * parts) for n in ranks if parts > 1]
     names = [name for name, n in known if n > 1 and abs(abs(factor) / n - 1) < 0.01]
@@ -178,7 +178,7 @@ MOST_REASONS = 6
 
 
 def lines(report: Verdict) -> Iterator[str]:
-    """Lines of the report: findings, weights, agreement, notes, gaps, and the verdict last."""
+    """Yield the report's lines: findings, weights, agreement, notes, gaps, and the verdict last."""
     findings, numbers = report.findings, report.compared
     for finding in findings[:MOST_FINDINGS]:
         yield from _finding_lines(finding, report.world_size)
@@ -240,7 +240,7 @@ def _wrapped(text: str, indent: int = 2) -> list[str]:
 
 
 def as_json(report: Verdict) -> str:
-    """The report as JSON, with the text of each cause."""
+    """The report as a text of JSON, with the title and the lesson of each finding's cause."""
     document = {"schema": SCHEMA, **report.model_dump()}
     for finding in document["findings"]:
         cause = causes()[finding["cause"]]
@@ -273,7 +273,7 @@ class Parameter(Record):
 
     @property
     def state(self) -> str:
-        """The comparison of its gradient and its step: agrees, differs, not compared or frozen."""
+        """A word for its gradient and its step: agrees, differs, not compared or frozen."""
         if self.is_frozen:
             return "frozen"
         if any(off and not off.agrees for off in (self.gradient, self.step)):
@@ -303,7 +303,7 @@ class Watched(Guarded):
 
 
 def read(path: Path) -> Watched:
-    """Read the trace of a watched script, and check it for contradictions.
+    """The `Watched` record in a file, checked for contradictions.
 
     Raises:
         TraceError: it is missing, torn, edited, of another version, or contradicts itself.
@@ -336,7 +336,7 @@ def publish(
     verdict: Verdict, script: Path, words: Sequence[str], world_size: int,
     modules: Modules = (), document: TextIO | None = None,
 ) -> int:  # fmt: skip
-    """Keep the report of a run, and print it; returns the exit code.
+    """Complete the verdict on a run, keep its trace, and print it; returns the exit code.
 
     `words` are options, the script, and its arguments, as typed; `modules` is empty where the
     script did not come so far. JSON goes to a `document`, else text is printed.

@@ -90,7 +90,7 @@ class RerunInputs:
 
 
 def record_batches(is_recording: Callable[[], bool]) -> Batches:
-    """A dict that fills with the batches of `DataLoader`s, at most 512, while `is_recording`."""
+    """A dict that fills with at most 512 `Batch`es, by iterator and position, if `is_recording`."""
     batches: Batches = {}
 
     def record(key: Key, iterator: Any, following: Callable[[], Any]) -> Any:
@@ -133,7 +133,7 @@ def _replace_next_batch(do: Callable[[Key, Any, Callable[[], Any]], Any]) -> Non
 
 
 def inputs_of(recording: records.RankRecording) -> dict[str, ForwardInputs]:
-    """By module, the local arguments of each update's forward passes, and if they are parts."""
+    """By module, `ForwardInputs`: local arguments of each update's passes; if they are parts."""
     inputs = {}
     for key, record in recording.roots.items():
         forwards = [forward for update in record.updates for forward in update.forwards]
@@ -153,7 +153,7 @@ def rerun_inputs(
     modules: Modules, own: Mapping[str, nn.Module],
     batches: Mapping[int, Batches], inputs: Mapping[int, Inputs], recordings: Recordings,
 ) -> RerunInputs:  # fmt: skip
-    """Join all ranks' batches, else inputs, for one process; `own` are the modules of this rank.
+    """`RerunInputs`: all ranks' batches, else their inputs, joined; `own` are this rank's modules.
 
     Raises:
         NotRerunError: it would rightly make other numbers, or a part of the data is not known.
@@ -234,7 +234,7 @@ def _is_sample_list(batch: Any, part: Any) -> bool:
 
 
 def rerun(inputs: RerunInputs, folder: Path, words: Sequence[str]) -> Rerun:
-    """Run `words` (options, script, arguments) as one process; returns its gradients and inputs.
+    """The `Rerun` (gradients, inputs) of a process that runs `words`: options, script, arguments.
 
     Raises:
         NotRerunError: it fails, or does not end.

@@ -58,7 +58,7 @@ class Root:
                 self.parameters[name] = parameter
 
     def begin_update(self) -> UpdateRecord:
-        """Begin an update; returns its record, with copies of parameters and buffers."""
+        """Begin an update; returns its `UpdateRecord`, with copies of parameters and buffers."""
         self.stepped = False
         self.update = UpdateRecord(
             self.num_stepped,
@@ -109,7 +109,7 @@ class Root:
         return bool(self.backpropagated) and not self.stepped
 
     def record_sum(self, place: str, number: Tensor) -> None:
-        """Keep a number that the script sums over ranks, and gradients changed since backward."""
+        """Keep a number that the script sums over ranks; gradients, if changed since backward."""
         update = self.update
         update.sums.append((place, number))
         if not update.at_sum and not update.before_clipping:
@@ -182,7 +182,7 @@ def digest(tensor: Tensor) -> str:
 
 
 def sample_digests(tensors: Sequence[Tensor]) -> list[str]:
-    """A digest of each sample of a batch; none if samples are too many, too short, or repeated.
+    """A list of digests, of each sample of a batch; empty if too many, too short, or repeated.
 
     Tensors of one length along the first axis are the batch.
     """
@@ -221,7 +221,7 @@ _STATE = re.compile(r"(?:^|\.)state\.(.+)\.[^.]+$")  # of a parameter, in an opt
 
 
 def moment_shapes(checkpoint: Any) -> Counter[tuple[int, ...]]:
-    """A count of shapes: of each parameter's largest state tensor in a checkpoint or metadata."""
+    """A `Counter` of shapes, of each parameter's largest state tensor in a checkpoint's tree."""
     stored = getattr(checkpoint, "state_dict_metadata", None)
     pairs = [] if stored else pytree.tree_leaves_with_path(checkpoint)
     leaves = {re.sub(r"[]['.]+", ".", pytree.keystr(path)).strip("."): leaf for path, leaf in pairs}

@@ -56,7 +56,7 @@ def _find_wrong_norm(
 
 
 def is_clipped_by_hand(case: ModuleCase, number: int, before: str) -> bool:
-    """Whether the script itself clips to a constant limit; a finding if by a wrong norm.
+    """Whether the script itself clips to a constant limit; adds a finding if by a wrong norm.
 
     The norm is the true one, or a number that the script sums over ranks, or the root of that. One
     may be a multiple of another: then the limit is a round number, as people write it. Stages of a
@@ -312,7 +312,7 @@ class OptimizerReplay:
             self._case.find("update differs", says, update.step_place, wrong, rank, number)
 
     def reached(self, number: int, gradients: Tensors) -> set[str]:
-        """The names of parameters that a step with these gradients brings to the next update's."""
+        """A set of names: parameters that a step by these gradients brings to the next update's."""
         module, rank = self._module, self._module.first_rank
         if number + 1 == module.num_updates and not module.has_later:
             return set()

@@ -167,7 +167,7 @@ class Watch:
     def forward_begins(
         self, module: nn.Module, args: Any, kwargs: Any, method: str = ""
     ) -> tuple[Root, Forward] | None:
-        """The root and new record of a forward pass, with inputs; None if it is not recorded."""
+        """Begin an update if due; returns its root and a new `Forward`, or None if unrecorded."""
         if self.is_replaying or not dist.is_initialized():
             return None
         calling = calling_stage()
@@ -524,7 +524,7 @@ def run_script(
     script: str, arguments: Sequence[str], watch: Watch,
     is_reported: Callable[[], bool] = lambda: False,
 ) -> records.RankRecording:  # fmt: skip
-    """The recording of a script, run to its end or `Enough`; errors print unless `is_reported`."""
+    """A script's `RankRecording`, run to its end or `Enough`; errors print unless `is_reported`."""
     sys.argv = [script, *arguments]
     sys.path[0] = str(Path(script).resolve().parent)
     watch.install()
