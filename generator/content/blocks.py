@@ -33,7 +33,7 @@ def images(text: str) -> Iterator[tuple[int, str]]:
 
 
 def faults(text: str, coded: str, mark: str) -> Iterator[tuple[int, str]]:
-    """The mistakes in images, footnotes, tables and boxes of a text, each as (offset, message).
+    """Yield (offset, message) for each mistake in images, footnotes, tables and boxes of a text.
 
     `coded` is the text with its code, in which a bar ends a cell too; a line (`mark`) has no such
     marks, and MkDocs makes the tables of a page.

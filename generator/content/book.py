@@ -41,7 +41,7 @@ class Topic:
 
     @cached_property
     def figures(self) -> dict[str, Figure]:
-        """The figures of all its lessons, by mode and id: `deep#ring`."""
+        """`Figure`s of all its lessons, by mode and id: `{"deep#ring": Figure}`."""
         return {
             f"{mode}#{figure.id}": figure
             for mode, lesson in self.lessons.items()
@@ -104,7 +104,7 @@ class Book:
 
     @cached_property
     def exhibited(self) -> dict[str, Figure]:
-        """The figure shown with each item, its own or a lesson's, by the id of the item or case."""
+        """`Figure`s by the id of the item or case that shows them, its own or a lesson's."""
         return {
             case.id: figure
             for topic in self.topics
@@ -137,7 +137,7 @@ class Book:
 
     @cached_property
     def on_reference(self) -> Book | None:
-        """A copy that shows the reference machine's traces; None if this book does, or has none."""
+        """A `Book` with the reference machine's traces; None if this shows these, or has none."""
         first = self.machines.get(self.reference.name)
         if self.is_reference or first is None:
             return None

@@ -39,7 +39,7 @@ def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def bind_expression(expression: str, names: Mapping[str, str]) -> str:
-    """Replace names of `for:` in an expression by paths or quoted words, also in `'law@run'`."""
+    """The expression, keys of `names` replaced by paths or quoted words, also in `'law@run'`."""
     if not any(name in expression for name in names):
         return expression
 
@@ -62,7 +62,7 @@ def bind_id(text: str, names: Mapping[str, str]) -> str:
 
 
 def bind_text(text: str, names: Mapping[str, str]) -> str:
-    """A text with the names in its expressions bound; `{{ name }}` of words becomes the words."""
+    """The text, keys of `names` bound in its expressions; `{{ name }}` of words becomes these."""
 
     def meant(expression: str) -> str:
         words = names.get(expression)
@@ -135,7 +135,7 @@ class ClaimIndex:
 
 
 def claim_index(documents: Sequence[Document[ClaimFile]]) -> ClaimIndex:
-    """The index of all claims in these files, each once for every run on which it is judged."""
+    """A `ClaimIndex` of the files' claims: for each run judged, a copy with an id of its own."""
     index = ClaimIndex()
     for document in documents:
         for position, claim in enumerate(document.model.claims):

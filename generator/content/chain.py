@@ -49,7 +49,7 @@ class DeepPage:
 
 
 def chain(deep: DeepFile) -> Iterator[DeepPage]:
-    """Pages after a Deep's overview: steps, under the hood, by hand, practice, myths, pitfalls."""
+    """Yield each `DeepPage` after the overview: steps, hood, by hand, practice, myths, pitfalls."""
     for number, step in enumerate(deep.build_up, 1):
         anchor, figures = _slug(f"{number} {step.title}"), [step.figure]
         yield DeepPage(step.title, step.concept, "step", anchor, (), [step], figures, step=step)

@@ -68,7 +68,7 @@ class Document(Generic[WrittenT]):
         return tuple(fields_of(self.model))
 
     def text_faults(self, programs: str = "") -> Iterator[ContentError]:
-        """Yield each mistake of its Markdown texts, except in code copied from `programs`."""
+        """Yield ContentErrors of its Markdown texts, but none on code that `programs` contains."""
         for field in self.fields:
             for fault in faults(field.text, field.mark) if field.mark in TEXTS else ():
                 code = re.escape(fault.code)
@@ -100,7 +100,7 @@ class Document(Generic[WrittenT]):
 def read(
     file: str, text: str, model: type[ModelT], beliefs: frozenset[tuple[str, str]] = frozenset()
 ) -> Document[ModelT]:
-    """The validated document of a file's YAML text, cached; ContentErrors holds all its mistakes.
+    """A `Document` of YAML text, validated as `model`, cached; ContentErrors holds all mistakes.
 
     `file` is its name in messages; `beliefs` are misconceptions, each with the claim that refutes
     it.
@@ -111,7 +111,7 @@ def read(
 def validated(
     source: YamlFile, model: type[ModelT], beliefs: frozenset[tuple[str, str]] = frozenset()
 ) -> Document[ModelT]:
-    """The document of a parsed file, validated as `model`; ContentErrors holds all its mistakes."""
+    """A `Document` of a parsed file, validated as `model`; ContentErrors holds all its mistakes."""
     try:
         part = model.model_validate(source.document, context=dict(beliefs))
         return Document(part, source)

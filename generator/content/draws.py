@@ -67,7 +67,7 @@ class Draws(Written):
 
 
 def parsed(quantity: Quantity) -> tuple[int | float, str]:
-    """Number in base units and kind (plain, bytes, …); ValueError for another text or unit."""
+    """(number in base units, kind: plain, bytes, …) of 3 or `"3 MiB"`; ValueError if malformed."""
     number, kind = quantity, "plain"
     if isinstance(number, str):
         match = _QUANTITY.fullmatch(number)

@@ -74,7 +74,7 @@ def sort_errors(errors: Iterable[ContentError]) -> list[ContentError]:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The hint `; did you mean 'stem'?`, else all known words; empty if these are more than 12."""
+    """The end of a message: `; did you mean 'stem'?`, else the known words; '' if over 12."""
     names = sorted(known)
     close = near(word, names)
     if close:
@@ -107,7 +107,7 @@ class Files:
         self.errors.append(ContentError(self.name(path), 0, 0, message))
 
     def read_or_refuse(self, read_one: Callable[[Path], ReadT], path: Path) -> ReadT | None:
-        """Result of `read_one` on a path; on an error, keep the error and return None."""
+        """`read_one(path)`; None after its ContentErrors or TraceError, which `errors` keeps."""
         try:
             return read_one(path)
         except ContentErrors as error:

@@ -53,7 +53,7 @@ def as_latex(printed: str) -> str:
 
 
 def faults(latex: str) -> Iterator[tuple[int, str]]:
-    """The mistakes in LaTeX, as (offset, message): invalid syntax, bare numerals, quantities."""
+    """Yield (offset, message) per mistake in LaTeX: its syntax; bare numerals, else quantities."""
     try:
         mathml(latex, is_block=True)
     except LatexError as error:

@@ -112,7 +112,7 @@ class GuideFile(Written):
 
     @property
     def techniques_by_group(self) -> list[tuple[Line, list[Technique]]]:
-        """(title, techniques) of each group: those it leads to that no earlier group does.
+        """[(title, `Technique`s)] of the groups: those it leads to that no earlier group does.
 
         The first group also has the techniques that no group leads to.
         """

@@ -44,7 +44,7 @@ class HandWritten(Written):
 
 
 def read(name: str, text: str) -> Document[HandWritten]:
-    """The document of a page: head, Markdown and parsed fences; ContentErrors if any is faulty."""
+    """A `Document` of a page's whole text: head, Markdown, parsed fences; or ContentErrors."""
     head = _HEAD.match(text)
     if head is None:
         message = "begin with title: and description: between two lines of ---"
@@ -107,7 +107,7 @@ def within(name: str, text: str, start: int, end: int) -> YamlFile:
 
 
 def quiz(name: str, text: str, start: int, end: int) -> Document[QuizFence]:
-    """Document of a `quiz` fence, YAML text[start:end]: items or ids; ContentErrors if faulty."""
+    """A `Document` of a fence, YAML `text[start:end]` of a page: items or ids; or ContentErrors."""
     if not text[start:end].strip():
         message = "the fence asks nothing; write the id of an item, a list of ids, or an item"
         raise ContentErrors([ContentError(name, *place_of(text, start), message)])

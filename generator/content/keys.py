@@ -32,7 +32,7 @@ _HEAD = "| key | required | is | example |\n|---|---|---|---|"
 
 
 def page(models: Iterable[type[Written]], documents: Iterable[Any]) -> Iterator[str]:
-    """Yield Markdown: for each model, a table of its keys with the shortest example of the book."""
+    """Yield Markdown sections: an opening; per model, a table of keys with shortest examples."""
     parts: dict[type[Written], list[tuple[str, Written]]] = {}
     for document in documents:
         for part in _parts(document.model):
@@ -72,7 +72,7 @@ def of_file(model: type[Written]) -> frozenset[str]:
 
 
 def part_at(model: type[Written], place: Iterable[str | int]) -> list[type[Written]]:
-    """The models that a pydantic error location in a file may refer to."""
+    """A list of models: those that pydantic's error location `place` in a `model` may refer to."""
     candidates = [model]
     for step in place:
         fields = [(held, field) for held in candidates for field in held.model_fields.items()]
@@ -85,7 +85,7 @@ def part_at(model: type[Written], place: Iterable[str | int]) -> list[type[Writt
 
 
 def explained(keys: Sequence[str], models: Iterable[type[Written]]) -> str:
-    """The quoted keys joined by `or`; for a single key also the words or parts that it takes."""
+    """The quoted keys joined by `or`; of a single key also what the first model with it takes."""
     names = " or ".join(map(repr, keys))
     model = next((candidate for candidate in models if keys[0] in properties(candidate)), None)
     if model is None or len(keys) > 1:

@@ -38,7 +38,7 @@ def _definitions(text: str) -> dict[str, _Defined]:
 
 
 def text(root: Path, path: str) -> str:
-    """Text of a program that runs execute; ValueError if it is missing or in another place."""
+    """Text of the file `root / path`; ValueError if missing, or outside the folders of programs."""
     if not _PLACES.fullmatch(path) or ".." in path:
         raise ValueError(f"{path!r} is {WRONG_PLACE}")
     try:
@@ -48,7 +48,7 @@ def text(root: Path, path: str) -> str:
 
 
 def listed(root: Path, path: str, name: str | None) -> str:
-    """The text of a file, or of one function or class of it with its decorators, as pages show it.
+    """Source text as pages show it: a file, or its function or class `name` with decorators.
 
     A program of the content is shown without what it tells the runner. ValueError if it is missing.
     """
@@ -80,7 +80,7 @@ def download_path(path: str) -> str | None:
 
 
 def why_not_listed(root: Path, path: str, name: str | None) -> str | None:
-    """Message why a listing cannot be shown, or None."""
+    """Message of the ValueError that `listed` raises for these arguments; None if it does not."""
     try:
         listed(root, path, name)
     except ValueError as error:

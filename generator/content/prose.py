@@ -331,7 +331,7 @@ def render(text: str, fill: Fill, linked: Fill, *, inline: bool) -> str:
 
 
 def put_into(text: str, fill: Fill, linked: Fill, escaped: Fill) -> str:
-    """A page's Markdown with HTML in the places of its expressions and formulas.
+    """Markdown `text`, its expressions and formulas as HTML, `escaped` lest Markdown reads it.
 
     `fill` and `linked` are those of `render`; `escaped` is of some HTML, in which nothing is
     Markdown.

@@ -58,7 +58,7 @@ class _Loader(Files):
     documents: list[Document[Any]] = field(default_factory=list)
 
     def read(self) -> None:
-        """Read every YAML file and every handwritten page."""
+        """Read YAML files and handwritten pages into `documents`, their mistakes into `errors`."""
         if not (self.content / "site.yml").exists():
             message = "no such file; the book needs a home page. Is this the folder of a book?"
             self.refuse(self.content / "site.yml", message)
@@ -77,7 +77,7 @@ class _Loader(Files):
             self.keep(path, handwritten.read)
 
     def keep(self, path: Path, read_one: Callable[[str, str], Document[Any]]) -> None:
-        """Read a file, and keep the document or its mistakes."""
+        """Read a file by `read_one(name, text)` into `documents`, or its mistakes into `errors`."""
         document = self.read_or_refuse(
             lambda _: read_one(self.name(path), self.text_of(path)), path
         )
@@ -85,7 +85,7 @@ class _Loader(Files):
             self.documents.append(document)
 
     def tries(self) -> tuple[tuple[Trace, ...], dict[str, Watched], tuple[ContentError, ...]]:
-        """A reader's runs, oldest first; reports of `verify`, newest first; unreadable files."""
+        """(runs, oldest first; `verify`'s reports by name, newest first; errors) of `tries/`."""
         files = Files(self.content)  # a try that cannot be read is no mistake of the book
         paths = visible_files(self.content / "tries", "*.json")
         runs = [path for path in paths if not path.name.endswith(SUFFIX)]
@@ -100,7 +100,7 @@ class _Loader(Files):
         return tuple(runs_in_order), dict(newest), tuple(files.errors)
 
     def verified(self) -> Iterator[tuple[str, Watched]]:
-        """The reports beside the programs of `content/verified`."""
+        """Yield (program's file name, report) in `content/verified`; refuse outdated reports."""
         for path in visible_files(self.content / "verified", "*.json"):
             program = path.with_suffix(".py")
             if report := self.read_or_refuse(read_watched, path):
@@ -118,7 +118,7 @@ class _Loader(Files):
         return {part.id: part for file in self.of(model) for part in getattr(file.model, key)}
 
     def refuse_doubles(self) -> None:
-        """Report duplicate ids: of figures within a file, of other parts within the book."""
+        """Add errors on duplicate ids: of figures in a file, of other parts in the book."""
         known: dict[tuple[str, str, str], ContentError] = {}
         for document in self.documents:
             for text in document.fields:
@@ -176,7 +176,7 @@ def _items_of(lesson: Document[LessonFile], items: Mapping[str, Item]) -> tuple[
 
 
 def load_quizzes(root: Path, folder: Path) -> tuple[Book, list[ContentError]]:
-    """Read the quiz files of another site: a book of one topic without runs, and all mistakes.
+    """(a `Book` of one topic without runs, all mistakes) from the quiz files of another site.
 
     Messages name files from `root`; the files of questions are in `folder` below it.
     """

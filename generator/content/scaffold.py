@@ -164,7 +164,7 @@ def new_experiment(root: Path, content: Path, name: str) -> list[Path]:
 def new_lesson(
     book: Book, content: Path, name: str, laws: Mapping[str, Sequence[str]], experiment: str | None
 ) -> list[Path]:
-    """Write topic, quiz, trace or worked, and recall of a topic from templates; return the paths.
+    """Write topic, quiz, trace or worked, recall of a new topic from templates; return the paths.
 
     Its first questions are bound to one of the laws, each given with its runs. The page shows the
     run, of the experiment or of any, that recorded most; without run or law, CannotScaffoldError.
@@ -199,7 +199,7 @@ def new_lesson(
 
 
 def remaining_todos(book: Book) -> Iterator[str]:
-    """Where TODO still stands: `file:line, line` of documents, and the QUESTION of experiments."""
+    """Yield where TODO stands: `file:line, line` of documents, the QUESTION of experiments."""
     for document in book.documents:
         texts = [field for field in document.fields if TODO in field.text]
         lines = {document.error(field.path, "").line for field in texts}

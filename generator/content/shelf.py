@@ -37,7 +37,7 @@ REFERENCE = "reference-*"  # what the reference machine's folder is called
 
 
 def measure_command(names: str = "", *, full: bool = False) -> str:
-    """The shell command that measures these experiments: `make traces …`, or `proofbook run …`."""
+    """The shell command to measure `names`, or all: `make traces …`, or `proofbook run …`."""
     if program("") == "":
         words = ["make traces", "FULL=1" if full else "", f"NAMES='{names}'" if names else ""]
     else:
@@ -122,7 +122,7 @@ class Shelf:
         return self.files.content / "traces"
 
     def machines(self, requested: str | None) -> dict[str, MachineFolder]:
-        """Machine folders by name: shown, reference, others; {} if the shown folder is missing.
+        """`MachineFolder`s by name: shown, reference, others; {} if the shown folder is missing.
 
         By default the first is that of PROOFBOOK_MACHINE, then that of traces/this-machine, unless
         only some folders may be shown, then the reference machine.
@@ -181,7 +181,7 @@ class Shelf:
         return at_hand, machines.get(self.reference_name or "", at_hand) if at_hand else None
 
     def traces_on_pages(self, machines: Mapping[str, MachineFolder]) -> dict[str, TraceOnPage]:
-        """The trace to show of each experiment, from the first machine with a trace, and plans."""
+        """`TraceOnPage`s by experiment, each of the first machine with a trace; also of plans."""
         at_hand, reference = self.shown_and_reference(machines)
         if at_hand is None or reference is None:
             return {}
@@ -253,7 +253,7 @@ class Shelf:
 
 
 def published_references(pages: Mapping[str, TraceOnPage]) -> Iterator[Reference]:
-    """A Reference for each published number that the rows of a trace are compared with."""
+    """Yield a `Reference` per published number that rows of the pages' traces are compared with."""
     rows = (
         row for name in published.COMPARISONS if name in pages for row in pages[name].runs.items()
     )
@@ -285,7 +285,7 @@ def page_of(experiment: str) -> str:
 def trace_on_page(
     experiment: str, machines: Iterable[MachineFolder], reference: MachineFolder
 ) -> TraceOnPage | None:
-    """An experiment's trace from the first machine that has it, with runs lent by others; or None.
+    """An experiment's `TraceOnPage`: the first machine's trace, with runs lent by others; or None.
 
     The first machine is the one shown. The others lend the runs that its trace lacks, and the
     reference machine those that it skipped. Of a machine that is neither, a stale trace does not

@@ -69,7 +69,7 @@ class YamlFile:
         return ContentError(self.file, mark.line + 1, mark.column + 1, message)
 
     def place_in_text(self, path: Path, offset: int) -> tuple[int, int]:
-        """Line and column, from 1, of character `offset` of the text at `path`.
+        """(line, column) in the file, from 1, of character `offset` of the value at YAML `path`.
 
         Folding and indentation change only white space, so a word stands in the file as often
         before this place as it does in the value.
@@ -132,7 +132,7 @@ class _Reader:
 
 
 def parse(file: str, text: str) -> YamlFile:
-    """Parse YAML into plain values, each with its place; ContentErrors holds the first mistake."""
+    """A `YamlFile`: plain values, each with its place; ContentErrors holds the first mistake."""
     reader = _Reader(file, len(text))
     try:
         root = yaml.compose(text, Loader=_LOADER)

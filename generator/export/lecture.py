@@ -15,7 +15,7 @@ PARTS = ("plan", "slides", "questions", "answers", "lab", "mistakes")
 
 
 def documents(evidence: Evidence, topic: Topic) -> dict[str, bytes]:
-    """A class on a topic as self-contained HTML, by file name, without parts that lack content."""
+    """`{file name: bytes}`: a class on a topic as self-contained HTML, no part without content."""
     sheets = ASSETS / "asking.css", TEMPLATES / "exported/class.css"
     css = style().decode() + "".join(path.read_text(encoding="utf-8") for path in sheets)
     files = {}

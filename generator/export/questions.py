@@ -44,7 +44,7 @@ _TAG = re.compile(r"<(?!img\b)(\w+)\b[^>]*?( ?/)?>")
 def questions(
     evidence: Evidence, topics: Iterable[Topic]
 ) -> tuple[list[View], dict[str, list[str]]]:
-    """Questions to export, each in all its cases, and ids of the items left out, by the reason."""
+    """(`View`s to export, each item in all its cases; by reason, the ids of items left out)."""
     exported: list[View] = []
     left = defaultdict[str, list[str]](list)
     for topic in topics:
@@ -238,7 +238,7 @@ def _pre(code: str) -> str:
 
 
 def pictures_apart(html: str, name: str, folder: Path) -> tuple[str, dict[str, bytes]]:
-    """HTML with its drawings and images replaced by `<img>` of files, and these files by name.
+    """(HTML, its drawings and images replaced by `<img>` of files; bytes of these files by name).
 
     Of two drawings the wide one is taken; the names of files begin with `name`.
     """

@@ -49,7 +49,7 @@ class ExplainedAnswer:
 def deduplicated(
     explained: Sequence[ExplainedAnswer], more: Sequence[Backing]
 ) -> tuple[tuple[ExplainedAnswer, ...], tuple[Backing, ...]]:
-    """Answers without the evidence that several share, and the evidence below them: shared, `more`.
+    """(answers without the evidence that several share, evidence below them: shared and `more`).
 
     An answer keeps the belief that shared evidence refutes. Of `more`, the evidence of the whole
     question, what stands with an answer is left out.
@@ -71,7 +71,7 @@ def deduplicated(
 
 
 def claim_backing(name: str, folio: Folio) -> Backing:
-    """Backing of a claim: sentence, link, any verdict but `holds`; the folio records its runs."""
+    """A `Backing` by a claim: sentence, link, verdict unless `holds`; adds runs to `folio.runs`."""
     outcome = folio.judged(name)
     folio.runs.update(outcome.runs)
     verdict = "" if outcome.verdict == "holds" else outcome.verdict.replace("_", " ")
@@ -80,7 +80,7 @@ def claim_backing(name: str, folio: Folio) -> Backing:
 
 
 def refutation_of(misconception: str | None, folio: Folio) -> tuple[Backing, ...]:
-    """The backing by the claim that refutes a misconception, with the belief; empty if unknown."""
+    """(`Backing`,) by the claim that refutes a misconception, with the belief; () if unknown."""
     refuted = folio.book.misconceptions.get(misconception or "")
     if refuted is None:
         return ()

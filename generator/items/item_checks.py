@@ -82,7 +82,7 @@ def why_unheld(evidence: Evidence, claim: str) -> str | None:
 
 
 def answerable_cases(question: Item, evidence: Evidence) -> Iterator[tuple[int, Item]]:
-    """Number, from 1, and item of each further case that has a key here and differs from the first.
+    """Yield (number from 1, `Item`) of further cases that have a key and read unlike the first.
 
     On another machine than the reference, a case may have come out otherwise: then it is not asked.
     A case shows no evidence on runs of the first case alone.
@@ -98,7 +98,7 @@ def answerable_cases(question: Item, evidence: Evidence) -> Iterator[tuple[int, 
 
 
 def mistakes_of_case(question: Item, other: Item, evidence: Evidence) -> list[str]:
-    """Messages on a further case: missing evidence, else other mistakes, else why it misleads."""
+    """List of messages on a further case: missing evidence, else mistakes, else why it misleads."""
     problems = list(missing_evidence(other, evidence))
     if not problems:  # two slips may come to the same in one case, and be told apart in the first
         problems = [message for path, message in mistakes(other, evidence) if path[0] != "slips"]
@@ -108,7 +108,7 @@ def mistakes_of_case(question: Item, other: Item, evidence: Evidence) -> list[st
 
 
 def missing_evidence(other: Item, evidence: Evidence) -> Iterator[str]:
-    """Messages for texts that read missing values, and for unknown claims and figures."""
+    """Yield messages on an item: texts that read missing values, unknown claims and figures."""
     for field in fields_of(other):
         if field.mark == "claim" and field.text not in evidence.book.claims:
             yield evidence.book.claim_index.why_unknown(field.text)

@@ -61,7 +61,7 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
 
     @event_priority(100)  # before a plugin that reads them
     def on_files(self, files: Files, /, *, config: MkDocsConfig) -> Files:
-        """Read the questions, and keep their files, which have the keys, out of the site."""
+        """Read the questions into `self.guest`; return `files` without theirs, which hold keys."""
         self.guest = Guest(config.site_name, self.root, self.folder)
         for error in self.guest.errors:
             log.warning(str(error))
@@ -75,7 +75,7 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
     def on_page_markdown(
         self, markdown: str, /, *, page: Page, config: MkDocsConfig, files: Files
     ) -> str:
-        """Store each `quiz` fence and put a token in its place; warn of misspelt fences."""
+        """The Markdown, `quiz` fences replaced by tokens, kept aside; warn of misspelt fences."""
         text = page.file.content_string
         begins = text.rfind(markdown)
         if begins < 0:  # another plugin was here before
@@ -99,7 +99,7 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
     def on_page_content(
         self, html: str, /, *, page: Page, config: MkDocsConfig, files: Files
     ) -> str:
-        """Render the questions, and put slots for them into the HTML; restore fences in code."""
+        """The HTML with slots for questions, rendered into `asked`; restores fences in code."""
         name, asked = page.file.src_uri, list[str]()
         path = Path(page.file.abs_src_path or name).resolve()
         folio = self.guest.folio(os.path.relpath(path, self.root))
@@ -139,7 +139,7 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
     def on_page_context(
         self, context: TemplateContext, /, *, page: Page, config: MkDocsConfig, nav: Navigation
     ) -> TemplateContext:
-        """Replace the slots in the page's content by the rendered questions."""
+        """Put the questions rendered before into slots of `page.content`; return `context`."""
         for number, markup in enumerate(self.asked[page.file.src_uri]):
             page.content = (page.content or "").replace(_slot(number), markup)
         return context

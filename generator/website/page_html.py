@@ -61,7 +61,7 @@ class SiteMarkup(markdown.Extension):  # type: ignore[misc]
         md.treeprocessors.register(self, "like_ours", -10)
 
     def run(self, root: Element) -> None:
-        """Link headings to themselves, wrap tables, make code scrollable by keyboard."""
+        """Change the tree: link headings to themselves, wrap tables, let keyboards scroll code."""
         for parent in list(root.iter()):
             for at, table in enumerate(parent):
                 if table.tag == "table":
@@ -116,7 +116,7 @@ def put_mistakes(site: Path, mistakes: str) -> None:
 
 
 def broken_links(site: Path) -> Iterator[str]:
-    """A message for each relative link of an `<article>` whose file or anchor the site lacks."""
+    """Yield a message per relative link of an `<article>` whose file or anchor the site lacks."""
 
     @cache
     def ids(page: Path) -> frozenset[str]:

@@ -65,7 +65,7 @@ OCCUPIED = (
 def site_files(
     book: Book, content: Path, press: Press, under: tuple[str, ...] = EVERYTHING
 ) -> dict[str, bytes]:
-    """Every file of `site/pages/`, by its path there: pages with their images, assets, raw traces.
+    """`{path in site/pages/: bytes}`: pages with their images, assets, programs, raw traces.
 
     Of the pages, those are printed anew whose paths begin with `under`.
 
@@ -135,7 +135,7 @@ def guest_assets() -> dict[str, bytes]:
 
 
 def raw_traces(book: Book, content: Path) -> dict[str, Path]:
-    """The file on disk of each measured trace and of plans, by its path under the site's root."""
+    """`{path under the site's root: file on disk}` of each measured trace, and of plans."""
     files = [f"{folder}/{name}.json" for folder, of in book.machines.items() for name in of.traces]
     measured = {f"traces/{name}": content / "traces" / name for name in files}
     return measured | {
@@ -175,7 +175,7 @@ def words_for_scripts(name: str, words: Mapping[str, object]) -> bytes:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lock the folder of pages, made where it is missing, for one build at a time.
+    """Context manager: lock the folder of pages, made where missing, for one build at a time.
 
     A second build waits here, before MkDocs empties the folder of the site.
     """

@@ -91,7 +91,7 @@ def searchable_part(html: str, headings: Iterable[Heading]) -> str:
 
 
 def add_words(entries: Sequence[Entry], groups: Iterable[Sequence[str]]) -> None:
-    """Give entries of Material's index the words of `groups` that mean the same as theirs.
+    """Set on entries of Material's index synonyms of their words; words of a group mean the same.
 
     Each gets `title_synonyms` and `text_synonyms`, the other words for what its title and its text
     say, and in a lesson `above`, the titles of its page and its topic. Nobody sees these.

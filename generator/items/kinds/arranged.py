@@ -60,7 +60,7 @@ class Pieces(Kind[Ordering], of=Ordering):
 
     @cached_property
     def key(self) -> Key:
-        """Positions by value, or as the run recorded; open without all values, refused if tied."""
+        """A `Key`: positions by value, or as recorded; open without all values, refused if tied."""
         if self.item.run:
             return self._as_recorded(self.item.run)
         values = [self.evidence.value(piece.by) for piece in self.item.pieces if piece.by]
@@ -138,7 +138,7 @@ class Pairs(Kind[Match], of=Match):
 
     @cached_property
     def key(self) -> Key:
-        """All pairs as written; open if a claim does not hold, refused if right sides are alike."""
+        """A `Key`: pairs as written; open unless its claims hold, refused if sides are alike."""
         sides = [self.evidence.plain(pair.right) for pair in self.item.pairs]
         for place, side in enumerate(sides):
             if side in sides[:place]:
@@ -150,7 +150,7 @@ class Pairs(Kind[Match], of=Match):
         return Key(right=tuple(range(self.num_places)))
 
     def key_mistakes(self) -> Iterator[Found]:
-        """Each pair that no claim, source or printed value backs, then the mistakes of the key."""
+        """Yield (path, message): pairs without claim, source or value; mistakes of the key."""
         for place, pair in enumerate(self.item.pairs):
             is_backed = pair.claim or self.item.source
             if not is_backed and all(
@@ -162,7 +162,7 @@ class Pairs(Kind[Match], of=Match):
         yield from super().key_mistakes()
 
     def answers(self, folio: Folio) -> tuple[ExplainedAnswer, ...]:
-        """Each pair, in the order written, as a right answer with its claim as evidence."""
+        """`ExplainedAnswer`s: each pair, in the order written, as right, backed by its claim."""
         return tuple(
             ExplainedAnswer(
                 folio.line(pair.left), folio.line(pair.why), "right", position=place,

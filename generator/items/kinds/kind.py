@@ -114,7 +114,7 @@ class Kind(Generic[ItemT]):
 
     @cached_property
     def key(self) -> Key:
-        """The right answer; ItemError if there is none, or two where one is asked for.
+        """A `Key`, the right answer; ItemError if there is none, or two where one is asked for.
 
         ContentError if one of its expressions fails.
         """
@@ -138,7 +138,7 @@ class Kind(Generic[ItemT]):
         return tuple(self.evidence.plain(text) for text in (self.item.stem, *texts))
 
     def shown_claims(self) -> Iterator[Found]:
-        """Path and id of each claim shown as evidence."""
+        """Yield (path, claim id) of each claim shown as evidence: the item's, then its parts'."""
         for number, claim in enumerate(self.item.claims):
             yield ("claims", number), claim
         for number, part in enumerate(self.parts if self.backed_by else ()):

@@ -95,7 +95,7 @@ class SingleChoice(Drawable):
         return self
 
     def backed_by_law(self, law: str) -> "SingleChoice":
-        """A copy whose options without a misconception are right if the law holds."""
+        """A copy of the item: options without a misconception are right if the law holds."""
         right = {"right_if": RightIf(claim=law)}
         options = [
             option if option.misconception else option.model_copy(update=right)
@@ -134,7 +134,7 @@ class OneOption(Kind[SingleChoice | Several], of=SingleChoice):
 
     @cached_property
     def key(self) -> Key:
-        """The only option whose claim has the verdict that it names; refused if none or several."""
+        """A `Key`: the option whose claim has the verdict it names; refused if none or several."""
         right = self._right
         if len(right) == 1:
             return Key(right=right)
@@ -183,7 +183,7 @@ class SeveralOptions(OneOption, of=Several):
 
     @cached_property
     def key(self) -> Key:
-        """The options with the verdicts they name; open if undecided, refused if all or none."""
+        """A `Key`: options with the verdicts named; open if undecided, refused if all or none."""
         if any(outcome.verdict in UNDECIDED for outcome in self._outcomes.values()):
             return OPEN  # an option that no run decides is neither right nor wrong
         right = self._right
@@ -218,7 +218,7 @@ class Lines(Kind[FaultyLine], of=FaultyLine):
 
     @cached_property
     def key(self) -> Key:
-        """The line that a diff with the corrected program removes; ItemError unless exactly one."""
+        """A `Key`: the only line that a diff with the corrected program removes; else ItemError."""
         try:
             wrong, right = (
                 listed(self.evidence.book.root, program.path, program.object)

@@ -46,7 +46,7 @@ class Number(Drawable):
     slips: list[Slip] = []
 
     def backed_by_law(self, law: str) -> "Number":
-        """A copy with the law as evidence."""
+        """A copy of the item, with the law as evidence."""
         return self.model_copy(update={"claims": [law, *self.claims]})
 
     def answer_expressions(self) -> Iterator[tuple[Path, str]]:
@@ -85,7 +85,7 @@ class TypedNumber(Kind[TypedT], of=Number):
 
     @cached_property
     def key(self) -> Key:
-        """The value, and the slips that can be told from it and from each other."""
+        """A `Key`: the value, and the slips that can be told from it and from each other."""
         value = self.evidence.value(self.item.answer)
         if value is None:
             return OPEN
@@ -132,7 +132,7 @@ class TypedNumber(Kind[TypedT], of=Number):
         return Reach(value.number, max(self._slack(value, is_slip=is_slip), rounded))
 
     def key_mistakes(self) -> Iterator[Found]:
-        """(path, message) of an answer that nobody could type, and of slips not told apart."""
+        """Yield (path, message): an answer nobody could type, slips that are not told apart."""
         answer = self.key.value
         if answer is None:
             return
@@ -150,7 +150,7 @@ class TypedNumber(Kind[TypedT], of=Number):
             yield ("answer",), "the answer is no whole number; say in tolerance: how near is right"
 
     def answers(self, folio: Folio) -> tuple[ExplainedAnswer, ...]:
-        """The answer, then each slip told apart, explained; without a value, an open answer."""
+        """`ExplainedAnswer`s: the answer, each slip told apart; without a value, an open answer."""
         value = self.key.value
         why = folio.line(self.item.why) if isinstance(self.item, Number) else Markup()
         if value is None:
@@ -231,7 +231,7 @@ class Prediction(TypedNumber[Predict], of=Predict):
         return any(abs(step * scale - numeric(answer)) <= within for step in steps)
 
     def field(self, folio: Folio) -> AnswerField | None:
-        """The answer's field, with the slider's ends, if there are any; None for an open key."""
+        """An `AnswerField`, with the slider's ends, if there are any; None for an open key."""
         field, ends = super().field(folio), self.ends
         if field is None or ends is None:
             return field
@@ -243,7 +243,7 @@ class Prediction(TypedNumber[Predict], of=Predict):
 
 
 def unit_of(value: Value) -> FieldUnit:
-    """Label and size, in base units, of the unit that a value prints in; empty and 1 for text."""
+    """A `FieldUnit` of what a value prints in: label, size in base units; '' and 1 for text."""
     if isinstance(value.number, str):
         return FieldUnit("", 1)
     mantissa, label = _parts(value)
