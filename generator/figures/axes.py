@@ -28,7 +28,7 @@ class Scale:
     is_logarithmic: bool = False
 
     def __call__(self, value: float) -> float:
-        """The place of a value."""
+        """A value's place in pixels, `start` for `low` and `end` for `high`; not clamped."""
         if self.is_logarithmic:
             share = math.log(value / self.low) / math.log(self.high / self.low)
         else:
@@ -47,7 +47,7 @@ class Scale:
 
 
 def round_values(low: float, high: float, num: int, *, is_logarithmic: bool = False) -> list[float]:
-    """About `num` round ticks that enclose `low` and `high`; powers of ten if logarithmic."""
+    """Round ticks that enclose `low` and `high`: about `num`, or powers of ten (1, 2, 5 if few)."""
     if is_logarithmic:
         exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         has_few = sum(low <= 10.0**e <= high for e in exponents) <= 3
@@ -81,7 +81,7 @@ def x_axis(
     drawing: Drawing, scale: Scale, y: float, title: str,
     values: Sequence[float], says: Callable[[float], str] = plain,
 ) -> None:  # fmt: skip
-    """Draw an axis at `y`: ticks, labels where they have room, and a title below."""
+    """Draw an axis at `y`: ticks, labels where they have room (last first), a title below."""
     drawing.line(scale.start, y, scale.end, y, "axis")
     free = drawing.width
     for value in sorted(values, reverse=True):

@@ -27,7 +27,7 @@ BY_FORMULA = "by the formula"
 
 
 def epochs(figure: Figure, folio: Folio) -> Picture:
-    """Picture of loss and accuracy by epoch, a panel each, in training and validation; a table."""
+    """`Picture`: SVG panels of loss and accuracy by epoch of a figure's runs, and their table."""
     names = _names_of(figure.runs, folio)
     read = {
         names[path]: {
@@ -117,7 +117,7 @@ class GrowthRun:
 
 
 def runs_by_series(growth: GrowthChart, evidence: Evidence) -> dict[str, list[GrowthRun]]:
-    """The runs of each series, by its label, with x, measured and predicted value; sorted by x."""
+    """By each series' label, a `GrowthRun` for each of its measured runs, sorted by x."""
     by_label: dict[str, list[GrowthRun]] = {}
     for series in growth.series:
         formula = series.predicted or growth.predicted
@@ -137,7 +137,7 @@ def _row(
 
 
 def growth(figure: Figure, folio: Folio) -> Picture:
-    """Picture of measured values over x, a line a series, beside the formula; and their table."""
+    """`Picture`: SVG of a figure's measured values over x by series, with the formula; a table."""
     assert figure.growth is not None
     written = figure.growth
     by_label = {

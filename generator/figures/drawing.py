@@ -62,7 +62,7 @@ def text_width(text: str) -> float:
 
 
 def wrapped(text: str, width: float) -> list[str]:
-    """The text in lines that fit into a width; a word that is wider stays whole."""
+    """A list of a text's lines, each within a width in pixels; a word that is wider stays whole."""
     lines = [""]
     for word in text.split(" "):
         longer = f"{lines[-1]} {word}".strip()

@@ -44,7 +44,7 @@ class FigureOnPage(NamedTuple):
 
 
 def draw(figure: Figure, folio: Folio) -> FigureOnPage:
-    """A figure drawn by its kind, with caption and natures; `missing`: skipped runs, and why."""
+    """`FigureOnPage`: a figure drawn by its kind, caption, natures; `missing` runs, and why."""
     named = _named(figure)
     folio = folio.for_runs(named)
     folio.figures.append(figure.id)
@@ -68,7 +68,7 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
 
 
 def exhibit(figure: Figure, question: str, folio: Folio) -> tuple[FigureOnPage, Markup]:
-    """A figure for a question, and its one drawing: the first state of a play, as for a phone."""
+    """Pair: a question's `FigureOnPage`, and its one drawing as SVG, of a play the first state."""
     alone = play_states.first_alone(figure, folio).model_copy(update={"id": f"of-{question}"})
     drawn = draw(alone, folio)
     play = drawn.picture.play

@@ -14,7 +14,7 @@ OVER_A_RING = {"all_reduce", "all_gather", "reduce_scatter", "broadcast"}
 
 
 def placement(figure: Figure, folio: Folio) -> Picture:
-    """Picture of the layers that each rank holds, and of the transfers in a step."""
+    """`Picture`: SVG of the layers that each rank of a figure's runs holds, and sends; a table."""
     runs = {path: folio.run(path) for path in figure.runs}
     placed = {path: run for path, run in runs.items() if run and run.model}
     table = _table(placed, folio)

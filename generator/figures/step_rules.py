@@ -49,7 +49,7 @@ def number(setting: Setting) -> float:
 def pipeline(
     rule: str, num_ranks: int, num_microbatches: int, backward_ratio: float
 ) -> list[list[Action]]:
-    """The actions of each rank by `gpipe` or `one_f_one_b`, each as early as its inputs allow."""
+    """A list of `Action`s for each rank, by `gpipe` or `one_f_one_b`, as early as inputs allow."""
     left = [list(_order(rule, num_ranks - rank, num_microbatches)) for rank in range(num_ranks)]
     done: dict[tuple[Kind, int, int], float] = {}
     actions: list[list[Action]] = [[] for _ in range(num_ranks)]
@@ -73,7 +73,7 @@ def idle_share(actions: Sequence[Sequence[Action]]) -> float:
 
 
 def in_flight(actions: Sequence[Action]) -> list[tuple[float, int]]:
-    """Pairs of a time and the number of microbatches whose activations are held from then on."""
+    """Of one rank's actions, pairs: a time; how many microbatches' activations it then holds."""
     changes = [
         (action.start, 1) if action.kind == "forward" else (action.end, -1) for action in actions
     ]
@@ -116,7 +116,7 @@ class Overlapped(NamedTuple):
 
 
 def overlapped(settings: Mapping[str, Setting], *, overlaps: bool) -> Overlapped:
-    """Actions of rank and link in a step of `overlap`, in milliseconds, from the settings of a run.
+    """`Overlapped`: actions of rank and link in a DDP step, in ms, from settings of `overlap`.
 
     Buckets are sent while backward goes on, or without `overlaps` all gradients at once after it.
     """
@@ -154,7 +154,7 @@ class UnitStep(NamedTuple):
 
 
 def unit_step(sizes: Sequence[int], num_ranks: int, *, frees: bool) -> UnitStep:
-    """A computed step of FSDP: each unit's actions, and the bytes that a rank holds in each event.
+    """`UnitStep`: a computed FSDP step, each unit's actions, and a rank's bytes in each event.
 
     `sizes` are bytes of the units' parameters, the root's last. With `frees`, units but the root
     are freed after forward, and gathered again.

@@ -38,7 +38,7 @@ class Guest:
     """The questions of one build of a site, with the mistakes in the files of questions."""
 
     def __init__(self, name: str, root: Path, folder: Path) -> None:
-        """Read the questions below a folder; `name`, the site's, sets its answers apart."""
+        """Read and check questions below a folder; `name`, the site's, sets its answers apart."""
         self.name = name
         self.book, self.errors = load_quizzes(root, folder)
         self.evidence = Runless(self.book)
@@ -53,7 +53,7 @@ class Guest:
         }
 
     def html(self, folio: Folio, text: str, span: tuple[int, int], above: int) -> Markup:
-        """The HTML of a fence's questions, checked; their YAML is at `span` of the page's text.
+        """Checked HTML of a fence's questions: `text` is the page, `span` is where their YAML is.
 
         Messages name the page by the folio's `path`; `above` is the level of the heading before it.
 

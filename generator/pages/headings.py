@@ -60,7 +60,7 @@ class Headings:
         return Markup('<h{0}{1} id="{2}">{3}</h{0}>').format(level, marked, anchor, content)
 
     def read(self, markdown: str) -> None:
-        """Record the level-2 headings of a Markdown text, with the anchors of MkDocs."""
+        """Record in `written` the level-2 headings of a Markdown text, with MkDocs' anchors."""
         reader = Markdown(extensions=["attr_list", "md_in_html", "toc"])
         reader.convert(markdown)
         for token in (token for title in reader.toc_tokens for token in title["children"]):
@@ -69,7 +69,7 @@ class Headings:
             )
 
     def contents(self) -> list[tuple[str, Markup]]:
-        """Anchors and words of headings of level 2, or of 2 and 3 where few; empty if still few."""
+        """Pairs of anchor and words, of headings of level 2, or 2 and 3 if few; [] if still few."""
         for deepest in (LEVEL, LEVEL + 1):
             parts = [
                 heading

@@ -153,7 +153,7 @@ class Gathered:
 
     @cached_property
     def used_in(self) -> dict[str, list[str]]:
-        """Paths of the lessons that use each term of the glossary, by the term's id."""
+        """By the id of each term of the glossary, the paths of the lessons that use it."""
         lessons = defaultdict(list)
         for path, pages in self._lessons.items():
             for term in frozenset[str]().union(*(page.terms for page in pages)):
@@ -170,7 +170,7 @@ class Gathered:
 
     @cached_property
     def claim_lessons(self) -> dict[str, list[tuple[str, str]]]:
-        """By claim, the topic and mode of each lesson, except Recall, that names or links it."""
+        """By claim, pairs of topic and mode: the lessons, except Recall, that name or link it."""
         lessons: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for topic in self.evidence.book.topics:
             for mode in (name for name in topic.lessons if name != "recall"):
@@ -183,7 +183,7 @@ class Gathered:
         return lessons
 
     def sections(self, lesson: str) -> dict[str, str]:
-        """Addresses of the headings of a lesson, `topic/mode`, by text; empty if not printed."""
+        """By a heading's text, its address in a lesson (`topic/mode`); empty if not printed."""
         pages = {
             path: page for path, page in self.pages.items()
             if path == f"topics/{lesson}.md" or path.startswith(f"topics/{lesson}-")
@@ -195,7 +195,7 @@ class Gathered:
 
 
 def printed(sheet: Sheet, gathered: Gathered) -> Printed:
-    """A sheet's page: its template inside the frame, reading minutes, headings, terms, assets."""
+    """`Printed`: a sheet's template in the frame, as bytes; minutes, headings, terms, assets."""
     depth, at_hand = sheet.path.count("/"), gathered.evidence
     folio, context = start_page(sheet, gathered)
     book, topic, headings = folio.book, sheet.topic, context["headings"]
@@ -241,7 +241,7 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
 
 
 def start_page(sheet: Sheet, gathered: Gathered) -> tuple[Folio, dict[str, Any]]:
-    """The folio of a page that is about to be printed, and the context of its template."""
+    """Pair: a new `Folio` for a sheet, and its template's context: names, functions, macros."""
     depth, at_hand = sheet.path.count("/"), gathered.evidence
     evidence = (sheet.lacks is not None and at_hand.reference) or at_hand
     folio = Folio(

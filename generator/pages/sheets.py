@@ -15,7 +15,7 @@ PLAN = "plan.md"
 
 
 def sheets(book: Book) -> Iterator[Sheet]:
-    """The sheet of every page of a book, lessons first: other pages list them."""
+    """Yield the `Sheet` of every page of a book, lessons first: other pages list them."""
     for topic in book.topics:
         yield from _lessons(topic)
     for topic in book.topics:

@@ -37,7 +37,7 @@ class TermLinks:
         self.used: set[str] = set()
 
     def linked(self, html: Markup) -> Markup:
-        """A paragraph with a link at each term that the page has not used before."""
+        """A paragraph's HTML with a link at each term that is not in `used`, and now is."""
         if self._pattern is None:
             return html
         depth, parts = 0, _TAG.split(html)
@@ -58,7 +58,7 @@ class TermLinks:
 
 
 def limit_links(body: str) -> str:
-    """Unlink terms of the glossary beyond the first `MOST_LINKS` links of a page's text."""
+    """HTML of a body with the first links to terms only: `MOST_LINKS` less its other links."""
     links = list(_LINK.finditer(body))
     terms = [link.start() for link in links if link["term"]]
     num_others = sum(link[0] == "<a" for link in links)

@@ -99,7 +99,7 @@ class Folio:
         return self._copy_with(unmarked=nature or self.unmarked, marks_reference=is_marking)
 
     def for_table(self, values: Iterable[Value | None]) -> Folio:
-        """The page, or a copy that says the marks all values share in `caption`, not at each."""
+        """This folio, or a copy that says the marks all values share in `caption`, not at each."""
         marked_values = [(value, self._marks(value)) for value in values if value is not None]
         marked = [marks for _, marks in marked_values if marks]
         first = marked[0] if len(marked) >= LEAST else []
@@ -116,7 +116,7 @@ class Folio:
         return self._copy_with(opens=False)
 
     def place_of(self, path: str) -> str:
-        """Address of a run's row, from the site's root, on the machine of the section."""
+        """Address of a run's row, from the site's root, on the machine shown; records its use."""
         self.run(path)
         experiment, _, name = path.partition(".")
         trace = self.book.holder(path)
@@ -152,7 +152,7 @@ class Folio:
         return escape(result.text)
 
     def show(self, value: Value, claim: str = "", at: str = "") -> Markup:
-        """A value as a link to its run, or where none gave it, to the claim or the page `at`."""
+        """HTML of a value: a link to its run, or if none gave it, to the claim or page `at`."""
         self.runs.update(self._runs_of(value))
         place = self.sources.place(value, self.claim_place(claim) if claim else at)
         marks = ", ".join(self._marks(value))

@@ -31,7 +31,7 @@ def chunks(
     frames: Mapping[float, Rows], rows: Sequence[str], columns: Sequence[str], group: int,
     layout: PageWidth, *, groups: Sequence[str] = (),
 ) -> Drawing:  # fmt: skip
-    """Draw a grid of boxes: what cells hold from each moment of a play on, and arrows for sends.
+    """`Drawing` of a grid: what cells hold from each moment of a play on, and arrows for sends.
 
     The frames are the cells of each row, by moment; None where nothing is held yet. Names of rows
     stand above them where cells need the whole width. A `group` is how many neighbouring columns

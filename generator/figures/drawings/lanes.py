@@ -33,7 +33,7 @@ class Travel(NamedTuple):
 
 
 def lanes(rows: Sequence[Lane], travels: Sequence[Travel], idle: str) -> Drawing:
-    """Draw a lane for each rank, an arrow where neighbours send, and one rail for other transfers.
+    """`Drawing` of a lane for each rank, arrows where neighbours send, a rail for other transfers.
 
     All transfers on the rail have the same ends; `idle` stands where a rank takes no part.
     """

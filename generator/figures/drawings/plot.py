@@ -49,7 +49,7 @@ def axis_of(
     title: str, values: Collection[float], num: int, *,
     says: Callable[[float], str] = plain, is_logarithmic: bool = False,
 ) -> Axis:  # fmt: skip
-    """An axis with about `num` round ticks around some values."""
+    """An `Axis` with about `num` round ticks around some values; wider if all are equal."""
     low, high = min(values), max(values)
     space = 0 if high > low else abs(low) * 0.1 or 1.0
     ticks = round_values(low - space, high + space, num, is_logarithmic=is_logarithmic)
@@ -95,7 +95,7 @@ def plot(
     series: Sequence[Series], x: Axis, y: Axis, height: float, layout: PageWidth, *,
     sides: tuple[str, str] | None = None, title: str = "",
 ) -> Drawing:  # fmt: skip
-    """Draw the series from back to front over axes `height` pixels apart, below a legend.
+    """`Drawing` of series, from back to front, over axes `height` pixels apart, below a legend.
 
     With `sides` the line y = x is drawn, and words for what holds above and below it.
     """
@@ -143,7 +143,7 @@ def crossed(
     points: Sequence[Point], x: Axis, y: Axis, height: float, layout: PageWidth, *,
     sides: tuple[str, str], at: float, title: str,
 ) -> Drawing:  # fmt: skip
-    """Draw a plane that y = x divides, and points, all at height `at`, on a line that readers move.
+    """`Drawing` of a plane that y = x divides; points, all at height `at`, on a line readers move.
 
     A point whose `x` is above that height fails. Both axes are logarithmic and have the same ends;
     `sides` says what holds above y = x, and below.

@@ -53,7 +53,7 @@ def schedule(
     upper: float = 0, longest: float = 0, mark: AxisMark | None = None,
     curve: Curve | None = None, loads: Loads = (), groups: Sequence[str] = (),
 ) -> Drawing:  # fmt: skip
-    """Draw a timeline: rows of boxes for actions over one axis, with a playhead and a legend.
+    """`Drawing` of a timeline: rows of boxes for actions over one axis, a playhead and a legend.
 
     Args:
         rows: the actions of each, by its name.
@@ -185,7 +185,7 @@ def overlap(
     step: Overlapped, names: tuple[str, str], unit: str, words: Mapping[str, str],
     layout: PageWidth, *, longest: float, mark: AxisMark,
 ) -> Drawing:  # fmt: skip
-    """Draw a step of DDP: the state of each layer's gradient above rows of its rank and its link.
+    """`Drawing` of a DDP step: the state of each layer's gradient above rows of its rank and link.
 
     Rows have these two `names`, `words` name actions, states of a gradient, and `layer`. The axis
     ends at `longest` at least; the mark is when the step was over in the run.

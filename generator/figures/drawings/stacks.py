@@ -86,7 +86,7 @@ def stacks(
     rows: Sequence[Stack], unit: str, top: float, layout: PageWidth, *,
     budget: AxisMark | None = None,
 ) -> Drawing:  # fmt: skip
-    """Draw stacked bars, one below another, over an axis titled `unit`; a line at the budget.
+    """`Drawing` of stacked bars, one below another, over an axis titled `unit`; a budget line.
 
     The axis ends at `top`, the same for all states of a figure; a longer bar is cut there, and two
     strokes mark it.
@@ -119,7 +119,7 @@ def stacks(
 
 
 def panels(runs: Sequence[Panel], layout: PageWidth) -> Drawing:
-    """Draw each run: a bar of layers for each rank, as wide as their bytes; what travels below."""
+    """`Drawing` of runs: a bar of layers for each rank, as wide as their bytes; what travels."""
     drawing = Drawing(layout.width)
     ranks = [rank for run in runs for rank in run.ranks]
     x, y = _scale(ranks, max(rank.size for rank in ranks), layout), 4.0

@@ -25,7 +25,7 @@ class Bar(NamedTuple):
 
 
 def strip(bars: Sequence[Bar], allowed: str, layout: PageWidth) -> Drawing:
-    """Draw tensors' errors as bars on a log scale, a line `allowed` at 1; name the first above."""
+    """`Drawing` of errors as bars on a log scale, a line `allowed` at 1, the first above named."""
     drawing = Drawing(layout.width, LINE + HEIGHT + LINE)
     bottom, step = LINE + HEIGHT, layout.width / max(len(bars), 1)
     largest = max([MOST, *(bar.times for bar in bars if bar.times is not None)])

@@ -52,7 +52,7 @@ def _described(rows: Iterable[Stack]) -> str:
 
 
 def memory(states: Sequence[PlayState], figure: Figure, folio: Folio) -> list[DrawnState]:
-    """For each state, bars of each rank's peak bytes by class, and a budget line to move.
+    """A `DrawnState` per state: bars of each rank's peak bytes by class, and a budget line to move.
 
     All states have the axis of the largest peak; the list is empty if a state has none.
     """
@@ -139,7 +139,7 @@ def _peak_cells(labelled: LabelledRun, folio: Folio) -> dict[str, Markup]:
 
 
 def sent(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """For each state and run, a bar: bytes per step, by operation, of the rank that sends most."""
+    """A `DrawnState` per state: a bar a run, of bytes per step by operation, of the top sender."""
     bars = [[_most_sent(labelled, folio) for labelled in state.runs] for state in states]
     most = max(sum(parts.values()) for state in bars for _, parts in state)
     unit, size = byte_unit(most)
@@ -181,7 +181,7 @@ def _bar(labelled: LabelledRun, held: Mapping[str, float], size: float) -> Stack
 
 
 def plans(layouts: Sequence[tuple[str, Run, Verdict]], memory: float, folio: Folio) -> DrawnState:
-    """A bar for each layout: bytes its fullest rank needs; a line at a device's memory in bytes.
+    """One `DrawnState`: a bar a layout, bytes its fullest rank needs; a line at `memory` bytes.
 
     A bar is what it holds at its peak by class, what CUDA's allocator would reserve beyond, and
     what the device needs beside both. So a layout fits where its bar ends before the line.

@@ -31,7 +31,7 @@ SLIDES = 1000  # places of a slider
 
 
 def loss(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """For each state, the loss of each step, a line for each run, all on the same axes."""
+    """A `DrawnState` per state: loss by step, a line for each run, all states on the same axes."""
     lines = [list(_lines(state, folio)) for state in states]
     points = [point for series in lines for curve in series for point in curve.points]
     if not points:
@@ -63,7 +63,7 @@ def _lines(state: PlayState, folio: Folio) -> Iterator[Series]:
 
 
 def regions(states: Sequence[PlayState], figure: Figure, folio: Folio) -> list[DrawnState]:
-    """For each state, devices in a plane that y = x divides, and below them all runs in another.
+    """A `DrawnState` per state: devices in a plane that y = x divides; below, all runs in another.
 
     Readers move the devices up and down; the runs of a state stand out.
     """

@@ -32,7 +32,7 @@ NOTHING = Markup("–")  # of a part that this run does not have
 
 
 def play(figure: Figure, folio: Folio) -> Picture:
-    """Picture of a figure's states: controls, the first one drawn, a script of all, and a table."""
+    """`Picture` whose `play` has controls, the first state drawn, a script of all, and a table."""
     assert figure.play is not None
     controls, all_states = states(figure, folio)
     by_view = {

@@ -48,7 +48,7 @@ def start(num: int) -> list[list[int]]:
 
 
 def after(before: Sequence[Sequence[int]], step: int) -> list[list[int]]:
-    """What each rank holds after step `step` of the 2 (N - 1) of a ring, as `held[rank][chunk]`."""
+    """After step `step` of a ring's 2 (N - 1), what ranks hold, from `before`: `[rank][chunk]`."""
     num, rows = len(before), [list(row) for row in before]
     is_adding, turn = step < num - 1, step % (num - 1)
     for rank in range(num):
@@ -59,7 +59,7 @@ def after(before: Sequence[Sequence[int]], step: int) -> list[list[int]]:
 
 
 def ring(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """For each state, a ring all-reduce over its first run's ranks, computed from sample digits."""
+    """A `DrawnState` per state: a ring all-reduce among its first run's ranks, of sample digits."""
     words, drawn = folio.ui["play"]["ring"], []
     for state in states:
         num = state.runs[0].run.world_size
@@ -100,7 +100,7 @@ def _cells(before: list[list[int]], held: list[list[int]]) -> Held:
 
 
 def block(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """For each state, the shapes that ranks hold in a tensor-parallel block, by its first run."""
+    """A `DrawnState` per state: shapes its first run's ranks hold in a tensor-parallel block."""
     words, drawn = folio.ui["play"]["block"], []
     for state in states:
         run = state.runs[0].run

@@ -56,7 +56,7 @@ class PlayState:
 
 
 def states(figure: Figure, folio: Folio) -> tuple[list[Control], list[PlayState]]:
-    """The controls of a figure, and its states: combinations of options with completed runs."""
+    """Pair: a figure's `Control`s; a `PlayState` for each combination of options that completed."""
     assert figure.play is not None
     play, evidence = figure.play, folio.evidence
     measured = [
@@ -84,10 +84,11 @@ def states(figure: Figure, folio: Folio) -> tuple[list[Control], list[PlayState]
 
 
 def first_alone(figure: Figure, folio: Folio) -> Figure:
-    """The figure with the runs of its first state only, for a page without choices.
+    """A play's `Figure` with the runs of its first state only; any other figure as it is.
 
-    The page uses no run of the other states, so nothing is noted about these. A run of the first
-    state that did not complete stays in it. In a plane, all runs lie beside one another.
+    A page without choices uses no run of the other states, so nothing is noted about these. A run
+    of the first state that did not complete stays in it. In a plane, all runs lie beside one
+    another.
     """
     play, evidence = figure.play, folio.evidence
     runs = {path: run for path in figure.runs if (run := evidence.book.run(path)) is not None}
@@ -100,7 +101,7 @@ def first_alone(figure: Figure, folio: Folio) -> Figure:
 
 
 def option_of(control: PlayControl, path: str, evidence: Evidence) -> str:
-    """The option of a control that a run stands for, as readers see it; empty for none."""
+    """The option of a control, in words, that the run at `path` stands for; empty for none."""
     if control.reads is None:
         return evidence.plain(control.words.get(path, ""))
     value = evidence.value(control.reads, path)
@@ -109,7 +110,7 @@ def option_of(control: PlayControl, path: str, evidence: Evidence) -> str:
 
 
 def faults(figure: Figure, evidence: Evidence) -> Iterator[tuple[Path, str]]:
-    """Mistakes in a play, as path and message: unprintable expressions, runs of the same state."""
+    """Yield a play's mistakes as field path and message: unprintable expressions, equal states."""
     play = figure.play
     if play is None:
         return

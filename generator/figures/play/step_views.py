@@ -28,7 +28,7 @@ LOOKS = {
 
 
 def schedule(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """For each state, the pipeline schedules of its runs by rule, with computed shares of idling.
+    """A `DrawnState` per state: the pipeline schedules of its runs by rule, and shares of idling.
 
     Each state has an axis of its own: forward passes of another number of microbatches last another
     time.
@@ -74,7 +74,7 @@ def _is_under_way(action: Action, time: float) -> bool:
 
 
 def overlap(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """For each state, a DDP step computed from its first run, with a mark at the measured end."""
+    """A `DrawnState` per state: a DDP step computed from its first run; the measured end."""
     words = folio.ui["play"]["actions"] | folio.ui["play"]["overlap"]
     names, drawn_states = ("rank", "link"), []
     runs = [state.runs[0].run for state in states]
@@ -95,7 +95,7 @@ def overlap(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnS
 
 
 def unit_steps(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """For each state, a step of FSDP by rule from its first run's layers; below, the bytes held."""
+    """A `DrawnState` per state: an FSDP step by rule for its first run's layers; the bytes held."""
     words = folio.ui["play"]["actions"] | folio.ui["play"]["units"]
     runs = [state.runs[0].run for state in states]
     peaks = [max(rank.memory.peak_bytes or 0 for rank in run.ranks if rank.memory) for run in runs]

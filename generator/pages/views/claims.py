@@ -35,7 +35,7 @@ NUM_FURTHEST = 5
 
 
 def verdict_rows(names: Sequence[str], folio: Folio) -> list[View]:
-    """Rows of a section's closing table of claims, as listed; clears `folio.shown_claims`."""
+    """`View`s, a row for each of a section's claims, by name; clears `folio.shown_claims`."""
     repeated = folio.shown_claims
     outcomes = [folio.judged(name) for name in names if name not in repeated]
     page = folio.for_table(
@@ -47,7 +47,7 @@ def verdict_rows(names: Sequence[str], folio: Folio) -> list[View]:
 
 
 def verdict_row(name: str, folio: Folio) -> View:
-    """One claim with its verdict; its numbers are left out where the section has them already."""
+    """`View` of a claim, by name, and its verdict; without numbers that the section has already."""
     claim, outcome = folio.book.claims[name], folio.judged(name)
     folio.runs.update(outcome.runs)
     is_repeated = name in folio.shown_claims
@@ -81,7 +81,7 @@ def runs_behind(claims: Sequence[str], folio: Folio) -> list[str]:
 
 
 def sides_of(outcome: Judged, folio: Folio) -> tuple[Markup, Markup]:
-    """Prediction, behind its relation, and observation of a judged claim, printed."""
+    """Pair of HTML: a judged claim's prediction, behind its relation's sign, and observation."""
     predicted, observed = _readable(outcome)
     is_bare = predicted is None or predicted.is_digest
     relation = outcome.claim.relation
@@ -151,7 +151,7 @@ def _regime_of(claim: Claim, outcome: Judged, folio: Folio, has_turns: bool = Tr
 def proofs_of(
     names: Sequence[str], lessons: Mapping[str, Sequence[tuple[str, str]]], folio: Folio
 ) -> list[View]:
-    """Claims with verdicts by machine; runs are named only where claims share their sentence."""
+    """`View`s of claims, verdicts by machine; runs named only where claims share their sentence."""
     proofs = [_proof(name, lessons.get(name, ()), folio) for name in names]
     alike = Counter(plain(proof.says) for proof in proofs)
     return [proof if alike[plain(proof.says)] > 1 else proof.copy_with(runs=()) for proof in proofs]
@@ -289,7 +289,7 @@ def _domain_of(claim: Claim, folio: Folio) -> Markup:
 
 
 def tally(claims: Sequence[str], folio: Folio) -> View:
-    """Counts on this machine: laws, holding, undecided, lent; observations, and ids of contrary."""
+    """`View` of counts on this machine: laws, holding, undecided, lent, observed; contrary ids."""
     outcomes = [folio.at_hand.judged(name) for name in claims]
     here = [
         outcome
@@ -309,7 +309,7 @@ def tally(claims: Sequence[str], folio: Folio) -> View:
 
 
 def furthest(folio: Folio) -> list[View]:
-    """The `NUM_FURTHEST` laws of equality with the largest relative errors, in that order."""
+    """`View`s of the `NUM_FURTHEST` laws of equality with the largest relative errors, in order."""
     errors = []
     for name, outcome in folio.at_hand.judged_claims.items():
         if outcome.claim.kind == "law" and outcome.claim.relation == "equals":
@@ -337,7 +337,7 @@ def on_others(folio: Folio) -> Iterator[tuple[str, int, int]]:
 
 
 def cited(folio: Folio) -> tuple[list[list[Reference]], list[Reference]]:
-    """References sorted by title: grouped by URL, and apart, those of rows of published tables."""
+    """Pair: references in lists by URL, sorted by title; and those of rows of published tables."""
     references = sorted(
         folio.book.references.values(), key=lambda reference: reference.title.strip("“").lower()
     )

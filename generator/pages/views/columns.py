@@ -17,7 +17,7 @@ _EMPTY = ("", "–")
 
 
 def with_units(table: Markup) -> Markup:
-    """A table whose columns state a common unit in the head instead of in each cell.
+    """A table's HTML; a unit common to a column moves from its cells into the head.
 
     A cell that spans several columns would shift those after it, so its table stays as it is.
     """

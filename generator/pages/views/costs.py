@@ -36,7 +36,7 @@ _FORMULA = re.compile(r"`[^`]+`(?=[^`])")
 def cost_table(
     written: CostTable, folio: Folio, run_link: Callable[[str], Markup]
 ) -> tuple[list[str], list[Row]]:
-    """Titles; a row for each law: case, formula (explained once), both sides, and the error."""
+    """Pair: titles; a row for each law: case, formula (explained once), both sides, the error."""
     outcomes = [folio.evidence.judged(row.law) for row in written.rows]
     rows: list[Row] = []
     explained_before: set[str] = set()
@@ -83,7 +83,7 @@ def _off_by(outcome: Judged, folio: Folio) -> Markup:
 
 
 def calculator(written: Calculator, folio: Folio) -> View:
-    """The calculator of a lesson: fields, outputs, and their comparison with runs.
+    """`View` of a lesson's calculator: fields, known models, outputs beside values of runs.
 
     Without fields, this machine has no numbers to start from.
     """

@@ -73,7 +73,7 @@ def minutes(body: str, num_items: int) -> int:
 
 
 def scripts(body: str, *, has_ways: bool) -> list[str]:
-    """Names of the scripts that a body's marks ask for, joined by `+`: shared ones, all others."""
+    """Scripts that a body's marks ask for, names joined by `+` in two strings: shared, others."""
     of_body = [name for name, marks in SCRIPTS.items() if any(mark in body for mark in marks)]
     keeps = has_ways or "data-items=" in body or "data-item=" in body
     needed = ["page", *(["proofbook"] if keeps else []), *of_body]
@@ -82,7 +82,7 @@ def scripts(body: str, *, has_ways: bool) -> list[str]:
 
 
 def styles(body: str) -> list[str]:
-    """The style sheets of `STYLES` of which a pattern occurs in the body of a page."""
+    """Names of the style sheets of `STYLES` of which a pattern occurs in the HTML of a body."""
     return [
         name
         for name, marks in STYLES.items()
@@ -97,7 +97,7 @@ def machines(origins: Sequence[View], book: Book) -> list[tuple[str, bool]]:
 
 
 def origins(folio: Folio, depth: int) -> list[View]:
-    """The experiments behind a page, each with its machine, software and runs."""
+    """A `View` for each experiment whose runs a page used, by machine: software, run names."""
     by_trace: dict[tuple[str, str], View] = {}
     used = [(folio.book, folio.runs)]
     if folio.evidence.reference:

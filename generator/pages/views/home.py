@@ -15,7 +15,7 @@ GAP = 8  # between the columns of the map, in per cent of its width
 
 
 def picture(folio: Folio) -> list[View]:
-    """Bars of peak memory for the models of the home page, on one axis, with their budgets."""
+    """A `View` for each model of the home page: bars of peak memory on one axis, its budget."""
     models = folio.book.home.picture
     peaks = {way.run: _peaks(way.run, folio) for model in models for way in model.ways}
     top = MARGIN * max((numeric(peak) for of_run in peaks.values() for peak in of_run), default=0)
@@ -72,7 +72,7 @@ def begin(folio: Folio) -> str:
 
 
 def topic_map(folio: Folio, minutes: Mapping[str, int]) -> View:
-    """Cards of topics in columns, each right of its requirements; an SVG path of lines between."""
+    """`View`: cards of topics in columns, each right of its requirements; an SVG path of lines."""
     columns: dict[str, int] = {}
     for topic in folio.book.topics:  # in their order, so that what one requires comes before it
         columns[topic.id] = max((columns[name] + 1 for name in topic.file.requires), default=0)

@@ -25,7 +25,7 @@ OF_PROGRAM = {"reductions"}  # inputs that a model leaves as they are
 
 
 def known_models(names: set[str], folio: Folio) -> Iterator[tuple[str, dict[str, float]]]:
-    """Label and inputs of each model that has all `names`; per device if rates are asked for."""
+    """Yield label and `{input: number}` of each model that has all `names`; per device if timed."""
     is_timed = not names.isdisjoint(("flops", "rate"))
     for model, plan in MODELS:
         run = folio.evidence.book.run(plan)

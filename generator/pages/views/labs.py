@@ -20,7 +20,7 @@ ENDED = {"deadlocked": "it hangs", "failed": "it ends with an exception"}
 
 
 def named(topic: Topic, folio: Folio) -> list[View]:
-    """The labs of a topic: the address, title and kind of each."""
+    """A `View` for each lab of a topic: its address, title and kind."""
     return [
         View(
             href=f"lab-{name}.html", title=folio.in_link.line(lab.model.title), kind=lab.model.kind
@@ -30,7 +30,7 @@ def named(topic: Topic, folio: Folio) -> list[View]:
 
 
 def requirements(name: str, lab: LabFile, folio: Folio) -> list[Row]:
-    """A row for each requirement: its words, formula, and bytes allowed in the solution's run."""
+    """A row for each requirement of a lab: words, formula, bytes allowed in the solution's run."""
     return [
         [
             folio.line(law.says),
@@ -42,7 +42,7 @@ def requirements(name: str, lab: LabFile, folio: Folio) -> list[Row]:
 
 
 def solved(name: str, lab: LabFile, folio: Folio) -> list[Row]:
-    """The allowed and the measured bytes of the solution, for each requirement that has them."""
+    """A row for each requirement that the solution's run has: words, bytes allowed and observed."""
     run = f"{name}_solved"
     return [
         [folio.line(law.says), *(_bytes(run, id_, side, folio) for side in ("allowed", "observed"))]
@@ -52,7 +52,7 @@ def solved(name: str, lab: LabFile, folio: Folio) -> list[Row]:
 
 
 def wrong(name: str, topic: Topic, folio: Folio) -> list[Row]:
-    """A row for each wrong program: its mistake, the requirement it failed first, the message."""
+    """A row for each wrong program of a lab: mistake, requirement it failed first, the message."""
     lab = topic.labs[name].model
     file = folio.book.root / topic.labs[name].source.file
     rows: list[Row] = []

@@ -29,7 +29,7 @@ AN_EMPTY_LINE = 3  # lines further from the middle are no worse a place to cut a
 
 
 def lecture(topic: Topic, folio: Folio) -> View:
-    """The plan of a class: its steps with minutes, questions to vote on, questions for paper."""
+    """`View` of the plan of a class: steps with minutes, questions to vote on, and for paper."""
     modes = [mode for mode in SHOWN if mode in topic.lessons][:3]
     recalled = topic.items_by_mode.get("recall", topic.items)  # not only on their own page
     names = {name for name in recalled if _fits_paper(topic.items[name], folio)}
@@ -54,7 +54,7 @@ def lecture(topic: Topic, folio: Folio) -> View:
 
 
 def on_slides(program: View) -> list[Markup]:
-    """A program split into slides of similar length; the last has space for the printed output.
+    """Parts of a listing's code, as HTML, a slide each; the last leaves space for the output.
 
     A part begins with a line that is not indented, where it can after an empty one.
     """
@@ -99,7 +99,7 @@ def _fits_paper(quiz_item: Item, folio: Folio) -> bool:
 
 
 def beliefs(topic: Topic, folio: Folio) -> list[View]:
-    """The most frequent misconceptions of a topic, each with the claim that refutes it."""
+    """`View`s of a topic's most frequent misconceptions, each with the claim that refutes it."""
     parts = (
         part
         for quiz_item in topic.items.values()

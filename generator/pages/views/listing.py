@@ -41,7 +41,7 @@ MOST = 20  # lines that differ; beyond, two programs are easier to read than the
 
 
 def listing(written: Listing, folio: Folio, is_asked: bool = False) -> View:
-    """Code of a listing in colours, with what its run printed; a question hides the file name."""
+    """`View` of a listing: coloured code, what its run printed; a question hides the file name."""
     code = (anonymized if is_asked else listed)(folio.book.root, written.path, written.object)
     return View(
         title=folio.line(written.title),
@@ -54,7 +54,7 @@ def listing(written: Listing, folio: Folio, is_asked: bool = False) -> View:
 
 
 def printed(path: str | None, folio: Folio) -> View:
-    """Status, error message and output of a run; `skipped` where the machine has no such run."""
+    """`View` of the run at `path`: status, error message, output; `skipped` where there is none."""
     run = folio.run(path) if path else None
     return View(
         run=path,
@@ -74,7 +74,7 @@ def error_message(failure: Failure) -> str:
 
 
 def notes(program: ExplainedProgram, folio: Folio) -> list[tuple[int, Markup, Markup]]:
-    """Notes on a program: number of the line from 1, the line, and its explanation."""
+    """Triples of a program's notes: number of the line from 1, the line, and its explanation."""
     text = listed(folio.book.root, program.path, program.object)
     lines = [line.strip() for line in text.splitlines()]
     return [
@@ -109,7 +109,7 @@ def _has_colour(kind: _TokenType) -> bool:
 
 
 def fences_as_listings(markdown: str) -> str:
-    """Markdown whose fenced code became listings, in colours if it is Python."""
+    """Markdown whose fenced code became HTML listings, in colours if it is Python."""
 
     def fenced(fence: re.Match[str]) -> str:
         code = highlighted(fence[2]) if fence[1] == "python" else escape(fence[2])
@@ -128,7 +128,7 @@ def breakable_code(code: Markup) -> Markup:
 def code_lines(
     wrong: Listing, choices: Iterable[str], folio: Folio
 ) -> list[tuple[Markup, int | None]]:
-    """The lines of a program as a question shows them, each with its place in `choices`, if any."""
+    """Pairs: a line of a program as a question shows it; its index in `choices`, or None."""
     places = {line.strip(): place for place, line in enumerate(choices)}
     lines = highlighted_lines(anonymized(folio.book.root, wrong.path, wrong.object).rstrip())
     return [
@@ -160,7 +160,7 @@ def difference(wrong: Listing, right: Listing, folio: Folio) -> View:
 
 
 def unified(wrong: str, right: str) -> Markup:
-    """A unified diff as HTML that ignores indentation; empty beyond `MOST` lines."""
+    """HTML of a unified diff of two source texts, ignoring indents; empty beyond `MOST` lines."""
     before, after = _body(wrong), _body(right)
     matcher = difflib.SequenceMatcher(None, before.compared, after.compared, autojunk=False)
     hunks = [

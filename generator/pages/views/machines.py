@@ -25,7 +25,7 @@ LEAST = 3  # rows that share what a table need not repeat
 
 
 def facts(measured: MachineFolder, folio: Folio) -> Iterator[tuple[str, Markup]]:
-    """Fields of `machine.json` in words, each with its value."""
+    """Yield pairs: a field of a machine's `machine.json`, in words, and its value as HTML."""
     evidence, named = Evidence(replace(folio.book, machine=measured.machine)), [*FACTS]
     for place in range(len(measured.machine.accelerators)):
         at = f"accelerators[{place}]"
@@ -41,7 +41,7 @@ def facts(measured: MachineFolder, folio: Folio) -> Iterator[tuple[str, Markup]]
 
 
 def primitives(measured: MachineFolder, folio: Folio) -> Iterator[tuple[str, Markup]]:
-    """Measured rates and latencies of a machine in words, each with its value."""
+    """Yield pairs: a rate or latency that a machine measured, in words, and its value as HTML."""
     if "primitives" in measured.traces:
         evidence = _evidence("primitives", measured, folio)
         for word, expression in _primitives():

@@ -65,7 +65,7 @@ class Choices(NamedTuple):
 
     @property
     def choice(self) -> LayoutChoice | None:
-        """The layouts to measure, as the command chooses them; None where nothing fits."""
+        """`LayoutChoice` by `choose`, of answers that use all devices; None where nothing fits."""
         num, answers = self.setting.devices, self.answers  # of which none may stay idle
         busy = [answer for answer in answers if answer.question.strategy.num_devices == num]
         try:
@@ -78,7 +78,7 @@ class Plans:
     """The committed plans of one model on one page."""
 
     def __init__(self, name: str, folio: Folio) -> None:
-        """Take up a model by the name of its plans, as expressions call them."""
+        """Keep a model's runs, answers and settings; expressions call its plans by `name`."""
         trace = folio.book.traces[name]
         assert trace.grid is not None
         assert folio.book.plan is not None
@@ -93,7 +93,7 @@ class Plans:
 
     @cached_property
     def choices(self) -> list[Choices]:
-        """A choice for each device in each setting of several layouts; the page shows the first."""
+        """`Choices` for each device in each setting of several layouts; the first is shown."""
         by_setting: dict[Setting, list[PlanAnswer]] = {}
         for name, answer in self.answers.items():
             by_setting.setdefault(self.settings[name], []).append(answer)
@@ -109,7 +109,7 @@ class Plans:
         return Cluster(1, self.plan.per_node, *rates).with_devices(setting.devices)
 
     def options(self, setting: Setting, memory: str = "") -> dict[str, str]:
-        """The words of a setting by control: mesh, `memory` if given, sequence, optimizer."""
+        """By control, the words of a setting: mesh, `memory` if given, sequence, optimizer."""
         optimizer = self.plan.words.optimizer.get(setting.optimizer, setting.optimizer)
         mesh = _mesh(self.cluster(setting, self.plan.devices[0]))
         return {
@@ -131,7 +131,7 @@ class Plans:
         return f"{self.name}.{name}"
 
     def label(self, answer: PlanAnswer) -> str:
-        """A layout in words: what each axis does, over how many ranks where there are several."""
+        """An answer's layout in words: what each axis does, over how many ranks if several."""
         words, parts, axes = self.plan.words, answer.question.strategy.name.split("+"), []
         for part in parts:
             axis, *sizes = part.split(".")
@@ -149,7 +149,7 @@ class Plans:
         return self.folio.cell(_largest(self.path(answer), "needed_bytes"))
 
     def compared(self, layout: Layout, chosen: Choices) -> dict[str, Markup | str]:
-        """A layout's cells by column: words, bytes needed, least seconds, and the bottleneck."""
+        """By column, a layout's cells: words, bytes needed, least seconds, and the bottleneck."""
         is_tight = layout.is_tight(numeric(chosen.memory))
         return {
             "layout": label(self.label(layout.answer)) + (NEARLY_FULL if is_tight else ""),
@@ -159,7 +159,7 @@ class Plans:
         }
 
     def measured(self, layout: Layout, chosen: Choices) -> View:
-        """A layout to measure: its row, the range of its time, and the command for its program."""
+        """`View` of a layout to measure: its cells, range of time, and its program's command."""
         reached = rates.range_of(layout.answer, chosen.cluster)
         command = command_of(layout, self.grid.preset)
         return View(
@@ -204,7 +204,7 @@ def named(run: str, folio: Folio) -> str:
 
 
 def planned_rows(lesson: WhyFile, folio: Folio) -> tuple[list[Row], str]:
-    """A row for each plan that a lesson names: bytes needed, bytes sent, least time; a caption."""
+    """Pair: rows of plans that a lesson names: bytes needed, bytes sent, least time; a caption."""
     rows: dict[str, Row] = {}
     layouts, read = list(planned_in(folio.evidence, lesson)), ("needed_bytes", "flops")
     folio = folio.for_table(folio.value(_largest(a.run, of)) for a in layouts for of in read)
@@ -226,7 +226,7 @@ def planned_rows(lesson: WhyFile, folio: Folio) -> tuple[list[Row], str]:
 
 
 def models(folio: Folio) -> Iterator[Row]:
-    """A row for each planned model: its link, its first choice, the layout to try first there."""
+    """Yield a row for each planned model: its link, first choice, and layout to try first there."""
     assert folio.book.plan is not None
     for name in folio.book.plan.models:
         plans = Plans(name, folio)
@@ -241,7 +241,7 @@ def models(folio: Folio) -> Iterator[Row]:
 
 
 def planned(name: str, folio: Folio, answer_of: Callable[[View], Markup]) -> View:
-    """The page of a model: fixed settings, controls, the first answer, and a script of all."""
+    """`View` of a model's page: fixed settings, controls, first answer, script with all."""
     folio.unmarked = "simulated"  # the page says it once, of all its numbers
     plans = Plans(name, folio)
     options = [plans.options(c.setting, f"{c.device.name} {c.memory}") for c in plans.choices]

@@ -40,7 +40,7 @@ CLUSTERS = "Model and cluster", "Fastest, and the rule's", "#Slower by", "#Best 
 
 
 def peaks(folio: Folio) -> list[tuple[str, Run, str]]:
-    """The name, run and kind of each published peak; sets the page's `unmarked` to simulated."""
+    """Triples of name, run and kind, for each published peak; sets `unmarked` to simulated."""
     folio.unmarked = "simulated"  # the page says it once, of all its numbers
     return [
         (name, run, kind)
@@ -50,7 +50,7 @@ def peaks(folio: Folio) -> list[tuple[str, Run, str]]:
 
 
 def peak_scores(folio: Folio) -> Iterator[Row]:
-    """Rows for allocated and reserved peaks: median relative error, number, and how many miss."""
+    """Yield two rows, for allocated and reserved peaks: median relative error, number, misses."""
     for name, kinds in {" and ".join(ALLOCATED): ALLOCATED, RESERVED: [RESERVED]}.items():
         offs = [_off(name, kind, kind, folio) for name, _, kind in peaks(folio) if kind in kinds]
         errors = [abs(numeric(off)) for off in offs]
@@ -81,7 +81,7 @@ def _simulated(name: str, measure: str) -> str:
 
 
 def peak_rows(page: PeaksPage, folio: Folio) -> Iterator[Row]:
-    """Every published peak beside its simulation; a term that explains a miss stands below."""
+    """Yield a row for each published peak beside its simulation; below a miss, what explains it."""
     before = ""
     for name, run, kind in peaks(folio):
         folio.run(f"{PEAKS.experiment}.{name}")
@@ -129,7 +129,7 @@ def _mesh(sharding: object, sizes: Mapping[str, object]) -> str:
 
 
 def clusters(folio: Folio) -> Iterator[Row]:
-    """A row for each published cluster: the fastest layout, the rule's, how much slower that is."""
+    """Yield a row for each published cluster: the fastest layout, the rule's, its slowdown."""
     for name, run in _listed(ORDER.experiment, "won", folio):
         path, settings, measures = f"{ORDER.experiment}.{name}", run.settings, run.ranks[0].measures
         cell = f"{path}.ranks[0].measures.{{}} | percent | digits(2)".format

@@ -26,7 +26,7 @@ _IN_SHORT = 80  # characters
 
 
 def question(quiz_item: Item, folio: Folio, asked_as: str) -> View:
-    """A question as its template needs it: an item with its key on this book's runs."""
+    """`View` of an item for its template, with its key on this book's runs; recorded in `folio`."""
     kind = kind_of(quiz_item, folio.evidence)
     folio.items.append(quiz_item.id)
     again = folio.items.count(quiz_item.id)
@@ -58,7 +58,7 @@ def question(quiz_item: Item, folio: Folio, asked_as: str) -> View:
 
 
 def variants(quiz_item: Item, folio: Folio, asked_as: str) -> list[View]:
-    """A question for each answerable case of an item, with the item's own id and digest."""
+    """`View`s by `question`, of each answerable case of an item, with the item's id and digest."""
     asked_cases = []
     for number, case in answerable_cases(quiz_item, folio.evidence):
         digest = digest_of(quiz_item, folio.evidence)
@@ -107,7 +107,7 @@ def unopened(markup: Markup) -> Markup:
 def in_table(
     written: ValueTable | None, folio: Folio, first: str = ""
 ) -> tuple[Row, list[Row], str]:
-    """Titles, rows and caption of an author's table; `first` heads the first column."""
+    """Triple of an author's table: titles, rows, caption; `first` heads the first column."""
     if written is None:
         return [], [], ""
     if first:  # else a question is about it, whose key is of the machine at hand

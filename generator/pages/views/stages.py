@@ -27,7 +27,7 @@ _NOT_AMONG_ALL = ("send", "recv", "barrier")  # or without a payload
 
 
 def recorded(written: Recorded, field: str, folio: Folio) -> list[View]:
-    """Rows of what a run recorded as `stages` or as `prediction`, each with a title and a note."""
+    """A `View` for each row of what a run recorded in `field`, `stages` or `prediction`."""
     run = folio.run(written.run)
     by_name = {record.name: record for record in getattr(run, field)} if run else {}
     base = f"{written.run}.{field}"
@@ -102,7 +102,7 @@ def _fact(expression: str, fact: object, folio: Folio) -> Markup:
 
 
 def stages(flow: Recorded, folio: Folio) -> list[View]:
-    """The stages of a run, each with its row, its drawing and its transfers."""
+    """A `View` for each of a run's listed stages: its row, its SVG drawing and its transfers."""
     run = folio.run(flow.run)
     by_name = {stage.name: stage for stage in run.stages} if run else {}
     drawn = []

@@ -26,7 +26,7 @@ STANDINGS = {
 
 
 def statement(sentence: Statement, folio: Folio) -> View:
-    """A statement's correction, its claim and verdict, its standing by machine, its program."""
+    """`View` of a statement: correction, claim with verdict, standings by machine, program."""
     first, *others = re.split(r"\n\s*\n", sentence.correction.strip())
     sentences = _SENTENCE_ENDS.split(first)
     more = [" ".join(sentences[SHOWN:]), *others]

@@ -30,7 +30,7 @@ def output(written: Trial, lesson: TryFile, folio: Folio) -> str:
 
 
 def own(written: Trial, folio: Folio) -> list[View]:
-    """The reader's newest runs of a trial: changed settings, and the value or how they ended."""
+    """`View`s of the reader's newest runs of a trial: changed settings, value or how it ended."""
     books, tries = folio.book.run(written.run), folio.book.tries
     own_tries = [
         trace for trace in tries if written.run == f"{trace.experiment}.{next(iter(trace.runs))}"
@@ -39,7 +39,7 @@ def own(written: Trial, folio: Folio) -> list[View]:
 
 
 def of_experiment(name: str, folio: Folio) -> list[View]:
-    """The reader's own runs of an experiment, each beside the run of the page."""
+    """`View`s of the reader's own runs of an experiment, each beside the run of the page."""
     tries = [trace for trace in folio.book.tries if trace.experiment == name][-MAX_TRIES:]
     runs = ((trace, *next(iter(trace.runs.items()))) for trace in tries)
     known = ((trace, run, own, folio.book.run(f"{name}.{run}")) for trace, run, own in runs)

@@ -33,7 +33,7 @@ Sections = Callable[[str], Mapping[str, str]]
 
 
 def causes(sections: Sections) -> list[View]:
-    """The table of causes in groups; `sections` tells where each heading of a lesson is."""
+    """`View`s of groups of known causes; `sections` gives addresses of lessons' headings."""
     rows = [
         View(id=f"cause-{key.replace(' ', '-').replace(chr(39), '')}", title=cause.title,
              usually=cause.usually, group=cause.group, section=cause.section,
@@ -47,7 +47,7 @@ def causes(sections: Sections) -> list[View]:
 
 
 def findings(report: Verdict, sections: Sections) -> list[View]:
-    """The findings of `verify`, each with its cause and the section of the book on it."""
+    """A `View` for each finding in `verify`'s report: its cause, and the book's section on it."""
     return [
         View(
             title=row.title, says=finding.says.splitlines(), usually=row.usually,
@@ -83,7 +83,7 @@ def in_words(watched: Watched) -> str:
 
 
 def drawing(watched: Watched, name: str) -> Markup:
-    """The strip of tensors, for a wide page and for a phone."""
+    """SVG of a watched script's strip of tensors, for a wide page and for a phone."""
     bars = [
         Bar(tensor.name, f"{tensor.name}: {tensor.state}", _times(tensor))
         for tensor in watched.tensors
@@ -93,7 +93,7 @@ def drawing(watched: Watched, name: str) -> Markup:
 
 
 def tensors(watched: Watched) -> list[Row]:
-    """Table rows of a watched script: shape, errors and verdict of each tensor."""
+    """A row for each tensor of a watched script: shape, errors, what is allowed, and verdict."""
     return [
         [
             Markup("<code>{}</code>").format(breakable(tensor.name)),

@@ -23,7 +23,7 @@ from generator.values.evaluation import Evidence
 def ways(
     topic: Topic, here: str | None, folio: Folio, minutes: Mapping[str, int] | None = None
 ) -> list[View]:
-    """The modes of a topic in suggested order: word, question, items, minutes, `is_here`."""
+    """`View`s of a topic's modes in suggested order: word, question, items, minutes, `is_here`."""
     return [
         View(
             mode=mode,
@@ -39,7 +39,7 @@ def ways(
 
 
 def led_to(topic: Topic) -> dict[str, tuple[Mode, str]]:
-    """Graded items that Recall leaves out, each with the mode and the page that ask it.
+    """By graded item that Recall leaves out, the mode and the page (without `.html`) that ask it.
 
     They make sense on that page only, but come back like others: Recall links those that are due.
     """
@@ -122,7 +122,7 @@ def _step(step: HourStep, folio: Folio, minutes: Mapping[str, int]) -> View:
 
 
 def rail(path: str, topic: Topic | None, row: Sequence[View], folio: Folio) -> View | None:
-    """The rail of a page, from its path under the site's root; none where it is on no way.
+    """`View` of a page's rail, by its path under the site's root; None where it is on no way.
 
     A page of the first hour is on that way, one of Deep on its chain, others on their topic's,
     whose modes are the `row`.
