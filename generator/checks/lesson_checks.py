@@ -63,7 +63,7 @@ def _figures(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
 
 
 def figure_mistakes(evidence: Evidence, figure: Figure) -> Iterator[Found]:
-    """Yield pairs, a path and a fault: of a figure's states, of a growth's series of no numbers."""
+    """Faults of a figure, each with its path there: of a play's states, a growth's numbers."""
     yield from play_states.faults(figure, evidence)
     growth = figure.growth
     for series in growth.series if growth else ():

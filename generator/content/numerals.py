@@ -75,7 +75,7 @@ def states_quantity(code: str) -> bool:
 
 
 def numerals(plain: str) -> Iterator[tuple[int, str]]:
-    """Yield (offset, word) for each bare numeral of a text without expressions and code.
+    """Yield (offset, word) for each word with digits that is no name; no spelled numbers.
 
     A word that begins with a letter is a name (fp32), and so are a few others of the field (1F1B).
     """

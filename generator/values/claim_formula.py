@@ -184,7 +184,7 @@ def why_not_numeric(claim: Claim, evidence: Evidence) -> str | None:
 def in_same_form(
     predicted: Value | None, observed: Value | None
 ) -> tuple[Value | None, Value | None]:
-    """A pair of Values, predicted and observed; a typed prediction takes the other's unit, form."""
+    """Both sides, to print alike: a typed prediction in the other's unit; rounding, noun of any."""
     if predicted is None or observed is None or not predicted.unit.is_number:
         return predicted, observed
     if isinstance(predicted.number, str) or isinstance(observed.number, str):

@@ -71,7 +71,7 @@ def filled(tree: Tree, trees: Mapping[str, Tree]) -> Tree:
 
 
 def postfix(tree: Tree) -> Iterator[str]:
-    """Yield a formula's tokens in postfix order, for `assets/calculator.js`; `~` negates."""
+    """Yield the strings of a `Tree` in postfix order, for `assets/calculator.js`; `~` negates."""
     if isinstance(tree, tuple):
         for part in tree[1:]:
             yield from postfix(part)

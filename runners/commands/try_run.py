@@ -99,7 +99,7 @@ def further(run: Run) -> Iterator[str]:
 def prepare(
     experiment: Experiment, run: str, wanted: Iterable[str]
 ) -> tuple[Declaration, list[str]]:
-    """A pair: a run's declaration changed by `key=value` texts, and a line for each that differs.
+    """A run shortened to take seconds, with a reader's `key=value` texts; lines of what differs.
 
     FixableError where there is no such run or setting, or a value is impossible.
     """

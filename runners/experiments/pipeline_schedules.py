@@ -283,7 +283,7 @@ class Settings(RunSettings):
         return self.num_layers // self.num_stages
 
     def closed_forms(self) -> dict[str, Setting]:
-        """By name, of the settings: bytes that a stage passes, keeps, buffers; units of work."""
+        """Bytes a microbatch passes, keeps, of all buffers; a rank's work in units, none idle."""
         activation = FLOAT_BYTES * self.width * (self.batch_size // self.num_microbatches)
         kept = NUM_TENSORS_KEPT * activation * self.num_layers_per_stage
         layer = FLOAT_BYTES * (self.width * self.width + self.width)

@@ -20,7 +20,7 @@ def assert_same_as_one_process(
     program: Program, world_size: int, in_one_process: InOneProcess, *arguments: object,
     share: Share = whole,
 ) -> None:  # fmt: skip
-    """Run `program` on ranks; assert that each returns its share of one process's tensors.
+    """Run `program` on ranks; assert that each returns its share of `in_one_process(dtype)`.
 
     The program returns tensors by name, and `in_one_process` the same ones, in float32 and in
     float64. A rank should hold the `share` of a tensor: all of it, or `comparison.first_rows`.
@@ -44,7 +44,7 @@ def assert_sends(
 def assert_peak(
     program: Program, world_size: int, at_most: float, *arguments: object, slack: float = 0
 ) -> None:
-    """Run `program` on ranks; assert that none holds more tensor bytes above those at the start.
+    """Run `program` on ranks; assert that none holds over `at_most` bytes above metering's start.
 
     `with rank.metered():` around a part of the program judges that part alone; `slack` allows the
     bytes of a buffer that gloo may free late.

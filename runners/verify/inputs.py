@@ -281,7 +281,7 @@ def are_equal_again(module: DistributedModule) -> bool:
 def compare_no_grad_modules(
     verdict: Verdict, modules: Modules, recordings: records.Recordings
 ) -> None:
-    """Add a finding or gap where replicas of a module that runs without gradients differ."""
+    """Replicas differ of a module without gradients: a finding if they began equal, else a gap."""
     is_divided = any(update.by_hand for module in modules for update in module.updates)
     for key in dict.fromkeys(key for own in recordings.values() for key in own.no_grad):
         held = {rank: own.no_grad[key] for rank, own in recordings.items() if key in own.no_grad}

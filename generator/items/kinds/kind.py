@@ -173,7 +173,7 @@ class Kind(Generic[ItemT]):
         return None
 
     def page_order(self) -> tuple[int, ...]:
-        """Positions of options, pieces or right sides, shuffled by the item's id; two as written.
+        """Positions as a page shows them: shuffled by id, never an ordering's key; two as written.
 
         The author's order thus does not reveal the key; an ordering is never shown solved.
         """

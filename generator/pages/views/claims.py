@@ -289,7 +289,7 @@ def _domain_of(claim: Claim, folio: Folio) -> Markup:
 
 
 def tally(claims: Sequence[str], folio: Folio) -> View:
-    """`View` of counts on this machine: laws, holding, undecided, lent, observed; contrary ids."""
+    """Judge claims by name: a `View` of counts here; `contrary`: observations that do not hold."""
     outcomes = [folio.at_hand.judged(name) for name in claims]
     here = [
         outcome
@@ -337,7 +337,7 @@ def on_others(folio: Folio) -> Iterator[tuple[str, int, int]]:
 
 
 def cited(folio: Folio) -> tuple[list[list[Reference]], list[Reference]]:
-    """Pair: references in lists by URL, sorted by title; and those of rows of published tables."""
+    """All references, in lists by URL, by title; apart, those of rows of published tables."""
     references = sorted(
         folio.book.references.values(), key=lambda reference: reference.title.strip("“").lower()
     )

@@ -29,7 +29,7 @@ def answers(questions: Sequence[Question], num_workers: int = 1) -> list[PlanAns
 
 
 def cached(questions: Sequence[Question], num_workers: int = 1) -> list[PlanAnswer]:
-    """`PlanAnswer`s to questions on presets and files: cached by code and torch, else simulated."""
+    """As `answers`, kept on disk by question, code, torch; never pass it a model of your own."""
     code = digest_of([engine_digest(), metadata.version("torch")])
     paths = [CACHE / f"{digest_of([code, asked.model_dump_json()])}.json" for asked in questions]
     known = dict(zip(paths, map(_read, paths), strict=True))
