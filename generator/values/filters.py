@@ -199,7 +199,7 @@ _DECIDING = ("kind", "phase", "signal", "held_bytes", "requested_bytes")  # fiel
 
 
 def ended(run: object) -> Value:
-    """A text `Value`: how a run (its Node) ended, in words such as `out of memory in forward`.
+    """How a run ended, in words such as `out of memory in forward`.
 
     ExpressionError for anything but a run, AbsentError if the run was skipped.
     """
