@@ -57,20 +57,22 @@ class RunRequest:
             full = self.full or (name in self.names and find(name).is_full)
             runs = [path for path in self.names if path.startswith(f"{name}.")]
             if runs and name not in self.names:
-                waiting.append(_pending_of(name, runs_named(runs)[name], where))
+                waiting.append(_pending_of(name, runs_named(runs)[name], where, short=self.short))
             else:
                 waiting.append(pending(name, where, full=full, force=self.force, short=self.short))
         return [*filter(None, waiting)]
 
 
-def _pending_of(name: str, runs: Sequence[str], where: Path) -> Pending:
+def _pending_of(name: str, runs: Sequence[str], where: Path, *, short: bool) -> Pending:
     """The named runs of an experiment as pending, with those that are missing and not heavy.
 
     FixableError where heavier runs were measured, and would have to be measured again.
     """
-    experiment, (trace, _) = find(name), existing(where / f"{name}.json")
-    waiting = pending(name, where, full=True)
+    experiment, (trace, _) = find(name), existing(where / f"{name}.json", short=short)
+    waiting = pending(name, where, full=True, short=short)
     kept = dict(waiting.kept if waiting else measured_in(trace))
+    if trace and trace.shortened != short:
+        kept = {}
     kept = {run: measured for run, measured in kept.items() if run not in runs}
     left = {run for run, declared in experiment.runs.items() if declared.full} - {*runs, *kept}
     lost = sorted(left & trace.runs.keys() - {*trace.left_out}) if trace else []

@@ -73,6 +73,8 @@ def pending(
         done = {name: run for name, run in done.items() if run.status != "skipped"}
     kept = {run: done[run] for run in experiment.runs if run in done}
     missing = tuple(run for run in experiment.runs if run not in {*kept, *left_out})
+    if missing and source and source.shortened != short:  # a trace's runs are all short, or none
+        kept, missing = {}, tuple(run for run in experiment.runs if run not in left_out)
     if not (missing or kept) or (reason is None and not missing):
         return None
     return Pending(experiment, reason or "its full runs are missing", missing, left_out, kept)

@@ -197,7 +197,7 @@ def program_digests(experiment: str) -> dict[str, str]:
     path = experiment_files().get(experiment)
     programs = _read(path).programs if path else ()
     files = [file for name in programs if "*" in name for file in ROOT.glob(name)]
-    digests = {file: file_digest(file) for file in files if file.suffix == ".py"}
+    digests = {file: file_digest(file) for file in files if file.suffix != ".yml"}
     for file in files:
         if file.suffix == ".yml":
             digests |= _wrong_digests(file)

@@ -213,8 +213,9 @@ class Lookout(threading.Thread):
             elif is_told:
                 os._exit(128 + signal.SIGTERM)
         elif self._is_waiting and [board.rank] == running[:1] and self._all_wait(running):
-            posted = [board.read("seen", rank) for rank in board.ranks if board.has("seen", rank)]
-            if posted and all(others.is_stopped for others in posted):
+            posted = [board.read("seen", rank) for rank in board.ranks]
+            recorded = [others for others in posted if others is not None]
+            if recorded and all(others.is_stopped for others in recorded):
                 self._stops(_line(board, board.rank))
             self._says(hangs(board))
 

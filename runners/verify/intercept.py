@@ -148,7 +148,7 @@ class Interceptor:
             ),
             ("__call__", self._call_module, nn.Module),
             ("backward", self._backward, torch.autograd),
-            ("__init__", _notifying(lambda _, m, *__, **___: watch.before_ddp(m)),
+            ("__init__", _notifying(lambda _, module, *__, **___: watch.before_ddp(module)),
              DistributedDataParallel),
             ("log_softmax", self._log_softmax, torch),
             ("log_softmax", self._log_softmax, Tensor),  # neither calls the other

@@ -152,3 +152,13 @@ def test_shortened_runs_are_kept_by_a_shortened_run_alone(folder):
     assert read(folder / "heavier.json").shortened
     assert pending("heavier", folder, short=True) is None
     assert pending("heavier", folder).reason == "shortened"
+
+
+def test_a_trace_holds_no_short_runs_beside_long_ones(folder):
+    running.run(RunRequest(names=("heavier",)))
+    first, *_ = read(folder / "heavier.json").runs
+    request = RunRequest(names=(f"heavier.{first}",), short=True)
+    assert not request.pending(folder)[0].kept
+    running.run(request)
+    assert read(folder / "heavier.json").shortened
+    assert request.pending(folder)[0].measured == (first,)

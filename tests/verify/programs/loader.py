@@ -21,7 +21,7 @@ loader = DataLoader(data, 8, sampler=DistributedSampler(data, ranks, rank, seed=
 layers = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 9))
 if WAY == "not_finite":
     nn.init.constant_(layers[0].bias, float("nan"))
-model = DistributedDataParallel(layers)
+model = DistributedDataParallel(module=layers)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3 * ranks)
 for step, (x, y) in enumerate(loader):
     noise = 0.1 * torch.randn_like(x) if WAY == "noisy" else 0.0
