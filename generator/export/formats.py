@@ -19,7 +19,7 @@ from markupsafe import Markup
 from generator.content.book import Book, Topic
 from generator.content.typesetting import plain
 from generator.export.questions import questions
-from generator.pages.page import environment
+from generator.pages.environment import environment
 from generator.pages.view import View
 from generator.printing.folio import Folio
 from generator.values.evaluation import Evidence

@@ -6,7 +6,8 @@ first lab, and what students often get wrong with the evidence against it.
 
 from generator.content.book import Topic
 from generator.content.typesetting import unlinked
-from generator.pages.page import TEMPLATES, Gathered, Sheet, environment, start_page
+from generator.pages.environment import TEMPLATES, environment
+from generator.pages.page import Gathered, Sheet, start_page
 from generator.pages.views import lecture
 from generator.values.evaluation import Evidence
 from generator.website.publish import ASSETS, style

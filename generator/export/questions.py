@@ -20,9 +20,10 @@ from generator.content.typesetting import plain
 from generator.items.answers import Backing, ExplainedAnswer
 from generator.items.kinds.arranged import Ordering
 from generator.items.kinds.picked import FaultyLine
+from generator.pages.elements import questions as question
+from generator.pages.elements.programs import RunOutput, printed
+from generator.pages.elements.tables import Table
 from generator.pages.view import View
-from generator.pages.views import question
-from generator.pages.views.listing import printed
 from generator.printing.folio import Folio
 from generator.values.evaluation import Evidence
 from generator.website.publish import STYLES
@@ -89,14 +90,15 @@ def _words(folio: Folio) -> list[tuple[re.Pattern[str], Markup]]:
 
 
 def _question(
-    asked: View,
+    asked: question.Question,
     topic: Topic,
     folio: Folio,
     words: Iterable[tuple[re.Pattern[str], Markup]],
     alike: str,
 ) -> View:
-    quiz_item, field, kind = asked.item, asked.field, asked.item.kind
-    stem = f"{folio.prose(quiz_item.stem)}{_table(*asked.about)}{_exhibit(asked.exhibit)}"
+    quiz_item, kind = asked.item, asked.item.kind
+    field = asked.form.field if isinstance(asked.form, question.TypedField) else None
+    stem = f"{folio.prose(quiz_item.stem)}{_table(asked.opened)}{_exhibit(asked.exhibit)}"
     explains = str(asked.explains)
     if isinstance(quiz_item, FaultyLine):
         places = (quiz_item.wrong, quiz_item.right)
@@ -138,7 +140,7 @@ def _question(
         stem=tidy(stem),
         replies=replies,  # those of an order in the right one
         # in a page's order
-        shown=[by_place[answer.position] for answer in asked.shown if not field],
+        shown=[by_place[answer.position] for answer in asked.form.shown if not field],
         spellings=[sign.join(sizes) for sign in (" × ", "×", " x ", "x")],  # of a shape
         is_typed=field is not None,
         is_arranged=is_arranged,  # pieces or pairs, which are explained all at once
@@ -196,16 +198,18 @@ def _paragraphs(words: Iterable[str]) -> str:
     return "".join(f"<p>{word}</p>" for word in words)
 
 
-def _table(titles: Sequence[str], rows: Iterable[Iterable[str]], caption: str) -> str:
+def _table(table: Table | None) -> str:
     """A table of values; nothing where there is none."""
-    head = "".join(f"<th>{title.removeprefix('#')}</th>" for title in titles)
-    body = ("".join(f"<td>{cell}</td>" for cell in row) for row in rows)
+    if table is None:
+        return ""
+    head = "".join(f"<th>{title.removeprefix('#')}</th>" for title in table.titles)
+    body = ("".join(f"<td>{cell}</td>" for cell in row) for row in table.rows)
     lines = "".join(f"<tr>{row}</tr>" for row in (head, *body))
-    noted = f"<p>The runs of this table are {caption}.</p>" if caption else ""
-    return f"<table><tbody>{lines}</tbody></table>{noted}" if head else ""
+    noted = f"<p>The runs of this table are {table.caption}.</p>" if table.caption else ""
+    return f"<table><tbody>{lines}</tbody></table>{noted}"
 
 
-def _exhibit(exhibit: View | None) -> str:
+def _exhibit(exhibit: question.Exhibit | None) -> str:
     """What stands below a stem: a figure, code, or what a run printed."""
     if exhibit is None:
         return ""
@@ -220,11 +224,12 @@ def _exhibit(exhibit: View | None) -> str:
         ]
     if exhibit.program:
         parts.append(_pre(plain(exhibit.program.code)))
-    parts += map(_run_output, filter(None, (exhibit.program, exhibit.printed)))
+    outputs = (exhibit.program.output if exhibit.program else None, exhibit.printed)
+    parts += [_run_output(output) for output in outputs if output]
     return "".join(parts)
 
 
-def _run_output(run: View) -> str:
+def _run_output(run: RunOutput) -> str:
     """What a program printed, and how it ended if it failed."""
     texts = "".join(_pre(text) for text in (run.printed, run.message) if text)
     return f"<p>It printed:</p>{texts}" if texts else f"<p>It printed nothing ({run.status}).</p>"

@@ -4,9 +4,8 @@ In: the files of its questions, and the fences of its pages. Out: their HTML, or
 key is computed from the numbers that stand in its expression, or cited from a named source.
 """
 
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 from markupsafe import Markup
 
@@ -15,9 +14,9 @@ from generator.content import handwritten
 from generator.content.documents import NUMBERS
 from generator.content.errors import ContentError, ContentErrors
 from generator.content.reading import load_quizzes
-from generator.pages.page import MACROS, environment, items_of
+from generator.pages.elements.questions import question
+from generator.pages.page import items_of
 from generator.pages.view import label
-from generator.pages.views.question import question
 from generator.printing.folio import Folio
 from generator.values.runless import Runless
 from generator.values.value import Value
@@ -74,15 +73,12 @@ class Guest:
                 errors.append(document.error(("items", number, "id"), message))
         if errors:
             raise ContentErrors(map(_or_cite, errors))
-        context = _context(folio, above)
-        items = (
-            question(quiz_item, folio, "question")
+        level = min(above + 1, 3)
+        asked = (
+            question(quiz_item, folio, "question", level)
             for quiz_item in items_of(document.model, self.book)
         )
-        return Markup("").join(
-            context["items"].question_of(asked.copy_with(id=f"{self.name}/{asked.id}"))
-            for asked in items
-        )
+        return Markup("").join(replace(each, id=f"{self.name}/{each.id}") for each in asked)
 
     def folio(self, page: str) -> Folio:
         """The folio of one page of the site."""
@@ -95,14 +91,3 @@ def _or_cite(error: ContentError) -> ContentError:
         return error
     message = f"{error.message}, or say under source: of the item where it stands"
     return ContentError(error.file, error.line, error.column, message)
-
-
-def _context(folio: Folio, above: int) -> dict[str, Any]:
-    """What the macros of an item read."""
-    context = {
-        "folio": folio, "ui": folio.ui, "root": "", "line": folio.line,
-        "headings": SimpleNamespace(above=above),
-    }  # fmt: skip
-    for name in MACROS[: MACROS.index("items") + 1]:
-        context[name] = environment().get_template(f"macros/{name}.j2").make_module(context)
-    return context

@@ -11,13 +11,11 @@ import textwrap
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from importlib import import_module
-from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from generator.content import prose
@@ -27,23 +25,31 @@ from generator.content.exhibit import Figure, Listing, Verified
 from generator.content.handwritten import HandWritten, split
 from generator.content.lesson import CHAINED, Mode
 from generator.content.quiz import Item, QuizFence
-from generator.content.typesetting import moment, plain, unlinked
+from generator.content.typesetting import plain, unlinked
 from generator.figures import figures
 from generator.figures.play import states as play_states
 from generator.pages import views
+from generator.pages.composed import COMPOSED
+from generator.pages.draft import Draft
+from generator.pages.elements import figures as figure_elements
+from generator.pages.elements import programs as listing
+from generator.pages.elements import questions as question
+from generator.pages.elements import tables as table_elements
+from generator.pages.elements.element import Heading as HeadingElement
+from generator.pages.elements.element import walk
+from generator.pages.environment import environment
 from generator.pages.headings import Heading, Headings
 from generator.pages.term_links import TermLinks, limit_links
-from generator.pages.view import View, counted, label
-from generator.pages.views import claims, frame, listing, question, ways
-from generator.printing.folio import Folio, breakable, escaped_heading
+from generator.pages.view import View, label
+from generator.pages.views import claims, frame, ways
+from generator.printing.folio import Folio, escaped_heading
 from generator.values.evaluation import Evidence
 from generator.values.filters import calls_of_claims
 from generator.values.machines import OtherOutcomes
 
-TEMPLATES = Path(__file__).parent / "templates"
 DESCRIPTION_LENGTH = 180
 # What templates call by these names without an import; each may call those before it.
-MACROS = ("tables", "programs", "forms", "items", "parts", "watched")
+MACROS = ("tables", "programs", "items", "parts", "watched")
 VARIANTS = "assets/variants"
 TERMS = "assets/terms.js"  # sources.js knows it
 # These name each machine beside its numbers.
@@ -52,44 +58,9 @@ OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")
 UNMEASURED = (*OF_MACHINES, "glossary.md.j2", "lab.md.j2", "watched.md.j2")
 _TO_CLAIM = re.compile(r"#claim-([^\"]+)\"")
 _LEVEL = re.compile(r"^(##+) ", re.MULTILINE)  # of a heading in Markdown
-_CODE = re.compile(r"`([^`]+)`")
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 )
-
-
-@lru_cache(maxsize=1)
-def environment() -> Environment:
-    """The Jinja environment of the templates: autoescaped, strict, with filters and `views`."""
-    made = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        undefined=StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    made.filters |= {
-        "plain": plain, "breakable": breakable, "moment": moment, "with_code": with_code,
-        "unbroken": unbroken, "unopened": question.unopened, "counted": counted,
-        "unlinked": unlinked,
-    }  # fmt: skip
-    made.globals["views"] = {
-        module.name: import_module(f"{views.__name__}.{module.name}")
-        for module in iter_modules(views.__path__)
-    }
-    made.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
-    return made
-
-
-def unbroken(name: str) -> Markup:
-    """A name in which no line ends, at none of its hyphens."""
-    return Markup('<span class="pb-keep">{}</span>').format(name)
-
-
-def with_code(reason: str) -> Markup:
-    """A reason why a run was skipped, with its backticks turned into code."""
-    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(reason))))
 
 
 @dataclass(frozen=True)
@@ -199,7 +170,14 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
     depth, at_hand = sheet.path.count("/"), gathered.evidence
     folio, context = start_page(sheet, gathered)
     book, topic, headings = folio.book, sheet.topic, context["headings"]
-    body = limit_links(_rendered(sheet.template, context))
+    if compose := COMPOSED.get(sheet.template.removesuffix(".md.j2")):
+        parts = list(compose(Draft(sheet, folio, context["links"], gathered)))
+        for part in walk(parts):
+            if isinstance(part, HeadingElement) and part.is_anchored:
+                headings.written.append(part)
+        body = limit_links("".join(f"{escape(part)}\n" for part in parts))
+    else:
+        body = limit_links(_rendered(sheet.template, context))
     is_recorded = sheet.experiment or sheet.machine or sheet.watched
     title = (label if is_recorded else folio.line)(sheet.heading)
     if sheet.text:
@@ -268,7 +246,11 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
         drawn[topic.figures[pictured].id] = topic.figures[pictured]
     items = topic.items if topic else {}
     titles = {other.id: other.file.title for other in folio.book.topics}
-    return {
+    context: dict[str, Any] = {}
+    context |= {
+        "views": _views(), "whole": lambda program, rows, is_printed: listing.whole(
+            program, [(a, b, links.linked(c)) for a, b, c in rows], is_printed
+        ),
         "folio": folio, "book": folio.book, "topic": topic, "root": "../" * depth,
         "ui": folio.ui, "sheet": sheet, "chained": CHAINED, "lesson": lesson, "gathered": gathered,
         "prose": lambda written: links.linked(folio.prose(written)),
@@ -280,7 +262,9 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
         "drawn": lambda figure: figures.draw(play_states.first_alone(figure, folio), folio),
         "in_short": lambda name: question.in_short(items[name], folio),
         "variants": lambda name, kind: question.variants(items[name], folio, kind),
-        "question": lambda name, kind: question.question(items[name], folio, kind),
+        "question": lambda name, kind: question.question(
+            items[name], folio, kind, min(context["headings"].above + 1, 3)
+        ),
         "terms_script": lambda: _terms_script(folio),
         "variants_script": lambda html: _variants_script(html, folio),
         "listing": lambda written: listing.listing(written, folio),
@@ -290,6 +274,17 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
             gathered.claim_groups.get(of, ()), gathered.claim_lessons, folio
         ),
         "topic_title": lambda name: plain(folio.line(titles[name])),
+    }  # fmt: skip
+    return context
+
+
+def _views() -> dict[str, Any]:
+    return {
+        module.name: import_module(f"{views.__name__}.{module.name}")
+        for module in iter_modules(views.__path__)
+    } | {
+        "listing": listing, "question": question, "figure": figure_elements,
+        "tables": table_elements,
     }  # fmt: skip
 
 
@@ -310,7 +305,7 @@ def _variants_script(html: Markup, folio: Folio) -> str:
     Only a script can ask them, so the page itself stays that much lighter.
     """
     path = f"{VARIANTS}/{folio.path.removesuffix('.md').replace('/', '-')}.js"
-    text = json.dumps(html.strip(), ensure_ascii=True)
+    text = json.dumps(str(html).strip(), ensure_ascii=True)
     folio.assets[path] = f"proofbook.variants({text});\n".encode()
     return path
 
@@ -328,7 +323,7 @@ def _terms_script(folio: Folio) -> str:
 
 def _pieces(
     sheet: Sheet, folio: Folio, headings: Headings
-) -> Iterator[Markup | Listing | View | list[View]]:
+) -> Iterator[Markup | Listing | View | list[question.Question]]:
     """What somebody wrote by hand: listings, questions, Markdown with its values as HTML in it."""
     assert sheet.by_hand
     for piece in split(sheet.by_hand):

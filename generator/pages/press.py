@@ -22,7 +22,8 @@ from generator.content import prose
 from generator.content.book import Book
 from generator.content.errors import ContentError, ContentErrors
 from generator.content.lesson import CHAINED, MODES
-from generator.pages.page import Gathered, Printed, Sheet, environment, printed
+from generator.pages.environment import environment
+from generator.pages.page import Gathered, Printed, Sheet, printed
 from generator.pages.sheets import EVIDENCE, HOME, sheets
 from generator.values.evaluation import Evidence
 from generator.values.machines import OtherOutcomes, missing_experiments, other_outcomes

@@ -70,7 +70,12 @@ class Folio:
 
     def __post_init__(self) -> None:
         """What the page prints leads to where it comes from."""
-        self.sources = Sources(self.evidence, "../" * self.path.count("/"), self.ui["natures"])
+        self.sources = Sources(self.evidence, self.root, self.ui["natures"])
+
+    @property
+    def root(self) -> str:
+        """What leads from the page to the site's root."""
+        return "../" * self.path.count("/")
 
     @property
     def book(self) -> Book:

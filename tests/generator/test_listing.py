@@ -6,7 +6,7 @@ from html import unescape
 import pytest
 
 from generator.content.listed_code import listed
-from generator.pages.views.listing import highlighted_lines, unified
+from generator.pages.elements.programs import highlighted_lines, unified
 from tests.conftest import ROOT
 
 PAIRS = sorted(ROOT.glob("content/topics/*/code/*_wrong.py"))

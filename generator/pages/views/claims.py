@@ -14,8 +14,10 @@ from markupsafe import Markup, escape
 from generator.content.claim import Claim, Domain, NumberTolerance, Reference
 from generator.content.shelf import published_references
 from generator.content.typesetting import plain
+from generator.pages.elements.element import Aside, Element, Fold, ListOfLines
+from generator.pages.elements.tables import Table
 from generator.pages.view import View
-from generator.printing.folio import Folio
+from generator.printing.folio import Folio, breakable
 from generator.values import claim_formula, regime, units
 from generator.values.claim_formula import in_same_form, off_by
 from generator.values.machines import disagree
@@ -53,6 +55,7 @@ def verdict_row(name: str, folio: Folio) -> View:
     is_repeated = name in folio.shown_claims
     return _verdict(outcome, folio, has_sides=not is_repeated).copy_with(
         claim=claim,
+        href=folio.root + folio.claim_place(name),
         says=folio.line(claim.says),
         runs=outcome.runs,
         formula=_formula_of(claim, folio),
@@ -60,6 +63,63 @@ def verdict_row(name: str, folio: Folio) -> View:
         is_contrary=not is_repeated and outcome.verdict in CONTRARY,
         regime=_regime_of(claim, outcome, folio) if _is_of_a_machine(folio, claim) else "",
     )
+
+
+def verdict_link(row: View) -> Markup:
+    """The words of a verdict, as a link to its claim."""
+    link = Markup('<a class="pb-verdict {}" href="{}">{}</a>')
+    return link.format(row.css, row.href, row.words)
+
+
+def regime_words(row: View) -> Markup:
+    """The regime of a claim behind its sentence; nothing where it has none."""
+    small = Markup(' <small class="pb-regime">Regime: {}</small>')
+    return small.format(row.regime) if row.regime else Markup()
+
+
+def judged_table(rows: Sequence[View], has_formula: bool = False) -> Table:
+    """Claims with their verdicts; a summary gives their formulas as well."""
+    cells = [
+        [row.says + regime_words(row), *([row.formula or "–"] if has_formula else []),
+         row.predicted, row.observed, verdict_link(row)]
+        for row in rows
+    ]  # fmt: skip
+    titles = ["Claim", *(["Formula"] if has_formula else []), "#Predicted", "#Observed", "Verdict"]
+    return Table(titles, cells, rows[0].caption, is_found=not has_formula, is_headed=False)
+
+
+def verdict_table(rows: Sequence[View]) -> Iterator[Element]:
+    """A table of claims; those that the section has just shown with their numbers are named."""
+    if new := [row for row in rows if not row.is_repeated]:
+        yield judged_table(new)
+    if repeated := [row for row in rows if row.is_repeated]:
+        named = [row.says + " " + verdict_link(row) + regime_words(row) for row in repeated]
+        yield ListOfLines(named, css="pb-sources")
+
+
+def backing(names: Sequence[str], sources: Sequence[str], folio: Folio) -> Iterator[Element]:
+    """Claims with their verdicts and references, folded; a contrary verdict stands above."""
+    judged = verdict_rows(names, folio)
+    for row in (row for row in judged if row.is_contrary):
+        own = verdict_row(row.claim.id, folio)  # with the marks that the table says once
+        says = Markup(
+            "In the runs of this page, this claim {}"
+            '<span class="pb-verdict {}">{}</span>: “{}” (predicted {}, observed {})'
+        )
+        verb = "" if "hold" in own.words else "is "
+        yield Aside(says.format(verb, own.css, own.words, own.says, own.predicted, own.observed))
+    content: list[Element] = [*verdict_table(judged)]
+    if sources:
+        references = [reference_words(folio.book.references[name], folio) for name in sources]
+        content.append(ListOfLines(references, css="pb-sources", line_css="pb-cited"))
+    yield Fold(Markup("Evidence"), content, "pb-backing")
+
+
+def reference_words(reference: Reference, folio: Folio) -> Markup:
+    """A source: its title as a link, where in it, and what it says."""
+    words = Markup('<a href="{}" rel="noreferrer">{}</a>, {}. {}')
+    title, where = breakable(reference.title), breakable(reference.where)
+    return words.format(reference.url, title, where, folio.line(reference.says))
 
 
 def _verdict(outcome: Judged, folio: Folio, *, has_sides: bool = True) -> View:

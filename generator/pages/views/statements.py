@@ -5,9 +5,9 @@ import re
 from generator.checks import claim_checks
 from generator.content import listed_code
 from generator.content.claim import Statement
+from generator.pages.elements.programs import highlighted, printed
 from generator.pages.view import View
 from generator.pages.views.claims import measured_by, verdict_row
-from generator.pages.views.listing import highlighted, printed
 from generator.printing.folio import Folio
 from generator.printing.sources import command
 from generator.values.verdicts import Judged
@@ -93,5 +93,5 @@ def _program(path: str, folio: Folio) -> View:
         command=f"{start} {file}",
         code=highlighted(listed_code.listed(folio.book.root, file, None)),
         uses=folio.line(next(filter(None, sharing))),
-        **vars(printed(path, folio)),
+        output=printed(path, folio),
     )

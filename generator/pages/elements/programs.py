@@ -7,6 +7,7 @@ the lines in which a corrected program differs from a wrong one.
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from pygments.token import STANDARD_TYPES, Text, _TokenType  # type: ignore[impo
 from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.listed_code import anonymized, download_path, listed
 from generator.content.typesetting import parted, plain
-from generator.pages.view import View
+from generator.pages.elements.element import Element
 from generator.printing.folio import Folio
 from runners.core.trace.fields import NBSP
 from runners.core.trace.records import Failure
@@ -40,24 +41,89 @@ CONTEXT = 2  # lines around those that differ
 MOST = 20  # lines that differ; beyond, two programs are easier to read than their difference
 
 
-def listing(written: Listing, folio: Folio, is_asked: bool = False) -> View:
-    """`View` of a listing: coloured code, what its run printed; a question hides the file name."""
+@dataclass(frozen=True)
+class RunOutput(Element):
+    """What a run printed, and how it ended."""
+
+    run: str | None  # its path
+    href: str  # of its row
+    status: str
+    message: str
+    printed: str
+
+    @property
+    def ended(self) -> str:
+        """How it ended, in words."""
+        is_silent = self.status != "skipped" and not (self.printed or self.message)
+        return f"{self.status}{', without output' * is_silent}"
+
+
+@dataclass(frozen=True)
+class ListedProgram(Element):
+    """A program in colours, with what its run printed; it prints its title and its code."""
+
+    title: Markup
+    path: str
+    code: Markup
+    num_lines: int
+    file: str  # the address of its download, if it has one
+    output: RunOutput
+
+
+@dataclass(frozen=True)
+class WholeProgram(Element):
+    """A whole program, closed; explained line by line where it has notes."""
+
+    program: ListedProgram
+    notes: "Notes | None" = None
+    is_printed: bool = False  # on paper, which may leave out others
+
+
+@dataclass(frozen=True)
+class Notes(Element):
+    """Lines of a program, each with its number from 1 and what it does."""
+
+    rows: Sequence[tuple[int, Markup, Markup]]
+
+
+@dataclass(frozen=True)
+class Difference(Element):
+    """A corrected program beside a wrong one; it prints their unified diff."""
+
+    wrong: ListedProgram
+    right: ListedProgram
+    lines: Markup  # empty where most lines differ
+
+
+def whole(
+    program: ListedProgram,
+    rows: Sequence[tuple[int, Markup, Markup]] = (),
+    is_printed: bool = False,
+) -> WholeProgram:
+    """For templates."""
+    return WholeProgram(program, Notes(rows) if rows else None, is_printed)
+
+
+def listing(written: Listing, folio: Folio, is_asked: bool = False) -> ListedProgram:
+    """A listing: coloured code, and what its run printed; a question hides the file's name."""
     code = (anonymized if is_asked else listed)(folio.book.root, written.path, written.object)
-    return View(
+    file = None if written.object else download_path(written.path)
+    return ListedProgram(
         title=folio.line(written.title),
         path=written.path,
         code=breakable_code(highlighted(code)),
         num_lines=code.count("\n"),
-        file=None if written.object else download_path(written.path),
-        **vars(printed(written.run, folio)),
+        file=folio.root + file if file else "",
+        output=printed(written.run, folio),
     )
 
 
-def printed(path: str | None, folio: Folio) -> View:
-    """`View` of the run at `path`: status, error message, output; `skipped` where there is none."""
+def printed(path: str | None, folio: Folio) -> RunOutput:
+    """What the run at a path printed; `skipped` where there is none."""
     run = folio.run(path) if path else None
-    return View(
+    return RunOutput(
         run=path,
+        href=folio.root + folio.place_of(path) if path else "",
         status=run.status.replace("_", " ") if run else "skipped",
         message=error_message(run.error) if run and run.error else "",
         printed="\n".join(run.printed) if run else "",
@@ -151,12 +217,10 @@ class _Body(NamedTuple):
     compared: list[str]  # without indents
 
 
-def difference(wrong: Listing, right: Listing, folio: Folio) -> View:
-    """Views of both programs and their unified diff, empty where most lines differ."""
+def difference(wrong: Listing, right: Listing, folio: Folio) -> Difference:
+    """Both programs, and their unified diff."""
     before, after = (listed(folio.book.root, code.path, code.object) for code in (wrong, right))
-    return View(
-        wrong=listing(wrong, folio), right=listing(right, folio), lines=unified(before, after)
-    )
+    return Difference(listing(wrong, folio), listing(right, folio), unified(before, after))
 
 
 def unified(wrong: str, right: str) -> Markup:

@@ -1,0 +1,14 @@
+"""Which function composes a page, by the name of its kind (`sheets.py`)."""
+
+from collections.abc import Callable, Iterator
+
+from markupsafe import Markup
+
+from generator.pages import lessons
+from generator.pages.draft import Draft
+from generator.pages.elements.element import Element
+
+COMPOSED: dict[str, Callable[[Draft], Iterator[Element | Markup]]] = {
+    "learn": lessons.learn,
+    "worked": lessons.worked,
+}

@@ -1,0 +1,214 @@
+"""A page while it is composed: elements of what authors wrote and what runs gave, in order."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from markdown.extensions.toc import slugify, unique  # type: ignore[import-untyped]
+from markupsafe import Markup, escape
+
+from generator.content.exhibit import ExplainedProgram, Figure, Listing
+from generator.content.lesson import Backed, LessonFile, LessonTable, Section
+from generator.content.quiz import Item
+from generator.content.typesetting import plain
+from generator.figures import figures
+from generator.pages.elements import figures as drawn
+from generator.pages.elements import programs, questions, tables
+from generator.pages.elements.element import Block, Element, Heading, ListOfLines, Waiting
+from generator.pages.term_links import TermLinks
+from generator.pages.views import claims
+from generator.printing.folio import Folio
+
+LessonT = TypeVar("LessonT", bound=LessonFile)
+if TYPE_CHECKING:
+    from generator.pages.page import Gathered, Sheet
+
+
+@dataclass
+class Draft:
+    """One page while it is composed; each method makes elements of what it is given."""
+
+    sheet: "Sheet"
+    folio: Folio
+    links: TermLinks
+    gathered: "Gathered"
+    _taken: set[str] = field(default_factory=set)  # anchors of headings
+    _above: int = 1  # the level of the last heading
+
+    def lesson(self, model: type[LessonT]) -> LessonT:
+        """The file of the page's lesson, of the model of its mode."""
+        assert self.sheet.topic
+        assert self.sheet.mode
+        lesson = self.sheet.topic.lessons[self.sheet.mode].model
+        assert isinstance(lesson, model)
+        return lesson
+
+    # --- words
+
+    def line(self, text: str) -> Markup:
+        """An author's line with the page's links to terms."""
+        return self.links.linked(self.folio.line(text))
+
+    def prose(self, text: str) -> Markup:
+        """An author's paragraphs with the page's links to terms."""
+        return self.links.linked(self.folio.prose(text))
+
+    def heading(
+        self, level: int, words: str, number: int | None = None, *, anchor: str = "",
+        css: str = "", is_listed: bool = True,
+    ) -> Heading:  # fmt: skip
+        """A heading with the anchor of its words, or the one that is given."""
+        content = text = escape(words)
+        if number:
+            content = Markup('<span class="pb-label">{}</span> {}').format(number, text)
+        own = anchor or unique(slugify(content.striptags(), "-"), self._taken)
+        self._above = level
+        return Heading(level, content, own, text.striptags(), css, is_listed, not anchor)
+
+    def lede(self, text: str) -> Block:
+        """The sentences with which a page begins."""
+        return Block([self.prose(text)], "pb-lede")
+
+    def passage(
+        self, title: str, text: str, number: int | None = None, level: int = 2
+    ) -> Iterator[Element]:
+        """A heading, numbered if a number is given, and a text below it."""
+        yield self.heading(level, title, number)
+        yield Block([self.prose(text)])
+
+    def lines(self, texts: Iterable[str], tag: str = "ul") -> ListOfLines:
+        """Lines as a list."""
+        return ListOfLines([self.line(text) for text in texts], tag)
+
+    def insight(self, text: str) -> Block:
+        """The sentence to keep."""
+        return Block([self.prose(text)], "pb-insight")
+
+    def takeaway(self, text: str) -> Iterator[Element]:
+        """What to keep of a lesson."""
+        yield self.heading(2, "Takeaway")
+        yield self.insight(text)
+
+    # --- figures, programs, questions, claims
+
+    @property
+    def _figures(self) -> dict[str, Figure]:
+        """The figures that the page may draw, by id: those of its lesson, or of its lab."""
+        topic, sheet = self.sheet.topic, self.sheet
+        model = topic.lessons[sheet.mode].model if topic and sheet.mode else None
+        drawn = {figure.id: figure for figure in getattr(model, "figures", [])}
+        if topic and sheet.lab and (pictured := topic.labs[sheet.lab].model.figure):
+            drawn[topic.figures[pictured].id] = topic.figures[pictured]
+        return drawn
+
+    def figure(self, name: str | None) -> list[Element]:
+        """The figure of an id, if there is one."""
+        if not name:
+            return []
+        return [drawn.figure(figures.draw(self._figures[name], self.folio), self.folio)]
+
+    def figure_to_try(self, name: str | None) -> str:
+        """Words that name a figure that readers operate, for what waits; nothing for others."""
+        named = self._figures[name] if name else None
+        if named is None or not named.play:
+            return ""
+        return f", a figure to try: “{self.folio.line(named.title)}”"
+
+    def program(self, written: Listing) -> programs.ListedProgram:
+        """A listing with what its run printed."""
+        return programs.listing(written, self.folio)
+
+    def notes(self, program: ExplainedProgram) -> programs.Notes:
+        """What the lines of a program do."""
+        rows = programs.notes(program, self.folio)
+        return programs.Notes([(row[0], row[1], self.links.linked(row[2])) for row in rows])
+
+    def item(self, name: str | None, asked_as: str) -> list[Element]:
+        """The topic's question of an id, if there is one."""
+        return [self.question(self.items[name], asked_as)] if name else []
+
+    def question(self, quiz_item: Item, asked_as: str) -> questions.Question:
+        """A question, whose heading is one level below that of its section, and no fourth."""
+        return questions.question(quiz_item, self.folio, asked_as, min(self._above + 1, 3))
+
+    @property
+    def items(self) -> dict[str, Item]:
+        """The questions of the page's topic by id."""
+        return self.sheet.topic.items if self.sheet.topic else {}
+
+    def waiting(
+        self, item: str | None, what: str, content: Iterable[Element | Markup]
+    ) -> Waiting | Block:
+        """Content that waits for the answer to a question, if one is named."""
+        inside = list(content)
+        return Waiting(item, plain(what), inside) if item else Block(inside)
+
+    def checks(self, names: Sequence[str], title: str = "Check yourself") -> Iterator[Element]:
+        """The questions at the end of a lesson, below a heading, if there are any."""
+        if names:
+            yield self.heading(2, title)
+        for name in names:
+            yield from self.item(name, "question")
+
+    def backing(self, names: Sequence[str], sources: Sequence[str] = ()) -> Iterator[Element]:
+        """Claims with their verdicts and references, folded; a contrary verdict stands above."""
+        if names or sources:
+            yield from claims.backing(names, sources, self.folio)
+
+    # --- sections
+
+    def sections(
+        self,
+        written: Iterable[Section | None],
+        level: int,
+        title: str = "",
+        after: str | None = None,
+    ) -> Iterator[Element]:
+        """Those sections that there are, below a heading of their own if a title is given."""
+        for number, section in enumerate(filter(None, written)):
+            if title and not number:
+                yield self.heading(2, title)
+            yield from self.section(section, level, after)
+
+    def section(self, section: Section, level: int, after: str | None = None) -> Iterator[Element]:
+        """A section; with `after`, its text waits for the answer to that question."""
+        title = self.folio.line(section.title)
+        yield self.heading(level, title)
+        what = f"“{self.folio.line(section.title)}”{self.figure_to_try(section.figure)}"
+        yield self.waiting(after, what, self.section_body(section))
+
+    def section_body(self, section: Backed) -> Iterator[Element]:
+        """What a section of any kind holds; where it asks, the rest waits for the answer."""
+        opening, commit, table, program = (
+            getattr(section, key, None) for key in ("opening", "commit", "table", "program")
+        )
+        if opening:
+            yield Block([self.line(opening)], tag="p")
+        yield from self.item(commit, "before")
+        named = self.figure_to_try(section.figure) or ", a figure" if section.figure else ""
+        what = f"the explanation{named}{', a table' * bool(table)}"
+        what += ", a program with its output" * bool(program)
+        yield self.waiting(commit, what, self._told(section, table, program))
+
+    def _told(
+        self, section: Backed, table: LessonTable | None, program: ExplainedProgram | None
+    ) -> Iterator[Element | Markup]:
+        yield self.prose(section.text)
+        yield from self.figure(section.figure)
+        if table:
+            yield from self.table(table, self.folio.line(table.first_column or "What"))
+        if program:
+            yield from self.folded_program(program)
+        yield from self.backing(section.claims, section.sources)
+
+    def table(self, table: LessonTable, first: str) -> Iterator[Element | Markup]:
+        """A table of values, and what to see in it."""
+        yield tables.of_values(table, self.folio, first)
+        if table.afterword:
+            yield self.prose(table.afterword)
+
+    def folded_program(self, program: ExplainedProgram) -> Iterator[Element | Markup]:
+        """What a program printed, and the program closed: the text has said how it works."""
+        yield self.program(program).output
+        yield self.prose(program.output_says)
+        yield programs.WholeProgram(self.program(program), self.notes(program))

@@ -1,0 +1,139 @@
+"""What a page is made of: typed elements in the order of the page.
+
+A page is composed of elements (`draft.py`, `lessons.py`, `views/`), and each prints itself by the
+macro of its class's name in `templates/elements`, which reads its fields and changes nothing. What
+else is asked of a page (its headings, questions, scripts, minutes, what the search finds) is read
+off its elements and never off its HTML (`facts.py`). A field is `Markup` where it holds words that
+readers see, and `str` where it is an address, an id or a class.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import ClassVar
+
+from markupsafe import Markup, escape
+
+from generator.pages.environment import environment
+
+Shown = "Element | Markup"
+Content = Sequence["Element | Markup"]  # in the order of the page
+
+
+@dataclass(frozen=True)
+class Element:
+    """A piece of a page."""
+
+    IS_FOUND: ClassVar[bool] = True  # by the search; else it tells an answer, or is no text
+    IS_READ: ClassVar[bool] = True  # as the page is read; else it is folded, or operated
+
+    def __html__(self) -> str:
+        """The HTML that the macro of its class's name prints."""
+        return str(_macros()[_CAPITAL.sub("_", type(self).__name__).lower()](self))
+
+    def parts(self) -> Iterator["Element | Markup"]:
+        """Yield what readers see of it, in the order of the page: elements and words."""
+        for field in fields(self):
+            yield from _parts_of(getattr(self, field.name))
+
+
+def _parts_of(content: object) -> Iterator["Element | Markup"]:
+    if isinstance(content, Element | Markup):
+        yield content
+    elif isinstance(content, list | tuple):
+        for part in content:
+            yield from _parts_of(part)
+
+
+def walk(content: object) -> Iterator[Element]:
+    """Yield the elements of some content and all within them, in the order of the page."""
+    for part in _parts_of(content):
+        if isinstance(part, Element):
+            yield part
+            yield from walk([*part.parts()])
+
+
+_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+@cache
+def _macros() -> dict[str, Callable[[Element], str]]:
+    """The macros of `templates/elements`, by name."""
+    names = environment().list_templates(filter_func=lambda name: name.startswith("elements/"))
+    modules = (environment().get_template(name).module for name in names)
+    return {name: macro for module in modules for name, macro in vars(module).items()}
+
+
+# --- what any page is made of
+
+
+@dataclass(frozen=True)
+class Heading(Element):
+    """A heading; below level 1 a link to itself."""
+
+    level: int
+    html: Markup  # its words, with a number before them, if it has one
+    anchor: str
+    text: str  # without the number, as authors name the section
+    css: str = ""
+    is_listed: bool = True  # otherwise lists leave it out, and the search takes it for text
+    is_anchored: bool = True  # by its own words; another anchor is no place of a list
+
+    @property
+    def is_link(self) -> bool:
+        """Whether its words are a link to it, as links do not nest."""
+        return self.level > 1 and "<a " not in self.html
+
+    @property
+    def words(self) -> Markup:
+        """Its words as lists show them."""
+        return escape(self.html.striptags())
+
+
+@dataclass(frozen=True)
+class Block(Element):
+    """Content in an element of its own."""
+
+    content: Content
+    css: str = ""
+    tag: str = "div"
+
+
+@dataclass(frozen=True)
+class Fold(Element):
+    """Content that a reader opens; with `after`, the answer to that question opens it."""
+
+    summary: Markup
+    content: Content
+    css: str = ""
+    after: str = ""
+    anchor: str = ""
+    is_found: bool = False
+
+
+@dataclass(frozen=True)
+class Waiting(Element):
+    """Content that waits for the answer to a question, and meanwhile `what` is there."""
+
+    question: str
+    what: str
+    content: Content
+
+
+@dataclass(frozen=True)
+class ListOfLines(Element):
+    """Lines as a list."""
+
+    lines: Sequence[Markup]
+    tag: str = "ul"
+    css: str = ""
+    line_css: str = ""
+
+
+@dataclass(frozen=True)
+class Aside(Element):
+    """A paragraph beside the text."""
+
+    words: Markup
+    css: str = "pb-aside"

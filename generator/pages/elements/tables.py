@@ -1,0 +1,80 @@
+"""Tables: a title with # before it stands above numbers, whose common unit stands in it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from markupsafe import Markup, escape
+
+from generator.content.quiz import ValueTable
+from generator.content.typesetting import plain
+from generator.pages.elements.element import Element
+from generator.printing.folio import Folio
+from generator.values.units import SCALES
+from runners.core.trace.fields import NBSP
+
+_UNITS = [NBSP + name for sizes in SCALES.values() for name, _ in sizes] + ["%"]
+_EMPTY = ("", "–")
+Row = Sequence[Markup | str]  # the first cell heads it
+
+
+@dataclass(frozen=True)
+class Table(Element):
+    """A table; what is wider than the page scrolls."""
+
+    titles: Row
+    rows: Sequence[Row]
+    caption: str = ""  # the marks that all values have
+    css: str = ""
+    is_found: bool = True
+    anchors: Sequence[str] = ()  # of the rows
+    head_css: str = ""  # of the cells that head the rows
+    is_headed: bool = True  # whether the first cell of each row heads it
+
+    @property
+    def in_units(self) -> "Table":
+        """The table with the unit that all numbers of a column have in its head."""
+        titles, rows = with_units(self.titles, self.rows)
+        return replace(self, titles=titles, rows=rows)
+
+
+def with_units(titles: Row, rows: Sequence[Row]) -> tuple[list[Markup], list[list[Markup]]]:
+    """Titles and rows, in which a unit common to the numbers of a column stands in its title."""
+    columns = [[escape(cell) for cell in column] for column in zip(*rows, strict=True)]
+    heads = [escape(title) for title in titles]
+    for at, (title, cells) in enumerate(zip(titles, columns, strict=False)):
+        unit = _common_unit(cells) if title.startswith("#") else ""
+        if unit:
+            heads[at] += f", {unit.removeprefix(NBSP)}"
+            columns[at] = [_without(cell, unit) for cell in cells]
+    return heads, [list(row) for row in zip(*columns, strict=True)]
+
+
+def _common_unit(cells: Sequence[Markup]) -> str:
+    """The unit with which all these numbers end, or nothing where they have several or none."""
+    units = {_unit_of(cell) for cell in cells if plain(cell).strip() not in _EMPTY}
+    return units.pop() if len(units) == 1 else ""
+
+
+def _unit_of(cell: Markup) -> str:
+    """The unit behind the number that ends a cell."""
+    words = plain(cell)
+    ends = [unit for unit in _UNITS if words.endswith(unit)]
+    unit = max(ends, key=len, default="")
+    return unit if words.removesuffix(unit)[-1:].isdigit() else ""
+
+
+def _without(cell: Markup, unit: str) -> Markup:
+    """A cell without the unit that ends it."""
+    before, _, after = cell.rpartition(unit)
+    return Markup(before + after) if before else cell
+
+
+def of_values(written: ValueTable, folio: Folio, first: str = "") -> Table:
+    """An author's table of values; `first` heads the first column."""
+    if first:  # else a question is about it, whose key is of the machine at hand
+        cells = (cell for row in written.rows for cell in row.cells)
+        folio = folio.for_runs(run for cell in cells for run in folio.evidence.evaluate(cell).runs)
+    titles = [escape(first), *("#" + folio.line(column) for column in written.columns)]
+    page = folio.for_table(folio.value(cell) for row in written.rows for cell in row.cells)
+    rows = [[page.line(row.title), *map(page.cell, row.cells)] for row in written.rows]
+    return Table(titles, rows, page.caption)

@@ -1,0 +1,46 @@
+"""The templates' environment, and how they print words."""
+
+import re
+from functools import lru_cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from generator.content.typesetting import moment, plain, unlinked
+from generator.pages.view import counted
+from generator.printing.folio import breakable, interface_words
+
+TEMPLATES = Path(__file__).parent / "templates"
+_CODE = re.compile(r"`([^`]+)`")
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    """The Jinja environment of the templates: autoescaped, strict, with filters and `views`."""
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        undefined=StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.filters |= {
+        "plain": plain, "breakable": breakable, "moment": moment, "with_code": with_code,
+        "unbroken": unbroken, "counted": counted,
+        "unlinked": unlinked,
+    }  # fmt: skip
+    made.globals["ui"] = interface_words()
+    made.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
+    return made
+
+
+def unbroken(name: str) -> Markup:
+    """A name in which no line ends, at none of its hyphens."""
+    return Markup('<span class="pb-keep">{}</span>').format(name)
+
+
+def with_code(reason: str) -> Markup:
+    """A reason why a run was skipped, with its backticks turned into code."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(reason))))
