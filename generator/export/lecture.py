@@ -7,7 +7,9 @@ first lab, and what students often get wrong with the evidence against it.
 from generator.content.book import Topic
 from generator.content.typesetting import unlinked
 from generator.pages.environment import TEMPLATES, environment
-from generator.pages.page import Gathered, Sheet, start_page
+from generator.pages.page import Gathered
+from generator.pages.old import start_page
+from generator.pages.sheets import Sheet
 from generator.pages.views import lecture
 from generator.values.evaluation import Evidence
 from generator.website.publish import ASSETS, style
@@ -28,7 +30,7 @@ def documents(evidence: Evidence, topic: Topic) -> dict[str, bytes]:
         needs = {"lab": lab, "mistakes": plan.beliefs, "questions": plan.paper}
         if not needs.get(part, True):
             continue
-        page = environment().get_template(sheet.template)
+        page = environment().get_template(sheet.kind)
         html = page.render(context, part=part, lecture=plan, css=css)
         files[f"{part}.html"] = unlinked(html).encode()
     return files

@@ -59,6 +59,7 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
     ]
     runs = list(filter(None, by_path.values()))
     natures = _natures(figure, runs, folio)
+    folio.natures.add(natures)
     nature = natures.partition(", ")[0]
     is_alike = {run.nature for run in runs} == {nature}
     folio = folio.without_mark(nature if is_alike else "", REFERENCE not in natures)

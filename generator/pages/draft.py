@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from markdown.extensions.toc import slugify, unique  # type: ignore[import-untyped]
 from markupsafe import Markup, escape
@@ -15,23 +15,23 @@ from generator.figures import figures
 from generator.pages.elements import figures as drawn
 from generator.pages.elements import programs, questions, tables
 from generator.pages.elements.element import Block, Element, Heading, ListOfLines, Waiting
+from generator.pages.page import Gathered
+from generator.pages.sheets import Sheet
 from generator.pages.term_links import TermLinks
 from generator.pages.views import claims
 from generator.printing.folio import Folio
 
 LessonT = TypeVar("LessonT", bound=LessonFile)
-if TYPE_CHECKING:
-    from generator.pages.page import Gathered, Sheet
 
 
 @dataclass
 class Draft:
     """One page while it is composed; each method makes elements of what it is given."""
 
-    sheet: "Sheet"
+    sheet: Sheet
     folio: Folio
     links: TermLinks
-    gathered: "Gathered"
+    gathered: Gathered
     _taken: set[str] = field(default_factory=set)  # anchors of headings
     _above: int = 1  # the level of the last heading
 

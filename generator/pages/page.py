@@ -1,101 +1,35 @@
-"""One page: a `Sheet`, which says what it is made from, → Markdown. Pure.
+"""What is known of a printed page, and of all pages together.
 
-Each page is a template of its own over the shared frame. Its body is HTML, so that no Markdown
-builder changes it; only what somebody wrote by hand stays Markdown. Code that pages show is read
-from the files that runs executed.
+A page is composed of elements (`compose.py`), whose facts are read off before they are printed; so
+whoever needs its headings, its minutes or what the search finds asks the page, not its HTML.
 """
 
-import json
-import re
-import textwrap
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import import_module
-from pkgutil import iter_modules
-from typing import Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
-from generator.content import prose
-from generator.content.book import Book, Topic
-from generator.content.chain import DeepPage
-from generator.content.exhibit import Figure, Listing, Verified
-from generator.content.handwritten import HandWritten, split
-from generator.content.lesson import CHAINED, Mode
-from generator.content.quiz import Item, QuizFence
-from generator.content.typesetting import plain, unlinked
-from generator.figures import figures
-from generator.figures.play import states as play_states
-from generator.pages import views
-from generator.pages.composed import COMPOSED
-from generator.pages.draft import Draft
-from generator.pages.elements import figures as figure_elements
-from generator.pages.elements import programs as listing
-from generator.pages.elements import questions as question
-from generator.pages.elements import tables as table_elements
-from generator.pages.elements.element import Heading as HeadingElement
-from generator.pages.elements.element import walk
-from generator.pages.environment import environment
-from generator.pages.headings import Heading, Headings
-from generator.pages.term_links import TermLinks, limit_links
-from generator.pages.view import View, label
-from generator.pages.views import claims, frame, ways
-from generator.printing.folio import Folio, escaped_heading
+from generator.content.lesson import CHAINED
+from generator.pages.elements.element import Heading
 from generator.values.evaluation import Evidence
 from generator.values.filters import calls_of_claims
 from generator.values.machines import OtherOutcomes
 
-DESCRIPTION_LENGTH = 180
-# What templates call by these names without an import; each may call those before it.
-MACROS = ("tables", "programs", "items", "parts", "watched")
-VARIANTS = "assets/variants"
-TERMS = "assets/terms.js"  # sources.js knows it
-# These name each machine beside its numbers.
-OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")
-# The feet of these name no machine.
-UNMEASURED = (*OF_MACHINES, "glossary.md.j2", "lab.md.j2", "watched.md.j2")
-_TO_CLAIM = re.compile(r"#claim-([^\"]+)\"")
-_LEVEL = re.compile(r"^(##+) ", re.MULTILINE)  # of a heading in Markdown
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
-)
-
 
 @dataclass(frozen=True)
-class Sheet:
-    """What one page is, before it is printed."""
-
-    path: str  # under the site's root
-    template: str  # of its body; the frame is shared
-    heading: str  # its title, an author's line; of what runs measured, plain text
-    about: str  # for search engines and previews
-    source: str | None = None  # the file that an author edits
-    topic: Topic | None = None
-    mode: Mode | None = None  # of a lesson
-    part: DeepPage | None = None  # of the chain of Deep
-    lab: str | None = None  # its name, on the page of a lab
-    text: str = ""  # the Markdown of a page by hand
-    by_hand: HandWritten | None = None  # such a page, with the listings and quizzes of its fences
-    machine: str | None = None  # on the page of one machine
-    experiment: str | None = None  # on the page of one experiment's runs
-    symptom: str | None = None  # the id of one, on its page of the guide
-    watched: str | None = None  # a script that `verify` watched, on its page
-    has_toc: bool = False
-    under: str | None = None  # its page in the header, where that is not its folder's index
-    # Where it shows the reference machine, the experiments to measure before it does not.
-    lacks: Sequence[str] | None = None
-
-
-@dataclass(frozen=True)
-class Printed:
-    """A page as it is written to disk, and what other pages show of it."""
+class Page:
+    """A page as it is written to disk, and what others need to know of it."""
 
     content: bytes
     minutes: int  # that reading it takes
     headings: Sequence[Heading] = ()  # the title first
     terms: frozenset[str] = frozenset()  # of the glossary, that its prose uses
+    claims: frozenset[str] = frozenset()  # that it links
+    texts: frozenset[str] = frozenset()  # that authors wrote and it prints
+    scripts: Sequence[str] = ()  # that it loads, of the site's own
+    searched: Markup = Markup()  # what the search finds, in sections
     assets: Mapping[str, bytes] = field(default_factory=dict)  # that only it loads, by path
 
 
@@ -105,7 +39,7 @@ class Gathered:
 
     evidence: Evidence  # of the machine at hand
     others: Mapping[str, OtherOutcomes]  # of the other machines
-    pages: Mapping[str, Printed]  # those that are printed, by path
+    pages: Mapping[str, Page]  # those that are printed, by path
 
     @cached_property
     def minutes(self) -> dict[str, int]:
@@ -113,7 +47,7 @@ class Gathered:
         return {path: sum(page.minutes for page in pages) for path, pages in self._lessons.items()}
 
     @cached_property
-    def _lessons(self) -> dict[str, list[Printed]]:
+    def _lessons(self) -> dict[str, list[Page]]:
         """The pages of each lesson, by the path of its first; a page by hand is one."""
         lessons = defaultdict(list)
         for path, page in self.pages.items():
@@ -146,7 +80,7 @@ class Gathered:
         for topic in self.evidence.book.topics:
             for mode in (name for name in topic.lessons if name != "recall"):
                 pages = self._lessons.get(f"topics/{topic.id}/{mode}.md", ())
-                linked = (at for page in pages for at in _TO_CLAIM.findall(page.content.decode()))
+                linked = frozenset[str]().union(*(page.claims for page in pages))
                 texts = (field.text for field in topic.lessons[mode].fields)
                 named = (claim for text in texts for _, claim in calls_of_claims(text))
                 for claim in {*linked, *named}:
@@ -163,180 +97,3 @@ class Gathered:
             heading.text: path.replace(".md", f".html#{heading.anchor}")
             for path, page in pages.items() for heading in reversed(page.headings)
         }  # fmt: skip
-
-
-def printed(sheet: Sheet, gathered: Gathered) -> Printed:
-    """`Printed`: a sheet's template in the frame, as bytes; minutes, headings, terms, assets."""
-    depth, at_hand = sheet.path.count("/"), gathered.evidence
-    folio, context = start_page(sheet, gathered)
-    book, topic, headings = folio.book, sheet.topic, context["headings"]
-    if compose := COMPOSED.get(sheet.template.removesuffix(".md.j2")):
-        parts = list(compose(Draft(sheet, folio, context["links"], gathered)))
-        for part in walk(parts):
-            if isinstance(part, HeadingElement) and part.is_anchored:
-                headings.written.append(part)
-        body = limit_links("".join(f"{escape(part)}\n" for part in parts))
-    else:
-        body = limit_links(_rendered(sheet.template, context))
-    is_recorded = sheet.experiment or sheet.machine or sheet.watched
-    title = (label if is_recorded else folio.line)(sheet.heading)
-    if sheet.text:
-        title = escaped_heading(title)
-        headings.read(f"# {title}\n\n{body}")
-    row = ways.ways(topic, sheet.mode, folio) if topic else []
-    way = ways.rail(sheet.path, topic, row, folio)
-    origins = frame.origins(folio, depth)
-    # What a trace says is text: no expression, no Markdown.
-    about = (label if sheet.template in OF_MACHINES[:2] else folio.line)(sheet.about)
-    # A sitting of Recall takes as long as what is due that day.
-    minutes = 0 if sheet.mode == "recall" else frame.minutes(body, len(folio.items))
-    content = _rendered(
-        "page.md.j2",
-        context,
-        body=Markup(body),
-        ways=row,
-        rail=way,
-        contents=headings.contents() if sheet.has_toc or sheet.mode else [],
-        styles=frame.styles(body),
-        minutes=minutes,
-        # A summary gives away results, and ticks off nothing.
-        scripts=frame.scripts(
-            body, has_ways=bool(row or way) and sheet.template != "summary.md.j2"
-        ),
-        origins=origins,
-        machines=None if sheet.template in UNMEASURED else frame.machines(origins, book),
-        machine_at_hand=at_hand.book.machine.name,
-        surprises=frame.surprises(folio),
-        natures=frame.natures(folio, body),
-        boost=frame.BOOSTS.get(sheet.template.removesuffix(".md.j2"), 1.0),
-        title=title,
-        description=textwrap.shorten(plain(about), DESCRIPTION_LENGTH, placeholder="…"),
-    )
-    # A summary draws the first state of a figure and loads none of the others.
-    loaded = {path: asset for path, asset in folio.assets.items() if path in content}
-    terms = frozenset(context["links"].used)
-    return Printed(content.encode(), minutes, headings.written, terms, loaded)
-
-
-def start_page(sheet: Sheet, gathered: Gathered) -> tuple[Folio, dict[str, Any]]:
-    """Pair: a new `Folio` for a sheet, and its template's context: names, functions, macros."""
-    depth, at_hand = sheet.path.count("/"), gathered.evidence
-    evidence = (sheet.lacks is not None and at_hand.reference) or at_hand
-    folio = Folio(
-        evidence, at_hand, gathered.others, sheet.path,
-        marks_reference=not evidence.book.is_reference and sheet.template not in OF_MACHINES,
-    )  # fmt: skip
-    terms = folio.book.terms if sheet.mode not in (None, "recall") else ()
-    context = _context(sheet, folio, TermLinks(terms, "../" * depth), gathered)
-    context["headings"] = headings = Headings()
-    context["heading"] = headings.heading
-    context["pieces"] = lambda: _pieces(sheet, folio, headings)
-    for name in MACROS:
-        context[name] = environment().get_template(f"macros/{name}.j2").make_module(context)
-    return folio, context
-
-
-def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -> dict[str, Any]:
-    """What templates read and call, beside `views`."""
-    topic, depth = sheet.topic, sheet.path.count("/")
-    lesson = topic.lessons[sheet.mode].model if topic and sheet.mode else None
-    drawn: dict[str, Figure] = {f.id: f for f in getattr(lesson, "figures", [])}
-    pictured = topic.labs[sheet.lab].model.figure if topic and sheet.lab else None
-    if topic and pictured:
-        drawn[topic.figures[pictured].id] = topic.figures[pictured]
-    items = topic.items if topic else {}
-    titles = {other.id: other.file.title for other in folio.book.topics}
-    context: dict[str, Any] = {}
-    context |= {
-        "views": _views(), "whole": lambda program, rows, is_printed: listing.whole(
-            program, [(a, b, links.linked(c)) for a, b, c in rows], is_printed
-        ),
-        "folio": folio, "book": folio.book, "topic": topic, "root": "../" * depth,
-        "ui": folio.ui, "sheet": sheet, "chained": CHAINED, "lesson": lesson, "gathered": gathered,
-        "prose": lambda written: links.linked(folio.prose(written)),
-        "line": folio.line,
-        "linked": links.linked,
-        "links": links,
-        "figure": lambda name: figures.draw(drawn[name], folio),
-        "to_try": lambda name: folio.line(drawn[name].title) if drawn[name].play else "",
-        "drawn": lambda figure: figures.draw(play_states.first_alone(figure, folio), folio),
-        "in_short": lambda name: question.in_short(items[name], folio),
-        "variants": lambda name, kind: question.variants(items[name], folio, kind),
-        "question": lambda name, kind: question.question(
-            items[name], folio, kind, min(context["headings"].above + 1, 3)
-        ),
-        "terms_script": lambda: _terms_script(folio),
-        "variants_script": lambda html: _variants_script(html, folio),
-        "listing": lambda written: listing.listing(written, folio),
-        "difference": lambda wrong, right: listing.difference(wrong, right, folio),
-        "verdicts": lambda names: claims.verdict_rows(names, folio),
-        "proofs_of": lambda of=sheet.experiment or "": claims.proofs_of(
-            gathered.claim_groups.get(of, ()), gathered.claim_lessons, folio
-        ),
-        "topic_title": lambda name: plain(folio.line(titles[name])),
-    }  # fmt: skip
-    return context
-
-
-def _views() -> dict[str, Any]:
-    return {
-        module.name: import_module(f"{views.__name__}.{module.name}")
-        for module in iter_modules(views.__path__)
-    } | {
-        "listing": listing, "question": question, "figure": figure_elements,
-        "tables": table_elements,
-    }  # fmt: skip
-
-
-def items_of(fence: QuizFence, book: Book) -> list[Item]:
-    """The items that a fence asks, in their order: of any topic, or its own."""
-    return [*(book.items[name] for name in fence.names), *fence.items]
-
-
-def _rendered(template: str, context: Mapping[str, Any], **more: object) -> str:
-    """A template's text, with what a run printed and nobody would see spelled out."""
-    text = environment().get_template(template).render(context, **more)
-    return _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-
-
-def _variants_script(html: Markup, folio: Folio) -> str:
-    """Put the variants of a Recall page into a script of their own; its path under the root.
-
-    Only a script can ask them, so the page itself stays that much lighter.
-    """
-    path = f"{VARIANTS}/{folio.path.removesuffix('.md').replace('/', '-')}.js"
-    text = json.dumps(str(html).strip(), ensure_ascii=True)
-    folio.assets[path] = f"proofbook.variants({text});\n".encode()
-    return path
-
-
-def _terms_script(folio: Folio) -> str:
-    """Put the definitions of all terms into a script, for popovers; its path under the root."""
-    definitions = {
-        term.id: [term.term, unlinked(folio.prose(term.definition))] for term in folio.book.terms
-    }
-    folio.assets[TERMS] = (
-        f"proofbook.terms = {json.dumps(definitions, ensure_ascii=True)};\n".encode()
-    )
-    return TERMS
-
-
-def _pieces(
-    sheet: Sheet, folio: Folio, headings: Headings
-) -> Iterator[Markup | Listing | View | list[question.Question]]:
-    """What somebody wrote by hand: listings, questions, Markdown with its values as HTML in it."""
-    assert sheet.by_hand
-    for piece in split(sheet.by_hand):
-        if isinstance(piece, QuizFence):
-            items = items_of(piece, folio.book)
-            yield [question.question(quiz_item, folio, "question") for quiz_item in items]
-        elif isinstance(piece, Verified):
-            watched = folio.book.verified[piece.path]
-            yield View(watched=watched, listing=listing.listing(piece, folio))
-        elif isinstance(piece, Listing):
-            yield piece
-        else:
-            headings.above = len([headings.above * "#", *_LEVEL.findall(piece)][-1])
-            linked = folio.in_link.expression
-            html = prose.put_into(piece, folio.expression, linked, escaped_heading)
-            yield Markup(listing.fences_as_listings(html))

@@ -22,9 +22,10 @@ from generator.content import prose
 from generator.content.book import Book
 from generator.content.errors import ContentError, ContentErrors
 from generator.content.lesson import CHAINED, MODES
+from generator.pages.compose import printed
 from generator.pages.environment import environment
-from generator.pages.page import Gathered, Printed, Sheet, printed
-from generator.pages.sheets import EVIDENCE, HOME, sheets
+from generator.pages.page import Gathered, Page
+from generator.pages.sheets import EVIDENCE, HOME, Sheet, sheets
 from generator.values.evaluation import Evidence
 from generator.values.machines import OtherOutcomes, missing_experiments, other_outcomes
 from runners.core.system.processes import end_with
@@ -47,7 +48,7 @@ SHARED: dict[str, tuple[str, ...]] = {
 # Their keys that are more than words on a page: others read by them.
 READ_BY = frozenset({"id", "term", "also", "refuted_by", "value", "unit"})
 _WORDS = re.compile(r"[\w ,.;:]+")  # of a text, as a page has them too
-_PageOrMistakes = Printed | list[ContentError]
+_PageOrMistakes = Page | list[ContentError]
 _Make = Callable[[int], _PageOrMistakes]
 _Texts = Counter[tuple[str, str]]  # of a file, each with its key
 
@@ -61,7 +62,7 @@ class Press:
     def __init__(self) -> None:
         """Begin."""
         self.sheets: dict[str, Sheet] = {}
-        self.pages: dict[str, Printed] = {}
+        self.pages: dict[str, Page] = {}
         self.shared: dict[str, _Texts] = {}
 
     def pages_of(self, files: Iterable[str], book: Book) -> tuple[str, ...]:
@@ -117,7 +118,7 @@ class Press:
             self.evidence, under, kept = Evidence(book), EVERYTHING, {}
             self.others = other_outcomes(book, self.evidence.judged_claims)
         content_checks.raise_any(_mistakes(self.evidence, under), self.evidence)
-        pages: dict[str, Printed] = {}
+        pages: dict[str, Page] = {}
         gathered = Gathered(self.evidence, self.others, pages)
         planned = list(_on_machines(sheets(book), self.evidence))
         errors = list(_path_conflicts(planned))
@@ -127,7 +128,7 @@ class Press:
             new = dict(zip([s.path for s in to_print], _print_all(to_print, gathered), strict=True))
             for sheet in group:
                 match new.get(sheet.path) or kept[sheet.path]:
-                    case Printed() as page:
+                    case Page() as page:
                         pages[sheet.path] = page
                     case mistakes:
                         errors += mistakes

@@ -67,6 +67,11 @@ class Folio:
     figures: list[str] = field(default_factory=list)
     noted: list[str] = field(default_factory=list)  # texts with footnotes
     assets: dict[str, bytes] = field(default_factory=dict)  # files that the page loads, by path
+    loaded: set[str] = field(default_factory=set)
+    natures: set[str] = field(default_factory=set)  # words behind its numbers
+    marks: set[str] = field(default_factory=set)  # what its texts hold: formulas, footnotes, boxes
+    linked_claims: set[str] = field(default_factory=set)
+    texts: set[str] = field(default_factory=set)  # that authors wrote and it prints
 
     def __post_init__(self) -> None:
         """What the page prints leads to where it comes from."""
@@ -112,6 +117,7 @@ class Folio:
         if not shared or any(value.run_origins for value, marks in marked_values if not marks):
             return self
         part = self.without_mark("".join({*shared} - {REFERENCE}), REFERENCE not in shared)
+        self.natures.update(shared)
         caption = " and ".join(shared).replace(REFERENCE, f"of the {REFERENCE} machine")
         return part._copy_with(caption=caption)
 
@@ -134,10 +140,12 @@ class Folio:
 
     def line(self, text: str) -> Markup:
         """An author's line as inline HTML."""
+        self.texts.add(text)
         return Markup(prose.render(text, self.expression, self.in_link.expression, inline=True))
 
     def prose(self, text: str) -> Markup:
         """An author's prose as HTML paragraphs, tables and footnotes."""
+        self.texts.add(text)
         html = prose.render(text, self.expression, self.in_link.expression, inline=False)
         if prose.NOTES in html:
             self.noted.append(text)
@@ -161,6 +169,7 @@ class Folio:
         self.runs.update(self._runs_of(value))
         place = self.sources.place(value, self.claim_place(claim) if claim else at)
         marks = ", ".join(self._marks(value))
+        self.natures.add(marks)
         css, text = _look(str(value), value.kind, marks, bool(value.absent))
         is_drawn = value.origin is not None and value.origin.is_nowhere
         if not self.opens or is_drawn:  # which stands for itself
@@ -206,6 +215,7 @@ class Folio:
     def claim_place(self, claim: str) -> str:
         """Address of a claim with its numbers, from the site's root."""
         experiment = self.judged(claim).experiment
+        self.linked_claims.add(claim)
         page = page_of(experiment) if experiment in self.book.traces else "evidence.html"
         return f"{page}#claim-{claim}"
 

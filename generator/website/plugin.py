@@ -42,7 +42,8 @@ from generator.checks import trace_checks
 from generator.content import reading, scaffold
 from generator.content.book import Book
 from generator.content.errors import ContentErrors
-from generator.pages.headings import LEVEL, Heading
+from generator.pages.elements.element import Heading
+from generator.pages.facts import LEVEL
 from generator.pages.press import EVERYTHING, Press
 from generator.printing.folio import interface_words
 from generator.website import page_html, publish, search

@@ -22,8 +22,8 @@ from generator.content import handwritten, images, listed_code
 from generator.content.book import Book
 from generator.content.errors import ContentError, ContentErrors
 from generator.content.shelf import REFERENCE
+from generator.pages.facts import JOINT
 from generator.pages.press import EVERYTHING, TAKEN, Press
-from generator.pages.views.frame import JOINT
 from generator.printing.folio import interface_words
 from runners.system.files import write_text
 

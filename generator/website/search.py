@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import unescape
 from typing import Any
 
-from generator.pages.headings import Heading
+from generator.pages.elements.element import Heading
 
 Entry = dict[str, Any]
 InterfaceWords = Mapping[str, Any]  # of the interface

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from generator.content.errors import ContentErrors
-from generator.pages import page as printing
+from generator.pages import compose as printing
 from generator.pages.press import EVERYTHING, Press
 from generator.website import publish
 from generator.website.publish import sync_folder

@@ -17,7 +17,6 @@ from markupsafe import Markup, escape
 
 from generator.pages.environment import environment
 
-Shown = "Element | Markup"
 Content = Sequence["Element | Markup"]  # in the order of the page
 
 
@@ -27,6 +26,16 @@ class Element:
 
     IS_FOUND: ClassVar[bool] = True  # by the search; else it tells an answer, or is no text
     IS_READ: ClassVar[bool] = True  # as the page is read; else it is folded, or operated
+
+    @property
+    def is_found(self) -> bool:
+        """Whether the search finds it."""
+        return self.IS_FOUND
+
+    @property
+    def is_read(self) -> bool:
+        """Whether its words count as read."""
+        return self.IS_READ
 
     def __html__(self) -> str:
         """The HTML that the macro of its class's name prints."""
@@ -66,6 +75,8 @@ def _macros() -> dict[str, Callable[[Element], str]]:
 
 
 # --- what any page is made of
+
+_ASIDE = ("pb-numbers", "pb-answer", "pb-backing", "pb-whole", "pb-hint")  # folds beside the text
 
 
 @dataclass(frozen=True)
@@ -111,6 +122,11 @@ class Fold(Element):
     anchor: str = ""
     is_found: bool = False
 
+    @property
+    def is_read(self) -> bool:
+        """Whether readers open it on their way: what an answer opens, and not what is beside it."""
+        return bool(self.css) and not self.css.startswith(_ASIDE)
+
 
 @dataclass(frozen=True)
 class Waiting(Element):
@@ -137,3 +153,10 @@ class Aside(Element):
 
     words: Markup
     css: str = "pb-aside"
+
+
+@dataclass(frozen=True)
+class Anchors(Element):
+    """Former anchors of a place."""
+
+    names: Sequence[str]

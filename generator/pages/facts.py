@@ -1,0 +1,165 @@
+"""What is known of a page from its elements: its headings, assets and minutes, and for the search.
+
+Flow: the content of a page in; facts out. Nobody reads them off its HTML.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from markupsafe import Markup
+
+from generator.content.typesetting import plain
+from generator.pages import old
+from generator.pages.draft import Draft
+from generator.pages.elements.element import Content, Element, Heading, Waiting, walk
+from generator.pages.elements.figures import DrawnFigure, PlayedFigure
+from generator.pages.elements.questions import Pairs, Pieces, Question, TypedField
+from generator.pages.elements.tables import Table
+from generator.printing.folio import Folio
+
+# Besides its words, a page takes a minute for each question and for each figure to operate. A
+# reader took 70 minutes for six pages that these rates give 68.
+WORDS_PER_MINUTE = 180
+# Which script and style sheet a page takes: those that one of its elements needs, by class. Where
+# answers are kept, proofbook.js comes before any.
+SCRIPTS: dict[str, tuple[type[Element], ...]] = {
+    "page": (Element,),
+    "proofbook": (Question,),
+    "sources": (Table, PlayedFigure),
+    "schedule+kinds+question": (Question,),
+    "pieces": (Pieces, Pairs),
+    "numbers": (TypedField,),
+    "asked": (Question,),
+    "figures": (DrawnFigure,),
+    "player": (),
+    "play": (PlayedFigure,),
+    "formulas": (),
+}
+SHARED = ("page", "proofbook", "sources", "schedule+kinds+question")  # by most pages
+STYLES: dict[str, tuple[type[Element], ...]] = {
+    "assets/asking.css": (),
+    "assets/markup.css": (),
+    "assets/play.css": (PlayedFigure,),
+}
+PLAIN_KINDS = (
+    "choice",
+    "several",
+    "number",
+)  # of questions, which need no style sheet of their own
+JOINT = "+"  # between the names of scripts that a page loads as one file
+LEVEL, FEWEST = 2, 5  # of the headings in a list of contents
+
+
+@dataclass
+class SearchPart:
+    """What the search finds at a place of a page: a title, and the words below it."""
+
+    anchor: str
+    title: Markup
+    words: list[Markup] = field(default_factory=list)
+
+    def __html__(self) -> str:
+        """As a section of its own."""
+        inside = Markup(" ").join(self.words)
+        return Markup('<h2 id="{}">{}</h2>{}').format(self.anchor, self.title, inside)
+
+
+def headings(content: Content) -> list[Heading]:
+    """The headings of a page that have an anchor of their words."""
+    if isinstance(content[0], old.OldBody):
+        return content[0].headings
+    return [part for part in walk(content) if isinstance(part, Heading) and part.is_anchored]
+
+
+def contents(written: Sequence[Heading]) -> list[tuple[str, Markup]]:
+    """Pairs of anchor and words, of headings of level 2, or 2 and 3 if few; [] if still few."""
+    for deepest in (LEVEL, LEVEL + 1):
+        listed = [part for part in written if LEVEL <= part.level <= deepest and part.is_listed]
+        if len(listed) >= FEWEST:
+            return [(heading.anchor, heading.words) for heading in listed]
+    return []
+
+
+def scripts(content: Content, draft: Draft, *, has_ways: bool) -> list[str]:
+    """Scripts that the content needs, names joined by `+` in two strings: shared, others."""
+    needed = {name for name, kinds in SCRIPTS.items() if _has(content, kinds)} | {"page"}
+    plays = [part for part in walk(content) if isinstance(part, PlayedFigure)]
+    for name, is_needed in (
+        ("proofbook", has_ways),
+        ("sources", draft.folio.sources.values or draft.links.used),
+        ("player", any(play.play.moments for play in plays)),
+        ("formulas", "formula" in draft.folio.marks),
+    ):
+        needed |= {name} if is_needed else set()
+    needed |= old.scripts(content)
+    names = [name for name in SCRIPTS if name in needed]
+    parts = ([name for name in names if (name in SHARED) is shared] for shared in (True, False))
+    return [JOINT.join(part) for part in parts if part]
+
+
+def styles(content: Content, draft: Draft) -> list[str]:
+    """Names of the style sheets that few pages need, and the content does."""
+    needed = {name for name, kinds in STYLES.items() if _has(content, kinds)}
+    kinds = {part.item.kind for part in walk(content) if isinstance(part, Question)}
+    if kinds.difference(PLAIN_KINDS):
+        needed.add("assets/asking.css")
+    if draft.folio.marks.intersection(("formula", "footnote", "admonition")):
+        needed.add("assets/markup.css")
+    needed |= old.styles(content)
+    return [name for name in STYLES if name in needed]
+
+
+def _has(content: Content, kinds: tuple[type[Element], ...]) -> bool:
+    return any(isinstance(part, kinds) for part in walk(content))
+
+
+def natures(content: Content, folio: Folio) -> list[tuple[str, str]]:
+    """The natures of numbers on a page, also of hidden ones, each with its meaning."""
+    marks = " ".join([*folio.natures, *old.natures(content)])
+    return [(word, means) for word, means in folio.ui["natures"].items() if word in marks]
+
+
+def minutes(content: Content, folio: Folio) -> int:
+    """Reading minutes of a page, from its words, questions and figures to operate."""
+    if isinstance(content[0], old.OldBody):
+        return old.minutes(content[0].html, len(folio.items))
+    num_plays = sum(isinstance(part, PlayedFigure) for part in walk(content))
+    num_words = sum(_num_words(part) for part in _read(content))
+    return max(1, round(num_words / WORDS_PER_MINUTE + len(folio.items) + num_plays))
+
+
+def _read(content: object) -> Iterator[Markup]:
+    """Words that are read as the page is read."""
+    if isinstance(content, Markup):
+        yield content
+    elif isinstance(content, Element):
+        yield from _read([*content.parts()] if content.is_read else [])
+    elif isinstance(content, list | tuple):
+        for part in content:
+            yield from _read(part)
+
+
+def _num_words(words: Markup) -> int:
+    return sum(any(map(str.isalnum, word)) for word in plain(words).split())
+
+
+def searched(content: Content, title: Markup) -> Markup:
+    """The sections of a page as the search shows them, as HTML that Material reads."""
+    sections = [SearchPart("", title)]
+    _search(content, sections, is_found=True)
+    return Markup("").join(sections)
+
+
+def _search(content: object, sections: list[SearchPart], *, is_found: bool) -> None:
+    for part in content if isinstance(content, list | tuple) else [content]:
+        if isinstance(part, Markup):
+            sections[-1].words.extend([part] if is_found else [])
+        elif isinstance(part, Heading):
+            if part.is_listed and is_found:
+                sections.append(SearchPart(part.anchor, part.html))
+        elif isinstance(part, PlayedFigure):
+            _search([part.of.caption], sections, is_found=is_found)
+            sections.insert(-1, SearchPart(f"figure-{part.id}", part.of.title))
+        elif isinstance(part, Element):
+            within = is_found and part.is_found and not isinstance(part, Waiting)
+            _search([*part.parts()], sections, is_found=within)
