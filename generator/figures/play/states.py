@@ -87,13 +87,12 @@ def first_alone(figure: Figure, folio: Folio) -> Figure:
     """A play's `Figure` with the runs of its first state only; any other figure as it is.
 
     A page without choices uses no run of the other states, so nothing is noted about these. A run
-    of the first state that did not complete stays in it. In a plane, all runs lie beside one
-    another.
+    of the first state that did not complete stays in it.
     """
     play, evidence = figure.play, folio.evidence
     runs = {path: run for path in figure.runs if (run := evidence.book.run(path)) is not None}
     first = next((path for path, run in runs.items() if run.status == "completed"), None)
-    if play is None or first is None or "regions" in play.shows:
+    if play is None or first is None:
         return figure
     at = {path: [option_of(control, path, evidence) for control in play.controls] for path in runs}
     alone = [path for path in runs if at[path] == at[first]]
@@ -163,8 +162,6 @@ def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[tuple[
         if run and view in RULES and run.strategy not in RULES[view]:
             message = f"{view} has no rule for {path}, a run of {run.strategy!r}; it has one for "
             yield ("play", "shows", position), message + " and ".join(RULES[view])
-    if play.regions:
-        read["regions", "x"], read["regions", "y"] = play.regions.x, play.regions.y
     read["beside", "reads"] = play.beside.reads if play.beside else None
     for at, expression in read.items():
         evaluated = evidence.evaluate(expression, path) if expression else None
