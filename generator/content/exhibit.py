@@ -65,8 +65,6 @@ class Play(Written):
     """what readers choose; a state of the figure is one option of each."""
     beside: PlayControl | None = None
     """names the runs of a state, which are drawn beside each other."""
-    reference: RunPath | None = None
-    """a run that every state shows as well."""
     shows: Annotated[list[View], Field(min_length=1)]
     """`memory`, peak of each rank by class of tensors, under a budget that readers move; `sent`,
     what a rank sends in a step, over a ring; `loss` of each step. These are played, by a rule from

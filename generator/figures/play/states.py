@@ -73,9 +73,7 @@ def states(figure: Figure, folio: Folio) -> tuple[list[Control], list[PlayState]
         at = tuple(known.index(word) for known, word in zip(options, words, strict=True))
         label = option_of(play.beside, path, evidence) if play.beside else ""
         by_options.setdefault(at, []).append(LabelledRun(path, run, label))
-    all_states = [
-        PlayState(at, tuple(_with_reference(runs, play, folio))) for at, runs in by_options.items()
-    ]
+    all_states = [PlayState(at, tuple(runs)) for at, runs in by_options.items()]
     controls = [
         Control(evidence.plain(control.label), tuple(known))
         for control, known in zip(play.controls, options, strict=True)
@@ -137,11 +135,12 @@ def _unread_words(figure: Figure, play: Play, evidence: Evidence) -> Iterator[tu
     controls: list[tuple[Path, PlayControl]]
     controls = [(("controls", n), control) for n, control in enumerate(play.controls)]
     controls += [(("beside",), play.beside)] if play.beside else []
-    paths = [*figure.runs, *([play.reference] if play.reference else [])]
     for at, control in controls:
-        read = [evidence.value(control.reads, path) if control.reads else path for path in paths]
+        read = (
+            evidence.value(control.reads, path) if control.reads else path for path in figure.runs
+        )
         known = [str(value) for value in read if value is not None]
-        for word in control.words if len(known) == len(paths) else ():
+        for word in control.words if len(known) == len(figure.runs) else ():
             if word not in known:
                 message = (
                     f"{control.label!r} has no {word!r}{nearest(word, known) or '; delete it'}"
@@ -179,12 +178,3 @@ def _options(control: PlayControl, paths: Sequence[str], evidence: Evidence) -> 
     numbers = {word: value.number for word, value in read.items() if isinstance(value, Value)}
     sizes = {word: size for word, size in numbers.items() if not isinstance(size, str)}
     return sorted(sizes, key=sizes.__getitem__) if len(sizes) == len(read) else list(read)
-
-
-def _with_reference(runs: Sequence[LabelledRun], play: Play, folio: Folio) -> Iterator[LabelledRun]:
-    """The runs of a state, and the one that all states show for comparison."""
-    yield from runs
-    run = folio.run(play.reference) if play.reference else None
-    if play.reference and run and play.reference not in {labelled.path for labelled in runs}:
-        named = option_of(play.beside, play.reference, folio.evidence) if play.beside else ""
-        yield LabelledRun(play.reference, run, named or folio.strategy(run))
