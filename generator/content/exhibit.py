@@ -145,12 +145,10 @@ class ExplainedProgram(Executed):
 class Exhibit(Written):
     """What a question shows below its stem, from runs, and what opens nothing: one of these."""
 
-    ONE_OF = (("figure", "drawing", "program", "log"),)
+    ONE_OF = (("figure", "program", "log"),)
     figure: LessonFigure | None = None
-    """a figure of a lesson of the topic, as `deep#ring`. Its first state is drawn, without
-    controls, numbers and caption, which may tell the answer."""
-    drawing: Figure | None = None
-    """a figure of its own, with the keys of a lesson's, and runs of `for:` where it has some."""
+    """a figure of a lesson of the topic, as `deep#ring`, which its page need not show. Its first
+    state is drawn, without controls, numbers and caption, which may tell the answer."""
     program: Listing | None = None
     """code that a run executed; with `run:` also what it printed."""
     log: RunPath | None = None

@@ -84,7 +84,6 @@ def _exhibit(quiz_item: Item, folio: Folio) -> View | None:
     return View(
         figure=drawn,
         drawing=drawing,
-        has_caption=exhibit.drawing is not None,
         program=listing.listing(exhibit.program, folio, is_asked=True) if exhibit.program else None,
         printed=listing.printed(exhibit.log, folio) if exhibit.log else None,
     )
