@@ -3,7 +3,7 @@
     python -m generator check     every mistake, and what does not hold
     python -m generator new experiment NAME    an experiment's first files; new lesson: a topic's
     python -m generator new book DIR           a book of your own: first experiment, topic and test
-    python -m generator export --anki FILE    questions for Anki; --gift, --qti-1.2, --qti-2.1
+    python -m generator export --anki FILE    questions for Anki; --gift: Moodle, --qti-1.2: Canvas
     python -m generator class TOPIC           a class of 90 minutes, to print
     python -m generator schema    write the JSON Schemas that editors read
     python -m generator keys      the keys of the YAML files, and the functions of expressions
@@ -57,7 +57,6 @@ SCHEMA_FOLDER = Path(".cache/schemas")  # the first line of each file of YAML na
 EXPORTS = {  # option → who reads its file
     "gift": "GIFT, for Moodle",
     "qti-1.2": "a package of QTI, for Canvas",
-    "qti-2.1": "a package of QTI, for other platforms",
     "anki": "a package of decks, for Anki",
 }
 ABOUT_FUNCTIONS = """

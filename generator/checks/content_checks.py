@@ -185,9 +185,6 @@ def _each_item(
 ) -> Iterator[ContentError]:
     """What is wrong with some items, which stand at a path of their file."""
     for position, question in enumerate(items):
-        drawn = question.exhibit.drawing if question.exhibit else None
-        for path, message in lesson_checks.figure_mistakes(evidence, drawn) if drawn else ():
-            yield document.error((*at, position, "exhibit", "drawing", *path), message)
         wrong = list(item_checks.mistakes(question, evidence))
         is_unread = any(item_checks.missing_evidence(question, evidence))
         wrong += [] if is_unread else item_checks.draw_mistakes(question, evidence)

@@ -46,10 +46,10 @@ def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentErr
 
 
 def _figures(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
-    """Figures that the page does not show, or that cannot show what their kind shows."""
+    """Figures that no page and no question shows, or that cannot show what their kind shows."""
     named = {field.text for field in document.fields if field.mark == "figure"}
     for position, figure in enumerate(document.model.figures):
-        if figure.id not in named:
+        if figure.id not in named and figure not in evidence.book.exhibited.values():
             todo = f"write figure: {figure.id} where it teaches"
             if isinstance(document.model, WITHOUT_FIGURES):
                 todo = "lessons of this mode show none, so delete it"

@@ -104,14 +104,13 @@ class Book:
 
     @cached_property
     def exhibited(self) -> dict[str, Figure]:
-        """`Figure`s by the id of the item or case that shows them, its own or a lesson's."""
+        """A lesson's `Figure` by the id of each item or case that shows it."""
         return {
             case.id: figure
             for topic in self.topics
             for question in topic.items.values()
             for case in (question, *question.others)
-            if case.exhibit
-            and (figure := case.exhibit.drawing or topic.figures.get(case.exhibit.figure or ""))
+            if case.exhibit and (figure := topic.figures.get(case.exhibit.figure or ""))
         }
 
     def run(self, path: str) -> Run | None:

@@ -54,35 +54,7 @@ class PlayFact(Written):
     value: PerRun
 
 
-class RegionMark(Written):
-    """Something that readers move across the line: what it is called, and where it crosses."""
-
-    label: Line
-    x: Expression
-
-
-class Regions(Written):
-    """A plane on logarithmic axes: above the line y = x one thing holds, below it another."""
-
-    x: PerRun
-    """expressions over `run`, in the same unit: where a run lies."""
-    y: PerRun
-    """expressions over `run`, in the same unit: where a run lies."""
-    x_label: Line
-    y_label: Line
-    above: Line
-    """words on each side of the line."""
-    below: Line
-    """words on each side of the line."""
-    runs: Line
-    """what the runs are called, in a plane of their own."""
-    marks: Annotated[list[RegionMark], Field(max_length=4)] = []
-    """devices, which readers move up and down above the runs."""
-
-
-View = Literal[
-    "memory", "sent", "loss", "regions", "schedule", "chunks", "overlap", "units", "block"
-]  # fmt: skip
+View = Literal["memory", "sent", "loss", "schedule", "chunks", "overlap", "units", "block"]
 
 
 class Play(Written):
@@ -93,24 +65,20 @@ class Play(Written):
     """what readers choose; a state of the figure is one option of each."""
     beside: PlayControl | None = None
     """names the runs of a state, which are drawn beside each other."""
-    reference: RunPath | None = None
-    """a run that every state shows as well."""
     shows: Annotated[list[View], Field(min_length=1)]
     """`memory`, peak of each rank by class of tensors, under a budget that readers move; `sent`,
-    what a rank sends in a step, over a ring; `loss` of each step; `regions`, where the runs lie in
-    a plane. These are played, by a rule from the settings of a run: `schedule` of a pipeline;
-    `overlap`, a step of DDP over a link; `units`, a step of FSDP under its curve of memory;
-    `chunks`, a ring all-reduce; `block` of a transformer under tensor parallelism."""
+    what a rank sends in a step, over a ring; `loss` of each step. These are played, by a rule from
+    the settings of a run: `schedule` of a pipeline; `overlap`, a step of DDP over a link; `units`,
+    a step of FSDP under its curve of memory; `chunks`, a ring all-reduce; `block` of a transformer
+    under tensor parallelism."""
     facts: Annotated[list[PlayFact], Field(min_length=1, max_length=6)]
     budget: Expression | None = None
     """an expression: where the movable line over `memory` starts."""
-    regions: Regions | None = None
 
     @model_validator(mode="after")
-    def _shows_what_it_describes(self) -> Self:
-        for view, key in (("memory", "budget"), ("regions", "regions")):
-            if (getattr(self, key) is not None) != (view in self.shows):
-                raise ValueError(f"give both or neither: shows: [{view}] and {key}:")
+    def _budget_over_memory(self) -> Self:
+        if (self.budget is not None) != ("memory" in self.shows):
+            raise ValueError("give both or neither: shows: [memory] and budget:")
         return self
 
 
@@ -177,12 +145,10 @@ class ExplainedProgram(Executed):
 class Exhibit(Written):
     """What a question shows below its stem, from runs, and what opens nothing: one of these."""
 
-    ONE_OF = (("figure", "drawing", "program", "log"),)
+    ONE_OF = (("figure", "program", "log"),)
     figure: LessonFigure | None = None
-    """a figure of a lesson of the topic, as `deep#ring`. Its first state is drawn, without
-    controls, numbers and caption, which may tell the answer."""
-    drawing: Figure | None = None
-    """a figure of its own, with the keys of a lesson's, and runs of `for:` where it has some."""
+    """a figure of a lesson of the topic, as `deep#ring`, which its page need not show. Its first
+    state is drawn, without controls, numbers and caption, which may tell the answer."""
     program: Listing | None = None
     """code that a run executed; with `run:` also what it printed."""
     log: RunPath | None = None

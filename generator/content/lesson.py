@@ -279,8 +279,7 @@ class TraceFile(LessonFile):
     """content/topics/<topic>/trace.yml."""
 
     commit: ItemId
-    answered_by: Literal["afterword", "takeaway"] = "takeaway"
-    """the text that waits for the answer; the question stands just before it."""
+    """the id of the question whose answer opens the takeaway."""
     data_flow: Recorded | None = None
     """the way of the samples, stage by stage, where a run recorded it."""
     training: TrainingCurve | None = None

@@ -24,15 +24,16 @@ from generator.pages.view import View
 from generator.printing.folio import Folio
 from generator.values.evaluation import Evidence
 
-_UNGRADED = {"predict": "predictions are not graded"}
 LACKS = {  # format → kind of question → why it has none
     "gift": {
         "order": "GIFT has no question that puts pieces in order",
         "picture": "GIFT holds no files, and these show a picture",
-        **_UNGRADED,
+        "predict": "predictions are not graded",
     },
-    "qti-1.2": {"order": "Canvas reads no order of pieces from QTI 1.2", **_UNGRADED},
-    "qti-2.1": _UNGRADED,
+    "qti-1.2": {
+        "order": "Canvas reads no order of pieces from QTI 1.2",
+        "predict": "predictions are not graded",
+    },
     "anki": {},
 }
 _FIRST_DAY = (1980, 1, 1, 0, 0, 0)  # of the calendar of ZIP files
@@ -86,18 +87,12 @@ def file_content(name: str, asked: Sequence[View], book: Book, folio: Folio) -> 
         recorded = (trace.trace.recorded_at for trace in book.traces.values())
         newest = max(datetime.fromisoformat(time).timestamp() for time in recorded)
         return _decks(asked, plain(folio.line(book.home.title)), newest)
-    if name == "qti-1.2":
-        files = {
-            f"{topic}.xml": _filled("qti-1.2.xml", topic=topic, pools=own) for topic, own in topics
-        }
-        type_ = "imsqti_xmlv1p2"
-    else:
-        files = {f"{question.id}.xml": _filled("qti-2.1.xml", one=question) for question in asked}
-        type_ = "imsqti_item_xmlv2p1"
-    types = dict.fromkeys(files, type_) | dict.fromkeys(_pictures(asked), "webcontent")
-    return _zipped(
-        {"imsmanifest.xml": _filled("manifest.xml", types=types), **files, **_pictures(asked)}
-    )
+    files = {
+        f"{topic}.xml": _filled("qti-1.2.xml", topic=topic, pools=own) for topic, own in topics
+    }
+    pictures = _pictures(asked)
+    types = dict.fromkeys(files, "imsqti_xmlv1p2") | dict.fromkeys(pictures, "webcontent")
+    return _zipped({"imsmanifest.xml": _filled("manifest.xml", types=types), **files, **pictures})
 
 
 def _pools(asked: Sequence[View]) -> dict[str, list[View]]:

@@ -215,13 +215,9 @@ def _exhibit(exhibit: question.Exhibit | None) -> str:
         return ""
     figure, parts = exhibit.figure, []
     if figure:
-        drawn = f"Runs drawn here: {figure.natures}." if figure.natures else ""
-        says = f"{figure.caption if exhibit.has_caption else ''} {drawn}"
-        parts += [
-            f"<p>{figure.title}</p>",
-            exhibit.drawing,
-            f"<p>{says}</p>" if says.strip() else "",
-        ]
+        parts += [f"<p>{figure.title}</p>", exhibit.drawing]
+        if figure.natures:
+            parts.append(f"<p>Runs drawn here: {figure.natures}.</p>")
     if exhibit.program:
         parts.append(_pre(plain(exhibit.program.code)))
     outputs = (exhibit.program.output if exhibit.program else None, exhibit.printed)

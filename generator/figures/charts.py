@@ -1,4 +1,4 @@
-"""Charts of runs: loss and accuracy over epochs, and how a number grows beside its formula."""
+"""Charts of runs: loss by epoch or step, and how a number grows beside its formula."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure, GrowthChart
-from generator.figures.axes import percent, plain
+from generator.figures.axes import Scale, percent, plain
 from generator.figures.drawing import WIDE
 from generator.figures.drawings.plot import LINES, MARKS, Axis, Series, axis_of, dashed, plot
 from generator.figures.picture import DrawnState, NumberTable, Picture, both_widths, plain_line
+from generator.figures.play.states import PlayState
 from generator.printing.folio import Folio
 from generator.values import units
 from generator.values.evaluation import Evidence
@@ -213,3 +214,38 @@ def _table(
             name = Markup("{} · <code>{}</code>").format(folio.line(label), row.run)
             table.rows.append([name, *map(folio.printed, values)])
     return table
+
+
+# --- losses of the steps of a play
+
+
+def loss(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
+    """A `DrawnState` per state: loss by step, a line for each run, all states on the same axes."""
+    lines = [list(_losses(state, folio)) for state in states]
+    points = [point for series in lines for curve in series for point in curve.points]
+    if not points:
+        return []
+    last = max(x for x, _, _ in points)
+    x = Axis("step", Scale(1, last, 0, 1).ticks(6), ends=(1, last))
+    y = axis_of("", [y for _, y, _ in points], 4)
+    return [
+        DrawnState(
+            both_widths(plot, series, x, y, PANEL_HEIGHT),
+            "; ".join(f"{curve.name}: {curve.points[-1][2]}" for curve in series),
+        )
+        for series in lines
+    ]
+
+
+def _losses(state: PlayState, folio: Folio) -> Iterator[Series]:
+    """The losses of each run, of which about a dozen can be read off."""
+    for position, labelled in enumerate(state.runs):
+        name = labelled.label or folio.strategy(labelled.run)
+        known = [
+            (n, loss) for n, loss in enumerate(labelled.run.step_losses, 1) if loss is not None
+        ]
+        every, points = 1 + len(known) // 16, []
+        for n, loss in known:
+            words = f"{name}, step {n}: {units.printed(loss, units.LOSS, units.AS_RULED)}"
+            points.append((float(n), loss, "" if n % every and n < len(known) else words))
+        yield dashed(name, points, position)

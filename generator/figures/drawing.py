@@ -165,13 +165,6 @@ class Drawing:
         self.line(0, top, 0, bottom, "")
         self.parts.append("</g>")
 
-    def below(self, other: "Drawing") -> "Drawing":
-        """Put another drawing below this one."""
-        top = self.height + LINE / 2
-        self.parts += [f'<g transform="translate(0 {number(top)})">', *other.parts, "</g>"]
-        self.height = top + other.height
-        return self
-
     def svg(self, name: str, title: str, description: str, css_class: str) -> Markup:
         """The drawing as an inline `<svg>`, sized in rem, with a class, title and description."""
         width, height = number(self.width), number(self.height)

@@ -96,5 +96,4 @@ def _named(figure: Figure) -> list[str]:
     of_growth = (
         [run for series in figure.growth.series for run in series.runs] if figure.growth else []
     )
-    reference = [figure.play.reference] if figure.play and figure.play.reference else []
-    return list(dict.fromkeys([*figure.runs, *of_growth, *reference]))
+    return list(dict.fromkeys([*figure.runs, *of_growth]))

@@ -143,20 +143,6 @@ def test_an_arrow_has_an_arm_on_each_side_behind_its_tip(across, up):
     assert arms[0].imag * arms[1].imag < 0
 
 
-def test_points_lie_on_their_side_of_the_line_that_divides_a_plane():
-    places = [Series("runs", [(16, 4, "slow"), (2, 4, "fast")], mark=MARKS[0])]
-    across, up = (axis_of(one, [2, 4, 2474], 5, is_logarithmic=True) for one in ("F / B", "tokens"))
-    drawn = Drawn(plot(places, across, up, 260, WIDE, sides=("hidden", "waits")))
-    x, y = drawn.across(is_logarithmic=True), drawn.up(is_logarithmic=True)
-    _, slow, fast = drawn.marks("circle", "series-a")  # the first is the legend's
-    assert middle(fast) == pytest.approx((x(2), y(4)), abs=NEAR)
-    assert middle(slow) == pytest.approx((x(16), y(4)), abs=NEAR)
-    (line,) = drawn.marks("line", "thick")
-    ends = [(at(line, "x1"), at(line, "y1")), (at(line, "x2"), at(line, "y2"))]
-    share = (x(100) - ends[0][0]) / (ends[1][0] - ends[0][0])
-    assert ends[0][1] + share * (ends[1][1] - ends[0][1]) == pytest.approx(y(100), abs=2 * NEAR)
-
-
 @pytest.mark.parametrize("layout", [WIDE, NARROW])
 def test_a_word_in_a_bar_stands_over_the_line_on_a_patch_of_its_bar(layout):
     name = "activations"

@@ -149,17 +149,6 @@ def test_a_question_shows_a_drawing_a_program_or_a_log_that_opens_nothing(render
                          .partition("</figure>")[0])  # fmt: skip
 
 
-def test_a_case_draws_its_own_run(copy):
-    drawing = "{id: it, kind: placement, title: It, caption: It., runs: [run]}"
-    exhibit = f"    exhibit: {{drawing: {drawing}}}\n    for:"
-    copy.edit("topics/averaging/quiz-try.yml", "    for:", exhibit)
-    book = copy.load()
-    every = book.items.values()
-    (item,) = (one for one in every if one.others and one.exhibit)
-    runs = [book.exhibited[one.id].runs for one in (item, *item.others)]
-    assert runs == [["tiny_memory.halves"], ["tiny_memory.whole"]]
-
-
 # --- markdown of authors looks as our templates write HTML
 
 

@@ -1,7 +1,6 @@
 """Figures that readers operate: by keyboard, pointer and touch, and without a script."""
 
 import json
-import math
 import re
 from datetime import UTC, datetime
 
@@ -9,14 +8,13 @@ import pytest
 
 pytestmark = pytest.mark.browser
 
-BUDGET, SCHEDULE, RING, RESHARDING, STEP, UNITS, TOKENS = (
+BUDGET, SCHEDULE, RING, RESHARDING, STEP, UNITS = (
     ("topics/large-models/experiment.html", "wide-bars"),
     ("topics/pipeline-parallelism/learn.html", "schedule"),
     ("topics/ddp/deep-by-hand.html", "ring"),
     ("topics/sharding/why.html", "resharding"),
     ("topics/ddp/trace.html", "one-step"),
     ("topics/sharding/trace.html", "one-step"),
-    ("topics/communication-and-time/learn.html", "hides"),
 )
 REVEAL = "for (const one of document.querySelectorAll('[data-after]')) one.hidden = false"
 
@@ -115,33 +113,6 @@ def test_the_budget_moves_by_keys_and_counts_the_ranks_whose_peak_fits(opened):
         places.append(_place(line))
     assert places == sorted(places)
     assert places[0] < places[-1]
-
-
-def test_tokens_move_devices_across_the_line_and_count_those_that_can_hide(opened):
-    one = opened(TOKENS)
-    slider = one.root.locator(".pb-budget-set input")
-    points = one.root.locator("svg.pb-wide [data-need]")
-    needs = [float(point.get_attribute("data-need")) for point in points.all()]
-    moved = one.root.locator("svg.pb-wide [data-scale]")
-    start, end, high, low = map(float, moved.get_attribute("data-scale").split())
-    assert min(needs) > 5 * low  # the devices begin in the middle of the plane
-    assert max(needs) < high / 5
-    slider.focus()
-    found = []
-    for key in ("", "Home", "PageUp", "PageUp", "End"):
-        if key:
-            one.page.keyboard.press(key)
-        said = slider.get_attribute("aria-valuetext")
-        tokens = float(said.partition(":")[0].replace(",", ""))
-        hiding = sum(need <= tokens for need in needs)
-        assert f"can hide on {hiding} of 4 nodes" in said
-        assert one.root.locator("svg.pb-wide .pb-fails").count() == 4 - hiding
-        place = float(moved.get_attribute("transform")[len("translate(0 ") : -1])
-        share = math.log(tokens / low) / math.log(high / low)
-        assert place == pytest.approx(start + share * (end - start), abs=0.1)
-        found.append(hiding)
-    assert found[0] == 2
-    assert (found[1], found[-1]) == (0, 4)
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ def _budget_slider(start: float, top: float, unit: str, printed: Markup) -> Simp
     low = round(start % step, 3)  # from which steps lead to `start`
     return SimpleNamespace(
         label="Budget", start=start, low=low, top=round(top, 3), step=step, unit=unit,
-        shown=printed, powers="",
+        shown=printed,
     )  # fmt: skip
 
 

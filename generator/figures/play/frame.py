@@ -14,9 +14,9 @@ from types import SimpleNamespace
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure, View
+from generator.figures.charts import loss
 from generator.figures.picture import DrawnState, NumberTable, Picture, plain_line
 from generator.figures.play.bar_views import memory, sent
-from generator.figures.play.chart_views import loss, regions
 from generator.figures.play.grid_views import block, ring
 from generator.figures.play.states import Control, PlayState, states
 from generator.figures.play.step_views import overlap, schedule, unit_steps
@@ -24,8 +24,8 @@ from generator.printing.folio import Folio
 from generator.values.units import BYTES
 
 VIEWS: dict[View, Callable[[Sequence[PlayState], Figure, Folio], list[DrawnState]]] = {
-    "memory": memory, "sent": sent, "loss": loss, "regions": regions,
-    "schedule": schedule, "chunks": ring, "overlap": overlap, "units": unit_steps, "block": block,
+    "memory": memory, "sent": sent, "loss": loss, "schedule": schedule,
+    "chunks": ring, "overlap": overlap, "units": unit_steps, "block": block,
 }  # fmt: skip
 FOLDER = "assets/figures"
 NOTHING = Markup("–")  # of a part that this run does not have

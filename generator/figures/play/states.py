@@ -73,9 +73,7 @@ def states(figure: Figure, folio: Folio) -> tuple[list[Control], list[PlayState]
         at = tuple(known.index(word) for known, word in zip(options, words, strict=True))
         label = option_of(play.beside, path, evidence) if play.beside else ""
         by_options.setdefault(at, []).append(LabelledRun(path, run, label))
-    all_states = [
-        PlayState(at, tuple(_with_reference(runs, play, folio))) for at, runs in by_options.items()
-    ]
+    all_states = [PlayState(at, tuple(runs)) for at, runs in by_options.items()]
     controls = [
         Control(evidence.plain(control.label), tuple(known))
         for control, known in zip(play.controls, options, strict=True)
@@ -87,13 +85,12 @@ def first_alone(figure: Figure, folio: Folio) -> Figure:
     """A play's `Figure` with the runs of its first state only; any other figure as it is.
 
     A page without choices uses no run of the other states, so nothing is noted about these. A run
-    of the first state that did not complete stays in it. In a plane, all runs lie beside one
-    another.
+    of the first state that did not complete stays in it.
     """
     play, evidence = figure.play, folio.evidence
     runs = {path: run for path in figure.runs if (run := evidence.book.run(path)) is not None}
     first = next((path for path, run in runs.items() if run.status == "completed"), None)
-    if play is None or first is None or "regions" in play.shows:
+    if play is None or first is None:
         return figure
     at = {path: [option_of(control, path, evidence) for control in play.controls] for path in runs}
     alone = [path for path in runs if at[path] == at[first]]
@@ -138,11 +135,12 @@ def _unread_words(figure: Figure, play: Play, evidence: Evidence) -> Iterator[tu
     controls: list[tuple[Path, PlayControl]]
     controls = [(("controls", n), control) for n, control in enumerate(play.controls)]
     controls += [(("beside",), play.beside)] if play.beside else []
-    paths = [*figure.runs, *([play.reference] if play.reference else [])]
     for at, control in controls:
-        read = [evidence.value(control.reads, path) if control.reads else path for path in paths]
+        read = (
+            evidence.value(control.reads, path) if control.reads else path for path in figure.runs
+        )
         known = [str(value) for value in read if value is not None]
-        for word in control.words if len(known) == len(paths) else ():
+        for word in control.words if len(known) == len(figure.runs) else ():
             if word not in known:
                 message = (
                     f"{control.label!r} has no {word!r}{nearest(word, known) or '; delete it'}"
@@ -163,8 +161,6 @@ def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[tuple[
         if run and view in RULES and run.strategy not in RULES[view]:
             message = f"{view} has no rule for {path}, a run of {run.strategy!r}; it has one for "
             yield ("play", "shows", position), message + " and ".join(RULES[view])
-    if play.regions:
-        read["regions", "x"], read["regions", "y"] = play.regions.x, play.regions.y
     read["beside", "reads"] = play.beside.reads if play.beside else None
     for at, expression in read.items():
         evaluated = evidence.evaluate(expression, path) if expression else None
@@ -182,12 +178,3 @@ def _options(control: PlayControl, paths: Sequence[str], evidence: Evidence) -> 
     numbers = {word: value.number for word, value in read.items() if isinstance(value, Value)}
     sizes = {word: size for word, size in numbers.items() if not isinstance(size, str)}
     return sorted(sizes, key=sizes.__getitem__) if len(sizes) == len(read) else list(read)
-
-
-def _with_reference(runs: Sequence[LabelledRun], play: Play, folio: Folio) -> Iterator[LabelledRun]:
-    """The runs of a state, and the one that all states show for comparison."""
-    yield from runs
-    run = folio.run(play.reference) if play.reference else None
-    if play.reference and run and play.reference not in {labelled.path for labelled in runs}:
-        named = option_of(play.beside, play.reference, folio.evidence) if play.beside else ""
-        yield LabelledRun(play.reference, run, named or folio.strategy(run))

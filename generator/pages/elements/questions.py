@@ -37,7 +37,6 @@ class Exhibit(Element):
 
     figure: FigureOnPage | None
     drawing: Markup
-    has_caption: bool  # of a figure of the question's own
     program: programs.ListedProgram | None
     printed: programs.RunOutput | None
 
@@ -216,7 +215,6 @@ def _exhibit(quiz_item: Item, folio: Folio) -> Exhibit | None:
     return Exhibit(
         figure=drawn,
         drawing=drawing,
-        has_caption=exhibit.drawing is not None,
         program=programs.listing(program, folio, is_asked=True) if program else None,
         printed=programs.printed(log, folio) if log else None,
     )

@@ -104,32 +104,25 @@ class Figure {
   // Move the line to the budget, and say beside each bar whether it fits.
   limit() {
     if (!this.budget) return;
-    const { unit, powers, said: own } = this.budget.dataset;
-    let budget = Number(this.budget.value);
-    if (powers) {
-      const [low, high] = powers.split(" ");
-      budget = Number((low * (high / low) ** (budget / this.budget.max)).toPrecision(2));
-    }
+    const budget = Number(this.budget.value);
     const counts = { fits: 0, marginal: 0, over: 0 };
     all(this.root, "[data-scale]").forEach((line) => {
-      const [start, end, top, low] = line.dataset.scale.split(" ").map(Number);
-      const share = low ? Math.log(budget / low) / Math.log(top / low) : Math.min(budget / top, 1);
-      line.setAttribute("transform", `translate(${low ? "0 " : ""}${start + share * (end - start)})`); // up or across
+      const [start, end, top] = line.dataset.scale.split(" ").map(Number);
+      line.setAttribute("transform", `translate(${start + Math.min(budget / top, 1) * (end - start)})`);
       Object.keys(counts).forEach((fate) => (counts[fate] = 0)); // drawings count alike
       all(line.parentNode, "[data-need]").forEach((need) => {
         const fate = need.dataset.need <= budget ? "fits" : need.dataset.least > budget ? "over" : "marginal";
-        if (!low) {
-          need.dataset.words ||= need.textContent.split(" · ")[0];
-          need.textContent = `${need.dataset.words} · ${words[fate]}`;
-        }
+        need.dataset.words ||= need.textContent.split(" · ")[0];
+        need.textContent = `${need.dataset.words} · ${words[fate]}`;
         need.classList.toggle("pb-fails", fate === "over");
         counts[fate] += 1;
       });
     });
     const { fits: n, marginal: k, over } = counts;
     const digits = { minimumSignificantDigits: 3, maximumSignificantDigits: 3 }; // as pages print
+    const { unit } = this.budget.dataset;
     const slots = { budget: budget.toLocaleString("en", digits), unit, n, m: n + k + over, k };
-    const pattern = own || words.num_fit + (k ? words.num_marginal : "");
+    const pattern = words.num_fit + (k ? words.num_marginal : "");
     const said = pattern.replace(/\{(\w+)\}/g, (slot, name) => slots[name]);
     this.budget.setAttribute("aria-valuetext", said);
     this.root.querySelector("output").textContent = said;
