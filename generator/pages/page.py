@@ -20,7 +20,6 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from generator.content import prose
 from generator.content.book import Book, Topic
 from generator.content.chain import DeepPage
 from generator.content.exhibit import Figure, Listing, Verified
@@ -36,6 +35,7 @@ from generator.pages.term_links import TermLinks, limit_links
 from generator.pages.view import View, counted, label
 from generator.pages.views import claims, frame, listing, question, ways
 from generator.printing.folio import Folio, breakable, escaped_heading
+from generator.printing.markdown import put_into
 from generator.values.evaluation import Evidence
 from generator.values.filters import calls_of_claims
 from generator.values.machines import OtherOutcomes
@@ -343,5 +343,5 @@ def _pieces(
         else:
             headings.above = len([headings.above * "#", *_LEVEL.findall(piece)][-1])
             linked = folio.in_link.expression
-            html = prose.put_into(piece, folio.expression, linked, escaped_heading)
+            html = put_into(piece, folio.expression, linked, escaped_heading)
             yield Markup(listing.fences_as_listings(html))

@@ -19,10 +19,10 @@ from typing import Any
 import yaml
 from markupsafe import Markup, escape
 
-from generator.content import prose
 from generator.content.book import Book
 from generator.content.shelf import page_of
 from generator.content.typesetting import parted
+from generator.printing.markdown import Text, render
 from generator.printing.sources import Sources
 from generator.values.evaluation import Evidence
 from generator.values.filters import SIDES, ClaimSentence, calls_of_claims
@@ -127,18 +127,19 @@ class Folio:
         """The verdict on a claim by the evidence of the section."""
         return self.evidence.judged(claim)
 
-    def line(self, text: str) -> Markup:
+    def line(self, text: str) -> Text:
         """An author's line as inline HTML."""
-        return Markup(prose.render(text, self.expression, self.in_link.expression, inline=True))
+        return render(text, self.expression, self.in_link.expression, inline=True)
 
-    def prose(self, text: str) -> Markup:
+    def prose(self, text: str) -> Text:
         """An author's prose as HTML paragraphs, tables and footnotes."""
-        html = prose.render(text, self.expression, self.in_link.expression, inline=False)
-        if prose.NOTES in html:
+        written = render(
+            text, self.expression, self.in_link.expression, inline=False,
+            note=str(len(self.noted) + 1), table=self.ui["table"]["scroll"],
+        )  # fmt: skip
+        if "footnote" in written.marks:
             self.noted.append(text)
-            html = html.replace(prose.NOTES, str(len(self.noted)))
-        named = f'{prose.SCROLLED[:-1]} aria-label="{self.ui["table"]["scroll"]}">'
-        return Markup(html.replace(prose.SCROLLED, named))
+        return written
 
     def expression(self, expression: str) -> Markup:
         """An expression as HTML: a value with its provenance, a claim's sentence, or plain text."""
@@ -149,7 +150,7 @@ class Folio:
         if isinstance(result, ClaimSentence):
             self.shown_claims.add(result.claim)
             return self.line(sentence(self.judged(result.claim)))
-        return escape(result.text)
+        return Text.of_words(result.text)
 
     def show(self, value: Value, claim: str = "", at: str = "") -> Markup:
         """HTML of a value: a link to its run, or if none gave it, to the claim or page `at`."""
