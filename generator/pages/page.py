@@ -21,21 +21,21 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from generator.content.book import Book, Topic
-from generator.content.chain import DeepPage
+from generator.content.chain import DeepPage, chain
 from generator.content.exhibit import Figure, Listing, Verified
 from generator.content.handwritten import HandWritten, split
-from generator.content.lesson import CHAINED, Mode
+from generator.content.lesson import CHAINED, DeepFile, Mode
 from generator.content.quiz import Item, QuizFence
 from generator.content.typesetting import moment, plain, unlinked
 from generator.figures import figures
 from generator.figures.play import states as play_states
 from generator.pages import views
 from generator.pages.headings import Heading, Headings
-from generator.pages.term_links import TermLinks, limit_links
+from generator.pages.term_links import TermLinks
 from generator.pages.view import View, counted, label
 from generator.pages.views import claims, frame, listing, question, ways
 from generator.printing.folio import Folio, breakable, escaped_heading
-from generator.printing.markdown import put_into
+from generator.printing.markdown import links_of, put_into
 from generator.values.evaluation import Evidence
 from generator.values.filters import calls_of_claims
 from generator.values.machines import OtherOutcomes
@@ -50,6 +50,8 @@ TERMS = "assets/terms.js"  # sources.js knows it
 OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")
 # The feet of these name no machine.
 UNMEASURED = (*OF_MACHINES, "glossary.md.j2", "lab.md.j2", "watched.md.j2")
+# Keys of a chain whose texts stand on the page that lists its parts.
+LISTED_WITH = frozenset({"introduction", "overview", "mental_model", "concept", "takeaways"})
 _TO_CLAIM = re.compile(r"#claim-([^\"]+)\"")
 _LEVEL = re.compile(r"^(##+) ", re.MULTILINE)  # of a heading in Markdown
 _CODE = re.compile(r"`([^`]+)`")
@@ -199,7 +201,7 @@ def printed(sheet: Sheet, gathered: Gathered) -> Printed:
     depth, at_hand = sheet.path.count("/"), gathered.evidence
     folio, context = start_page(sheet, gathered)
     book, topic, headings = folio.book, sheet.topic, context["headings"]
-    body = limit_links(_rendered(sheet.template, context))
+    body = _rendered(sheet.template, context)
     is_recorded = sheet.experiment or sheet.machine or sheet.watched
     title = (label if is_recorded else folio.line)(sheet.heading)
     if sheet.text:
@@ -249,7 +251,8 @@ def start_page(sheet: Sheet, gathered: Gathered) -> tuple[Folio, dict[str, Any]]
         marks_reference=not evidence.book.is_reference and sheet.template not in OF_MACHINES,
     )  # fmt: skip
     terms = folio.book.terms if sheet.mode not in (None, "recall") else ()
-    context = _context(sheet, folio, TermLinks(terms, "../" * depth), gathered)
+    links = TermLinks(terms, "../" * depth, _num_links(sheet))
+    context = _context(sheet, folio, links, gathered)
     context["headings"] = headings = Headings()
     context["heading"] = headings.heading
     context["pieces"] = lambda: _pieces(sheet, folio, headings)
@@ -291,6 +294,16 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
         ),
         "topic_title": lambda name: plain(folio.line(titles[name])),
     }  # fmt: skip
+
+
+def _num_links(sheet: Sheet) -> int:
+    """The links of a page that lists the parts of a chain; no other page has so many."""
+    deep = sheet.topic.lessons.get("deep") if sheet.topic else None
+    if sheet.template != "deep.md.j2" or not deep or not isinstance(deep.model, DeepFile):
+        return 0
+    texts = (field.text for field in deep.fields if LISTED_WITH.intersection(map(str, field.path)))
+    listed = sum(1 + len(part.places) for part in chain(deep.model))
+    return listed + sum(len(links_of(text)) for text in texts)
 
 
 def items_of(fence: QuizFence, book: Book) -> list[Item]:

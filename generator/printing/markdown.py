@@ -133,6 +133,11 @@ def render(
     return Text.of(pieces, rendering.links, rendering.marks)
 
 
+def links_of(text: str) -> tuple[str, ...]:
+    """The addresses that an author's text links."""
+    return _rendered(text, inline=False).links
+
+
 def put_into(text: str, fill: Fill, linked: Fill, escaped: Fill) -> str:
     """Markdown `text`, its expressions and formulas as HTML, `escaped` lest Markdown reads it.
 
