@@ -7,7 +7,8 @@ Other such characters say, in what Markdown made, of which mode the letters behi
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from html import unescape
 from itertools import groupby
 from typing import Any, Literal, NamedTuple, Self
 
@@ -20,7 +21,7 @@ from mdit_py_plugins.footnote import footnote_plugin
 
 from generator.content import formulas, prose
 from generator.content.numerals import HYPHENED
-from generator.content.typesetting import parted, plain
+from generator.content.typesetting import parted
 
 Fill = Callable[[str], str]  # an expression to its HTML
 
@@ -74,16 +75,20 @@ class Slot(NamedTuple):
 
 
 class Text(Markup):
-    """HTML of an author's text, and what is in it. Whatever is made of it is `Markup` to rely on.
+    """HTML of an author's text, and what is in it.
 
-    A text that was changed by methods of strings has none of these attributes.
+    HTML that is no author's, such as what methods of strings make of a text, is one piece.
     """
 
-    pieces: tuple[Piece, ...]
     links: tuple[str, ...]
     """addresses that its author links."""
     marks: frozenset[str]
     """those of `MARKS` that it holds."""
+
+    @cached_property
+    def pieces(self) -> tuple[Piece, ...]:
+        """Its parts, between two changes of mode."""
+        return (Piece(str(self), _without_tags(self), _num_words(self)),)
 
     @classmethod
     def of(
@@ -98,11 +103,11 @@ class Text(Markup):
     @classmethod
     def of_words(cls, words: str) -> Self:
         """Running words that are no Markdown."""
-        return cls.of([Piece(str(escape(words)), words, num_words(words), is_running=True)])
+        return cls.of([Piece(str(escape(words)), words, _num_words(words), is_running=True)])
 
     @property
     def num_words(self) -> int:
-        """The words that a reader reads: no listings, and of a formula its signs."""
+        """The words that a reader reads: none of listings, and of a formula its signs."""
         return sum(piece.num_words for piece in self.pieces)
 
     @property
@@ -165,7 +170,8 @@ def _filled(
             yield Piece(names[piece.expression])
         else:
             mode = piece.mode
-            printed = whole((fill if mode.form == "value" else linked)(piece.expression))
+            printed = (fill if mode.form == "value" else linked)(piece.expression)
+            printed = printed if isinstance(printed, Text) else Text(printed)
             parts: Sequence[Piece] = printed.pieces
             if mode.form in ("plain", "latex"):
                 words = printed.plain if mode.form == "plain" else formulas.as_latex(printed.plain)
@@ -179,16 +185,18 @@ def _filled(
                 )
 
 
-def whole(html: str) -> Text:
-    """HTML that is no author's as a text of one piece; a text as it is."""
-    if isinstance(html, Text):
-        return html
-    return Text.of([Piece(str(html), plain(html), num_words(html))])
+def plain(html: str) -> str:
+    """Plain text of HTML; in an author's text, a formula is its LaTeX."""
+    return html.plain if isinstance(html, Text) else _without_tags(html)
 
 
-def num_words(html: str) -> int:
+def _without_tags(html: str) -> str:
+    return unescape("".join(part.partition(">")[2] for part in f">{html}".split("<")))
+
+
+def _num_words(html: str) -> int:
     """The words between the tags of a piece of HTML."""
-    texts = (part.rpartition(">")[2] for part in html.replace("<wbr>", "").split("<"))
+    texts = (part.partition(">")[2] for part in f">{html.replace('<wbr>', '')}".split("<"))
     words = (word for text in texts for word in text.split())  # a comma behind a link is none
     return sum(any(char.isalnum() or char == "_" for char in word) for word in words)
 
@@ -329,5 +337,5 @@ def _pieces(html: str, marks: Mapping[str, str | prose.Formula]) -> Iterator[Pie
                         yield Slot(expression, mode)
         else:
             html = "".join(part for *_, part in group)
-            text = plain(html) if mode.is_text else "\n" * html.count("\n")
-            yield Piece(html, text, num_words(html) if mode.is_read else 0, mode.is_running)
+            text = _without_tags(html) if mode.is_text else "\n" * html.count("\n")
+            yield Piece(html, text, _num_words(html) if mode.is_read else 0, mode.is_running)

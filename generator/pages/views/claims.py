@@ -13,9 +13,9 @@ from markupsafe import Markup, escape
 
 from generator.content.claim import Claim, Domain, NumberTolerance, Reference
 from generator.content.shelf import published_references
-from generator.content.typesetting import plain
 from generator.pages.view import View
 from generator.printing.folio import Folio
+from generator.printing.markdown import plain
 from generator.values import claim_formula, regime, units
 from generator.values.claim_formula import in_same_form, off_by
 from generator.values.machines import disagree
