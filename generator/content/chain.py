@@ -11,7 +11,6 @@ from typing import Literal
 from markdown.extensions.toc import slugify  # type: ignore[import-untyped]
 
 from generator.content.lesson import BuildStep, DeepFile, Myth, Pitfall, Section
-from generator.content.typesetting import plain
 
 HOOD = "Under the hood"  # whose own section comes first
 
@@ -105,4 +104,4 @@ def _sections(
 
 
 def _slug(title: str) -> str:
-    return str(slugify(plain(title), "-"))
+    return str(slugify(title, "-"))

@@ -46,6 +46,11 @@ def mathml(latex: str, *, is_block: bool) -> str:
     return _NAMED.sub(r"<mn>\1</mn>", made)
 
 
+def values(latex: str) -> list[str]:
+    """The characters of LaTeX that stand for expressions."""
+    return VALUE.findall(latex)
+
+
 def as_latex(printed: str) -> str:
     """Escape an expression's output for LaTeX, as text unless it is a number."""
     text = _SPECIAL.sub(r"\\\g<0>", printed)

@@ -6,8 +6,6 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup
 
-_FORMULA = re.compile(r"<math\b.*?<annotation[^>]*>(.*?)</annotation>.*?</math>", re.DOTALL)
-
 
 def moment(recorded: str) -> str:
     """An ISO time as `21 November 2026, 20:16:39 UTC`."""
@@ -24,9 +22,3 @@ def parted(parts: Iterable[str], limit: int) -> str:
 def unlinked(markup: Markup | str) -> Markup:
     """HTML without its links, whose words stay."""
     return Markup(re.sub(r"</?a\b[^>]*>", "", str(markup)))
-
-
-def plain(markup: Markup | str) -> str:
-    """Plain text of HTML; a formula becomes its LaTeX."""
-    latex = _FORMULA.sub(r"\1", str(markup))
-    return Markup(re.sub(r"<[^>]+>", "", latex)).unescape()

@@ -17,11 +17,11 @@ from pathlib import Path
 from markupsafe import Markup
 
 from generator.content.book import Book, Topic
-from generator.content.typesetting import plain
 from generator.export.questions import questions
 from generator.pages.environment import environment
 from generator.pages.view import View
 from generator.printing.folio import Folio
+from generator.printing.markdown import plain
 from generator.values.evaluation import Evidence
 
 LACKS = {  # format → kind of question → why it has none

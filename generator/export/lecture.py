@@ -7,8 +7,8 @@ first lab, and what students often get wrong with the evidence against it.
 from generator.content.book import Topic
 from generator.content.typesetting import unlinked
 from generator.pages.environment import TEMPLATES, environment
-from generator.pages.page import Gathered
 from generator.pages.old import start_page
+from generator.pages.page import Gathered
 from generator.pages.sheets import Sheet
 from generator.pages.views import lecture
 from generator.values.evaluation import Evidence

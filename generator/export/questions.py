@@ -16,7 +16,6 @@ from rcssmin import cssmin  # type: ignore[import-untyped]
 
 from generator.content.book import Topic
 from generator.content.listed_code import anonymized
-from generator.content.typesetting import plain
 from generator.items.answers import Backing, ExplainedAnswer
 from generator.items.kinds.arranged import Ordering
 from generator.items.kinds.picked import FaultyLine
@@ -25,6 +24,7 @@ from generator.pages.elements.programs import RunOutput, printed
 from generator.pages.elements.tables import Table
 from generator.pages.view import View
 from generator.printing.folio import Folio
+from generator.printing.markdown import plain
 from generator.values.evaluation import Evidence
 from generator.website.publish import STYLES
 from runners.core.trace.fields import NBSP

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 from markupsafe import Markup
 
-from generator.content.typesetting import plain
 from generator.figures.drawing import NARROW, WIDE, Drawing
 from generator.printing.folio import Folio
+from generator.printing.markdown import plain
 from generator.values import units
 
 # A part of the play, from 0 to 1, and what goes on from then on; below it, in words, what is drawn.

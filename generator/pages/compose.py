@@ -9,7 +9,8 @@ executed.
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from generator.content.typesetting import plain
+from generator.content.chain import chain
+from generator.content.lesson import DeepFile
 from generator.pages import facts, old
 from generator.pages.composed import COMPOSED
 from generator.pages.draft import Draft
@@ -29,9 +30,12 @@ from generator.pages.term_links import TermLinks
 from generator.pages.view import label
 from generator.pages.views import frame, ways
 from generator.printing.folio import Folio, escaped_heading
+from generator.printing.markdown import links_of, plain
 
 DESCRIPTION_LENGTH = 180
 FEW = 2  # headings of a page without a sidebar
+# Keys of a chain whose texts stand on the page that lists its parts.
+LISTED_WITH = frozenset({"introduction", "overview", "mental_model", "concept", "takeaways"})
 # These name each machine beside its numbers.
 OF_MACHINES = ("runs", "machine", "evidence")
 # The feet of these name no machine.
@@ -50,7 +54,7 @@ def begin(sheet: Sheet, gathered: Gathered) -> Draft:
     is_marked = not evidence.book.is_reference and sheet.kind not in OF_MACHINES
     folio = Folio(evidence, at_hand, gathered.others, sheet.path, marks_reference=is_marked)
     terms = folio.book.terms if sheet.mode not in (None, "recall") else ()
-    return Draft(sheet, folio, TermLinks(terms, folio.root), gathered)
+    return Draft(sheet, folio, TermLinks(terms, folio.root, _num_links(sheet)), gathered)
 
 
 def printed(sheet: Sheet, gathered: Gathered) -> Page:
@@ -155,3 +159,13 @@ def _below(draft: Draft, content: Content, rail: ways.Rail | None) -> Iterator[E
         yield frame.Onward(rail, folio.in_link.line(sheet.topic.file.title), folio.root)
     if origins:
         yield frame.foot(folio, origins, names_machines=sheet.kind not in UNMEASURED)
+
+
+def _num_links(sheet: Sheet) -> int:
+    """The links of a page that lists the parts of a chain; no other page has so many."""
+    deep = sheet.topic.lessons.get("deep") if sheet.topic else None
+    if sheet.kind != "deep" or not deep or not isinstance(deep.model, DeepFile):
+        return 0
+    texts = (field.text for field in deep.fields if LISTED_WITH.intersection(map(str, field.path)))
+    listed = sum(1 + len(part.places) for part in chain(deep.model))
+    return listed + sum(len(links_of(text)) for text in texts)

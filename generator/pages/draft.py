@@ -10,7 +10,6 @@ from markupsafe import Markup, escape
 from generator.content.exhibit import ExplainedProgram, Figure, Listing
 from generator.content.lesson import Backed, LessonFile, LessonTable, Section
 from generator.content.quiz import Item
-from generator.content.typesetting import plain
 from generator.figures import figures
 from generator.pages.elements import figures as drawn
 from generator.pages.elements import programs, questions, tables
@@ -20,6 +19,7 @@ from generator.pages.sheets import Sheet
 from generator.pages.term_links import TermLinks
 from generator.pages.views import claims
 from generator.printing.folio import Folio
+from generator.printing.markdown import plain
 
 LessonT = TypeVar("LessonT", bound=LessonFile)
 

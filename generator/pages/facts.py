@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-from generator.content.typesetting import plain
 from generator.pages import old
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Content, Element, Heading, Waiting, walk
@@ -16,6 +15,7 @@ from generator.pages.elements.figures import DrawnFigure, PlayedFigure
 from generator.pages.elements.questions import Pairs, Pieces, Question, TypedField
 from generator.pages.elements.tables import Table
 from generator.printing.folio import Folio
+from generator.printing.markdown import plain
 
 # Besides its words, a page takes a minute for each question and for each figure to operate. A
 # reader took 70 minutes for six pages that these rates give 68.

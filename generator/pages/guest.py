@@ -18,6 +18,7 @@ from generator.pages.elements.questions import question
 from generator.pages.old import items_of
 from generator.pages.view import label
 from generator.printing.folio import Folio
+from generator.printing.markdown import Text
 from generator.values.runless import Runless
 from generator.values.value import Value
 
@@ -25,12 +26,12 @@ from generator.values.value import Value
 class GuestFolio(Folio):
     """A page of a site without runs."""
 
-    def show(self, value: Value, claim: str = "", at: str = "") -> Markup:
+    def show(self, value: Value, claim: str = "", at: str = "") -> Text:
         """A value with its formula as a tooltip; a typed number is plain text."""
         if self.evidence.prints_typed_number(value.formula) or not self.opens:
-            return label(str(value))
+            return Text(label(str(value)))
         html = '<a class="pb-value" title="{}">{}</a> <small class="pb-nature">computed</small>'
-        return Markup(html).format(value.formula, str(value))
+        return Text(html).format(value.formula, str(value))
 
 
 class Guest:

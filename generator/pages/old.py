@@ -12,13 +12,14 @@ from typing import Any
 
 from markupsafe import Markup
 
-from generator.content import prose
+from generator.printing.markdown import put_into
 from generator.content.book import Book
 from generator.content.exhibit import Figure, Listing, Verified
 from generator.content.handwritten import split
 from generator.content.lesson import CHAINED
 from generator.content.quiz import Item, QuizFence
-from generator.content.typesetting import plain, unlinked
+from generator.content.typesetting import unlinked
+from generator.printing.markdown import plain
 from generator.figures import figures
 from generator.figures.play import states as play_states
 from generator.pages import views
@@ -139,7 +140,7 @@ def _pieces(
         else:
             headings.above = len([headings.above * "#", *_LEVEL.findall(piece)][-1])
             linked = folio.in_link.expression
-            html = prose.put_into(piece, folio.expression, linked, escaped_heading)
+            html = put_into(piece, folio.expression, linked, escaped_heading)
             yield Markup(listing.fences_as_listings(html))
 
 

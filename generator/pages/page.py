@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from markupsafe import Markup
-
 from generator.content.lesson import CHAINED
 from generator.pages.elements.element import Heading
 from generator.values.evaluation import Evidence
@@ -29,7 +27,7 @@ class Page:
     claims: frozenset[str] = frozenset()  # that it links
     texts: frozenset[str] = frozenset()  # that authors wrote and it prints
     scripts: Sequence[str] = ()  # that it loads, of the site's own
-    searched: Markup = Markup()  # what the search finds, in sections
+    searched: str = ""  # what the search finds, in sections
     assets: Mapping[str, bytes] = field(default_factory=dict)  # that only it loads, by path
 
 

@@ -1,69 +1,51 @@
 """Links from lessons to the glossary: each term where a page's prose uses it first.
 
-In: the HTML of a paragraph, an item of a list, an explanation of a line or a cell of prose, in the
-order in which a page prints them. Out: the same with links. Text in links, values and code stays as
-it is. Headings, options, questions and captions do not come here. A long page keeps the links of
-its first terms only.
+In: a text, an item of a list, an explanation of a line or a cell of prose, in the order in which a
+page prints them. Out: the same with links. Text in links, values and code stays as it is. Headings,
+options, questions and captions do not come here. A long page keeps the links of its first terms
+only.
 """
 
 import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from markupsafe import Markup
-
 from generator.content.glossary import Term
+from generator.printing.markdown import Text
 
 PAGE = "glossary"
-_TAG = re.compile(r"(<[^>]+>)")
 MOST_LINKS = 40  # in the text of a page; values open their popover, and do not count
-# What is no running text: tables, headings, what is folded or operated.
-_APART = (
-    r"<(?P<tag>table|script|h[1-6])\b.*?</(?P=tag)>"
-    r'|<details class="pb-details pb-(?:answer|backing|contents|numbers|whole)".*?</details>'
-    r'|<p class="pb-waits.*?</p>|<a\b[^>]*(?:data-v=|pb-run-name|download)[^>]*>'
-)
-_LINK = re.compile(rf'{_APART}|<a class="pb-term"[^>]*>(?P<term>.*?)</a>|<a\b', re.DOTALL)
-_UNLINKED = frozenset({"a", "button", "code", "math", "pre"})
 
 
 class TermLinks:
-    """Links the first use of each term on a page; `used` has the ids of the terms linked so far."""
+    """Links the first use of each term on a page; `used` has the ids of the terms used so far."""
 
-    def __init__(self, terms: Sequence[Term], root: str) -> None:
-        """Start a page that stands `root` below the site's root, such as `../../`."""
+    def __init__(self, terms: Sequence[Term], root: str, num_others: int = 0) -> None:
+        """Start a page that stands `root` below the site's root, and has `num_others` links."""
         self._ids, self._pattern = _term_pattern(tuple((term.id, term.spellings) for term in terms))
         self._root = root
+        self.most = MOST_LINKS - num_others
         self.used: set[str] = set()
 
-    def linked(self, html: Markup) -> Markup:
-        """A paragraph's HTML with a link at each term that is not in `used`, and now is."""
+    def linked(self, text: Text) -> Text:
+        """A text with a link at each term that is not in `used`, and now is."""
         if self._pattern is None:
-            return html
-        depth, parts = 0, _TAG.split(html)
-        for position, part in enumerate(parts):
-            if part.startswith("<"):
-                name = re.sub(r"\W.*", "", part.lstrip("</"), flags=re.DOTALL)
-                depth += (-1 if part.startswith("</") else 1) if name in _UNLINKED else 0
-            elif depth == 0:
-                parts[position] = self._pattern.sub(self._link, part)
-        return Markup("".join(parts))
+            return text
+        pieces = (
+            piece._replace(html=self._pattern.sub(self._link, piece.html))
+            if piece.is_running
+            else piece
+            for piece in text.pieces
+        )
+        return Text.of(pieces, text.links, text.marks)
 
     def _link(self, match: re.Match[str]) -> str:
         term = self._ids[" ".join(match[0].lower().split())]
-        if term in self.used:
-            return match[0]
+        is_first = term not in self.used
         self.used.add(term)
+        if not is_first or len(self.used) > self.most:
+            return match[0]
         return f'<a class="pb-term" href="{self._root}{PAGE}.html#term-{term}">{match[0]}</a>'
-
-
-def limit_links(body: str) -> str:
-    """HTML of a body with the first links to terms only: `MOST_LINKS` less its other links."""
-    links = list(_LINK.finditer(body))
-    terms = [link.start() for link in links if link["term"]]
-    num_others = sum(link[0] == "<a" for link in links)
-    lost = {*terms[max(0, MOST_LINKS - num_others) :]}
-    return _LINK.sub(lambda link: link["term"] if link.start() in lost else link[0], body)
 
 
 @lru_cache(maxsize=8)

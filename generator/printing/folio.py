@@ -19,10 +19,10 @@ from typing import Any
 import yaml
 from markupsafe import Markup, escape
 
-from generator.content import prose
 from generator.content.book import Book
 from generator.content.shelf import page_of
 from generator.content.typesetting import parted
+from generator.printing.markdown import Piece, Text, render
 from generator.printing.sources import Sources
 from generator.values.evaluation import Evidence
 from generator.values.filters import SIDES, ClaimSentence, calls_of_claims
@@ -138,22 +138,26 @@ class Folio:
         """The verdict on a claim by the evidence of the section."""
         return self.evidence.judged(claim)
 
-    def line(self, text: str) -> Markup:
+    def line(self, text: str) -> Text:
         """An author's line as inline HTML."""
         self.texts.add(text)
-        return Markup(prose.render(text, self.expression, self.in_link.expression, inline=True))
+        written = render(text, self.expression, self.in_link.expression, inline=True)
+        self.marks |= written.marks
+        return written
 
-    def prose(self, text: str) -> Markup:
+    def prose(self, text: str) -> Text:
         """An author's prose as HTML paragraphs, tables and footnotes."""
         self.texts.add(text)
-        html = prose.render(text, self.expression, self.in_link.expression, inline=False)
-        if prose.NOTES in html:
+        written = render(
+            text, self.expression, self.in_link.expression, inline=False,
+            note=str(len(self.noted) + 1), table=self.ui["table"]["scroll"],
+        )  # fmt: skip
+        self.marks |= written.marks
+        if "footnote" in written.marks:
             self.noted.append(text)
-            html = html.replace(prose.NOTES, str(len(self.noted)))
-        named = f'{prose.SCROLLED[:-1]} aria-label="{self.ui["table"]["scroll"]}">'
-        return Markup(html.replace(prose.SCROLLED, named))
+        return written
 
-    def expression(self, expression: str) -> Markup:
+    def expression(self, expression: str) -> Text:
         """An expression as HTML: a value with its provenance, a claim's sentence, or plain text."""
         result = self.evidence.printable(expression)
         if isinstance(result, Value):
@@ -162,20 +166,22 @@ class Folio:
         if isinstance(result, ClaimSentence):
             self.shown_claims.add(result.claim)
             return self.line(sentence(self.judged(result.claim)))
-        return escape(result.text)
+        return Text.of_words(result.text)
 
-    def show(self, value: Value, claim: str = "", at: str = "") -> Markup:
+    def show(self, value: Value, claim: str = "", at: str = "") -> Text:
         """HTML of a value: a link to its run, or if none gave it, to the claim or page `at`."""
         self.runs.update(self._runs_of(value))
         place = self.sources.place(value, self.claim_place(claim) if claim else at)
         marks = ", ".join(self._marks(value))
         self.natures.add(marks)
-        css, text = _look(str(value), value.kind, marks, bool(value.absent))
+        css, words = _look(str(value), value.kind, marks, bool(value.absent))
         is_drawn = value.origin is not None and value.origin.is_nowhere
         if not self.opens or is_drawn:  # which stands for itself
-            return Markup(f'<span class="pb-label">{text}</span>')
-        number = self.sources.number(value)
-        return Markup(f'<a class="{css}" href="{place}" data-v="{number}">{text}</a>')
+            html = f'<span class="pb-label">{words.html}</span>'
+        else:
+            number = self.sources.number(value)
+            html = f'<a class="{css}" href="{place}" data-v="{number}">{words.html}</a>'
+        return Text.of([words._replace(html=html)])
 
     def _marks(self, value: Value) -> list[str]:
         """The words behind a value: its nature, and whether the reference machine measured it."""
@@ -234,14 +240,15 @@ class Folio:
 
 
 @lru_cache(maxsize=65536)
-def _look(printed: str, kind: Kind, mark: str, is_absent: bool) -> tuple[str, Markup]:
+def _look(printed: str, kind: Kind, mark: str, is_absent: bool) -> tuple[str, Piece]:
     """The classes of a value's link, and what stands in it."""
     text = escape(printed)
     if mark:
         text += Markup(' <small class="pb-nature">{}</small>').format(mark)
     absent = " pb-absent" if is_absent else ""
-    long = " pb-long" if len(text.striptags()) > LONG else ""
-    return f"pb-value pb-{kind}{absent}{long}", text
+    (words,) = Text(text).pieces
+    long = " pb-long" if len(words.text) > LONG else ""
+    return f"pb-value pb-{kind}{absent}{long}", words
 
 
 def breakable(name: str) -> Markup:

@@ -15,8 +15,8 @@ import markdown  # type: ignore[import-untyped]
 from markdown.extensions.toc import slugify, unique  # type: ignore[import-untyped]
 from markupsafe import Markup, escape
 
-from generator.content.prose import ALIGNED
 from generator.printing.folio import interface_words
+from generator.printing.markdown import ALIGNED
 
 _LINK = re.compile(r'<a\b[^>]*?\bhref="([^"]*)"')
 _ID_OR_NAME = re.compile(r'\s(?:id|name)="([^"]*)"')

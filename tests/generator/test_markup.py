@@ -10,6 +10,7 @@ from markupsafe import Markup
 from generator.content import prose
 from generator.pages.press import Press
 from generator.pages.views.columns import with_units
+from generator.printing.markdown import render as render_text
 from generator.website.page_html import SiteMarkup
 from generator.website.publish import site_files
 from tests.generator.conftest import render
@@ -19,7 +20,7 @@ LINK = '<a class="pb-value" data-v="7">12 MiB</a>'
 
 
 def rendered_text(text):
-    return prose.render(text, lambda _: LINK, lambda _: "<span>12 MiB</span>", inline=False)
+    return render_text(text, lambda _: LINK, lambda _: "<span>12 MiB</span>", inline=False)
 
 
 def drawn(text):
@@ -49,13 +50,13 @@ def test_a_value_in_a_formula_is_copied_as_text_and_opens_its_source_behind_it()
     ("printed", "written"), [("4", "4"), ("1.5", "1.5"), ("27.3%", r"\text{27.3\%}")]
 )
 def test_a_value_in_latex_begins_no_comment_and_is_no_product_of_letters(printed, written):
-    html = prose.render("$x = {{ a.b }}$", *[lambda _: printed] * 2, inline=True)
+    html = render_text("$x = {{ a.b }}$", *[lambda _: printed] * 2, inline=True)
     assert f'">x = {written}</annotation>' in html
     assert f"<mn>{printed}</mn>" in html
 
 
 def test_a_line_ends_neither_before_nor_behind_what_touches_a_formula():
-    html = prose.render("So ($x$), or $y$ is.", str, str, inline=True)
+    html = render_text("So ($x$), or $y$ is.", str, str, inline=True)
     kept = re.findall(r'<span class="pb-keep">(.*?)</span>', html)
     assert [re.sub("<math.*?</math>", "x", one) for one in kept] == ["(x),"]
     block = rendered_text("So\n\n$$x$$.")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from generator.content import prose
 from generator.content.yaml_source import parse
+from generator.printing.markdown import render
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_code_shows_braces_after_a_backslash_and_evaluates_others():
     assert prose.faults(text, "line") == ()
     (expression,) = prose.expressions(text)
     assert expression == (text.rindex("user"), "user")
-    shown = prose.render(text, lambda _: "12", lambda _: "12", inline=True)
+    shown = render(text, lambda _: "12", lambda _: "12", inline=True)
     assert re.findall("<code[^>]*>(.*?)</code>", shown) == ["${{ user }}", "12"]
     assert prose.in_code(text, expression.start)
 
@@ -147,7 +148,7 @@ def test_places_survive_every_style_the_dumper_writes(words):
 def test_only_markdowns_own_tags_come_out(text):
     if prose.faults(text, "prose") or prose.expressions(text):
         return
-    rendered = prose.render(text, str, str, inline=False).replace('<span class="pb-keep">', "")
+    rendered = render(text, str, str, inline=False).replace('<span class="pb-keep">', "")
     allowed = {"p", "em", "strong", "code", "pre", "a", "ul", "ol", "li", "br", "blockquote", "img"}
     tags = {tag.strip("</> ").split(" ")[0] for tag in re.findall(r"<[^>]*>", rendered)} - {"span"}
     assert tags <= allowed, html.unescape(rendered)

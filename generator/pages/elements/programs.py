@@ -15,13 +15,15 @@ import pygments  # type: ignore[import-untyped]
 from markupsafe import Markup, escape
 from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
 from pygments.lexers import PythonLexer  # type: ignore[import-untyped]
-from pygments.token import STANDARD_TYPES, Text, _TokenType  # type: ignore[import-untyped]
+from pygments.token import STANDARD_TYPES, _TokenType
+from pygments.token import Text as UncolouredText  # type: ignore[import-untyped]
 
 from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.listed_code import anonymized, download_path, listed
-from generator.content.typesetting import parted, plain
+from generator.content.typesetting import parted
 from generator.pages.elements.element import Element
 from generator.printing.folio import Folio
+from generator.printing.markdown import Text, plain
 from runners.core.trace.fields import NBSP
 from runners.core.trace.records import Failure
 
@@ -139,7 +141,7 @@ def error_message(failure: Failure) -> str:
     return f"{failure.message[: failure.message.rfind('. ') + 1 or KEPT]} …"
 
 
-def notes(program: ExplainedProgram, folio: Folio) -> list[tuple[int, Markup, Markup]]:
+def notes(program: ExplainedProgram, folio: Folio) -> list[tuple[int, Markup, Text]]:
     """Triples of a program's notes: number of the line from 1, the line, and its explanation."""
     text = listed(folio.book.root, program.path, program.object)
     lines = [line.strip() for line in text.splitlines()]
@@ -165,7 +167,7 @@ def highlighted(code: str) -> Markup:
 def highlighted_lines(code: str) -> tuple[Markup, ...]:
     """Python code in colours, line by line: no element continues in the next line."""
     tokens = PythonLexer().get_tokens(code)
-    coloured = ((kind if _has_colour(kind) else Text, text) for kind, text in tokens)
+    coloured = ((kind if _has_colour(kind) else UncolouredText, text) for kind, text in tokens)
     return tuple(map(Markup, pygments.format(coloured, _AS_SPANS).split("\n")))
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup, escape
 
 from generator.content.quiz import ValueTable
-from generator.content.typesetting import plain
 from generator.pages.elements.element import Element
 from generator.printing.folio import Folio
+from generator.printing.markdown import plain
 from generator.values.units import SCALES
 from runners.core.trace.fields import NBSP
 

@@ -13,11 +13,11 @@ from markupsafe import Markup, escape
 
 from generator.content.claim import Claim, Domain, NumberTolerance, Reference
 from generator.content.shelf import published_references
-from generator.content.typesetting import plain
 from generator.pages.elements.element import Aside, Element, Fold, ListOfLines
 from generator.pages.elements.tables import Table
 from generator.pages.view import View
 from generator.printing.folio import Folio, breakable
+from generator.printing.markdown import plain
 from generator.values import claim_formula, regime, units
 from generator.values.claim_formula import in_same_form, off_by
 from generator.values.machines import disagree

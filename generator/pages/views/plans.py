@@ -15,13 +15,13 @@ from markupsafe import Markup
 from generator.checks.lesson_checks import planned as planned_in
 from generator.content.lesson import WhyFile
 from generator.content.plan_page import Device
-from generator.content.typesetting import plain
 from generator.figures.play.bar_views import MOST as LONGEST
 from generator.figures.play.bar_views import plans as bars
 from generator.figures.play.frame import packed
 from generator.figures.play.states import Control
 from generator.pages.view import Row, View, counted, label
 from generator.printing.folio import Folio, breakable
+from generator.printing.markdown import plain
 from generator.values import units
 from generator.values.units import Unit
 from generator.values.value import Value, computed, numeric

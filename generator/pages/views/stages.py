@@ -12,10 +12,10 @@ from itertools import groupby
 from markupsafe import Markup
 
 from generator.content.lesson import Recorded, RecordedRow
-from generator.content.typesetting import plain
 from generator.figures.drawings.lanes import Lane, Travel, lanes
 from generator.pages.view import View
 from generator.printing.folio import Folio
+from generator.printing.markdown import plain
 from runners.core.trace.records import Held, Move, PredictionStep, Run, Stage
 
 NUM_VALUES = 4

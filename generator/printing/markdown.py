@@ -1,0 +1,341 @@
+"""Author's Markdown → HTML, with what is in it: its words, its links, formulas, tables, notes.
+
+Expressions and formulas are taken out before Markdown sees the text and put back after it, as
+private-use characters, so Markdown cannot touch what they print and they cannot write Markdown.
+Other such characters say, in what Markdown made, of which mode the letters behind them are.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from html import unescape
+from itertools import groupby
+from typing import Any, Literal, NamedTuple, Self
+
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+from markupsafe import Markup, escape
+from mdit_py_plugins.admon import admon_plugin
+from mdit_py_plugins.footnote import footnote_plugin
+
+from generator.content import formulas, prose
+from generator.content.numerals import HYPHENED
+from generator.content.typesetting import parted
+
+Fill = Callable[[str], str]  # an expression to its HTML
+
+
+class Mode(NamedTuple):
+    """How letters between two marks are read, and how an expression among them is printed."""
+
+    form: Literal["value", "linked", "plain", "latex"] = "plain"
+    is_read: bool = False  # by a reader, so that its words count
+    is_text: bool = False  # of the text without marks
+    is_running: bool = False  # words outside links, code and formulas
+
+
+_TAGS, _RUNNING, _IN_LINK, _CODE, _LISTING, _DRAWN, _LATEX = map(chr, range(0xF8F0, 0xF8F7))
+_MODES = {
+    _TAGS: Mode(),
+    _RUNNING: Mode("value", True, True, True),
+    _IN_LINK: Mode("linked", True, True),
+    _CODE: Mode("value", True, True),
+    _LISTING: Mode("value", False, True),
+    _DRAWN: Mode("plain", True, False),
+    _LATEX: Mode("latex", False, True),
+}
+_NOTES, _TABLE = "\uf8fd", "\uf8fe"  # in ids of footnotes, their text's number; a table's name
+_MARK = re.compile("([\ue000-\uf8ff])")
+_FORMULA = re.compile(r"(\(?)([\uf000-\uf7ff])([.,;:)]*)")  # with what a line may not part from it
+_LONG = re.compile(r"[\w.=()]{21,}")  # more letters than a line of a phone holds beside its label
+_JOINT = re.compile(r"(?<=\w[.=])(?=[^\W\d])|(?<=\w\()|(?<=[a-z])(?=[A-Z][a-z])")
+_GROUP = re.compile(r"\([^()<> ]+ [^()<>]{,18}\)")  # a bracket of a formula
+SHORT = 26  # letters of a span that a line holds with words beside it
+LINE = 32  # letters of a name that a line of a phone holds
+WHOLE = 20  # letters of a part of a name that stays whole
+ALIGNED = {"right": "pb-number", "center": "pb-center"}  # cells of tables, by class
+MARKS = ("formula", "table", "footnote", "admonition")
+
+
+class Piece(NamedTuple):
+    """HTML between two changes of mode."""
+
+    html: str
+    text: str = ""  # without marks; of a formula its LaTeX
+    num_words: int = 0  # that a reader reads
+    is_running: bool = False
+
+
+class Slot(NamedTuple):
+    """The place of an expression."""
+
+    expression: str
+    mode: Mode
+
+
+class Text(Markup):
+    """HTML of an author's text, and what is in it.
+
+    HTML that is no author's, such as what methods of strings make of a text, is one piece.
+    """
+
+    links: tuple[str, ...]
+    """addresses that its author links."""
+    marks: frozenset[str]
+    """those of `MARKS` that it holds."""
+
+    @cached_property
+    def pieces(self) -> tuple[Piece, ...]:
+        """Its parts, between two changes of mode."""
+        return (Piece(str(self), _without_tags(self), _num_words(self)),)
+
+    @classmethod
+    def of(
+        cls, pieces: Iterable[Piece], links: Iterable[str] = (), marks: Iterable[str] = ()
+    ) -> Self:
+        """The text that consists of these pieces."""
+        pieces = tuple(pieces)
+        text = cls("".join(piece.html for piece in pieces))
+        text.pieces, text.links, text.marks = pieces, tuple(links), frozenset(marks)
+        return text
+
+    @classmethod
+    def of_words(cls, words: str) -> Self:
+        """Running words that are no Markdown."""
+        return cls.of([Piece(str(escape(words)), words, _num_words(words), is_running=True)])
+
+    @property
+    def num_words(self) -> int:
+        """The words that a reader reads: none of listings, and of a formula its signs."""
+        return sum(piece.num_words for piece in self.pieces)
+
+    @property
+    def plain(self) -> str:
+        """The text without marks; a formula is its LaTeX."""
+        return "".join(piece.text for piece in self.pieces)
+
+
+class _Rendering(NamedTuple):
+    """A text as every page prints it, but for its expressions."""
+
+    pieces: tuple[Piece | Slot, ...]
+    links: tuple[str, ...]
+    marks: frozenset[str]
+
+
+def render(
+    text: str, fill: Fill, linked: Fill, *, inline: bool, note: str = "", table: str = ""
+) -> Text:
+    """`Text` of an author's Markdown, or of one line of it (`inline`).
+
+    `fill` gives the HTML of an expression, and `linked` that of one in the words of a link. `note`
+    tells the footnotes of this text from others of its page, and `table` names its tables.
+    """
+    rendering = _rendered(text, inline=inline)
+    names = {_NOTES: note, _TABLE: table}
+    pieces = _filled(rendering.pieces, fill, linked, names)
+    return Text.of(pieces, rendering.links, rendering.marks)
+
+
+def links_of(text: str) -> tuple[str, ...]:
+    """The addresses that an author's text links."""
+    return _rendered(text, inline=False).links
+
+
+def put_into(text: str, fill: Fill, linked: Fill, escaped: Fill) -> str:
+    """Markdown `text`, its expressions and formulas as HTML, `escaped` lest Markdown reads it.
+
+    `fill` and `linked` are those of `render`; `escaped` is of some HTML, in which nothing is
+    Markdown.
+    """
+    slotted, marks = prose.slotted(text)
+
+    def put(mark: re.Match[str]) -> str:
+        html = _drawn(mark, marks, _CODE) if mark[2] else f"{_CODE}{mark[0]}"
+        filled = escaped(Text.of(_filled(_pieces(html, marks), fill, linked)))
+        return f'<span class="pb-formula">{filled}</span>' if mark[2] else filled
+
+    return re.sub(f"{_FORMULA.pattern}|[\ue000-\uefff]", put, slotted)
+
+
+def _filled(
+    pieces: Iterable[Piece | Slot], fill: Fill, linked: Fill, names: Mapping[str, str] = {}
+) -> Iterator[Piece]:
+    """The pieces of a text with those of its expressions."""
+    for piece in pieces:
+        if isinstance(piece, Piece):
+            yield piece
+        elif piece.expression in names:
+            yield Piece(names[piece.expression])
+        else:
+            mode = piece.mode
+            printed = (fill if mode.form == "value" else linked)(piece.expression)
+            printed = printed if isinstance(printed, Text) else Text(printed)
+            parts: Sequence[Piece] = printed.pieces
+            if mode.form in ("plain", "latex"):
+                words = printed.plain if mode.form == "plain" else formulas.as_latex(printed.plain)
+                parts = [Piece(str(escape(words)), words, printed.num_words)]
+            for html, words, num_words, is_running in parts:
+                yield Piece(
+                    html,
+                    words if mode.is_text else "",
+                    num_words if mode.is_read else 0,
+                    is_running and mode.is_running,
+                )
+
+
+def plain(html: str) -> str:
+    """Plain text of HTML; in an author's text, a formula is its LaTeX."""
+    return html.plain if isinstance(html, Text) else _without_tags(html)
+
+
+def _without_tags(html: str) -> str:
+    return unescape("".join(part.partition(">")[2] for part in f">{html}".split("<")))
+
+
+def _num_words(html: str) -> int:
+    """The words between the tags of a piece of HTML."""
+    texts = (part.partition(">")[2] for part in f">{html.replace('<wbr>', '')}".split("<"))
+    words = (word for text in texts for word in text.split())  # a comma behind a link is none
+    return sum(any(char.isalnum() or char == "_" for char in word) for word in words)
+
+
+# --- what Markdown makes of a text
+
+
+def _code_span(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> str:
+    """A code span: a short one breaks nowhere, and of a long one its names where parts meet."""
+    token = tokens[at]
+    if len(token.content) <= SHORT and any(end in token.content for end in " /-"):
+        token.attrSet("class", "pb-keep")
+    html = RendererHTML.code_inline(self, tokens, at, *how)
+    html = _LONG.sub(_name, _GROUP.sub(r'<span class="pb-keep">\g<0></span>', html))
+    return f"{_IN_LINK if _is_in_link(tokens, at) else _CODE}{html}{_TAGS}"
+
+
+def _name(match: re.Match[str]) -> str:
+    """A long name, which moves to the next line whole where each line holds it."""
+    html = parted(_JOINT.split(match[0]), WHOLE)
+    return f'<span class="pb-name">{html}</span>' if len(match[0]) <= LINE else html
+
+
+def _is_in_link(tokens: Sequence[Token], at: int) -> bool:
+    return bool(sum(token.nesting for token in tokens[:at] if token.type.startswith("link_")))
+
+
+def _words(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> str:
+    """Words; a name such as ZeRO-1 breaks at no hyphen."""
+    mode, marks = _IN_LINK if _is_in_link(tokens, at) else _RUNNING, how[-1]["marks"]
+    is_break = tokens[at].type == "softbreak"
+    html = "\n" if is_break else RendererHTML.text(self, tokens, at, *how)
+    html = HYPHENED.sub(rf'{_TAGS}<span class="pb-keep">{mode}\g<0>{_TAGS}</span>{mode}', html)
+    drawn = _FORMULA.sub(lambda match: _drawn(match, marks, mode), html)
+    return f"{mode}{drawn}{_TAGS}"
+
+
+def _drawn(match: re.Match[str], marks: Mapping[str, Any], around: str) -> str:
+    """A formula, which carries its LaTeX, in the mode `around` it.
+
+    No screen reader finds a link in a formula, so what its values are read from follows it. A
+    browser may end a line on either side of a formula, also where a bracket or a point touches it.
+    """
+    opens, mark, ends = match.groups()
+    latex, is_block = marks[mark]
+    made = formulas.mathml(latex.strip(), is_block=is_block)
+    drawing, annotation, written = made.partition("<annotation")
+    drawn = f"{_DRAWN}{drawing}{_LATEX}{annotation}{written}{around}"
+    values = dict.fromkeys(formulas.values(latex)) if around != _IN_LINK else {}
+    if values:
+        drawn += f'{_CODE} <small class="pb-inputs">({", ".join(values)})</small>{around}'
+    touched = f"{opens}{drawn}{ends}"
+    if opens + ends and not values and not is_block:
+        touched = f'{_TAGS}<span class="pb-keep">{around}{touched}{_TAGS}</span>{around}'
+    return touched
+
+
+def _listing(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> str:
+    """Code in lines, which a keyboard scrolls."""
+    tokens[at].attrs["tabindex"] = "0"
+    return f"{_LISTING}{RendererHTML.fence(self, tokens, at, *how).strip()}{_TAGS}\n"
+
+
+def _reference(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> str:
+    """The number of a footnote, which leads to it."""
+    name, number = (
+        self.rules[f"footnote_{part}"](tokens, at, *how) for part in ("anchor_name", "caption")
+    )
+    again = f":{tokens[at].meta['subId']}" if tokens[at].meta.get("subId", -1) > 0 else ""
+    link = f'<a href="#fn{name}">{_IN_LINK}{number}{_TAGS}</a>'
+    return f'<sup class="footnote-ref pb-label" id="fnref{name}{again}">{link}</sup>'
+
+
+_AROUND = {  # what stands there in other pages
+    "footnote_block_open": '<div class="footnote"><ol>',
+    "footnote_block_close": "</ol></div>",
+    "table_open": f'<div class="pb-scroll" tabindex="0" role="group" aria-label="{_TABLE}">'
+    '<table class="pb-table">',
+    "table_close": "</table></div>",
+}
+_MARKDOWN = MarkdownIt("commonmark", {"html": False, "xhtmlOut": True}).enable("table")
+_MARKDOWN.use(admon_plugin).use(footnote_plugin, inline=False)
+_MARKDOWN.disable(["html_block", "html_inline", "heading", "lheading", "hr"])
+for _type, _rule in {
+    "code_inline": _code_span, "text": _words, "softbreak": _words, "fence": _listing,
+    "code_block": _listing, "footnote_ref": _reference,
+    **dict.fromkeys(_AROUND, lambda _, tokens, at, *__: _AROUND[tokens[at].type]),
+}.items():  # fmt: skip
+    _MARKDOWN.add_render_rule(_type, _rule)
+
+
+@lru_cache(maxsize=65536)
+def _rendered(text: str, *, inline: bool) -> _Rendering:
+    slotted, marks = prose.slotted(" ".join(text.split()) if inline else text)
+    env: dict[str, Any] = {"docId": _NOTES, "marks": marks}
+    tokens = _MARKDOWN.parseInline(slotted, env) if inline else _MARKDOWN.parse(slotted, env)
+    for at, token in enumerate(tokens):
+        token.attrs.pop("start", None)
+        if token.type in ("th_open", "td_open"):
+            _as_cell(tokens[at - 1 : at + 3])
+    html = str(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, env)).strip()
+    spans = [span for token in tokens for span in token.children or ()]
+    links = (str(span.attrs["href"]) for span in spans if span.type == "link_open")
+    kinds = {token.type.partition("_")[0] for token in tokens}
+    if any(isinstance(mark, prose.Formula) for mark in marks.values()):
+        kinds.add("formula")
+    pieces = _pieces(html, marks)
+    return _Rendering(tuple(pieces), tuple(links), frozenset(kinds.intersection(MARKS)))
+
+
+def _as_cell(tokens: Sequence[Token]) -> None:
+    """Let a cell be as in templates: the first heads its row, and alignment is a class."""
+    before, begins, says, ends = tokens
+    aligned = str(begins.attrs.pop("style", "")).rpartition(":")[2]
+    if aligned in ALIGNED:
+        begins.attrs["class"] = ALIGNED[aligned]
+    scope = "col" if begins.tag == "th" else "row" if before.type == "tr_open" else ""
+    begins.tag = ends.tag = "th" if says.content and scope else "td"
+    if begins.tag == "th":
+        begins.attrs["scope"] = scope
+
+
+def _pieces(html: str, marks: Mapping[str, str | prose.Formula]) -> Iterator[Piece | Slot]:
+    """What the marks in HTML part; of a formula in an attribute its LaTeX."""
+    mode, parts = _MODES[_TAGS], list[tuple[Mode, bool, str]]()
+    for part in _MARK.split(html):
+        if part in _MODES:
+            mode = _MODES[part]
+        elif part:
+            parts.append((mode, part in (*marks, _NOTES, _TABLE), part))
+    for (mode, is_mark), group in groupby(parts, lambda part: part[:2]):
+        if is_mark:
+            for *_, mark in group:
+                match marks.get(mark, mark):
+                    case prose.Formula() as formula:
+                        yield from _pieces(str(escape(formula.latex)), marks)
+                    case expression:
+                        yield Slot(expression, mode)
+        else:
+            html = "".join(part for *_, part in group)
+            text = _without_tags(html) if mode.is_text else "\n" * html.count("\n")
+            yield Piece(html, text, _num_words(html) if mode.is_read else 0, mode.is_running)
