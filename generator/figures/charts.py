@@ -31,7 +31,7 @@ def epochs(figure: Figure, folio: Folio) -> Picture:
     names = _names_of(figure.runs, folio)
     read = {
         names[path]: {
-            field: [folio.value(f"{path}.epochs[{n}].{field}") for n in range(len(run.epochs))]
+            field: [folio.reading(path, "epochs", n, field) for n in range(len(run.epochs))]
             for field in FIELDS
         }
         for path in figure.runs
