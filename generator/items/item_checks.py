@@ -229,8 +229,8 @@ def _broken(condition: str, names: Mapping[str, Value], evidence: Evidence) -> s
     sides = [evidence.evaluate_with(names, side) for side in (parts[1], parts[3])]
     if failed := next((side for side in sides if side.error), None):
         return f"{condition}: {failed.error}"
-    both = {"left": sides[0].result, "right": sides[1].result}
-    difference = evidence.evaluate_with(both, "left - right")
+    results = {"left": sides[0].result, "right": sides[1].result}
+    difference = evidence.evaluate_with(results, "left - right")
     if not isinstance(difference.result, Value):
         return f"{condition}: {difference.error}"
     is_true = _RELATIONS[parts[2]](numeric(difference.result), 0)
