@@ -6,8 +6,7 @@ What an author got wrong is found by `checks/lesson_checks.py`.
 """
 
 import math
-import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -52,7 +51,8 @@ class Checked:
 class Formula:
     """A formula that pages calculate with: `+ - * /`, `min`, `max`, laws, numbers and inputs."""
 
-    tree: Tree  # the formula, its laws written out
+    written: str  # by its author
+    tree: Tree  # its laws written out
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -62,35 +62,22 @@ class Formula:
     def value(self, inputs: Mapping[str, float]) -> float | None:
         """Its value, a float; None where it divides by zero or exceeds the range of floats."""
         try:
-            return float(_calculated(self.tree, inputs))
-        except (ZeroDivisionError, OverflowError):
+            number = compiled(self.written).evaluate(inputs, {**closed_forms(), **_FUNCTIONS})
+        except ExpressionError:
             return None
+        assert isinstance(number, int | float), number
+        return float(number) if math.isfinite(number) else None
 
-    def readable(self, written: str) -> str:
+    @property
+    def readable(self) -> str:
         """The formula for readers: as its author wrote it, unless that calls a law by its name."""
-        calls_a_law = compiled(written).functions & closed_forms().keys()
-        return printed(self.tree) if calls_a_law else written
+        calls_a_law = compiled(self.written).functions & closed_forms().keys()
+        return printed(self.tree) if calls_a_law else self.written
 
     @property
     def postfix(self) -> str:
         """The formula as the page's script reads it."""
         return " ".join(postfix(self.tree))
-
-
-_OPERATORS: dict[str, Callable[..., float]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
-    "~": operator.neg, "min": min, "max": max,
-}  # fmt: skip
-
-
-def _calculated(tree: Tree, inputs: Mapping[str, float]) -> float:
-    """The number of a formula; ZeroDivisionError, or OverflowError beyond the range of floats."""
-    if not isinstance(tree, tuple):
-        return inputs[tree] if isinstance(tree, str) else tree
-    number = _OPERATORS[tree[0]](*(_calculated(part, inputs) for part in tree[1:]))
-    if not math.isfinite(number):
-        raise OverflowError(number)
-    return number
 
 
 _FUNCTIONS: dict[str, Function] = {"min": least, "max": most}
@@ -101,7 +88,7 @@ def parsed(formula: str) -> Formula:
     """A formula, parsed once; ExpressionError for any other text."""
     expression = compiled(formula)
     inputs = {name: Symbol(name) for name in expression.names}
-    return Formula(expression.formula(inputs, {**closed_forms(), **_FUNCTIONS}))
+    return Formula(formula, expression.formula(inputs, {**closed_forms(), **_FUNCTIONS}))
 
 
 def result(output: CalculatorOutput, given: Mapping[str, Value | None]) -> Value | None:

@@ -222,7 +222,7 @@ def _output(
     called: dict[str, str], folio: Folio,
 ) -> View:  # fmt: skip
     parsed, worst = calculators.parsed(output.formula), calculators.worst(checks)
-    formula = parsed.readable(output.formula).replace("*", "×").replace("-", "−")
+    formula = parsed.readable.replace("*", "×").replace("-", "−")
     formula = re.sub(r"[a-z_]\w*", lambda name: called.get(name[0], name[0]), formula)
     at_start = calculators.result(output, inputs)
     return View(
