@@ -14,13 +14,12 @@ from markupsafe import Markup
 
 from generator.content.lesson import Recorded, RecordedRow
 from generator.content.typesetting import plain
-from generator.figures.drawings.lanes import Lane, Travel, lanes
+from generator.figures.drawings.lanes import IDLE, Lane, Travel, lanes
 from generator.pages.view import View
 from generator.printing.folio import Folio
 from generator.values.filters import shape
 from generator.values.value import Value
-from runners.core.trace.fields import Key
-from runners.core.trace.records import Held, Move, PredictionStep, Run, Stage
+from runners.core.trace.records import Move, PredictionStep, Run, Stage
 
 NUM_VALUES = 4
 _OF_RANK = re.compile(r"rank_(\d+)_(\w+)")
@@ -131,27 +130,23 @@ def stages(flow: Recorded, folio: Folio) -> list[View]:
 
 def _drawing(stage: View, ranks: Sequence[Lane], travels: Sequence[Travel]) -> Markup:
     """The drawing of a stage's ranks and transfers, with a sentence for each."""
-    idle = "takes no part"
-    held = (filter(None, [rank.works_on or idle, rank.holds]) for rank in ranks)
-    sentences = [
-        f"{rank.label}: {', '.join(words)}" for rank, words in zip(ranks, held, strict=True)
+    says = [
+        f"{rank.label}: {rank.works_on or IDLE}" + (rank.holds and f", {rank.holds}")
+        for rank in ranks
     ]
-    sentences += [
-        f"{move.operation} {plain(move.num_bytes)} {move.between}" for move in stage.travelled
-    ]
-    drawing = lanes(ranks, travels, idle)
-    return drawing.svg(stage.anchor, plain(stage.row.title), "; ".join(sentences), "pb-lanes")
+    says += [f"{move.operation} {plain(move.num_bytes)} {move.between}" for move in stage.travelled]
+    title = plain(stage.row.title)
+    return lanes(ranks, travels).svg(stage.anchor, title, "; ".join(says), "pb-lanes")
 
 
 def _lane(rank: int, stage: Stage, run: Run, travels: Sequence[Travel]) -> Lane:
-    held: Held | Stage | None = next((own for own in stage.ranks if own.rank == rank), None)
-    if held is None and stage.rank in (None, rank):
-        held = stage
+    own = (held for held in stage.ranks if held.rank == rank)
+    held = next(own, stage if stage.rank in (None, rank) else None)
     shapes = [held.shape_in, held.shape_out] if held else []
-    sides = [" × ".join(f"{size:,}" for size in shape) for shape in shapes if shape]
-    takes_part = any({travel.source, travel.destination} & {None, rank} for travel in travels)
-    sizes = " → ".join(sides) + " values" * ([len(shape) for shape in shapes[-1:]] == [1])
-    works_on = sizes or ("takes part" if takes_part else "")
+    works_on = " → ".join(" × ".join(f"{size:,}" for size in shape) for shape in shapes if shape)
+    works_on += " values" * ([len(shape) for shape in shapes[-1:]] == [1])
+    if any({travel.source, travel.destination} & {None, rank} for travel in travels):
+        works_on = works_on or "takes part"
     return Lane(f"rank {rank}", works_on, _layers(rank, run))
 
 
@@ -174,16 +169,15 @@ def _moves(
     path: str, written: RecordedRow, stage: Stage, run: Run, folio: Folio
 ) -> Iterator[tuple[Travel, Value | None]]:
     """The operations between ranks, the heaviest first, each with its payload."""
-    keys: list[tuple[Key, ...]] = [
-        ("stages", stage.name, "moves", n) for n in range(len(stage.moves))
+    moves = [
+        (move, folio.reading(path, "stages", stage.name, "moves", place, "bytes"))
+        for place, move in enumerate(stage.moves)
     ]
-    moves: list[Move] = stage.moves
-    if written.whole_step and not moves and run.ranks:
-        shared = [call for call in run.ranks[0].collectives if call.operation not in _NOT_AMONG_ALL]
-        moves = [Move(operation=call.operation, bytes=call.bytes) for call in shared]
-        keys = [("ranks", 0, "collectives", call.operation) for call in shared]
-    for move, at in sorted(zip(moves, keys, strict=True), key=lambda pair: -pair[0].bytes):
-        payload = folio.reading(path, *at, "bytes")
+    for call in run.ranks[0].collectives if run.ranks and written.whole_step and not moves else ():
+        if call.operation not in _NOT_AMONG_ALL:
+            payload = folio.reading(path, "ranks", 0, "collectives", call.operation, "bytes")
+            moves.append((Move(operation=call.operation, bytes=call.bytes), payload))
+    for move, payload in sorted(moves, key=lambda pair: -pair[0].bytes):
         yield Travel(f"{move.operation} {payload}", move.source, move.destination), payload
 
 
