@@ -177,12 +177,12 @@ def _field(
     unit, size = units.of_axis(of, abs(stands))
     ends = float(numeric(low)), float(numeric(high))
     covered = calculators.range_on_runs(checked, variable.name) or ()
-    counted = (
-        variable.unit
-        if variable.unit and variable.unit not in variable.label.replace(",", "").split()
-        else ""
+    noun = variable.unit or ""
+    counted = "" if noun in variable.label.replace(",", "").split() else noun
+    is_count, has_powers = (
+        variable.quantity == "count",
+        ends[0] > 0 and ends[1] / ends[0] > MANY_TIMES,
     )
-    is_whole = variable.quantity == "count" and variable.unit not in PER_PARAMETER
     return View(
         name=variable.name,
         label=folio.line(variable.label),
@@ -194,20 +194,14 @@ def _field(
         exact=_typed(stands, EXACTLY),  # what formulas calculate with until a reader types
         low=_typed(ends[0] / size),
         high=_typed(ends[1] / size),
-        step=_step(*ends, is_whole=variable.quantity == "count" and size == 1),
-        is_whole=is_whole,
-        most=calculators.parsed(variable.at_most).postfix
-        if variable.at_most
-        else "",  # as scripts read it
+        step=" ".join(["whole"] * (is_count and size == 1) + ["powers"] * has_powers),
+        is_whole=is_count and variable.unit not in PER_PARAMETER,
+        # as scripts read it
+        most=calculators.parsed(variable.at_most).postfix if variable.at_most else "",
         covered=[folio.show(end) for end in {str(end): end for end in covered}.values()],
-        symbol=NBSP + variable.unit if variable.unit and not variable.unit.islower() else "",
+        symbol=NBSP + noun if noun and not noun.islower() else "",
         range=" ".join(str(float(numeric(end))) for end in covered),  # as the script reads them
     )
-
-
-def _step(low: float, high: float, *, is_whole: bool) -> str:
-    words = ["whole"] if is_whole else []
-    return " ".join([*words, "powers"] if low > 0 and high / low > MANY_TIMES else words)
 
 
 def _typed(number: float, digits: int = MAX_DIGITS) -> str:
