@@ -176,3 +176,36 @@ def test_no_modules_and_no_rooms_import_each_other_in_a_circle(package):
             for name in free:
                 del taken[name]
         assert sorted(taken) == []
+
+
+_READ_EXPRESSIONS = {
+    "bind_expression", "bound", "cell", "compiled", "evaluate", "evaluate_with", "parsed",
+    "printable", "ungrounded", "value", "why_not_stated",
+}  # fmt: skip
+
+
+def test_no_python_writes_the_text_of_an_expression():
+    """What is evaluated was written by an author: code reads fields with `Evidence.reading`."""
+    assert [written for path in _sources("generator") for written in _written(path)] == []
+
+
+def _written(path):
+    """Calls in a file that evaluate a text which Python put together, here or in a function."""
+    nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    made = {target for node in nodes if isinstance(node, ast.Assign) and _is_joined(node.value)
+            for target in map(ast.unparse, node.targets)}  # fmt: skip
+    for function in (node for node in nodes if isinstance(node, ast.FunctionDef)):
+        returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
+        made |= {function.name} if any(map(_is_joined, returned)) else set()
+    for call in (node for node in nodes if isinstance(node, ast.Call)):
+        if ast.unparse(call.func).rpartition(".")[2] in _READ_EXPRESSIONS:
+            read = [getattr(argument, "func", argument) for argument in call.args[:2]]
+            if any(map(_is_joined, call.args)) or made & {*map(ast.unparse, read)}:
+                yield f"{path.name}:{call.lineno}: {ast.unparse(call)}"
+
+
+def _is_joined(node):
+    """Whether a node is an f-string, a sum, or a call of `format`, `join` or `replace`."""
+    if isinstance(node, ast.Call):
+        return getattr(node.func, "attr", "") in ("format", "join", "replace")
+    return isinstance(node, ast.JoinedStr | ast.BinOp)

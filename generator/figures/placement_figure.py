@@ -7,10 +7,13 @@ from generator.content.exhibit import Figure
 from generator.figures.drawings.stacks import BarPart, Panel, Stack, panels
 from generator.figures.picture import DrawnState, NumberTable, Picture, both_widths, plain_line
 from generator.printing.folio import Folio
+from generator.values.value import Value
+from runners.closed_forms.steps import ring_bytes, share_bytes
 from runners.core.trace.records import Run
 
 # Formulas of a ring; any other operation is a message to each peer.
 OVER_A_RING = {"all_reduce", "all_gather", "reduce_scatter", "broadcast"}
+HELD = "memory", "largest", "parameters_bytes"
 
 
 def placement(figure: Figure, folio: Folio) -> Picture:
@@ -42,7 +45,7 @@ def _panel(path: str, run: Run, folio: Folio) -> Panel:
             for layer in run.model.layers
             if rank in layer.ranks
         ]
-        held = folio.value(f"{path}.ranks[{rank}].memory.largest.parameters_bytes")
+        held = folio.reading(path, "ranks", rank, *HELD)
         ranks.append(Stack("", label, parts, "" if held is None else str(held)))
     return Panel(folio.strategy(run), ranks, list(_travels(path, run, folio)))
 
@@ -51,11 +54,11 @@ def _travels(path: str, run: Run, folio: Folio) -> Iterator[str]:
     """What travels in one step: each operation, and what all ranks send that do."""
     sent: dict[str, list[str]] = {}
     for position in range(len(run.ranks)):
-        for operation, how in sorted(sent_bytes(path, run, position).items()):
-            sent.setdefault(operation, []).append(str(folio.value(how)))
+        for operation, size in sorted(sent_bytes(path, run, position, folio).items()):
+            sent.setdefault(operation, []).append(str(size))
     for operation, sizes in sent.items():
-        how = " over a ring" if operation in OVER_A_RING else ""
-        yield f"{operation}: {' / '.join(dict.fromkeys(sizes))} sent per rank{how}"
+        ring = " over a ring" if operation in OVER_A_RING else ""
+        yield f"{operation}: {' / '.join(dict.fromkeys(sizes))} sent per rank{ring}"
 
 
 def _ranks(ranks: Iterable[int]) -> str:
@@ -86,39 +89,32 @@ def _table(placed: Mapping[str, Run], folio: Folio) -> NumberTable:
             (position, first), *others = same
             named = f"{first.name}–{others[-1][1].name}, each" if others else first.name
             how = "in shards" if first.is_sharded else "whole"
-            size = folio.cell(f"{path}.model.layers[{position}].bytes")
-            table.rows.append([f"{name}{named}", size, f"{how} on {_ranks(first.ranks)}"])
-        alike: dict[tuple[str, str], list[tuple[int, str]]] = {}
-        for position, record in enumerate(run.ranks):
-            read = sent_bytes(path, run, position)
-            if record.memory and record.memory.largest:
-                held = f"{path}.ranks[{position}].memory.largest.parameters_bytes"
-                read = {"parameters": held} | read
-            for what, how in read.items():
-                alike.setdefault((what, str(folio.value(how))), []).append((position, how))
+            num_bytes = folio.printed(folio.reading(path, "model", "layers", position, "bytes"))
+            table.rows.append([f"{name}{named}", num_bytes, f"{how} on {_ranks(first.ranks)}"])
+        alike: dict[tuple[str, str], list[tuple[int, Value]]] = {}
+        for position in range(len(run.ranks)):
+            held = folio.reading(path, "ranks", position, *HELD)
+            sizes = {"parameters": held} if held else {}
+            for what, size in (sizes | sent_bytes(path, run, position, folio)).items():
+                alike.setdefault((what, str(size)), []).append((position, size))
         for (what, _), holders in alike.items():
-            size = folio.cell(holders[0][1])
-            table.rows.append([f"{name}{what}", size, _ranks(position for position, _ in holders)])
+            ranks = _ranks(position for position, _ in holders)
+            table.rows.append([f"{name}{what}", folio.show(holders[0][1]), ranks])
     return table
 
 
-def sent_bytes(path: str, run: Run, place: int) -> dict[str, str]:
-    """By operation, the expression of the bytes that the rank at `place` sends in a step, if any.
+def sent_bytes(path: str, run: Run, place: int, folio: Folio) -> dict[str, Value]:
+    """By operation, the bytes that the rank at `place` sends in a step, if any.
 
     A broadcast passes around the ring too, and all ranks share its work.
     """
-    rank, expressions = run.ranks[place], {}
-    for c in rank.collectives:
-        payload = f"{path}.ranks[{place}].collectives['{c.operation}'].bytes"
-        is_root = any(rank.rank in (via.source, via.destination) for via in c.transfers)
-        ring, share = (f"{law}_bytes({payload}, {path}.world_size)" for law in ("ring", "share"))
-        sends = {
-            "all_reduce": ring,
-            "scatter": share if is_root else "",
-            "gather": "" if is_root else payload,
-            "send": payload,
-            "recv": "",
-            "barrier": "",
-        }
-        expressions[c.operation] = sends.get(c.operation, share)
-    return {operation: how for operation, how in expressions.items() if how}
+    rank, num_ranks, sent = run.ranks[place], folio.reading(path, "world_size"), dict[str, Value]()
+    for collective in rank.collectives:
+        operation, ends = collective.operation, collective.transfers
+        is_root = any(rank.rank in (via.source, via.destination) for via in ends)
+        payload = folio.reading(path, "ranks", place, "collectives", operation, "bytes")
+        if payload and operation not in ("recv", "barrier", "gather" if is_root else "scatter"):
+            law = ring_bytes if operation == "all_reduce" else share_bytes
+            has_law = operation not in ("send", "gather")
+            sent[operation] = law(payload, num_ranks) if has_law else payload
+    return sent

@@ -13,9 +13,8 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 
-from generator.content.cases import bind_expression
 from generator.content.documents import fields_of
-from generator.content.draws import Draws, short_names
+from generator.content.draws import Draws
 from generator.content.errors import ContentError
 from generator.content.quiz import Drawable, Item
 from generator.items.kinds import kind_of
@@ -151,9 +150,8 @@ def draw_mistakes(question: Item, evidence: Evidence) -> Iterator[Found]:
     problems = dict(_of_law(question.as_written, question.draws, evidence))
     for draw in question.draws.shuffled(question.id):
         called = ", ".join(f"{name} = {value}" for name, value in draw.items())
-        for path, problem in _of_draw(
-            question.as_written, question.draws, short_names(draw), evidence
-        ):
+        values = {name: evidence.drawn(name, quantity) for name, quantity in draw.items()}
+        for path, problem in _of_draw(question.as_written, question.draws, values, evidence):
             problems.setdefault(path, f"draw {called}: {problem}")
     yield from problems.items()
 
@@ -163,13 +161,17 @@ def _of_law(question: Drawable, draws: Draws, evidence: Evidence) -> Iterator[Fo
     claim = evidence.book.claims.get(draws.law)
     if claim is None:
         return  # said where it is named
-    judged, run = evidence.judged(draws.law), {"run": claim.run} if claim.run else {}
+    judged = evidence.judged(draws.law)
     if judged.verdict != "holds":
         yield ("draws", "law"), f"{draws.law!r} does not hold"
     path, key = next(question.answer_expressions())
-    settings = draws.measured_with.items()
-    measured = {name: f"({bind_expression(setting, run)})" for name, setting in settings}
-    evaluation, predicted = evidence.evaluate(bind_expression(key, measured)), judged.predicted
+    settings = {
+        name: evidence.evaluate(setting, claim.run) for name, setting in draws.measured_with.items()
+    }
+    failed = (setting for setting in settings.values() if setting.error or setting.absent)
+    measured = {name: setting.result for name, setting in settings.items()}
+    evaluation = next(failed, None) or evidence.evaluate_with(measured, key)
+    predicted = judged.predicted
     if not isinstance(evaluation.result, Value):
         yield ("draws", "measured_with"), f"of the key {key}: {evaluation.error}"
     elif predicted is None or isinstance(predicted.number, str):
@@ -180,12 +182,12 @@ def _of_law(question: Drawable, draws: Draws, evidence: Evidence) -> Iterator[Fo
 
 
 def _of_draw(
-    question: Drawable, draws: Draws, names: Mapping[str, str], evidence: Evidence
+    question: Drawable, draws: Draws, names: Mapping[str, Value], evidence: Evidence
 ) -> Iterator[Found]:
     """What is wrong with one draw."""
     values = []
     for path, expression in question.answer_expressions():
-        evaluation = evidence.evaluate(bind_expression(expression, names))
+        evaluation = evidence.evaluate_with(names, expression)
         if not isinstance(evaluation.result, Value):
             yield path, f"{expression}: {evaluation.error}"
             return
@@ -219,12 +221,16 @@ def _outside(key: Value) -> str | None:
     return "more than the whole" if key.form.way == "percent" and number > 1 else None
 
 
-def _broken(condition: str, names: Mapping[str, str], evidence: Evidence) -> str | None:
+def _broken(condition: str, names: Mapping[str, Value], evidence: Evidence) -> str | None:
     """Why a condition is not true of a draw."""
     parts = _CONDITION.fullmatch(condition)
     if parts is None:
         return f"{condition!r} is no condition; write `a <= b`, or with one of >=, <, >"
-    difference = evidence.evaluate(bind_expression(f"{parts[1]} - ({parts[3]})", names))
+    sides = [evidence.evaluate_with(names, side) for side in (parts[1], parts[3])]
+    if failed := next((side for side in sides if side.error), None):
+        return f"{condition}: {failed.error}"
+    results = {"left": sides[0].result, "right": sides[1].result}
+    difference = evidence.evaluate_with(results, "left - right")
     if not isinstance(difference.result, Value):
         return f"{condition}: {difference.error}"
     is_true = _RELATIONS[parts[2]](numeric(difference.result), 0)

@@ -9,7 +9,7 @@ the reference machine where that lacks anything it names.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -29,6 +29,7 @@ from generator.values.filters import SIDES, ClaimSentence, calls_of_claims
 from generator.values.machines import OtherOutcomes
 from generator.values.value import Kind, Origin, Value
 from generator.values.verdicts import Judged, sentence
+from runners.core.trace.fields import Key
 from runners.core.trace.records import Run
 
 ABSENT = Markup('<span class="pb-absent">–</span>')
@@ -202,6 +203,12 @@ class Folio:
     def value(self, expression: str) -> Value | None:
         """The value of an expression; None where this machine has none."""
         return self.evidence.value(expression)
+
+    def reading(
+        self, path: str, *keys: Key, by: Callable[[Any], object] | None = None
+    ) -> Value | None:
+        """The value of a field of a run, or what the function `by` makes of it; None if absent."""
+        return self.evidence.reading(path, *keys, by=by)
 
     def printed(self, value: Value | None) -> Markup:
         """A value as HTML with its provenance; a dash for None."""

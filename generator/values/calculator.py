@@ -5,6 +5,7 @@ says at the start values and on every run that it was checked on, each a Value w
 What an author got wrong is found by `checks/lesson_checks.py`.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -50,7 +51,8 @@ class Checked:
 class Formula:
     """A formula that pages calculate with: `+ - * /`, `min`, `max`, laws, numbers and inputs."""
 
-    tree: Tree  # the formula, its laws written out
+    written: str  # by its author
+    tree: Tree  # its laws written out
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -60,16 +62,17 @@ class Formula:
     def value(self, inputs: Mapping[str, float]) -> float | None:
         """Its value, a float; None where it divides by zero or exceeds the range of floats."""
         try:
-            number = compiled(printed(self.tree)).evaluate(inputs, {**closed_forms(), **_FUNCTIONS})
+            number = compiled(self.written).evaluate(inputs, {**closed_forms(), **_FUNCTIONS})
         except ExpressionError:
             return None
         assert isinstance(number, int | float), number
-        return float(number)
+        return float(number) if math.isfinite(number) else None
 
-    def readable(self, written: str) -> str:
+    @property
+    def readable(self) -> str:
         """The formula for readers: as its author wrote it, unless that calls a law by its name."""
-        calls_a_law = compiled(written).functions & closed_forms().keys()
-        return printed(self.tree) if calls_a_law else written
+        calls_a_law = compiled(self.written).functions & closed_forms().keys()
+        return printed(self.tree) if calls_a_law else self.written
 
     @property
     def postfix(self) -> str:
@@ -85,7 +88,7 @@ def parsed(formula: str) -> Formula:
     """A formula, parsed once; ExpressionError for any other text."""
     expression = compiled(formula)
     inputs = {name: Symbol(name) for name in expression.names}
-    return Formula(expression.formula(inputs, {**closed_forms(), **_FUNCTIONS}))
+    return Formula(formula, expression.formula(inputs, {**closed_forms(), **_FUNCTIONS}))
 
 
 def result(output: CalculatorOutput, given: Mapping[str, Value | None]) -> Value | None:

@@ -6,7 +6,7 @@ Flow: a `Book` in; for each expression a `Value` (or list, label …) out, or wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
@@ -18,14 +18,15 @@ from generator.content.claim import Claim
 from generator.content.draws import parsed
 from generator.content.errors import ContentError, nearest
 from generator.values import list_sides, units, verdicts
-from generator.values.expression import Function, compiled
+from generator.values.expression import Expression, Function, compiled
 from generator.values.filters import FUNCTIONS, OF_CLAIMS, ClaimSentence, Label, described
 from generator.values.laws import closed_forms
 from generator.values.paths import Evaluation, Node
 from generator.values.value import QUOTED, AbsentError, ExpressionError, MixedError, Origin, Value
 from generator.values.verdicts import Judged
 from runners.core.declared.experiment import command_for
-from runners.core.trace.fields import NBSP
+from runners.core.trace import fields
+from runners.core.trace.fields import NBSP, Key
 from runners.system.book import program
 
 NOT_MEASURED = "not measured here"
@@ -43,10 +44,10 @@ class Evidence:
 
     def __init__(self, book: Book) -> None:
         self.book = book
-        self._evaluations: dict[str, Evaluation] = {}
+        self._evaluations: dict[tuple[str, bool], Evaluation] = {}
         self._verdicts: dict[str, Judged] = {}
         self._own: dict[str, Function] = {name: partial(self._of_claim, name) for name in OF_CLAIMS}
-        self._own["drawn"] = self._drawn
+        self._own["drawn"] = self.drawn
         self._reference: Evidence | None = None
         self._made: dict[tuple[str, int], tuple[object, Any]] = {}
 
@@ -73,30 +74,36 @@ class Evidence:
         """The value to use in place of one that was read: itself, unless overridden."""
         return value
 
-    def evaluate(self, expression: str, run: str | None = None) -> Evaluation:
-        """Evaluate an expression, once, perhaps over a run; nothing is raised."""
-        written = bind_expression(expression, {"run": run}) if run else expression
-        if written not in self._evaluations:
-            self._evaluations[written] = self._calculated(written)
-        return self._evaluations[written]
+    def evaluate(
+        self, expression: str, run: str | None = None, *, in_elements: bool = False
+    ) -> Evaluation:
+        """Evaluate an expression, once, perhaps over a run; nothing is raised.
 
-    def _calculated(self, expression: str) -> Evaluation:
-        """Evaluate it; on the reference machine where only that has measured all of its runs."""
+        `in_elements` reads a list of a trace element by element.
+        """
+        key = (bind_expression(expression, {"run": run}) if run else expression), in_elements
+        if key not in self._evaluations:
+            self._evaluations[key] = self.evaluate_with({}, *key)
+        return self._evaluations[key]
+
+    def evaluate_with(
+        self, names: Mapping[str, object], expression: str, in_elements: bool = False
+    ) -> Evaluation:
+        """Evaluate an expression in which some names stand for values; nothing is raised.
+
+        It is on the reference machine where only that has measured all of the expression's runs.
+        """
         evaluation = Evaluation(substitute=self.substitute)
         try:
-            checked = compiled(expression)
-            if self.rests_on_runs and checked.unnamed:
-                raise ExpressionError(checked.unnamed)
-            names = {name: self._root(name, evaluation) for name in checked.names}
-            result = checked.evaluate(names, {**closed_forms(), **self.functions, **self._own})
-            if isinstance(result, Value):
-                str(result)  # in a unit that people read
+            result = self._result(compiled(expression), names, evaluation)
+            if in_elements and isinstance(result, Node) and isinstance(result.content, list):
+                result = result.step(slice(None))
             evaluation.result = result
         except AbsentError as reason:
             evaluation.absent = reason
             evaluation.error = reason.reason if reason.is_mistake else None
         except MixedError as mistake:
-            there = self.reference and self.reference.evaluate(expression)
+            there = self.reference and self.reference.evaluate(expression, in_elements=in_elements)
             if there and not there.error:
                 return replace(there, is_borrowed=True)
             evaluation.error = str(mistake)
@@ -105,6 +112,20 @@ class Evidence:
         except RecursionError:
             evaluation.error = "it depends on its own verdict"
         return evaluation
+
+    def _result(
+        self, checked: Expression, names: Mapping[str, object], reading: Evaluation
+    ) -> object:
+        if self.rests_on_runs and checked.unnamed:
+            raise ExpressionError(checked.unnamed)
+        places = {
+            name: names[name] if name in names else self._root(name, reading)
+            for name in checked.names
+        }
+        result = checked.evaluate(places, {**closed_forms(), **self.functions, **self._own})
+        if isinstance(result, Value):
+            str(result)  # in a unit that people read
+        return result
 
     def _root(self, name: str, reading: Evaluation) -> object:
         """What a name of an expression stands for: an experiment, the machine, or what is cited."""
@@ -157,7 +178,7 @@ class Evidence:
             raise AbsentError(outcome.explanation)
         return side
 
-    def _drawn(self, name: str, quantity: int | float | str) -> Value:
+    def drawn(self, name: str, quantity: int | float | str) -> Value:
         """A setting that an item drew, as in `drawn('payload', '64 MiB')`; it prints as written."""
         number, kind = parsed(quantity)
         unit = units.COUNT if isinstance(number, int) and kind == "plain" else units.BY_NAME[kind]
@@ -173,6 +194,25 @@ class Evidence:
         if evaluation.error and not evaluation.absent:
             raise _failed(expression, evaluation.error)
         return list_sides.single_value(evaluation.result)
+
+    def reading(
+        self, path: str, *keys: Key, by: Callable[[Any], object] | None = None
+    ) -> Value | None:
+        """Value of a field, as `reading("ddp.ddp", "ranks", 0, "rank")`; None if absent.
+
+        A path is that of a run, or a name of `ROOTS`; `by` is a function of `filters.py`.
+        ContentError if there is no such field.
+        """
+        steps: list[Key] = [*path.split("."), *keys]
+        try:
+            place: Any = self._root(str(steps[0]), Evaluation(substitute=self.substitute))
+            for key in steps[1:]:
+                place = place.step(key)
+            return list_sides.single_value(by(place) if by else place)
+        except AbsentError:
+            return None
+        except ExpressionError as mistake:
+            raise _failed(fields.path_of(steps), str(mistake)) from None
 
     def printable(self, expression: str) -> Printable:
         """An expression's Value, Label or ClaimSentence; a value that this machine lacks says so.
@@ -229,14 +269,8 @@ class Evidence:
 
     def sides(self, claim: Claim) -> tuple[Evaluation, Evaluation]:
         """Both sides of a claim, evaluated."""
-        return self._side(claim.predicted), self._side(claim.observed)
-
-    def _side(self, expression: str) -> Evaluation:
-        """One side; a list is read element by element."""
-        evaluation = self.evaluate(expression)
-        side = evaluation.result
-        is_list = isinstance(side, Node) and isinstance(side.content, list)
-        return self.evaluate(f"({expression})[:]") if is_list else evaluation
+        predicted, observed = claim.predicted, claim.observed
+        return self.evaluate(predicted, in_elements=True), self.evaluate(observed, in_elements=True)
 
     def plain(self, text: str) -> str:
         """An author's text with every expression printed; ContentError if one cannot be."""

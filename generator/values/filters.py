@@ -75,6 +75,9 @@ def _gathered(name: str, of: Callable[[list[float]], float]) -> Callable[[Result
     return gather
 
 
+largest = _gathered("largest", max)
+
+
 def _as(way: units.Way, says: str, wanted: str = "") -> Callable[[Result], Value]:
     """A filter that prints a value in another way; `wanted` names the only kind of it."""
 
@@ -123,7 +126,7 @@ def _count(listed: Result) -> Value:
     return computed(read.number, units.COUNT, f"count({listed.formula})", (read,))
 
 
-def _each(listed: Result, path: object) -> tuple[Result, ...]:
+def each(listed: Result, path: object) -> tuple[Result, ...]:
     """One field of each element of a list, as a list; its path stands in quotes."""
     if not isinstance(path, str):
         raise ExpressionError("|each wants a path in quotes, as in each('memory.peak_bytes')")
@@ -145,7 +148,7 @@ def _followed(result: Result, path: str) -> Result:
     return result
 
 
-def _shape(sizes: Result) -> Value:
+def shape(sizes: Result) -> Value:
     """A list of sizes as a shape, `50 × 20`."""
     values = _values(sizes, "shape")
     if not isinstance(sizes, Node) or not all(isinstance(value.number, int) for value in values):
@@ -247,14 +250,14 @@ FILTERS: dict[str, Callable[..., Result]] = {
     "unit": _unit,
     "exact": _as("exact", "A value with all of its digits."),
     "absolute": _absolute,
-    "largest": _gathered("largest", max),
+    "largest": largest,
     "smallest": _gathered("smallest", min),
     "total": _gathered("total", sum),
     "mean": _gathered("mean", lambda numbers: quotient(sum(numbers), len(numbers))),
     "count": _count,
-    "each": _each,
+    "each": each,
     "num_distinct": _num_distinct,
-    "shape": _shape,
+    "shape": shape,
     "median": _median,
     "word": _word,
     "ended": ended,

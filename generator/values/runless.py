@@ -5,7 +5,7 @@ where it only prints a number that somebody typed, which decides nothing without
 """
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import wraps
 
@@ -41,9 +41,11 @@ class Runless(Evidence):
         is_sum = any(isinstance(node, ast.BinOp) for node in ast.walk(read.tree))
         return not is_sum and read.functions <= _PRINTS
 
-    def _calculated(self, expression: str) -> Evaluation:
+    def evaluate_with(
+        self, names: Mapping[str, object], expression: str, in_elements: bool = False
+    ) -> Evaluation:
         """A number as a value, whose formula is the expression as it is written."""
-        evaluation = super()._calculated(expression)
+        evaluation = super().evaluate_with(names, expression, in_elements)
         if isinstance(evaluation.result, int | float):
             evaluation.result = constant(evaluation.result)
         if isinstance(evaluation.result, Value):

@@ -14,7 +14,7 @@ from generator.figures.placement_figure import sent_bytes
 from generator.figures.play.states import LabelledRun, PlayState
 from generator.figures.step_rules import number
 from generator.printing.folio import Folio
-from generator.values.value import numeric
+from generator.values.value import Value, numeric
 from runners.core.trace.measured import Memory
 from runners.core.trace.records import RankRecord, Run
 from runners.planner.answers.device_memory import Verdict
@@ -27,11 +27,6 @@ FAR = 3  # times the longest bar: more memory is beyond the axis, and has no lin
 
 def _joined(*words: str) -> str:
     return " · ".join(filter(None, words))
-
-
-def _cells(read: Mapping[str, str], folio: Folio) -> dict[str, Markup]:
-    """Expressions by the title of their column."""
-    return {name: folio.cell(what) for name, what in read.items()}
 
 
 def _parts(label: str, held: Mapping[str, float], size: float, folio: Folio) -> list[BarPart]:
@@ -130,9 +125,12 @@ def _peak_cells(labelled: LabelledRun, folio: Folio) -> dict[str, Markup]:
         return {}
     fullest, record = max(peaks, key=lambda peak: peak[0].peak_bytes or 0)
     words = folio.ui["play"]["classes"]
-    at = f"{labelled.path}.ranks[{labelled.run.ranks.index(record)}].memory.at_peak"
-    held = [name for name, number in _by_class(fullest).items() if number]
-    return _cells({words[name].capitalize(): f"{at}.{name}_bytes" for name in held}, folio)
+    at = "ranks", labelled.run.ranks.index(record), "memory", "at_peak"
+    return {
+        words[name].capitalize(): folio.printed(folio.reading(labelled.path, *at, f"{name}_bytes"))
+        for name, number in _by_class(fullest).items()
+        if number
+    }
 
 
 # --- what ranks send
@@ -141,38 +139,37 @@ def _peak_cells(labelled: LabelledRun, folio: Folio) -> dict[str, Markup]:
 def sent(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
     """A `DrawnState` per state: a bar a run, of bytes per step by operation, of the top sender."""
     bars = [[_most_sent(labelled, folio) for labelled in state.runs] for state in states]
-    most = max(sum(parts.values()) for state in bars for _, parts in state)
+    most = max(_total(sent_by) for of_state in bars for sent_by in of_state)
     unit, size = byte_unit(most)
     drawn = []
-    for state, sent_by_run in zip(states, bars, strict=True):
-        rows = [
-            _bar(labelled, parts, size)
-            for labelled, (_, parts) in zip(state.runs, sent_by_run, strict=True)
-        ]
+    for state, of_state in zip(states, bars, strict=True):
+        rows = [_bar(run, sent_by, size) for run, sent_by in zip(state.runs, of_state, strict=True)]
         drawings = both_widths(stacks, rows, f"{unit} per step", most * 1.05 / size or 1)
         cells = tuple(
-            _cells({f"Sent by {name}": how for name, how in read.items()}, folio)
-            for read, _ in sent_by_run
+            {f"Sent by {name}": folio.show(value) for name, value in sent_by.items()}
+            for sent_by in of_state
         )
         drawn.append(DrawnState(drawings, _described(rows), cells))
     return drawn
 
 
-def _most_sent(labelled: LabelledRun, folio: Folio) -> tuple[dict[str, str], dict[str, float]]:
-    """By operation, the expression of what a rank sends, and its bytes; of the rank with most."""
-    ranks = []
-    for place in range(len(labelled.run.ranks)):
-        read = sent_bytes(labelled.path, labelled.run, place)
-        values = {name: folio.value(how) for name, how in read.items()}
-        ranks.append((read, {name: float(numeric(v)) for name, v in values.items() if v}))
-    return max(ranks, key=lambda rank: sum(rank[1].values()))
+def _most_sent(labelled: LabelledRun, folio: Folio) -> dict[str, Value]:
+    """By operation, the bytes that the rank with the most sends."""
+    places = range(len(labelled.run.ranks))
+    sent_by_rank = [sent_bytes(labelled.path, labelled.run, place, folio) for place in places]
+    return max(sent_by_rank, key=_total)
 
 
-def _bar(labelled: LabelledRun, held: Mapping[str, float], size: float) -> Stack:
-    words = printed_bytes(sum(held.values())) if held else "nothing sent"
+def _total(sent_by: Mapping[str, Value]) -> float:
+    return sum(float(numeric(value)) for value in sent_by.values())
+
+
+def _bar(labelled: LabelledRun, sent_by: Mapping[str, Value], size: float) -> Stack:
+    numbers = {name: float(numeric(value)) for name, value in sent_by.items()}
+    words = printed_bytes(sum(numbers.values())) if numbers else "nothing sent"
     parts = [
         BarPart(name, name.replace("_", "-"), number / size, f"{name}: {printed_bytes(number)}")
-        for name, number in held.items()
+        for name, number in numbers.items()
     ]
     return Stack(labelled.path, labelled.label, parts, words)
 

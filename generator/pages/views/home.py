@@ -7,6 +7,7 @@ from generator.pages.view import View
 from generator.pages.views.ways import all_items, first_hour, item_marks, ways
 from generator.printing.folio import Folio
 from generator.values import units
+from generator.values.filters import ended
 from generator.values.value import Value, numeric
 
 MARGIN = 1.35  # of the axis beyond the longest bar, for its number
@@ -39,7 +40,7 @@ def picture(folio: Folio) -> list[View]:
 def _peaks(path: str, folio: Folio) -> list[Value]:
     run = folio.run(path)
     places = range(len(run.ranks)) if run else ()
-    peaks = [folio.value(f"{path}.ranks[{at}].memory.peak_bytes") for at in places]
+    peaks = (folio.reading(path, "ranks", place, "memory", "peak_bytes") for place in places)
     return [peak for peak in peaks if peak is not None]
 
 
@@ -51,8 +52,8 @@ def _row(way: Survivor, peaks: Sequence[Value], top: float, line: float, folio: 
     run, tried = folio.run(way.run), folio.run(way.budgeted)
     assert run is not None
     fits = tried is not None and tried.status == "completed"
-    ended = folio.value(f"ended({way.budgeted})")
-    outcome = "trains" if fits else str(ended.number) if ended else "not run"
+    end = folio.reading(way.budgeted, by=ended)
+    outcome = "trains" if fits else str(end.number) if end else "not run"
     shares = [round(numeric(peak) / top, 4) for peak in peaks]
     bars = [
         View(share=share, shown=folio.show(peak), is_within=NUMBER < share < line < share + NUMBER)

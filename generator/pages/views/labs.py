@@ -12,7 +12,6 @@ from generator.content.lab import LabFile
 from generator.content.shelf import LABS
 from generator.pages.view import Row, View, label
 from generator.printing.folio import Folio
-from runners.core.trace.records import Run
 from runners.labs.shelf import EVERYWHERE, LENT
 from runners.traces.differences import wrong_programs
 
@@ -32,22 +31,17 @@ def named(topic: Topic, folio: Folio) -> list[View]:
 def requirements(name: str, lab: LabFile, folio: Folio) -> list[Row]:
     """A row for each requirement of a lab: words, formula, bytes allowed in the solution's run."""
     return [
-        [
-            folio.line(law.says),
-            folio.line(law.formula),
-            _bytes(f"{name}_solved", id_, "allowed", folio),
-        ]
+        [folio.line(law.says), folio.line(law.formula), _bytes(name, id_, "allowed", folio) or "–"]
         for id_, law in lab.requirements.items()
     ]
 
 
 def solved(name: str, lab: LabFile, folio: Folio) -> list[Row]:
     """A row for each requirement that the solution's run has: words, bytes allowed and observed."""
-    run = f"{name}_solved"
     return [
-        [folio.line(law.says), *(_bytes(run, id_, side, folio) for side in ("allowed", "observed"))]
+        [folio.line(law.says), _bytes(name, id_, "allowed", folio) or "–", observed]
         for id_, law in lab.requirements.items()
-        if _has(run, f"{id_}_observed", folio)
+        if (observed := _bytes(name, id_, "observed", folio))
     ]
 
 
@@ -64,7 +58,8 @@ def wrong(name: str, topic: Topic, folio: Folio) -> list[Row]:
         first = measures.get("first_failed")
         failed = lab.requirements.get(str(first)) if first else None
         fails = failed.says if failed else EVERYWHERE["says"] if first == LENT else "–"
-        message = str(measures.get("says", "")) if first else _ended(measured)
+        ended = ENDED.get(measured.status, measured.status) if measured else "skipped"
+        message = str(measures.get("says", "")) if first else ended
         rows.append([
             Markup('<a class="pb-label" href="{}{}">{}</a>').format(
                 "../" * folio.path.count("/"), folio.place_of(run), label(mistake)
@@ -81,17 +76,9 @@ def starter(name: str, topic: Topic) -> Listing:
     return Listing(path=f"{folder}/starter.py", title="The starter")
 
 
-def _bytes(run: str, requirement: str, side: str, folio: Folio) -> Markup | str:
+def _bytes(lab: str, requirement: str, side: str, folio: Folio) -> Markup | None:
+    path = f"{LABS}.{lab}_solved"
+    run = folio.run(path)
     name = f"{requirement}_{side}"
-    if not _has(run, name, folio):
-        return "–"
-    return folio.cell(f"{LABS}.{run}.ranks[0].measures.{name}")
-
-
-def _has(run: str, measure: str, folio: Folio) -> bool:
-    measured = folio.run(f"{LABS}.{run}")
-    return bool(measured and measured.ranks and measure in measured.ranks[0].measures)
-
-
-def _ended(run: Run | None) -> str:
-    return ENDED.get(run.status, run.status) if run else "skipped"
+    value = folio.reading(path, "ranks", 0, "measures", name) if run and run.ranks else None
+    return folio.show(value) if value else None

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from markupsafe import Markup
 
@@ -13,6 +14,7 @@ from generator.values import units
 from generator.values.evaluation import Evidence
 from generator.values.regime import CROWDED, is_crowded, num_ranks
 from generator.values.value import Value, computed, numeric
+from runners.core.trace.fields import Key
 from runners.core.trace.records import NO_TORCH, Run, software
 
 FACTS = (
@@ -26,41 +28,43 @@ LEAST = 3  # rows that share what a table need not repeat
 
 def facts(measured: MachineFolder, folio: Folio) -> Iterator[tuple[str, Markup]]:
     """Yield pairs: a field of a machine's `machine.json`, in words, and its value as HTML."""
-    evidence, named = Evidence(replace(folio.book, machine=measured.machine)), [*FACTS]
+    evidence = Evidence(replace(folio.book, machine=measured.machine))
+    named: list[tuple[str, tuple[Key, ...]]] = [(word, (name,)) for word, name in FACTS]
     for place in range(len(measured.machine.accelerators)):
-        at = f"accelerators[{place}]"
-        named += [("Accelerator", f"{at}.name"), ("Its memory", f"{at}.memory_bytes")]
-    for word, field in named:
-        if field == "torch" and measured.machine.torch == NO_TORCH:
-            continue
-        value = evidence.evaluate(f"machine.{field}").result
-        if isinstance(value, Value) and value.number != "":  # some systems show no caches
-            if field == "caches":  # the kernel's K are KiB
+        at = "accelerators", place
+        named += [("Accelerator", (*at, "name")), ("Its memory", (*at, "memory_bytes"))]
+    for word, keys in named:
+        value = evidence.reading("machine", *keys)
+        # Some systems show no caches, and a machine may have no torch.
+        if value and value.number not in ("", NO_TORCH):
+            if word == "Caches of a core":  # the kernel's K are KiB
                 value = replace(value, number=re.sub(r"(\d)K\b", r"\1 KiB", str(value.number)))
             yield word, folio.show(value)
 
 
 def primitives(measured: MachineFolder, folio: Folio) -> Iterator[tuple[str, Markup]]:
     """Yield pairs: a rate or latency that a machine measured, in words, and its value as HTML."""
-    if "primitives" in measured.traces:
-        evidence = _evidence("primitives", measured, folio)
-        for word, expression in _primitives():
-            value = evidence.evaluate(expression).result
-            if isinstance(value, Value):
+    for run in ("compute_1", "communicate_2", "communicate_4"):
+        if "primitives" in measured.traces and run in measured.traces["primitives"].runs:
+            read = partial(_evidence("primitives", measured, folio).reading, f"primitives.{run}")
+            for word, value in _computing(read) if run == "compute_1" else _sending(read):
                 yield word, folio.show(value)
 
 
-def _primitives() -> Iterator[tuple[str, str]]:
-    """What people ask for of the runs of `primitives`: words, with an expression."""
-    run = "primitives.compute_1"
-    seconds = f"({run}.timing.measures.layer | median)"
-    yield "Operations of a matrix product", f"{run}.ranks[0].measures.num_flops / {seconds}"
-    for ranks in (2, 4):
-        run = f"primitives.communicate_{ranks}"
-        few, many = (f"{run}.settings.sizes_bytes[{at}]" for at in (0, 1))
-        soon, late = (f"({run}.timing.measures.all_reduce_{n} | median)" for n in (4096, 16777216))
-        yield f"Latency of an all_reduce, {ranks} ranks", soon
-        yield f"Its payload rate, {ranks} ranks", f"({many} - {few}) / ({late} - {soon})"
+def _computing(read: partial[Value | None]) -> Iterator[tuple[str, Value]]:
+    flops = read("ranks", 0, "measures", "num_flops")
+    seconds = read("timing", "measures", "layer", "median_seconds")
+    if flops and seconds:
+        yield "Operations of a matrix product", flops / seconds
+
+
+def _sending(read: partial[Value | None]) -> Iterator[tuple[str, Value]]:
+    few, many = (read("settings", "sizes_bytes", place) for place in (0, 1))
+    names = "all_reduce_4096", "all_reduce_16777216"
+    soon, late = (read("timing", "measures", name, "median_seconds") for name in names)
+    if few and many and soon and late:
+        yield f"Latency of an all_reduce, {read('world_size')} ranks", soon
+        yield f"Its payload rate, {read('world_size')} ranks", (many - few) / (late - soon)
 
 
 def by_machine(experiment: str, folio: Folio) -> list[View]:
@@ -76,8 +80,8 @@ def _on_machine(experiment: str, measured: MachineFolder, folio: Folio) -> View:
     evidence = _evidence(experiment, measured, folio)
     end = "" if is_shown else f"-on-{machine.name}"
     rows = [
-        _row(f"{experiment}.{name}", run, end, evidence, folio)
-        for name, run in sorted(trace.runs.items(), key=lambda pair: _numbers_apart(pair[0]))
+        _row(experiment, name, end, evidence, folio)
+        for name in sorted(trace.runs, key=_numbers_apart)
     ]
     ran = [row for row in rows if row.ended != "skipped"]
     several = [row.nature for row in ran if row.num_ranks > 1]
@@ -113,65 +117,68 @@ def _evidence(experiment: str, measured: MachineFolder, folio: Folio) -> Evidenc
     return Evidence(replace(folio.book, traces={experiment: trace}))
 
 
-def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> View:
+def _row(experiment: str, name: str, end: str, evidence: Evidence, folio: Folio) -> View:
     """A run, with what it measured by its name in words."""
-    name = path.partition(".")[2]
+    trace = evidence.book.traces[experiment]
+    run, is_skipped = trace.trace.runs[name], trace.trace.runs[name].status == "skipped"
     # What the numbers of a row share stands once.
     nature = CROWDED if is_crowded(run) else "" if run.nature == "real" else run.nature
-    cores = evidence.book.traces[path.partition(".")[0]].machine.num_cores
-    if not nature and run.status != "skipped" and run.device == "cpu" and num_ranks(run) > cores:
+    is_over = run.device == "cpu" and num_ranks(run) > trace.machine.num_cores
+    if not nature and is_over and not is_skipped:
         nature = CROWDED  # ranks that a launcher started, which the run did not count
     page = folio.without_mark(nature)
 
-    def value(expression: str) -> Value | None:
+    def read(*keys: Key) -> Value | None:
         """None where the run did not measure it, or was skipped."""
-        result = evidence.evaluate(f"{path}.{expression}").result
-        return result if isinstance(result, Value) and run.status != "skipped" else None
+        return None if is_skipped else evidence.reading(f"{experiment}.{name}", *keys)
 
-    peaks = [value(f"ranks[{at}].memory.peak_bytes") for at in range(len(run.ranks))]
-    wall = value("timing.wall_seconds")
-    measured = {
-        "Peak": max(filter(None, peaks), key=numeric, default=None),
-        "Payload per step": _payload(run, value),
-        "Step": value("timing.step.median_seconds"),
-        # with no digit below the millisecond that its clock tells
-        "Whole run": wall and wall.formatted(digits=min(3, len(str(round(numeric(wall) * 1000))))),
-    }
-    if run.is_plain:  # its own measures, instead of those of ranks
-        own = {measure: f"measures.{measure}" for measure in run.ranks[0].measures}
-        own |= {name: f"timing.measures.{name}.median_seconds" for name in run.timing.measures}
-        measured = {
-            measure.removeprefix("num_").replace("_", " ").capitalize(): value(path)
-            for measure, path in own.items()
-        }
-    num = "world_size" if num_ranks(run) == run.world_size else "settings.num_ranks"
+    num = ("world_size",) if num_ranks(run) == run.world_size else ("settings", "num_ranks")
     message = run.error.message if run.error else ""
+    reason = (
+        HEAVIER.format(measure_command(experiment, full=True)) if run.is_left_out else run.reason
+    )
     return View(
         name=name,
         id=f"{name}{end}",
         strategy=folio.strategy(run),
         nature=nature,
-        ranks=page.printed(value(num)),
+        ranks=page.printed(read(*num)),
         num_ranks=num_ranks(run),
         failure=DISAGREED if message.startswith("MeterDisagreesError") else "",
         expected=run.expected_status.replace("_", " "),
         ended=run.status.replace("_", " "),
-        reason=HEAVIER.format(measure_command(path.partition(".")[0], full=True))
-        if run.is_left_out
-        else run.reason or "",
+        reason=reason or "",
         is_surprise=run.is_surprise,
-        measured={word: page.printed(reading) for word, reading in measured.items()},
+        measured={word: page.printed(value) for word, value in _measured(run, read).items()},
     )
 
 
-def _payload(run: Run, value: Callable[[str], Value | None]) -> Value | None:
+def _measured(run: Run, read: Callable[..., Value | None]) -> dict[str, Value | None]:
+    """By its name in words, each value that the table of a run has: of ranks, or a plain run's."""
+    if run.is_plain:
+        own = {name: read("measures", name) for name in run.ranks[0].measures}
+        own |= {name: read("timing", "measures", name) for name in run.timing.measures}
+        words = (name.removeprefix("num_").replace("_", " ").capitalize() for name in own)
+        return dict(zip(words, own.values(), strict=True))
+    peaks = [read("ranks", place, "memory", "peak_bytes") for place in range(len(run.ranks))]
+    wall = read("timing", "wall_seconds")
+    return {
+        "Peak": max(filter(None, peaks), key=numeric, default=None),
+        "Payload per step": _payload(run, read),
+        "Step": read("timing", "step"),
+        # with no digit below the millisecond that its clock tells
+        "Whole run": wall and wall.formatted(digits=min(3, len(str(round(numeric(wall) * 1000))))),
+    }
+
+
+def _payload(run: Run, read: Callable[..., Value | None]) -> Value | None:
     """What the rank with the largest payload sends in a step; what it receives, others sent."""
     most: list[Value] = []
     for place, rank in enumerate(run.ranks):
         sent = [at for at, call in enumerate(rank.collectives) if call.operation != "recv"]
-        values = [value(f"ranks[{place}].collectives[{at}].bytes") for at in sent]
-        most = max(most, [reading for reading in values if reading], key=_total)
-    formula = " + ".join(reading.formula for reading in most)
+        values = (read("ranks", place, "collectives", at, "bytes") for at in sent)
+        most = max(most, list(filter(None, values)), key=_total)
+    formula = " + ".join(payload.formula for payload in most)
     return computed(_total(most), units.BYTES, formula, tuple(most)) if most else None
 
 

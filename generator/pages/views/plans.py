@@ -23,6 +23,7 @@ from generator.pages.view import Row, View, counted, label
 from generator.printing.folio import Folio, breakable
 from generator.printing.markdown import plain
 from generator.values import units
+from generator.values.filters import each, largest
 from generator.values.units import Unit
 from generator.values.value import Value, computed, numeric
 from runners.planner.answers import rates
@@ -84,7 +85,7 @@ class Plans:
         assert folio.book.plan is not None
         self.name, self.grid, self.runs = name, trace.grid, trace.trace.runs
         self.folio, self.plan = folio, folio.book.plan
-        self.usual = f"{name}.{next(iter(self.runs))}.settings"  # where each run says the same
+        self.usual = f"{name}.{next(iter(self.runs))}"  # has the settings that all runs have
         self.answers = answers_of(self.grid)
         self.settings = {
             name: Setting(row.state.devices, row.state.sequence, row.state.optimizer)
@@ -125,6 +126,10 @@ class Plans:
         assert value is not None, expression
         return value
 
+    def setting(self, name: str) -> Markup:
+        """A setting that all runs of the model share."""
+        return self.folio.printed(self.folio.reading(self.usual, "settings", name))
+
     def path(self, answer: PlanAnswer) -> str:
         """The path of the run that holds an answer: `plan_llama_8b.fsdp_on_8`."""
         name = next(name for name, other in self.answers.items() if other is answer)
@@ -146,7 +151,7 @@ class Plans:
 
     def needs(self, answer: PlanAnswer) -> Markup:
         """What the rank with the highest demand needs of its device."""
-        return self.folio.cell(_largest(self.path(answer), "needed_bytes"))
+        return self.folio.printed(_largest(self.path(answer), "needed_bytes", self.folio))
 
     def compared(self, layout: Layout, chosen: Choices) -> dict[str, Markup | str]:
         """By column, a layout's cells: words, bytes needed, least seconds, and the bottleneck."""
@@ -179,16 +184,17 @@ class Plans:
         return _computed(number, units.SECONDS, says, path, chosen.device.rates, self.folio)
 
 
-def _largest(path: str, measure: str) -> str:
-    return f"{path}.ranks | each('measures.{measure}') | largest"
+def _largest(path: str, measure: str, folio: Folio) -> Value | None:
+    measures = f"measures.{measure}"
+    return folio.reading(path, "ranks", by=lambda ranks: largest(each(ranks, measures)))
 
 
 def _computed(
     number: float, unit: Unit, says: str, path: str, rates: Iterable[str], folio: Folio
 ) -> Markup:
     """What a formula makes of a simulated layout, with what it was made from."""
-    read = [_largest(path, "flops"), _largest(path, "sent_bytes"), *rates]
-    inputs = tuple(filter(None, map(folio.value, read)))
+    of_plan = [_largest(path, measure, folio) for measure in ("flops", "sent_bytes")]
+    inputs = tuple(filter(None, [*of_plan, *map(folio.value, rates)]))
     return folio.show(computed(number, unit, says, inputs))
 
 
@@ -207,7 +213,7 @@ def planned_rows(lesson: WhyFile, folio: Folio) -> tuple[list[Row], str]:
     """Pair: rows of plans that a lesson names: bytes needed, bytes sent, least time; a caption."""
     rows: dict[str, Row] = {}
     layouts, read = list(planned_in(folio.evidence, lesson)), ("needed_bytes", "flops")
-    folio = folio.for_table(folio.value(_largest(a.run, of)) for a in layouts for of in read)
+    folio = folio.for_table(_largest(a.run, of, folio) for a in layouts for of in read)
     uses = {decision.planned: decision.use for decision in reversed(lesson.decisions)}
     text = Markup('{}<br><a class="pb-label" href="../../{}">{}, {:,} tokens a sample</a>')
     for planned in layouts:
@@ -218,7 +224,7 @@ def planned_rows(lesson: WhyFile, folio: Folio) -> tuple[list[Row], str]:
         numbers = zip(by_law, BY_LAW.items(), strict=True)
         rows[run] = [
             text.format(use, folio.place_of(run), named(run, folio), training.sequence),
-            folio.cell(_largest(run, "needed_bytes")),
+            folio.printed(_largest(run, "needed_bytes", folio)),
             *(_computed(num, unit, says, run, (), folio) for num, (says, unit) in numbers),
             counted(len(planned.others)),
         ]
@@ -232,7 +238,7 @@ def models(folio: Folio) -> Iterator[Row]:
         plans = Plans(name, folio)
         first, made = plans.choices[0], plans.choices[0].choice
         options = plans.options(first.setting, first.device.name)
-        page, count = folio.book.traces[name].page, folio.cell(f"{plans.usual}.num_parameters")
+        page, count = folio.book.traces[name].page, plans.setting("num_parameters")
         yield [
             MODEL.format(page, plans.grid.title, count),
             label(f"{options['mesh']} {first.device.name}, {options['sequence']} tokens"),
@@ -255,8 +261,8 @@ def planned(name: str, folio: Folio, answer_of: Callable[[View], Markup]) -> Vie
     words = folio.ui["plan"]["controls"]
     precision = plans.plan.words.precision[plans.grid.rows[0].state.precision]
     fixed = {
-        "num_parameters": folio.cell(f"{plans.usual}.num_parameters"),
-        "microbatch": folio.cell(f"{plans.usual}.microbatch") + ", one microbatch per device",
+        "num_parameters": plans.setting("num_parameters"),
+        "microbatch": plans.setting("microbatch") + ", one microbatch per device",
         "precision": folio.line(precision),
         **{key: label(known[0]) for key, known in values.items() if key not in varied},
     }

@@ -52,7 +52,8 @@ def peaks(folio: Folio) -> list[tuple[str, Run, str]]:
 def peak_scores(folio: Folio) -> Iterator[Row]:
     """Yield two rows, for allocated and reserved peaks: median relative error, number, misses."""
     for name, kinds in {" and ".join(ALLOCATED): ALLOCATED, RESERVED: [RESERVED]}.items():
-        offs = [_off(name, kind, kind, folio) for name, _, kind in peaks(folio) if kind in kinds]
+        listed = [(name, kind) for name, _, kind in peaks(folio) if kind in kinds]
+        offs = [_compared(name, kind, kind, folio)[-1] for name, kind in listed]
         errors = [abs(numeric(off)) for off in offs]
         value = computed(median(errors), offs[0].unit, MEDIAN, ()).formatted(way="percent")
         yield [
@@ -63,21 +64,13 @@ def peak_scores(folio: Folio) -> Iterator[Row]:
         ]
 
 
-def _off(name: str, kind: str, measure: str, folio: Folio) -> Value:
-    """How far a simulation is off what was published."""
-    simulated, cited = folio.value(_simulated(name, measure)), folio.value(_cited(name, kind))
-    assert simulated is not None
+def _compared(name: str, kind: str, measure: str, folio: Folio) -> tuple[Value, Value, Value]:
+    """The published peak, the simulated one, and how far that is off."""
+    path, cited = f"{PEAKS.experiment}.{name}", folio.reading("cited", reference_of(name, kind))
+    simulated = folio.reading(path, "ranks", 0, "measures", f"{measure}_bytes")
     assert cited is not None
-    share: Value = (simulated - cited) / cited
-    return share.formatted(way="percent")
-
-
-def _cited(name: str, kind: str) -> str:
-    return f"cited['{reference_of(name, kind)}']"
-
-
-def _simulated(name: str, measure: str) -> str:
-    return f"{PEAKS.experiment}.{name}.ranks[0].measures.{measure}_bytes"
+    assert simulated is not None
+    return cited, simulated, ((simulated - cited) / cited).formatted(way="percent")
 
 
 def peak_rows(page: PeaksPage, folio: Folio) -> Iterator[Row]:
@@ -86,7 +79,7 @@ def peak_rows(page: PeaksPage, folio: Folio) -> Iterator[Row]:
     for name, run, kind in peaks(folio):
         folio.run(f"{PEAKS.experiment}.{name}")
         settings = run.settings
-        off = _off(name, kind, kind, folio)
+        cited, simulated, off = _compared(name, kind, kind, folio)
         misses = abs(numeric(off)) > MOST_ERROR
         device = re.split(r" \(| HBM", str(settings["device"]))[0]  # without the name of its host
         mesh = f"{_mesh(settings['sharding'], settings)} on {device}"
@@ -99,8 +92,8 @@ def peak_rows(page: PeaksPage, folio: Folio) -> Iterator[Row]:
             + _source(settings["url"], settings["repository"], f", {settings['case']}")
             + (_noted(name, run, kind, page.notes.get(row), folio) if misses else ""),
             kind,
-            folio.cell(_cited(name, kind)),
-            folio.cell(_simulated(name, kind)),
+            folio.show(cited),
+            folio.show(simulated),
             _marked(folio.show(off), is_off=misses),
         ]
         before = name
@@ -112,9 +105,10 @@ def _noted(name: str, run: Run, kind: str, note: str | None, folio: Folio) -> Ma
     why = folio.line(note) if note else label(own)
     again = f"with_term_{kind}"
     if f"{again}_bytes" in run.ranks[0].measures:
-        off = folio.show(_off(name, kind, again, folio))
-        value = folio.cell(_simulated(name, again))
-        why += Markup(" Simulated again with this term: {} ({}).").format(value, off)
+        _, simulated, off = _compared(name, kind, again, folio)
+        error = folio.show(off)
+        simulated_again = folio.show(simulated)
+        why += Markup(" Simulated again with this term: {} ({}).").format(simulated_again, error)
     return Markup('<br><small class="pb-regime">† {}</small>').format(why)
 
 
@@ -131,19 +125,26 @@ def _mesh(sharding: object, sizes: Mapping[str, object]) -> str:
 def clusters(folio: Folio) -> Iterator[Row]:
     """Yield a row for each published cluster: the fastest layout, the rule's, its slowdown."""
     for name, run in _listed(ORDER.experiment, "won", folio):
-        path, settings, measures = f"{ORDER.experiment}.{name}", run.settings, run.ranks[0].measures
-        cell = f"{path}.ranks[0].measures.{{}} | percent | digits(2)".format
+        path, settings = f"{ORDER.experiment}.{name}", run.settings
         folio.run(path)
         about = "{model}, {devices} {device}, {global_batch:,} × {sequence:,} tokens"
-        parts = "slower_share", "slower_share_of_three"
-        off = {measure: float(str(measures[measure])) > NEAR for measure in parts}
         both = [label(_layout(settings[of], settings[f"{of}_sharding"])) for of in ("won", "first")]
         yield [
             _named(name, label(about.format(**settings)))
             + _source(settings["url"], str(settings["title"]).partition(",")[0]),
             Markup("<br>").join(dict.fromkeys(both)),
-            *(_marked(folio.cell(cell(measure)), is_off=off[measure]) for measure in off),
+            *(
+                _slower(path, measure, folio)
+                for measure in ("slower_share", "slower_share_of_three")
+            ),
         ]
+
+
+def _slower(path: str, measure: str, folio: Folio) -> Markup:
+    share = folio.reading(path, "ranks", 0, "measures", measure)
+    assert share is not None
+    error = folio.show(share.formatted(way="percent", digits=2))
+    return _marked(error, is_off=numeric(share) > NEAR)
 
 
 def _layout(sizes: object, sharding: object) -> str:
