@@ -22,7 +22,7 @@ from generator.content.lab import LabFile
 from generator.content.lesson import LessonFile, Mode
 from generator.content.plan_page import PlanFile
 from generator.content.quiz import Item
-from generator.content.shelf import MachineFolder, TraceOnPage, trace_on_page
+from generator.content.shelf import MachineFolder, TraceOnPage, standing
 from generator.content.topic import HomeFile, TopicFile
 from runners.core.trace.records import Machine, Run, Trace
 from runners.verify.report import Watched
@@ -141,10 +141,5 @@ class Book:
         if self.is_reference or first is None:
             return None
         others = [folder for folder in self.machines.values() if folder is not first]
-        traces = {
-            name: replace(trace, machine=self.reference)
-            if trace.is_of_planner
-            else trace_on_page(name, (first, *others), first) or trace
-            for name, trace in self.traces.items()
-        }
+        traces = self.traces | standing([first, *others], first)
         return replace(self, traces=traces, machine=self.reference)

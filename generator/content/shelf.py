@@ -1,14 +1,14 @@
 """The machines' folders under `content/traces/`: who measured what, and whose numbers are shown.
 
 In: the folder of content and which machine is asked for. Out: every machine with its traces, the
-one whose numbers the pages show first and the reference machine next; and each experiment as pages
-show it, whole from the first that has measured it. What cannot be read is an error of the book.
+one whose numbers the pages show first and the reference machine next; and for each experiment
+the trace that stands for it, with the one that lends it runs. What cannot be read is an error of the book.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -59,18 +59,29 @@ class TraceOnPage:
     is_fallback: bool = False  # taken whole from another machine, because the book's own has none
     is_stale: bool = False  # the experiment's code has changed since
     reference: Trace | None = None  # the reference machine's trace of the same experiment
-    lent: tuple[TraceOnPage, ...] = ()  # runs that it lacks or skipped, from other machines
+    lender: TraceOnPage | None = None  # another machine's, for the runs that it lacks or skipped
     grid: Grid | None = None  # the committed plans of a model, simulated on no machine
     file: str = ""  # that it was read from, below the content, and below the site's root
 
     @property
     def runs(self) -> dict[str, Run]:
         """All runs by name, also those that another machine lends."""
-        return {name: run for page in (self, *self.lent) for name, run in page.trace.runs.items()}
+        names = [*self.trace.runs, *(self.lender.trace.runs if self.lender else ())]
+        return {name: self.holder(name).trace.runs[name] for name in names}
 
     def holder(self, run: str) -> TraceOnPage:
-        """The trace that holds a run: this one, or one that another machine lends."""
-        return next((lender for lender in reversed(self.lent) if run in lender.trace.runs), self)
+        """The trace that holds a run: this one, or its lender."""
+        return self.lender if self.lender and self._lacks(run, self.lender) else self
+
+    def borrows_from(self, other: TraceOnPage) -> bool:
+        """Whether another machine's trace has a run for this one."""
+        return any(self._lacks(run, other) for run in other.trace.runs)
+
+    def _lacks(self, run: str, other: TraceOnPage) -> bool:
+        """Whether another trace has a run that this lacks, or that only its machine skipped."""
+        own, is_reference = self.trace.runs.get(run), other.trace is self.reference
+        is_lent = own is None or (own.status == "skipped" and is_reference)
+        return is_lent and run in other.trace.runs
 
     def machine_of(self, run: str) -> str:
         """Name of the machine that measured a run; empty for simulations, plans, listings, labs."""
@@ -185,10 +196,7 @@ class Shelf:
         at_hand, reference = self.shown_and_reference(machines)
         if at_hand is None or reference is None:
             return {}
-        measured = sorted({name for folder in machines.values() for name in folder.traces})
-        pages = {name: trace_on_page(name, machines.values(), reference) for name in measured}
-        plans = self._plans(at_hand.machine)
-        return {name: page for name, page in pages.items() if page} | plans
+        return standing([*machines.values()], reference) | self._plans(reference.machine)
 
     def _plans(self, machine: Machine) -> dict[str, TraceOnPage]:
         """The committed plans of each preset, and what is computed of published numbers."""
@@ -282,37 +290,35 @@ def page_of(experiment: str) -> str:
     return f"evidence/{experiment}.html"
 
 
-def trace_on_page(
-    experiment: str, machines: Iterable[MachineFolder], reference: MachineFolder
-) -> TraceOnPage | None:
-    """An experiment's `TraceOnPage`: the first machine's trace, with runs lent by others; or None.
+def standing(machines: Sequence[MachineFolder], reference: MachineFolder) -> dict[str, TraceOnPage]:
+    """By experiment, the trace that stands for it in a book, and the one that lends it runs.
 
-    The first machine is the one shown. The others lend the runs that its trace lacks, and the
-    reference machine those that it skipped. Of a machine that is neither, a stale trace does not
-    count.
+    That of the first machine stands, which is the one shown, or else that of the next with a fresh
+    one; the reference machine's may be stale. Of the others, the first lends what the standing one
+    lacks; only the reference machine also lends the runs that were skipped.
     """
-    at_hand, *others = machines
-    usable = (folder for folder in others if folder is reference or experiment not in folder.stale)
-    there = reference.traces.get(experiment)
-    parts: list[TraceOnPage] = []
-    known: dict[str, Run] = {}
-    for folder in (folder for folder in (at_hand, *usable) if experiment in folder.traces):
-        trace = folder.traces[experiment]
-        lends = {
-            name: run
-            for name, run in trace.runs.items()
-            if name not in known or (folder is reference and known[name].status == "skipped")
-        }
-        known |= lends
-        if lends or not parts:
-            parts.append(
-                TraceOnPage(
-                    trace=trace.model_copy(update={"runs": lends}) if parts else trace,
-                    machine=folder.machine,
-                    is_fallback=folder is not at_hand,
-                    is_stale=experiment in folder.stale,
-                    reference=None if parts and folder is not reference else there,
-                    file=f"traces/{folder.machine.name}/{experiment}.json",
-                )
+    pages = {}
+    for experiment in sorted({name for folder in machines for name in folder.traces}):
+        match list(_usable(experiment, machines, reference)):
+            case [first, *others]:
+                lender = next(filter(first.borrows_from, others), None)
+                pages[experiment] = replace(first, lender=lender)
+    return pages
+
+
+def _usable(
+    experiment: str, machines: Sequence[MachineFolder], reference: MachineFolder
+) -> Iterator[TraceOnPage]:
+    """The traces of an experiment that may be shown, in the order of the machines."""
+    there, at_hand = reference.traces.get(experiment), machines[0]
+    for folder in (folder for folder in machines if experiment in folder.traces):
+        is_first, is_stale = folder is at_hand, experiment in folder.stale
+        if is_first or folder is reference or not is_stale:
+            yield TraceOnPage(
+                trace=folder.traces[experiment],
+                machine=folder.machine,
+                is_fallback=not is_first,
+                is_stale=is_stale,
+                reference=there if is_first or folder is reference else None,
+                file=f"traces/{folder.machine.name}/{experiment}.json",
             )
-    return replace(parts[0], lent=tuple(parts[1:])) if parts else None

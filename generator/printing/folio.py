@@ -88,9 +88,9 @@ class Folio:
         """The book, as the page's machine shows it."""
         return self.evidence.book
 
-    def over(self, evidence: Evidence) -> Folio:
+    def over(self, evidence: Evidence, **changes: object) -> Folio:
         """A copy of the page for a part whose values another machine's evidence gives."""
-        return self._copy_with(evidence=evidence)
+        return self._copy_with(evidence=evidence, **changes)
 
     def _copy_with(self, **changes: object) -> Folio:
         part = copy(self)  # which numbers its values among those of the page
@@ -99,10 +99,8 @@ class Folio:
 
     def for_runs(self, paths: Iterable[str]) -> Folio:
         """The page, or where runs are of several machines, a copy over the reference machine."""
-        machines = {self.book.machine_of(path) for path in paths if self.book.run(path)} - {""}
-        if len(machines) < 2 or self.evidence.reference is None:
-            return self
-        return self._copy_with(evidence=self.evidence.reference, runs=self.lent)
+        evidence = self.evidence.for_runs(paths)
+        return self if evidence is self.evidence else self.over(evidence, runs=self.lent)
 
     def without_mark(self, nature: str, marks_reference: bool = True) -> Folio:
         """A copy of the page for a part that states the nature of all its numbers once."""

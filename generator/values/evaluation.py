@@ -6,8 +6,7 @@ Flow: a `Book` in; for each expression a `Value` (or list, label …) out, or wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
@@ -66,6 +65,11 @@ class Evidence:
             self._reference = Evidence(self.book.on_reference)
         return self._reference
 
+    def for_runs(self, paths: Iterable[str]) -> Evidence:
+        """This evidence, or the reference machine's where several machines measured the runs."""
+        machines = {self.book.machine_of(path) for path in paths if self.book.run(path)} - {""}
+        return (len(machines) > 1 and self.reference) or self
+
     def prints_typed_number(self, expression: str) -> bool:
         """Whether an expression only prints a typed number; in a book, none does."""
         return False
@@ -105,7 +109,7 @@ class Evidence:
         except MixedError as mistake:
             there = self.reference and self.reference.evaluate(expression, in_elements=in_elements)
             if there and not there.error:
-                return replace(there, is_borrowed=True)
+                return there
             evaluation.error = str(mistake)
         except (ExpressionError, units.UnitError) as mistake:
             evaluation.error = str(mistake)
@@ -260,11 +264,9 @@ class Evidence:
         """The verdict on one machine: the reference machine where only that has all its runs."""
         claim = self.book.claims[name]
         sides = self.sides(claim)
-        runs = {run for side in sides for run in side.runs}
-        holders = set(map(self.book.machine_of, runs)) - {""}
-        is_spread = len(holders) > 1 or any(side.is_borrowed for side in sides)
-        if is_spread and self.reference:
-            return self.reference.judged(name)
+        judging = self.for_runs(run for side in sides for run in side.runs)
+        if judging is not self:
+            return judging.judged(name)
         return verdicts.judge(self.book, claim, *sides)
 
     def sides(self, claim: Claim) -> tuple[Evaluation, Evaluation]:

@@ -15,9 +15,10 @@ from typing import Any
 from generator.content import prose
 from generator.content.book import Book
 from generator.content.documents import Document
-from generator.content.shelf import MachineFolder, trace_on_page
+from generator.content.shelf import MachineFolder, standing
 from generator.values.evaluation import Evidence
 from generator.values.verdicts import TIMED, UNDECIDED, Judged
+from runners.core.trace.records import Run
 
 _PATH = re.compile(r"\b[a-z0-9_]+\.[a-z0-9_]+")
 _CLAIM = re.compile(r"\b[a-z0-9]+(?:-[a-z0-9]+)+(?:@[a-z0-9_.]+)?")
@@ -47,10 +48,9 @@ def other_outcomes(book: Book, outcomes: Mapping[str, Judged]) -> dict[str, Othe
 def _on(measured: MachineFolder, book: Book, outcomes: Mapping[str, Judged]) -> OtherOutcomes:
     reference = book.machines[book.reference.name]
     own = {
-        name: on_own_page
-        for name, trace in measured.traces.items()
-        if not (name in book.traces and book.traces[name].trace is trace)  # shown as another's
-        and (on_own_page := trace_on_page(name, [measured], reference))
+        name: trace
+        for name, trace in standing([measured], reference).items()
+        if not (name in book.traces and book.traces[name].trace is trace.trace)  # shown already
     }
     evidence = Evidence(replace(book, traces={**book.traces, **own}, machine=measured.machine))
     judged = {
@@ -117,9 +117,8 @@ def missing_experiments(documents: Iterable[Document[Any]], at_hand: Evidence) -
         or any(_lacks(expression, at_hand) for expression in sorted(printed))
         or any(_lacks(expression, at_hand, run) for expression in sorted(of_runs) for run in runs)
     )
-    measured = at_hand.book.machines[at_hand.book.machine.name]
     needed = {path.partition(".")[0] for path in named}
-    return sorted(needed - (measured.traces.keys() - measured.stale)) if is_lacking else None
+    return sorted(name for name in needed if not _fresh(name, at_hand)) if is_lacking else None
 
 
 def _runs(text: str, claims: Iterable[str], evidence: Evidence) -> set[str]:
@@ -132,14 +131,16 @@ def _runs(text: str, claims: Iterable[str], evidence: Evidence) -> set[str]:
 
 def _status(path: str, evidence: Evidence) -> str | None:
     """How a run ended on the machine of this evidence; None where that says nothing of it today."""
-    book = evidence.book
     experiment, _, name = path.partition(".")
-    measured = book.machines[book.machine.name]
-    trace = measured.traces.get(experiment)
-    if trace is None or experiment in measured.stale or name not in trace.runs:
-        return None
-    run = trace.runs[name]
-    return None if run.is_surprise else run.status
+    run = _fresh(experiment, evidence).get(name)
+    return None if run is None or run.is_surprise else run.status
+
+
+def _fresh(experiment: str, evidence: Evidence) -> Mapping[str, Run]:
+    """The machine's own runs of an experiment by name; none if its code has changed since."""
+    shown = evidence.book.traces[experiment]
+    is_own = shown.machine == evidence.book.machine and not shown.is_stale
+    return shown.trace.runs if is_own else {}
 
 
 def _lacks(expression: str, at_hand: Evidence, run: str | None = None) -> bool:

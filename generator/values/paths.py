@@ -42,7 +42,6 @@ class Evaluation:
     error: str | None = None  # what is wrong with the expression
     runs: dict[str, None] = field(default_factory=dict)  # the runs it touches, as `experiment.run`
     measured: dict[str, None] = field(default_factory=dict)  # the measured fields it reads
-    is_borrowed: bool = False  # evaluated on the reference machine, which alone has all its runs
     substitute: Callable[[Value], Value] = field(default=lambda value: value)  # see `perturbed.py`
 
 

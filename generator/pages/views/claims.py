@@ -199,8 +199,7 @@ def _formula_of(claim: Claim, folio: Folio) -> Markup | None:
 
 def _regime_of(claim: Claim, outcome: Judged, folio: Folio, has_turns: bool = True) -> Markup:
     """Under which conditions the runs of a claim were measured."""
-    lent = folio.evidence.reference if outcome.on_reference else None
-    book = lent.book if lent else folio.book
+    book = folio.evidence.for_runs(outcome.runs).book
     runs = {name: run for name in outcome.runs if (run := book.run(name))}
     return folio.line(regime.line(claim, runs, folio.strategy, has_turns))
 
