@@ -23,6 +23,7 @@ from generator.pages.elements.element import (
     walk,
 )
 from generator.pages.elements.questions import Question
+from generator.pages.elements.tables import Table
 from generator.pages.environment import environment, unbroken
 from generator.pages.page import Gathered, Page
 from generator.pages.sheets import Sheet
@@ -61,7 +62,9 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
     """The page of a sheet: its content, what stands around it, and the facts of both."""
     draft = begin(sheet, gathered)
     content = list(COMPOSED.get(sheet.kind, old.compose)(draft))
-    folio = draft.folio
+    folio, taken = draft.folio, set[str]()
+    for table in (part for part in walk(content) if isinstance(part, Table)):
+        table.give_ids(taken)
     title = (label if sheet.is_recorded else folio.line)(sheet.heading)
     if sheet.machine:
         title = title.replace(sheet.machine, unbroken(sheet.machine))
@@ -99,17 +102,17 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
         minutes=minutes,
         headings=headings,
         terms=frozenset(draft.links.used),
-        claims=frozenset(folio.linked_claims),
+        claims=facts.claims(content, folio),
         texts=frozenset(folio.texts),
         scripts=scripts,
-        searched=facts.searched(content, title),
+        searched="" if isinstance(content[0], old.OldBody) else facts.searched(content, heading),
         assets={path: file for path, file in folio.assets.items() if path in page},
     )
 
 
 def _hides(sheet: Sheet, headings: Sequence[Heading]) -> list[str]:
     """The sidebars that a page does not show."""
-    is_divided = sheet.has_toc or sum(part.is_listed for part in headings) > FEW
+    is_divided = sheet.has_toc or sum(part.is_listed for part in headings[1:]) > FEW
     has_contents = is_divided and (sheet.has_toc or sheet.mode or sheet.lab)
     return ["navigation"] if has_contents else ["navigation", "toc"]
 

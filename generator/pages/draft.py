@@ -58,12 +58,11 @@ class Draft:
         css: str = "", is_listed: bool = True,
     ) -> Heading:  # fmt: skip
         """A heading with the anchor of its words, or the one that is given."""
-        content = text = escape(words)
-        if number:
-            content = Markup('<span class="pb-label">{}</span> {}').format(number, text)
-        own = anchor or unique(slugify(content.striptags(), "-"), self._taken)
+        html = escape(words)
+        own = slugify(f"{number or ''} {html.striptags()}".strip(), "-")
         self._above = level
-        return Heading(level, content, own, text.striptags(), css, is_listed, not anchor)
+        place = anchor or unique(own, self._taken)
+        return Heading(level, html, place, number, css, is_listed, not anchor)
 
     def lede(self, text: str) -> Block:
         """The sentences with which a page begins."""

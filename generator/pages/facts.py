@@ -3,19 +3,19 @@
 Flow: the content of a page in; facts out. Nobody reads them off its HTML.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from generator.pages import old
 from generator.pages.draft import Draft
-from generator.pages.elements.element import Content, Element, Heading, Waiting, walk
+from generator.pages.elements.element import Content, Element, Heading, walk
 from generator.pages.elements.figures import DrawnFigure, PlayedFigure
 from generator.pages.elements.questions import Pairs, Pieces, Question, TypedField
 from generator.pages.elements.tables import Table
 from generator.printing.folio import Folio
-from generator.printing.markdown import plain
+from generator.printing.markdown import Text
 
 # Besides its words, a page takes a minute for each question and for each figure to operate. A
 # reader took 70 minutes for six pages that these rates give 68.
@@ -59,9 +59,9 @@ class SearchPart:
     words: list[Markup] = field(default_factory=list)
 
     def __html__(self) -> str:
-        """As a section of its own."""
-        inside = Markup(" ").join(self.words)
-        return Markup('<h2 id="{}">{}</h2>{}').format(self.anchor, self.title, inside)
+        """A section, as Material's search reads it."""
+        section = Markup('<h2 id="{}">{}</h2>{}')
+        return section.format(self.anchor, self.title, Markup(" ").join(self.words))
 
 
 def headings(content: Content) -> list[Heading]:
@@ -92,7 +92,9 @@ def scripts(content: Content, draft: Draft, *, has_ways: bool) -> list[str]:
     ):
         needed |= {name} if is_needed else set()
     needed |= old.scripts(content)
-    names = [name for name in SCRIPTS if name in needed]
+    order = [*SCRIPTS, "recall", "calculator", "home", "narrow", "copies", "formulas"]
+    order = ["page", *(["proofbook"] if "proofbook" in needed else []), *(n for n in old.OLD_SCRIPTS if n in needed)]
+    names = [name for name in order if name in needed]
     parts = ([name for name in names if (name in SHARED) is shared] for shared in (True, False))
     return [JOINT.join(part) for part in parts if part]
 
@@ -106,11 +108,19 @@ def styles(content: Content, draft: Draft) -> list[str]:
     if draft.folio.marks.intersection(("formula", "footnote", "admonition")):
         needed.add("assets/markup.css")
     needed |= old.styles(content)
-    return [name for name in STYLES if name in needed]
+    return sorted(needed)
 
 
 def _has(content: Content, kinds: tuple[type[Element], ...]) -> bool:
     return any(isinstance(part, kinds) for part in walk(content))
+
+
+def claims(content: Content, folio: Folio) -> frozenset[str]:
+    """The claims that a page links."""
+    asked = [part for part in walk(content) if isinstance(part, Question)]
+    behind = [backing for question in asked for backing in question.every_backing]
+    linked = {backing.href.partition("#claim-")[2] for backing in behind if backing.says}
+    return frozenset(folio.linked_claims | linked | old.claims_of(content))
 
 
 def natures(content: Content, folio: Folio) -> list[tuple[str, str]]:
@@ -124,7 +134,7 @@ def minutes(content: Content, folio: Folio) -> int:
     if isinstance(content[0], old.OldBody):
         return old.minutes(content[0].html, len(folio.items))
     num_plays = sum(isinstance(part, PlayedFigure) for part in walk(content))
-    num_words = sum(_num_words(part) for part in _read(content))
+    num_words = sum(Text(words).num_words for words in _read(content))
     return max(1, round(num_words / WORDS_PER_MINUTE + len(folio.items) + num_plays))
 
 
@@ -139,27 +149,47 @@ def _read(content: object) -> Iterator[Markup]:
             yield from _read(part)
 
 
-def _num_words(words: Markup) -> int:
-    return sum(any(map(str.isalnum, word)) for word in plain(words).split())
-
-
-def searched(content: Content, title: Markup) -> Markup:
+def searched(content: Content, heading: Heading) -> Markup:
     """The sections of a page as the search shows them, as HTML that Material reads."""
-    sections = [SearchPart("", title)]
-    _search(content, sections, is_found=True)
+    sections = [SearchPart(heading.anchor, heading.html)]
+    _gather(content, sections, sections[0], is_found=True)
     return Markup("").join(sections)
 
 
-def _search(content: object, sections: list[SearchPart], *, is_found: bool) -> None:
-    for part in content if isinstance(content, list | tuple) else [content]:
-        if isinstance(part, Markup):
-            sections[-1].words.extend([part] if is_found else [])
-        elif isinstance(part, Heading):
-            if part.is_listed and is_found:
-                sections.append(SearchPart(part.anchor, part.html))
-        elif isinstance(part, PlayedFigure):
-            _search([part.of.caption], sections, is_found=is_found)
-            sections.insert(-1, SearchPart(f"figure-{part.id}", part.of.title))
-        elif isinstance(part, Element):
-            within = is_found and part.is_found and not isinstance(part, Waiting)
-            _search([*part.parts()], sections, is_found=within)
+def _gather(
+    content: Iterable[Element | Markup], sections: list[SearchPart], own: SearchPart, *,
+    is_found: bool,
+) -> SearchPart:  # fmt: skip
+    """Add to `sections` what the search finds, first in the section `own`; the last one."""
+    for part in content:
+        if isinstance(part, Heading) and part.is_listed and is_found:
+            own = SearchPart(part.anchor, part.html)
+            sections.append(own)
+        elif isinstance(part, Markup | Heading):
+            words = part.html if isinstance(part, Heading) else part
+            own.words.extend([words] if is_found else [])
+        elif isinstance(part, PlayedFigure):  # its title names quantities and answers nothing
+            sections.append(SearchPart(f"figure-{part.id}", part.of.title))
+            _gather([part.of.caption], sections, sections[-1], is_found=is_found)
+        elif isinstance(part, Table):
+            _gather_rows(part, sections, own, is_found=is_found and part.is_found)
+        else:
+            within = is_found and part.is_found
+            own = _gather(part.parts(), sections, own, is_found=within)
+    return own
+
+
+def _gather_rows(
+    table: Table, sections: list[SearchPart], own: SearchPart, *, is_found: bool
+) -> None:
+    """Each row with an anchor is a section; of others, and of the head, the words are found."""
+    if not is_found:
+        return
+    own.words += [escape(title) for title in table.titles if not title.startswith("#")]
+    for row, anchor in zip(table.rows, table.ids, strict=True):
+        section, cells = own, table.words_of(row)
+        if anchor:
+            section = SearchPart(anchor, escape(row[0]))
+            sections.append(section)
+            cells = cells[1:]
+        section.words += cells

@@ -270,9 +270,7 @@ class OldHeadings:
         reader = Markdown(extensions=["attr_list", "md_in_html", "toc"])
         reader.convert(markdown)
         for token in (token for title in reader.toc_tokens for token in title["children"]):
-            self.written.append(
-                Heading(token["level"], Markup(token["name"]), token["id"], token["name"])
-            )
+            self.written.append(Heading(token["level"], Markup(token["name"]), token["id"]))
 
 
 def start_page(sheet, gathered):
@@ -286,3 +284,7 @@ def start_page(sheet, gathered):
     for name in MACROS:
         context[name] = environment().get_template(f"macros/{name}.j2").make_module(context)
     return draft.folio, context
+
+
+def claims_of(content) -> set[str]:
+    return set(re.findall(r"#claim-([^\"]+)\"", _bodies(content)))

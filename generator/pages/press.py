@@ -6,7 +6,6 @@ it is told to; the others stay as they were, and so do their checks.
 """
 
 import os
-import re
 import signal
 import sys
 from collections import Counter
@@ -18,7 +17,6 @@ from multiprocessing import active_children, get_context
 from threading import active_count
 
 from generator.checks import content_checks
-from generator.content import prose
 from generator.content.book import Book
 from generator.content.errors import ContentError, ContentErrors
 from generator.content.lesson import CHAINED, MODES
@@ -47,7 +45,6 @@ SHARED: dict[str, tuple[str, ...]] = {
 }
 # Their keys that are more than words on a page: others read by them.
 READ_BY = frozenset({"id", "term", "also", "refuted_by", "value", "unit"})
-_WORDS = re.compile(r"[\w ,.;:]+")  # of a text, as a page has them too
 _PageOrMistakes = Page | list[ContentError]
 _Make = Callable[[int], _PageOrMistakes]
 _Texts = Counter[tuple[str, str]]  # of a file, each with its key
@@ -98,12 +95,8 @@ class Press:
         if READ_BY.intersection(key for key, _ in (*gone, *(after - before))):
             yield from EVERYTHING
         yield from (file.removeprefix("content/").replace(".yml", ".md"), *SHARED[file])
-        parts = (_WORDS.findall(prose.filled(text, lambda _: "|")) for _, text in gone)
-        words = [max(phrases, key=len).strip().lower() for phrases in parts if phrases]
-        for path, page in self.pages.items():
-            content = page.content.decode().lower()
-            if any(word in content for word in words):
-                yield path
+        texts = {text for _, text in gone}
+        yield from (path for path, page in self.pages.items() if texts & page.texts)
 
     def printed(self, book: Book, under: tuple[str, ...] = EVERYTHING) -> dict[str, bytes]:
         """Pages' bytes by path; a kept page is printed anew only if its path begins with `under`.

@@ -170,6 +170,7 @@ class Folio:
     def show(self, value: Value, claim: str = "", at: str = "") -> Text:
         """HTML of a value: a link to its run, or if none gave it, to the claim or page `at`."""
         self.runs.update(self._runs_of(value))
+        self.linked_claims.update({claim} - {""})
         place = self.sources.place(value, self.claim_place(claim) if claim else at)
         marks = ", ".join(self._marks(value))
         self.natures.add(marks)
@@ -226,7 +227,6 @@ class Folio:
     def claim_place(self, claim: str) -> str:
         """Address of a claim with its numbers, from the site's root."""
         experiment = self.judged(claim).experiment
-        self.linked_claims.add(claim)
         page = page_of(experiment) if experiment in self.book.traces else "evidence.html"
         return f"{page}#claim-{claim}"
 

@@ -5,16 +5,18 @@ MkDocs checks its menu and the links of pages by hand; the texts of a book becom
 
 import re
 from collections.abc import Iterator
+from copy import deepcopy
 from functools import cache
 from html import unescape
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, SubElement
 
 import markdown  # type: ignore[import-untyped]
 from markdown.extensions.toc import slugify, unique  # type: ignore[import-untyped]
 from markupsafe import Markup, escape
 
+from generator.pages.elements.tables import row_name
 from generator.printing.folio import interface_words
 from generator.printing.markdown import ALIGNED
 
@@ -60,8 +62,14 @@ class SiteMarkup(markdown.Extension):  # type: ignore[misc]
         """Register after headings have got their ids, and MkDocs has read the links."""
         md.treeprocessors.register(self, "like_ours", -10)
 
+    searched = ""  # what the search finds of the last page: what stands there in Markdown
+
     def run(self, root: Element) -> None:
         """Change the tree: link headings to themselves, wrap tables, let keyboards scroll code."""
+        taken: set[str] = set()
+        for row in root.iterfind(".//tbody/tr"):
+            _give_id(row, taken)
+        self.searched = _searched(root)
         for parent in list(root.iter()):
             for at, table in enumerate(parent):
                 if table.tag == "table":
@@ -74,6 +82,31 @@ class SiteMarkup(markdown.Extension):  # type: ignore[misc]
         for level in range(2, 7):
             for heading in root.iter(f"h{level}"):
                 _link(heading)
+
+
+def _give_id(row: Element, taken: set[str]) -> None:
+    """Give a row with a sentence in a cell an id of the first cell's words."""
+    cells = [Markup(_html(cell)) for cell in row if "right" not in cell.get("style", "")]
+    if name := row_name(cells):
+        row.set("id", unique(name, taken))
+
+
+def _searched(root: Element) -> str:
+    """The HTML of a tree as the search reads it: no code, and a section for a row with an id."""
+    tree = deepcopy(root)
+    for element in list(tree.iter()):
+        for child in list(element):
+            if child.tag == "pre" or "right" in child.get("style", ""):
+                element.remove(child)
+        if element.tag == "tr" and (place := element.get("id")):
+            heading = SubElement(element, "h3", id=place)
+            heading.text, heading[:] = element[0].text, element[0][:]
+            element[:] = [heading, *element[1:-1]]
+    return _HTML.sub("", _html(tree))
+
+
+def _html(element: Element) -> str:
+    return str(markdown.serializers.to_html_string(element))
 
 
 def _scrolled(table: Element) -> Element:

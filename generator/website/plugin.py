@@ -132,6 +132,8 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         self.shows_mistakes = False
         self.root = self.content = Path()
         self.press = Press()
+        self.markup = page_html.SiteMarkup()
+        self.searched: dict[str, str] = {}  # of pages by hand
         self.book: Book
         self.problems: list[str] = []
         self.files: dict[Path, tuple[int, int]] = {}  # as they were when the pages were printed
@@ -146,7 +148,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         enter_book(root)
         if self.config.pages:
             config.docs_dir = str(self.root / self.config.pages)
-        config.markdown_extensions.append(page_html.SiteMarkup())
+        config.markdown_extensions.append(self.markup)
         config.theme.dirs.insert(0 if config.theme.custom_dir is None else 1, str(OVERRIDES))
 
     def on_pre_build(self, *, config: MkDocsConfig) -> None:
@@ -290,6 +292,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         if sheet is None:
             return html
         if sheet.text:
+            self.searched[page.file.src_uri] = self.markup.searched
             return page_html.with_anchors(f"{html}\n{self.html}")
         page.toc = _contents(self.press.pages[page.file.src_uri].headings)
         self.html = page_html.with_anchors(self.html)
@@ -304,8 +307,13 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         """Show the search no more of a page of the book than it may show."""
         if page.file.src_uri in self.press.sheets:
             self.html = page.content or ""
-            headings = self.press.pages[page.file.src_uri].headings
-            page.content = search.searchable_part(self.html, headings)
+            page.content = self._searched(page.file.src_uri)
+
+    def _searched(self, path: str) -> str:
+        """What the search may show of a page: of one by hand, what Markdown made of its text."""
+        page = self.press.pages[path]
+        own = self.searched[path] if self.press.sheets[path].text else page.searched
+        return own or search.searchable_part(self.html, page.headings)
 
     @event_priority(-50)
     def _after_the_search(

@@ -55,7 +55,6 @@ _SCOPED = re.compile(
 _REM = re.compile(r"(?<![\w.-])(-?[\d.]+)rem\b")
 NOTE = ".written"  # names what the generator wrote; MkDocs leaves out files that begin with a dot
 LOCK = ".lock"
-_SCRIPTS = re.compile(rb"---\n(?:[^\n]+\n)*?scripts: (\[[^\n]*\])\n")  # of a page's front matter
 OCCUPIED = (
     "a page of the book belongs here, and this file was written by hand; move it to "
     "content/pages under another name, or delete it"
@@ -75,7 +74,7 @@ def site_files(
     files = press.printed(book, under)
     files.update(press.assets)
     files.update(_assets())
-    files.update(_joint(files))
+    files.update(_joint(files, press))
     for name, path in sorted(raw_traces(book, content).items()):
         files[name] = path.read_bytes()
     files.update(_programs(book))
@@ -109,10 +108,9 @@ def _assets() -> dict[str, bytes]:
     return files
 
 
-def _joint(files: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+def _joint(files: Mapping[str, bytes], press: Press) -> Iterator[tuple[str, bytes]]:
     """Each file of several scripts that a page loads: compressed, it is smaller than they are."""
-    lists = {match[1] for content in files.values() if (match := _SCRIPTS.match(content))}
-    for name in sorted({name for names in lists for name in json.loads(names)}):
+    for name in sorted({name for page in press.pages.values() for name in page.scripts}):
         if JOINT in name:
             parts = (files[f"assets/{part}.js"] for part in name.split(JOINT))
             yield f"assets/{name}.js", b"".join(parts)

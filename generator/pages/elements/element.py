@@ -84,9 +84,9 @@ class Heading(Element):
     """A heading; below level 1 a link to itself."""
 
     level: int
-    html: Markup  # its words, with a number before them, if it has one
+    html: Markup
     anchor: str
-    text: str  # without the number, as authors name the section
+    number: int | None = None
     css: str = ""
     is_listed: bool = True  # otherwise lists leave it out, and the search takes it for text
     is_anchored: bool = True  # by its own words; another anchor is no place of a list
@@ -97,9 +97,14 @@ class Heading(Element):
         return self.level > 1 and "<a " not in self.html
 
     @property
+    def text(self) -> str:
+        """Its words without the number, as authors name the section."""
+        return self.html.striptags()
+
+    @property
     def words(self) -> Markup:
-        """Its words as lists show them."""
-        return escape(self.html.striptags())
+        """Its number and its words, as lists show them."""
+        return escape(f"{self.number} {self.text}" if self.number else self.text)
 
 
 @dataclass(frozen=True)
@@ -126,6 +131,14 @@ class Fold(Element):
     def is_read(self) -> bool:
         """Whether readers open it on their way: what an answer opens, and not what is beside it."""
         return bool(self.css) and not self.css.startswith(_ASIDE)
+
+
+@dataclass(frozen=True)
+class Apart(Element):
+    """Content that an element prints where it is neither found nor read on the way."""
+
+    IS_FOUND = IS_READ = False
+    content: Content
 
 
 @dataclass(frozen=True)

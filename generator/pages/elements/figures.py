@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from markupsafe import Markup, escape
 
 from generator.figures.figures import FigureOnPage
-from generator.pages.elements.element import Element
+from generator.pages.elements.element import Apart, Element
 from generator.pages.elements.tables import Table, with_units
 from generator.printing.folio import Folio, breakable
 
@@ -28,7 +28,7 @@ class DrawnFigure(Element):
         """Its title, its caption and the numbers behind it."""
         yield from (self.of.title, self.of.caption)
         if self.numbers:
-            yield self.numbers
+            yield Apart([self.numbers])
 
 
 @dataclass(frozen=True)

@@ -71,11 +71,16 @@ class ListedProgram(Element):
     file: str  # the address of its download, if it has one
     output: RunOutput
 
+    def parts(self) -> Iterator[Markup]:
+        """Its title; code is no text."""
+        yield self.title
+
 
 @dataclass(frozen=True)
 class WholeProgram(Element):
     """A whole program, closed; explained line by line where it has notes."""
 
+    IS_FOUND = IS_READ = False
     program: ListedProgram
     notes: "Notes | None" = None
     is_printed: bool = False  # on paper, which may leave out others
@@ -92,6 +97,7 @@ class Notes(Element):
 class Difference(Element):
     """A corrected program beside a wrong one; it prints their unified diff."""
 
+    IS_FOUND = IS_READ = False
     wrong: ListedProgram
     right: ListedProgram
     lines: Markup  # empty where most lines differ

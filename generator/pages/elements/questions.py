@@ -78,6 +78,12 @@ class Question(Element):
         """What to do, behind the word above it."""
         return f" · {self.kind.instruction}" if self.kind.instruction else ""
 
+    @property
+    def every_backing(self) -> list[Backing]:
+        """The evidence that stands with its answers and below them."""
+        of_answers = (backing for answer in self.answers for backing in answer.backing)
+        return [*of_answers, *self.backing]
+
     def parts(self) -> Iterator[Element | Markup]:
         """What is asked, without hints and key."""
         yield from (self.stem, self.more)

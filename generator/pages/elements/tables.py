@@ -1,8 +1,9 @@
 """Tables: a title with # before it stands above numbers, whose common unit stands in it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from markdown.extensions.toc import slugify, unique  # type: ignore[import-untyped]
 from markupsafe import Markup, escape
 
 from generator.content.quiz import ValueTable
@@ -14,6 +15,7 @@ from runners.core.trace.fields import NBSP
 
 _UNITS = [NBSP + name for sizes in SCALES.values() for name, _ in sizes] + ["%"]
 _EMPTY = ("", "–")
+SENTENCE, IN_ANCHOR = 5, 8  # words of a cell, and of the first one those in an anchor
 Row = Sequence[Markup | str]  # the first cell heads it
 
 
@@ -26,15 +28,47 @@ class Table(Element):
     caption: str = ""  # the marks that all values have
     css: str = ""
     is_found: bool = True
-    anchors: Sequence[str] = ()  # of the rows
+    anchors: Sequence[str] = ()  # of the rows, where their places are known
     head_css: str = ""  # of the cells that head the rows
     is_headed: bool = True  # whether the first cell of each row heads it
+    row_ids: list[str] = field(default_factory=list, compare=False)  # which the page gives
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The id of each row, or ''."""
+        return self.anchors or self.row_ids
+
+    def words_of(self, row: Row) -> list[Markup]:
+        """The cells of a row that hold no number."""
+        pairs = zip(self.titles, row, strict=True)
+        return [escape(cell) for title, cell in pairs if not title.startswith("#")]
+
+    def give_ids(self, taken: set[str]) -> None:
+        """Give each row with a sentence in a cell an id of the first cell's words; others ''."""
+        for row in self.rows if not self.anchors else ():
+            name = row_name(self.words_of(row))
+            self.row_ids.append(unique(name, taken) if name else "")
 
     @property
     def in_units(self) -> "Table":
         """The table with the unit that all numbers of a column have in its head."""
         titles, rows = with_units(self.titles, self.rows)
-        return replace(self, titles=titles, rows=rows)
+        return replace(self, titles=titles, rows=rows, row_ids=self.row_ids)
+
+
+def row_name(cells: Sequence[Markup]) -> str:
+    """The id of a row with a sentence in a cell, of the first one's words; '' for others."""
+    if len(cells) < 2 or max(map(_num_words, cells)) < SENTENCE:
+        return ""
+    words = Markup(cells[0].replace("<br>", " ")).striptags().split()
+    return f"row-{slugify(' '.join(words[:IN_ANCHOR]), '-')}"
+
+
+def _num_words(cell: Markup) -> int:
+    """The words of a cell outside code."""
+    outside = " ".join(part.partition("</code>")[2] for part in f"</code>{cell}".split("<code>"))
+    words = Markup(outside.replace("<", " <")).striptags().split()
+    return sum(len([letter for letter in word if letter.isalpha()]) > 1 for word in words)
 
 
 def with_units(titles: Row, rows: Sequence[Row]) -> tuple[list[Markup], list[list[Markup]]]:

@@ -52,6 +52,7 @@ def verdict_row(name: str, folio: Folio) -> View:
     """`View` of a claim, by name, and its verdict; without numbers that the section has already."""
     claim, outcome = folio.book.claims[name], folio.judged(name)
     folio.runs.update(outcome.runs)
+    folio.linked_claims.add(name)
     is_repeated = name in folio.shown_claims
     return _verdict(outcome, folio, has_sides=not is_repeated).copy_with(
         claim=claim,
