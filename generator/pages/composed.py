@@ -11,4 +11,5 @@ from generator.pages.elements.element import Element
 COMPOSED: dict[str, Callable[[Draft], Iterator[Element | Markup]]] = {
     "learn": lessons.learn,
     "worked": lessons.worked,
+    "why": lessons.why,
 }
