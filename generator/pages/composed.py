@@ -12,4 +12,7 @@ COMPOSED: dict[str, Callable[[Draft], Iterator[Element | Markup]]] = {
     "learn": lessons.learn,
     "worked": lessons.worked,
     "why": lessons.why,
+    "challenge": lessons.challenge,
+    "experiment": lessons.experiment,
+    "summary": lessons.summary,
 }
