@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterator
 
 from markupsafe import Markup
 
-from generator.pages import lessons
+from generator.pages import deep, lessons
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Element
 
 COMPOSED: dict[str, Callable[[Draft], Iterator[Element | Markup]]] = {
     "learn": lessons.learn,
+    "deep": deep.deep,
+    "chain": deep.chained,
     "worked": lessons.worked,
     "why": lessons.why,
     "challenge": lessons.challenge,
