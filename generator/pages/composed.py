@@ -7,6 +7,7 @@ from markupsafe import Markup
 from generator.pages import deep, lessons
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Element
+from generator.pages.views import trials
 
 COMPOSED: dict[str, Callable[[Draft], Iterator[Element | Markup]]] = {
     "learn": lessons.learn,
@@ -14,6 +15,7 @@ COMPOSED: dict[str, Callable[[Draft], Iterator[Element | Markup]]] = {
     "chain": deep.chained,
     "worked": lessons.worked,
     "why": lessons.why,
+    "try": trials.trials,
     "challenge": lessons.challenge,
     "experiment": lessons.experiment,
     "summary": lessons.summary,

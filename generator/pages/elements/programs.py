@@ -59,6 +59,20 @@ class RunOutput(Element):
 
 
 @dataclass(frozen=True)
+class PrintedText(Element):
+    """Lines that a program printed."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Command(Element):
+    """A command for a terminal."""
+
+    command: str
+
+
+@dataclass(frozen=True)
 class ListedProgram(Element):
     """A program in colours, with what its run printed; it prints its title and its code."""
 
