@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from markupsafe import Markup
 
-from generator.pages import deep, lessons
+from generator.pages import deep, lessons, recall
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Element
 from generator.pages.views import trials
@@ -16,6 +16,7 @@ COMPOSED: dict[str, Callable[[Draft], Iterator[Element | Markup]]] = {
     "worked": lessons.worked,
     "why": lessons.why,
     "try": trials.trials,
+    "recall": recall.recall,
     "challenge": lessons.challenge,
     "experiment": lessons.experiment,
     "summary": lessons.summary,
