@@ -11,10 +11,9 @@ from generator.content.lesson import BuildStep, DeepFile, Myth, Pitfall
 from generator.pages.draft import Draft
 from generator.pages.elements import programs
 from generator.pages.elements.element import Aside, Block, Element, Fold
-from generator.pages.elements.programs import Difference, ListedProgram, RunOutput, WholeProgram
+from generator.pages.elements.programs import Difference, ListedProgram, WholeProgram
 
 Parts = Iterator[Element | Markup]
-Side = tuple[Markup, RunOutput, Markup]  # a program's title, what it printed, how to read that
 
 
 class ChainedPage(NamedTuple):
@@ -33,6 +32,14 @@ class ChainedPages(Element):
 
     IS_FOUND = False
     pages: Sequence[ChainedPage]
+
+
+class Side(NamedTuple):
+    """What a program printed."""
+
+    title: Markup
+    text: str
+    words: Markup  # how to read it
 
 
 @dataclass(frozen=True)
@@ -160,7 +167,7 @@ def _side(word: str, program: ListedProgram, says: str, draft: Draft) -> Side:
     title = Markup('<span class="pb-{}">{}</span>').format(word.lower(), word)
     if program.output.run:
         title += Markup(" · {}<br>{}").format(program.output.status, program.output.link)
-    return title, program.output, draft.prose(says)
+    return Side(title, program.output.text, draft.prose(says))
 
 
 def _sections(page: DeepPage, lesson: DeepFile, draft: Draft) -> Parts:

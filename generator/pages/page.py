@@ -50,6 +50,7 @@ from generator.values.machines import OtherOutcomes
 DESCRIPTION_LENGTH = 180
 # What templates call by these names without an import; each may call those before it.
 MACROS = ("tables", "programs", "items", "parts", "watched")
+VARIANTS = "assets/variants"
 TERMS = "assets/terms.js"  # sources.js knows it
 # These name each machine beside its numbers.
 OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")
@@ -259,10 +260,13 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
         "figure": lambda name: figures.draw(drawn[name], folio),
         "to_try": lambda name: folio.line(drawn[name].title) if drawn[name].play else "",
         "drawn": lambda figure: figures.draw(play_states.first_alone(figure, folio), folio),
+        "in_short": lambda name: question.in_short(items[name], folio),
+        "variants": lambda name, kind: question.variants(items[name], folio, kind),
         "question": lambda name, kind: question.question(
             items[name], folio, kind, min(context["headings"].above + 1, 3)
         ),
         "terms_script": lambda: _terms_script(folio),
+        "variants_script": lambda html: _variants_script(html, folio),
         "listing": lambda written: listing.listing(written, folio),
         "difference": lambda wrong, right: listing.difference(wrong, right, folio),
         "verdicts": lambda names: claims.verdict_rows(names, folio),
@@ -293,6 +297,17 @@ def _rendered(template: str, context: Mapping[str, Any], **more: object) -> str:
     """A template's text, with what a run printed and nobody would see spelled out."""
     text = environment().get_template(template).render(context, **more)
     return _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _variants_script(html: Markup, folio: Folio) -> str:
+    """Put the variants of a Recall page into a script of their own; its path under the root.
+
+    Only a script can ask them, so the page itself stays that much lighter.
+    """
+    path = f"{VARIANTS}/{folio.path.removesuffix('.md').replace('/', '-')}.js"
+    text = json.dumps(str(html).strip(), ensure_ascii=True)
+    folio.assets[path] = f"proofbook.variants({text});\n".encode()
+    return path
 
 
 def _terms_script(folio: Folio) -> str:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
@@ -11,7 +10,7 @@ from generator.content.book import Topic
 from generator.content.lesson import RecallFile
 from generator.pages.draft import Draft
 from generator.pages.elements import questions
-from generator.pages.elements.element import Block, Element, Heading
+from generator.pages.elements.element import Block, Element, Heading, ListOfLines
 from generator.pages.elements.questions import Question
 from generator.pages.views import ways
 from generator.printing.folio import Folio
@@ -37,15 +36,6 @@ REASONS = {
 }  # fmt: skip
 
 
-class QuestionElsewhere(NamedTuple):
-    """A link to a question that its own page asks."""
-
-    items: str  # its mark
-    href: str
-    words: Markup
-    mode: Markup
-
-
 @dataclass(frozen=True)
 class Sitting(Element):
     """The questions of a topic, of which a script asks those that are due."""
@@ -54,23 +44,7 @@ class Sitting(Element):
     topic: str
     variants: str  # the address of their script, if there are any
     questions: Sequence[Question]
-    elsewhere: Sequence[QuestionElsewhere]
-
-
-class TopicToRecall(NamedTuple):
-    """A link to the Recall page of another topic."""
-
-    id: str
-    items: str  # their marks
-    title: Markup
-
-
-@dataclass(frozen=True)
-class TopicsToRecall(Element):
-    """The other topics; a script leads to those with questions due."""
-
-    root: str
-    topics: Sequence[TopicToRecall]
+    elsewhere: Sequence[Markup]  # links to questions that their own pages ask, as lines of a list
 
 
 @dataclass(frozen=True)
@@ -98,14 +72,10 @@ def recall(draft: Draft) -> Iterator[Element | Markup]:
         questions=[draft.question(topic.items[name], "recall") for name in names],
         elsewhere=list(_elsewhere(topic, folio)),
     )
-    others = [
-        TopicToRecall(other.id, _marks(asked, other, folio), folio.in_link.line(other.file.title))
-        for other in folio.book.topics
-        if other is not topic and (asked := other.items_by_mode.get("recall")) is not None
-    ]
-    if others:
+    others = [_topic(other, folio) for other in folio.book.topics if other is not topic]
+    if links := [*filter(None, others)]:
         yield draft.heading(2, "Other topics")
-        yield TopicsToRecall(folio.root, others)
+        yield ListOfLines(links, css="pb-queue")
     yield KeptAnswers(draft.heading(2, "Your progress"))
     heading = draft.heading(2, "Why it asks again")
     reasons = [
@@ -126,18 +96,25 @@ def _script_of(variants: Sequence[Question], folio: Folio) -> str:
     return path
 
 
-def _elsewhere(topic: Topic, folio: Folio) -> Iterator[QuestionElsewhere]:
+def _elsewhere(topic: Topic, folio: Folio) -> Iterator[Markup]:
+    """The questions that Recall leaves out, as lines with links to the pages that ask them."""
+    line = Markup('<li data-items="{}"><a class="pb-label" href="{}.html#item-{}">{}</a> ({})</li>')
     for name, (mode, page) in ways.led_to(topic).items():
-        yield QuestionElsewhere(
-            items=_marks([name], topic, folio),
-            href=f"{page}.html#item-{name}",
-            words=escape(questions.in_short(topic.items[name], folio)),
-            mode=escape(folio.ui["modes"][mode]),
-        )
+        marks = ways.item_marks([name], topic, folio.evidence)
+        words = questions.in_short(topic.items[name], folio)
+        yield line.format(marks, page, name, words, folio.ui["modes"][mode])
 
 
-def _marks(names: Sequence[str], topic: Topic, folio: Folio) -> str:
-    return ways.item_marks(names, topic, folio.evidence)
+def _topic(topic: Topic, folio: Folio) -> Markup:
+    """A link to the Recall page of a topic; empty where it has none."""
+    if "recall" not in topic.items_by_mode:
+        return Markup()
+    marks = ways.item_marks(topic.items_by_mode["recall"], topic, folio.evidence)
+    link = Markup(
+        '<a href="{}topics/{id}/recall.html" data-page="{id}/recall" data-items="{}">{}'
+        '<span class="pb-progress"></span></a>'
+    )
+    return link.format(folio.root, marks, folio.in_link.line(topic.file.title), id=topic.id)
 
 
 def _cited(studies: Sequence[str], folio: Folio) -> Markup:

@@ -45,6 +45,7 @@ MOST = 20  # lines that differ; beyond, two programs are easier to read than the
 class RunOutput(Element):
     """What a run printed, and how it ended."""
 
+    IS_FOUND = False
     run: str | None  # its path
     link: Markup  # to its row
     status: str
@@ -52,9 +53,14 @@ class RunOutput(Element):
     printed: str
 
     @property
+    def text(self) -> str:
+        """What it printed, then the message of its failure."""
+        return "\n".join(filter(None, [self.printed, self.message]))
+
+    @property
     def ended(self) -> str:
         """How it ended, in words."""
-        is_silent = self.status != "skipped" and not (self.printed or self.message)
+        is_silent = self.status != "skipped" and not self.text
         return f"{self.status}{', without output' * is_silent}"
 
 
@@ -76,6 +82,7 @@ class Command(Element):
 class ListedProgram(Element):
     """A program in colours, with what its run printed; it prints its title and its code."""
 
+    IS_FOUND = False
     title: Markup
     path: str
     code: Markup
@@ -83,11 +90,16 @@ class ListedProgram(Element):
     file: str  # the address of its download, if it has one
     output: RunOutput
 
+    def parts(self) -> Iterator[Element | Markup]:
+        """Its title."""
+        yield self.title
+
 
 @dataclass(frozen=True)
 class WholeProgram(Element):
     """A whole program, closed; explained line by line where it has notes."""
 
+    IS_FOUND = IS_READ = False
     program: ListedProgram
     notes: "Notes | None" = None
     is_printed: bool = False  # on paper, which may leave out others
@@ -104,6 +116,7 @@ class Notes(Element):
 class Difference(Element):
     """A corrected program beside a wrong one; it prints their unified diff."""
 
+    IS_FOUND = IS_READ = False
     wrong: ListedProgram
     right: ListedProgram
     lines: Markup  # empty where most lines differ
