@@ -166,7 +166,7 @@ def _cause(pitfall: Pitfall, difference: Difference, draft: Draft) -> Parts:
 def _side(word: str, program: ListedProgram, says: str, draft: Draft) -> Side:
     title = Markup('<span class="pb-{}">{}</span>').format(word.lower(), word)
     if program.output.run:
-        title += Markup(" · {}<br>{}").format(program.output.status, program.output.link)
+        title += Markup(" · {}<br>\n{}").format(program.output.status, program.output.link)
     return Side(title, program.output.text, draft.prose(says))
 
 

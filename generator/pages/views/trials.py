@@ -68,7 +68,7 @@ def _output(trial: Trial, lesson: TryFile, folio: Folio) -> Iterator[Element | M
         yield Markup("<p>Your own runs beside the run of this page:</p>")
         yield Table(OWN_TITLES, rows, head_css="pb-label")
     yield Markup("<p>Change one setting and run it again:</p>")
-    line = Markup("<code>{}</code><br>{}")
+    line = Markup("<code>{}</code><br>\n{}")
     suggestions = [
         line.format(command_words(command(trial.run, change.set)), folio.line(change.look))
         for change in trial.suggestions
