@@ -111,6 +111,11 @@ class Notes(Element):
 
     rows: Sequence[tuple[int, Markup, Markup]]
 
+    def parts(self) -> Iterator[Element | Markup]:
+        """The number of each line, the line, and what it does."""
+        for number, code, says in self.rows:
+            yield from (Markup(f"line {number}"), code, says)
+
 
 @dataclass(frozen=True)
 class Difference(Element):
