@@ -4,11 +4,20 @@ from collections.abc import Callable, Iterator
 
 from markupsafe import Markup
 
-from generator.pages import lessons
+from generator.pages import deep, lessons, recall
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Element
+from generator.pages.views import trials
 
 COMPOSED: dict[str, Callable[[Draft], Iterator[Element | Markup]]] = {
     "learn": lessons.learn,
+    "deep": deep.deep,
+    "chain": deep.chained,
     "worked": lessons.worked,
+    "why": lessons.why,
+    "try": trials.trials,
+    "recall": recall.recall,
+    "challenge": lessons.challenge,
+    "experiment": lessons.experiment,
+    "summary": lessons.summary,
 }

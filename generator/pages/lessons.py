@@ -1,18 +1,48 @@
 """The lessons: for each mode, a lesson's file → its page."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
+from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.lesson import (
+    Bonus,
+    ChallengeFile,
+    CostFile,
+    Decision,
+    DeepFile,
+    ExperimentFile,
     LearnFile,
+    Mode,
+    WhyFile,
     WorkedFile,
 )
+from generator.figures import figures
+from generator.figures.play import states as play_states
 from generator.pages.draft import Draft
-from generator.pages.elements.element import Block, Element, Fold
+from generator.pages.elements import programs
+from generator.pages.elements.element import Aside, Block, Element, Fold
+from generator.pages.elements.figures import drawn_once
+from generator.pages.elements.tables import Table
+from generator.pages.views import claims, plans
 
 Parts = Iterator[Element | Markup]
+# The titles in a summary of what to keep of a lesson, by its mode.
+SUMMARIZED: Mapping[Mode, str] = {
+    "learn": "The idea",
+    "why": "When to use what",
+    "deep": "What to remember",
+    "cost": "What it costs",
+}
 SEEN = "What the runs showed"
+PLANNED = Markup(
+    "<p>We simulated these layouts for real models, on H100s in nodes of eight. No other simulated "
+    "layout of the same training needs less memory and sends less over each kind of link. Memory "
+    "counts only where it is short. Where computing decides how long both take at least, the other "
+    'one must also come earlier by the <a href="../../plan.html#how-to-read-a-plan">rule</a>. The '
+    "last column counts the layouts that were compared. The pages of the layouts say what is "
+    "assumed.</p>"
+)
 
 
 def reveal(summary: str, after: str, content: Iterable[Element | Markup], css: str = "") -> Fold:
@@ -65,3 +95,158 @@ def worked(draft: Draft) -> Parts:
         yield from draft.section_body(step)
     yield from draft.checks(lesson.checks)
     yield from draft.takeaway(lesson.takeaway)
+
+
+def why(draft: Draft) -> Parts:
+    """What the technique is for, what came before it, and which method to use when."""
+    lesson, folio = draft.lesson(WhyFile), draft.folio
+    yield draft.lede(lesson.introduction)
+    yield from draft.sections([lesson.purpose], 3, "What it is for")
+    yield from draft.sections(lesson.before, 3, "What came before")
+    yield from draft.passage("Which method, when", lesson.decisions_say)
+    decisions = [
+        [folio.line(decision.situation), draft.line(decision.use), _because(decision, draft)]
+        for decision in lesson.decisions
+    ]
+    yield Table(["Your situation", "Use", "Because"], decisions)
+    layouts, caption = plans.planned_rows(lesson, folio)
+    if layouts:
+        yield draft.heading(3, "The same at the size of real models")
+        yield Block([PLANNED])
+        yield Table(plans.LAYOUTS, layouts, caption)
+    if folio.book.guide:
+        start = 'If a run fails, start from the symptom: <a href="{}guide.html">{}</a>'
+        title = folio.in_link.line(folio.book.guide.title)
+        yield Aside(Markup(start).format(folio.root, title))
+    yield from draft.sections(lesson.when_not, 3, "When not to use it")
+    yield from draft.checks(lesson.checks)
+    yield from draft.takeaway(lesson.takeaway)
+
+
+def _because(decision: Decision, draft: Draft) -> Markup:
+    """The reason for a decision, with the verdict of its claim or a link to its run."""
+    because, folio = draft.line(decision.because), draft.folio
+    if decision.claim is None:
+        run = "The run" if folio.run(decision.run) else "skipped"
+        link = Markup('{} <a class="pb-opens" href="{}{}">{}</a>')
+        return link.format(because, folio.root, folio.place_of(decision.run), run)
+    claim = claims.verdict_row(decision.claim, folio)
+    sides = " (predicted {}, observed {})" if claim.is_contrary else ""
+    reason = Markup("{} Claim: {}" + sides)
+    return reason.format(because, claims.verdict_link(claim), claim.predicted, claim.observed)
+
+
+def challenge(draft: Draft) -> Parts:
+    """Problems to solve, each with its worked answer."""
+    lesson = draft.lesson(ChallengeFile)
+    yield draft.lede(lesson.introduction)
+    yield draft.heading(2, "Problems")
+    for number, problem in enumerate(lesson.problems, 1):
+        title = draft.folio.line(problem.title)
+        yield from draft.passage(title, problem.situation, number, 3)
+        if problem.output:
+            yield programs.printed(problem.output, draft.folio)
+        yield from draft.item(problem.item, "challenge")
+        yield reveal("The worked answer", problem.item, [draft.prose(problem.worked)])
+    yield from draft.passage("Where this leaves you", lesson.afterword)
+
+
+def experiment(draft: Draft) -> Parts:
+    """A task, hints, and a solution that waits for the answer to the page's question."""
+    lesson, folio = draft.lesson(ExperimentFile), draft.folio
+    yield draft.lede(lesson.introduction)
+    asked_first = None if lesson.asks_after_task else lesson.commit
+    yield from draft.item(asked_first, "commit")
+    yield from draft.passage("Problem", lesson.problem)
+    if lesson.output:
+        yield draft.heading(3, "What the run printed")
+        yield programs.printed(lesson.output, folio.for_runs([lesson.output]))
+    if lesson.issue:
+        yield from draft.passage("The issue", lesson.issue, level=3)
+    yield draft.heading(2, "Your task")
+    task: list[Element | Markup] = [draft.prose(lesson.task)]
+    if lesson.constraints:
+        task += [Markup("<p>Constraints:</p>"), draft.lines(lesson.constraints)]
+    yield Block(task)
+    yield from draft.item(None if asked_first else lesson.commit, "commit")
+    yield from draft.sections([lesson.refuted, lesson.restated], 3, after=lesson.commit)
+    if lesson.hints:
+        yield draft.heading(3, "Hints")
+        hints = [_hint(text, draft, number) for number, text in enumerate(lesson.hints, 1)]
+        yield draft.waiting(lesson.commit if lesson.restated else None, "hints", hints)
+    yield from _solution(lesson, draft)
+    for section in lesson.more:
+        asks_itself = section.commit or section.program
+        yield from draft.section(section, 2, None if asks_itself else lesson.commit)
+    if lesson.bonus:
+        yield from _bonus(lesson.bonus, draft)
+
+
+def _bonus(bonus: Bonus, draft: Draft) -> Parts:
+    yield from draft.passage("Bonus", bonus.task)
+    yield _hint(bonus.hint, draft)
+    program = _code(bonus.listing, draft) if bonus.listing else ()
+    yield Fold(Markup("The answer"), [draft.prose(bonus.answer), *program], "pb-answer")
+
+
+def _hint(text: str, draft: Draft, number: int | None = None) -> Fold:
+    label = Markup(' <span class="pb-label">{}</span>').format(number) if number else ""
+    return Fold("Hint" + escape(label), [draft.prose(text)], "pb-hint")
+
+
+def _solution(lesson: ExperimentFile, draft: Draft) -> Parts:
+    """The parts of the solution that there are; each waits for the answer."""
+
+    def after_answer(title: str, content: Iterable[Element | Markup], level: int = 3) -> Parts:
+        if inside := [*content]:
+            heading = draft.heading(level, title)
+            yield draft.waiting(lesson.commit, title.lower(), [heading, *inside])
+
+    def lines(texts: Sequence[str]) -> list[Element]:
+        return [draft.lines(texts)] if texts else []
+
+    yield from after_answer("Solution", _code(lesson.solution, draft), 2)
+    yield from after_answer("What changed", lines(lesson.what_changed))
+    if lesson.compared:
+        yield from after_answer("Before and after", draft.table(lesson.compared, "What"))
+    yield from draft.sections([lesson.good_for], 3, after=lesson.commit)
+    yield from after_answer("Surprises", lines(lesson.surprises))
+    yield from after_answer("Claims of this page", draft.verdicts(lesson.claims))
+
+
+def _code(written: ExplainedProgram | Listing, draft: Draft) -> Parts:
+    """A program with what it printed; one that is explained, with its notes."""
+    program = draft.program(written)
+    yield program
+    if isinstance(written, ExplainedProgram):
+        yield draft.notes(written)
+    yield program.output
+    if isinstance(written, ExplainedProgram):
+        yield draft.prose(written.output_says)
+
+
+def summary(draft: Draft) -> Parts:
+    """What to keep of each lesson of a topic, the figure of Learn, and the laws."""
+    topic, folio = draft.topic, draft.folio
+    lessons = {mode: written.model for mode, written in topic.lessons.items()}
+    yield Block([draft.prose(topic.file.summary)], "pb-lede pb-summary")
+    if topic.file.symbols:
+        yield Block([draft.prose(topic.file.symbols)])
+    first = lessons.get("learn")
+    if isinstance(first, LearnFile):
+        written = next(figure for figure in first.figures if figure.id == first.figure)
+        drawn = figures.draw(play_states.first_alone(written, folio), folio)
+        yield drawn_once(drawn, with_numbers=False)
+        if drawn.picture.play:
+            link = '<a href="learn.html#figure-{}">The figure with its other settings, on Learn</a>'
+            yield Aside(Markup(link).format(written.id), "pb-meta pb-opens")
+    for mode, title in SUMMARIZED.items():
+        lesson = lessons.get(mode)
+        if isinstance(lesson, DeepFile):
+            yield draft.heading(2, title)
+            yield draft.lines(lesson.takeaways)
+        elif isinstance(lesson, LearnFile | WhyFile | CostFile):
+            yield from draft.passage(title, lesson.takeaway)
+    yield draft.heading(2, "Laws, and what runs measured")
+    laws = claims.verdict_rows(topic.file.key_laws, folio)
+    yield claims.judged_table(laws, has_formula=True)

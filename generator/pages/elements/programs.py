@@ -22,7 +22,7 @@ from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.listed_code import anonymized, download_path, listed
 from generator.content.typesetting import parted
 from generator.pages.elements.element import Element
-from generator.printing.folio import Folio
+from generator.printing.folio import Folio, breakable
 from generator.printing.markdown import Text, plain
 from runners.core.trace.fields import NBSP
 from runners.core.trace.records import Failure
@@ -47,23 +47,44 @@ MOST = 20  # lines that differ; beyond, two programs are easier to read than the
 class RunOutput(Element):
     """What a run printed, and how it ended."""
 
+    IS_FOUND = False
     run: str | None  # its path
-    href: str  # of its row
+    link: Markup  # to its row
     status: str
     message: str
     printed: str
 
     @property
+    def text(self) -> str:
+        """What it printed, then the message of its failure."""
+        return "\n".join(filter(None, [self.printed, self.message]))
+
+    @property
     def ended(self) -> str:
         """How it ended, in words."""
-        is_silent = self.status != "skipped" and not (self.printed or self.message)
+        is_silent = self.status != "skipped" and not self.text
         return f"{self.status}{', without output' * is_silent}"
+
+
+@dataclass(frozen=True)
+class PrintedText(Element):
+    """Lines that a program printed."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Command(Element):
+    """A command for a terminal."""
+
+    command: str
 
 
 @dataclass(frozen=True)
 class ListedProgram(Element):
     """A program in colours, with what its run printed; it prints its title and its code."""
 
+    IS_FOUND = False
     title: Markup
     path: str
     code: Markup
@@ -71,7 +92,7 @@ class ListedProgram(Element):
     file: str  # the address of its download, if it has one
     output: RunOutput
 
-    def parts(self) -> Iterator[Markup]:
+    def parts(self) -> Iterator[Element | Markup]:
         """Its title; code is no text."""
         yield self.title
 
@@ -91,6 +112,11 @@ class Notes(Element):
     """Lines of a program, each with its number from 1 and what it does."""
 
     rows: Sequence[tuple[int, Markup, Markup]]
+
+    def parts(self) -> Iterator[Element | Markup]:
+        """The number of each line, the line, and what it does."""
+        for number, code, says in self.rows:
+            yield from (Markup(f"line {number}"), code, says)
 
 
 @dataclass(frozen=True)
@@ -131,11 +157,17 @@ def printed(path: str | None, folio: Folio) -> RunOutput:
     run = folio.run(path) if path else None
     return RunOutput(
         run=path,
-        href=folio.root + folio.place_of(path) if path else "",
+        link=run_link(path, folio) if path else Markup(),
         status=run.status.replace("_", " ") if run else "skipped",
         message=error_message(run.error) if run and run.error else "",
         printed="\n".join(run.printed) if run else "",
     )
+
+
+def run_link(path: str, folio: Folio) -> Markup:
+    """The name of a run as a link to its row."""
+    link = Markup('<a class="pb-run-name" href="{}{}"><code>{}</code></a>')
+    return link.format(folio.root, folio.place_of(path), breakable(path))
 
 
 def error_message(failure: Failure) -> str:
