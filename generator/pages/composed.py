@@ -7,8 +7,10 @@ from markupsafe import Markup
 from generator.pages import lessons
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Element
+from generator.pages.views import stages
 
 COMPOSED: dict[str, Callable[[Draft], Iterator[Element | Markup]]] = {
     "learn": lessons.learn,
     "worked": lessons.worked,
+    "trace": stages.trace,
 }

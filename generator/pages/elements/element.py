@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from markupsafe import Markup, escape
 
@@ -110,6 +110,8 @@ class Fold(Element):
     after: str = ""
     anchor: str = ""
     is_found: bool = False
+    group: str = ""  # of folds, of which one at a time is open
+    is_open: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,32 @@ class ListOfLines(Element):
     tag: str = "ul"
     css: str = ""
     line_css: str = ""
+
+
+class Fact(NamedTuple):
+    """What is known of something: a name, and what stands behind it."""
+
+    name: Markup
+    values: Content
+    css: str = ""  # of each of these
+
+
+@dataclass(frozen=True)
+class Facts(Element):
+    """Facts, each behind its name."""
+
+    facts: Sequence[Fact]
+
+
+@dataclass(frozen=True)
+class Drawing(Element):
+    """A drawing, whose words stand beside it as well."""
+
+    svg: Markup
+
+    def parts(self) -> Iterator[Element | Markup]:
+        """Nothing."""
+        yield from ()
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a run recorded step by step: tables of it, and of stages also a diagram of the ranks.
+"""Trace: what a run recorded step by step, in a table, and of stages also a diagram of the ranks.
 
 Flow: an author's rows and the run they name → for each row shapes, values and facts as the recorder
 read them off the tensors; of a stage also what travelled, and the drawing of `drawings/lanes.py`.
@@ -7,14 +7,17 @@ Whatever is drawn also stands in words, each number with its provenance.
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from generator.content.lesson import Recorded, RecordedRow
+from generator.content.lesson import Recorded, RecordedRow, TraceFile
 from generator.content.typesetting import plain
 from generator.figures.drawings.lanes import Lane, Travel, lanes
-from generator.pages.view import View
+from generator.pages.draft import Draft
+from generator.pages.elements.element import Block, Drawing, Element, Fact, Facts, Fold
 from generator.printing.folio import Folio
 from runners.core.trace.records import Held, Move, PredictionStep, Run, Stage
 
@@ -26,8 +29,54 @@ _GIVES_LAYERS = frozenset({"wrap", "partition", "shard"})  # stages that give ra
 _NOT_AMONG_ALL = ("send", "recv", "barrier")  # or without a payload
 
 
-def recorded(written: Recorded, field: str, folio: Folio) -> list[View]:
-    """A `View` for each row of what a run recorded in `field`, `stages` or `prediction`."""
+class RecordedStep(NamedTuple):
+    """A stage, or a step of a prediction, as a run recorded it."""
+
+    title: Markup
+    note: Markup
+    operation: Markup  # and which rank recorded it
+    shape_in: Markup
+    shape_out: Markup  # with its bytes, of a stage
+    values: Markup
+    facts: Sequence[tuple[Markup, Markup]]  # of a step of a prediction
+
+
+@dataclass(frozen=True)
+class PredictionTable(Element):
+    """The steps of a prediction, each with a note and its values below it."""
+
+    steps: Sequence[RecordedStep]
+
+
+def trace(draft: Draft) -> Iterator[Element | Markup]:
+    """The page of one training and one prediction, as runs recorded them."""
+    lesson, folio = draft.lesson(TraceFile), draft.folio
+    yield draft.lede(lesson.introduction)
+    if lesson.data_flow:
+        yield from draft.passage("Data flow, stage by stage", lesson.data_flow.introduction)
+        yield Block([*_stages(lesson.data_flow, draft)])  # opening a stage closes the others
+    if lesson.training:
+        yield from draft.passage("The training curve", lesson.training.introduction)
+        yield from draft.figure(lesson.training.figure)
+        if lesson.training.afterword:
+            asked = lesson.commit if lesson.answered_by == "afterword" else None
+            yield from draft.item(asked, "commit")
+            words = draft.prose(lesson.training.afterword)
+            yield draft.waiting(asked, "what the epochs show", [words])
+    if lesson.prediction:
+        title = folio.line(lesson.prediction.title or "Prediction, layer by layer")
+        yield from draft.passage(title, lesson.prediction.introduction)
+        yield PredictionTable(_recorded(lesson.prediction, "prediction", folio))
+    yield from draft.sections(lesson.more, 2)
+    yield from draft.checks(lesson.checks, "Questions")
+    yield draft.heading(2, "Key insight")
+    asked = lesson.commit if lesson.answered_by == "takeaway" else None
+    yield from draft.item(asked, "commit")
+    yield draft.waiting(asked, "the key insight", [draft.insight(lesson.takeaway)])
+
+
+def _recorded(written: Recorded, field: str, folio: Folio) -> list[RecordedStep]:
+    """Each row of what a run recorded in `field`, `stages` or `prediction`."""
     run = folio.run(written.run)
     by_name = {record.name: record for record in getattr(run, field)} if run else {}
     base = f"{written.run}.{field}"
@@ -38,20 +87,22 @@ def recorded(written: Recorded, field: str, folio: Folio) -> list[View]:
 
 def _row(
     record: Stage | PredictionStep | None, base: str, written: RecordedRow, folio: Folio
-) -> View:
+) -> RecordedStep:
     rank, operation = "", record.operation if record else ""
     if record is not None:
         rank = "each rank" if record.rank is None else f"rank\u00a0{record.rank}"
         named = operation.replace("this rank", rank)
         rank, operation = "" if named != operation else f"on {rank}", named
-    return View(
+    recorded = Markup('{} <span class="pb-said">· recorded {}</span>').format(operation, rank)
+    shape_out = _shape(record.shape_out if record else [], f"{base}.shape_out", folio)
+    if isinstance(record, Stage):
+        shape_out += ", " + folio.cell(f"{base}.bytes")
+    return RecordedStep(
         title=folio.line(written.title),
         note=folio.line(written.note),
-        operation=operation,
+        operation=recorded,
         shape_in=_shape(record.shape_in if record else [], f"{base}.shape_in", folio),
-        shape_out=_shape(record.shape_out if record else [], f"{base}.shape_out", folio),
-        num_bytes=folio.cell(f"{base}.bytes") if isinstance(record, Stage) else None,
-        rank=rank,
+        shape_out=shape_out,
         values=_values(record.values if record else [], base, folio),
         facts=list(_facts(record, base, folio)) if isinstance(record, PredictionStep) else [],
     )
@@ -69,7 +120,7 @@ def _values(values: Sequence[float], base: str, folio: Folio) -> Markup:
     return Markup("[{}{}]").format(Markup(", ").join(cells), more) if cells else Markup("")
 
 
-def _facts(step: PredictionStep, base: str, folio: Folio) -> Iterator[tuple[str, Markup]]:
+def _facts(step: PredictionStep, base: str, folio: Folio) -> Iterator[tuple[Markup, Markup]]:
     """Each fact behind its name; those of single ranks, `rank_0_before`, rank after rank."""
     of_ranks: dict[str, list[Markup]] = {}
     for name, fact in sorted(step.facts.items()):
@@ -83,10 +134,10 @@ def _facts(step: PredictionStep, base: str, folio: Folio) -> Iterator[tuple[str,
         yield _label(name, folio), Markup("; ").join(of_ranks[name])
 
 
-def _label(name: str, folio: Folio) -> str:
+def _label(name: str, folio: Folio) -> Markup:
     """A fact's name in words: those of `ui.yml`, or its own."""
     own = _UNIT_IN_NAME.sub("", name).replace("_", " ").capitalize()
-    return str(folio.ui["table"]["facts"].get(name, own))
+    return escape(folio.ui["table"]["facts"].get(name, own))
 
 
 def _fact(expression: str, fact: object, folio: Folio) -> Markup:
@@ -101,40 +152,53 @@ def _fact(expression: str, fact: object, folio: Folio) -> Markup:
 # --- stages, drawn
 
 
-def stages(flow: Recorded, folio: Folio) -> list[View]:
-    """A `View` for each of a run's listed stages: its row, its SVG drawing and its transfers."""
-    run = folio.run(flow.run)
+def _stages(flow: Recorded, draft: Draft) -> Iterator[Fold]:
+    """Each of a run's listed stages, with its drawing and its transfers if the run recorded it."""
+    run = draft.folio.run(flow.run)
     by_name = {stage.name: stage for stage in run.stages} if run else {}
-    drawn = []
-    for written, row in zip(flow.rows, recorded(flow, "stages", folio), strict=True):
-        stage = View(anchor=f"stage-{written.name.replace('_', '-')}", row=row, drawing="",
-                      travelled=[])  # fmt: skip
+    steps = _recorded(flow, "stages", draft.folio)
+    for number, (written, step) in enumerate(zip(flow.rows, steps, strict=True), 1):
+        anchor = f"stage-{written.name.replace('_', '-')}"
+        facts = [
+            Fact(Markup("Operation"), [step.operation]),
+            Fact(Markup("In"), [step.shape_in]),
+            Fact(Markup("Out"), [step.shape_out]),
+        ]
+        if step.values:
+            facts.append(Fact(Markup("First values"), [step.values], "pb-values"))
+        sides: list[Block] = []
         if run and written.name in by_name:
-            stage = _with_drawing(stage, flow, written, by_name[written.name], run, folio)
-        drawn.append(stage)
-    return drawn
+            record, later = by_name[written.name], {row.name for row in flow.rows[number:]}
+            moves = list(_moves(flow.run, written, record, run, draft.folio))
+            travels, transfers = [travel for travel, _ in moves], [*_travelled(moves, draft.folio)]
+            ranks = [_lane(rank, record, run, travels) for rank in range(run.world_size)]
+            if later & _GIVES_LAYERS:  # the ranks do not hold theirs yet
+                ranks = [rank._replace(holds="") for rank in ranks]
+            if transfers:
+                facts.append(Fact(Markup("Payload"), transfers))
+            svg = _drawing(anchor, plain(step.title), ranks, travels, transfers)
+            sides.append(Block([Drawing(svg)]))
+        note = Block([draft.links.linked(step.note)], tag="p")
+        sides.append(Block([note, Facts(facts)], "pb-told"))
+        summary = Markup('<span class="pb-label">{}</span> {}').format(number, plain(step.title))
+        yield Fold(
+            summary, [Block(sides, "pb-stage-sides")], "pb-stage", anchor=anchor, group="stages",
+            is_open=number == 1,
+        )  # fmt: skip
 
 
-def _with_drawing(
-    stage: View, flow: Recorded, written: RecordedRow, record: Stage, run: Run, folio: Folio
-) -> View:
-    """A stage with its drawing, and with what travelled in it."""
-    later = {row.name for row in flow.rows[flow.rows.index(written) + 1 :]}
-    moves = list(_moves(flow.run, written, record, run, folio))
-    travels = [travel for travel, _ in moves]
-    rows = [_lane(rank, record, run, travels) for rank in range(run.world_size)]
-    if later & _GIVES_LAYERS:  # the ranks do not hold theirs yet
-        rows = [row._replace(holds="") for row in rows]
-    travelled = list(_travelled(moves, folio))
+def _drawing(
+    anchor: str, title: str, ranks: Sequence[Lane], travels: Sequence[Travel],
+    transfers: Sequence[Markup],
+) -> Markup:  # fmt: skip
+    """The diagram of a stage, with a sentence for each rank and each transfer."""
     idle = "takes no part"
     sentences = [
-        f"{row.label}: {', '.join(filter(None, [row.works_on or idle, row.holds]))}" for row in rows
+        f"{rank.label}: {', '.join(filter(None, [rank.works_on or idle, rank.holds]))}"
+        for rank in ranks
     ]
-    sentences += [f"{move.operation} {plain(move.num_bytes)} {move.between}" for move in travelled]
-    drawing = lanes(rows, travels, idle).svg(
-        stage.anchor, plain(stage.row.title), "; ".join(sentences), "pb-lanes"
-    )
-    return stage.copy_with(drawing=drawing, travelled=travelled)
+    says = "; ".join([*sentences, *map(plain, transfers)])
+    return lanes(ranks, travels, idle).svg(anchor, title, says, "pb-lanes")
 
 
 def _lane(rank: int, stage: Stage, run: Run, travels: Sequence[Travel]) -> Lane:
@@ -184,13 +248,14 @@ def _moves(
         yield Travel(words, move.source, move.destination), expression
 
 
-def _travelled(moves: Sequence[tuple[Travel, str]], folio: Folio) -> Iterator[View]:
+def _travelled(moves: Sequence[tuple[Travel, str]], folio: Folio) -> Iterator[Markup]:
     """The same in words; one operation with one payload between several ranks, in one line."""
     for words, alike in groupby(moves, key=lambda move: move[0].words):
         travels, expressions = zip(*alike, strict=True)
         operation, _, _ = words.partition(" ")
         between = ", ".join(_between(operation, travel) for travel in travels)
-        yield View(operation=operation, num_bytes=folio.cell(expressions[0]), between=between)
+        payload = folio.cell(expressions[0])
+        yield Markup("<code>{}</code> {} {}").format(operation, payload, between)
 
 
 def _between(operation: str, travel: Travel) -> str:
