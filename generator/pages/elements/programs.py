@@ -21,7 +21,7 @@ from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.listed_code import anonymized, download_path, listed
 from generator.content.typesetting import parted, plain
 from generator.pages.elements.element import Element
-from generator.printing.folio import Folio
+from generator.printing.folio import Folio, breakable
 from runners.core.trace.fields import NBSP
 from runners.core.trace.records import Failure
 
@@ -128,6 +128,12 @@ def printed(path: str | None, folio: Folio) -> RunOutput:
         message=error_message(run.error) if run and run.error else "",
         printed="\n".join(run.printed) if run else "",
     )
+
+
+def run_link(path: str, folio: Folio) -> Markup:
+    """A run's path as a link to its row."""
+    link = Markup('<a class="pb-run-name" href="{}{}"><code>{}</code></a>')
+    return link.format(folio.root, folio.place_of(path), breakable(path))
 
 
 def error_message(failure: Failure) -> str:
