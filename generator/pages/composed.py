@@ -7,11 +7,13 @@ from markupsafe import Markup
 from generator.pages import lessons
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Element
-from generator.pages.views import costs, stages
+from generator.pages.views import costs, guide, stages
 
 COMPOSED: dict[str, Callable[[Draft], Iterator[Element | Markup]]] = {
     "learn": lessons.learn,
     "worked": lessons.worked,
     "trace": stages.trace,
     "cost": costs.cost,
+    "guide": guide.guide,
+    "symptom": guide.symptom,
 }
