@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from markdown.extensions.toc import slugify, unique  # type: ignore[import-untyped]
 from markupsafe import Markup, escape
 
+from generator.content.book import Topic
 from generator.content.exhibit import ExplainedProgram, Figure, Listing
 from generator.content.lesson import Backed, LessonFile, LessonTable, Section
 from generator.content.quiz import Item
@@ -37,11 +38,16 @@ class Draft:
 
     def lesson(self, model: type[LessonT]) -> LessonT:
         """The file of the page's lesson, of the model of its mode."""
-        assert self.sheet.topic
         assert self.sheet.mode
-        lesson = self.sheet.topic.lessons[self.sheet.mode].model
+        lesson = self.topic.lessons[self.sheet.mode].model
         assert isinstance(lesson, model)
         return lesson
+
+    @property
+    def topic(self) -> Topic:
+        """The page's topic."""
+        assert self.sheet.topic
+        return self.sheet.topic
 
     # --- words
 
@@ -149,6 +155,11 @@ class Draft:
             yield self.heading(2, title)
         for name in names:
             yield from self.item(name, "question")
+
+    def verdicts(self, names: Sequence[str]) -> Iterator[Element]:
+        """A table of claims with their verdicts, if there are any."""
+        if names:
+            yield from claims.verdict_table(claims.verdict_rows(names, self.folio))
 
     def backing(self, names: Sequence[str], sources: Sequence[str] = ()) -> Iterator[Element]:
         """Claims with their verdicts and references, folded; a contrary verdict stands above."""

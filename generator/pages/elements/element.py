@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from markupsafe import Markup, escape
 
@@ -131,21 +131,6 @@ class ListOfLines(Element):
     tag: str = "ul"
     css: str = ""
     line_css: str = ""
-
-
-class Fact(NamedTuple):
-    """What is known of something: a name, and what stands behind it."""
-
-    name: Markup
-    values: Content
-    css: str = ""  # of each of these
-
-
-@dataclass(frozen=True)
-class Facts(Element):
-    """Facts, each behind its name."""
-
-    facts: Sequence[Fact]
 
 
 @dataclass(frozen=True)

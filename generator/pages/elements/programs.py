@@ -46,7 +46,7 @@ class RunOutput(Element):
     """What a run printed, and how it ended."""
 
     run: str | None  # its path
-    href: str  # of its row
+    link: Markup  # to its row
     status: str
     message: str
     printed: str
@@ -56,6 +56,20 @@ class RunOutput(Element):
         """How it ended, in words."""
         is_silent = self.status != "skipped" and not (self.printed or self.message)
         return f"{self.status}{', without output' * is_silent}"
+
+
+@dataclass(frozen=True)
+class PrintedText(Element):
+    """Lines that a program printed."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Command(Element):
+    """A command for a terminal."""
+
+    command: str
 
 
 @dataclass(frozen=True)
@@ -123,7 +137,7 @@ def printed(path: str | None, folio: Folio) -> RunOutput:
     run = folio.run(path) if path else None
     return RunOutput(
         run=path,
-        href=folio.root + folio.place_of(path) if path else "",
+        link=run_link(path, folio) if path else Markup(),
         status=run.status.replace("_", " ") if run else "skipped",
         message=error_message(run.error) if run and run.error else "",
         printed="\n".join(run.printed) if run else "",
@@ -131,7 +145,7 @@ def printed(path: str | None, folio: Folio) -> RunOutput:
 
 
 def run_link(path: str, folio: Folio) -> Markup:
-    """A run's path as a link to its row."""
+    """The name of a run as a link to its row."""
     link = Markup('<a class="pb-run-name" href="{}{}"><code>{}</code></a>')
     return link.format(folio.root, folio.place_of(path), breakable(path))
 

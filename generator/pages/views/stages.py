@@ -17,7 +17,7 @@ from generator.content.lesson import Recorded, RecordedRow, TraceFile
 from generator.content.typesetting import plain
 from generator.figures.drawings.lanes import Lane, Travel, lanes
 from generator.pages.draft import Draft
-from generator.pages.elements.element import Block, Drawing, Element, Fact, Facts, Fold
+from generator.pages.elements.element import Block, Content, Drawing, Element, Fold
 from generator.printing.folio import Folio
 from runners.core.trace.records import Held, Move, PredictionStep, Run, Stage
 
@@ -39,6 +39,21 @@ class RecordedStep(NamedTuple):
     shape_out: Markup  # with its bytes, of a stage
     values: Markup
     facts: Sequence[tuple[Markup, Markup]]  # of a step of a prediction
+
+
+class RecordedFact(NamedTuple):
+    """A fact of a stage: its name, and what was recorded."""
+
+    name: Markup
+    values: Content
+    css: str = ""  # of each of these
+
+
+@dataclass(frozen=True)
+class RecordedFacts(Element):
+    """Facts of a stage, each behind its name."""
+
+    facts: Sequence[RecordedFact]
 
 
 @dataclass(frozen=True)
@@ -160,12 +175,12 @@ def _stages(flow: Recorded, draft: Draft) -> Iterator[Fold]:
     for number, (written, step) in enumerate(zip(flow.rows, steps, strict=True), 1):
         anchor = f"stage-{written.name.replace('_', '-')}"
         facts = [
-            Fact(Markup("Operation"), [step.operation]),
-            Fact(Markup("In"), [step.shape_in]),
-            Fact(Markup("Out"), [step.shape_out]),
+            RecordedFact(Markup("Operation"), [step.operation]),
+            RecordedFact(Markup("In"), [step.shape_in]),
+            RecordedFact(Markup("Out"), [step.shape_out]),
         ]
         if step.values:
-            facts.append(Fact(Markup("First values"), [step.values], "pb-values"))
+            facts.append(RecordedFact(Markup("First values"), [step.values], "pb-values"))
         sides: list[Block] = []
         if run and written.name in by_name:
             record, later = by_name[written.name], {row.name for row in flow.rows[number:]}
@@ -175,11 +190,11 @@ def _stages(flow: Recorded, draft: Draft) -> Iterator[Fold]:
             if later & _GIVES_LAYERS:  # the ranks do not hold theirs yet
                 ranks = [rank._replace(holds="") for rank in ranks]
             if transfers:
-                facts.append(Fact(Markup("Payload"), transfers))
+                facts.append(RecordedFact(Markup("Payload"), transfers))
             svg = _drawing(anchor, plain(step.title), ranks, travels, transfers)
             sides.append(Block([Drawing(svg)]))
         note = Block([draft.links.linked(step.note)], tag="p")
-        sides.append(Block([note, Facts(facts)], "pb-told"))
+        sides.append(Block([note, RecordedFacts(facts)], "pb-told"))
         summary = Markup('<span class="pb-label">{}</span> {}').format(number, plain(step.title))
         yield Fold(
             summary, [Block(sides, "pb-stage-sides")], "pb-stage", anchor=anchor, group="stages",
