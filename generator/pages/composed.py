@@ -7,7 +7,7 @@ from markupsafe import Markup
 from generator.pages import lessons
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Element
-from generator.pages.views import costs, guide, stages
+from generator.pages.views import costs, guide, labs, stages
 
 COMPOSED: dict[str, Callable[[Draft], Iterator[Element | Markup]]] = {
     "learn": lessons.learn,
@@ -16,4 +16,5 @@ COMPOSED: dict[str, Callable[[Draft], Iterator[Element | Markup]]] = {
     "cost": costs.cost,
     "guide": guide.guide,
     "symptom": guide.symptom,
+    "lab": labs.lab,
 }
