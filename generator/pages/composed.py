@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 
 from markupsafe import Markup
 
-from generator.pages import lessons
+from generator.pages import handwritten, lessons
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Element
-from generator.pages.views import costs, guide, labs, stages
+from generator.pages.views import costs, guide, labs, stages, watched
 
 COMPOSED: dict[str, Callable[[Draft], Iterator[Element | Markup]]] = {
     "learn": lessons.learn,
@@ -17,4 +17,6 @@ COMPOSED: dict[str, Callable[[Draft], Iterator[Element | Markup]]] = {
     "guide": guide.guide,
     "symptom": guide.symptom,
     "lab": labs.lab,
+    "watched": watched.watched,
+    "handwritten": handwritten.handwritten,
 }

@@ -9,7 +9,7 @@ import json
 import re
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
@@ -18,13 +18,11 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from generator.content import prose
-from generator.content.book import Book, Topic
+from generator.content.book import Topic
 from generator.content.chain import DeepPage
-from generator.content.exhibit import Figure, Listing, Verified
-from generator.content.handwritten import HandWritten, split
+from generator.content.exhibit import Figure
+from generator.content.handwritten import HandWritten
 from generator.content.lesson import CHAINED, Mode
-from generator.content.quiz import Item, QuizFence
 from generator.content.typesetting import plain, unlinked
 from generator.figures import figures
 from generator.figures.play import states as play_states
@@ -40,7 +38,7 @@ from generator.pages.elements.element import walk
 from generator.pages.environment import environment
 from generator.pages.headings import Heading, Headings
 from generator.pages.term_links import TermLinks, limit_links
-from generator.pages.view import View, label
+from generator.pages.view import label
 from generator.pages.views import claims, frame, ways
 from generator.printing.folio import Folio, escaped_heading
 from generator.values.evaluation import Evidence
@@ -49,7 +47,7 @@ from generator.values.machines import OtherOutcomes
 
 DESCRIPTION_LENGTH = 180
 # What templates call by these names without an import; each may call those before it.
-MACROS = ("tables", "programs", "items", "parts", "watched")
+MACROS = ("tables", "programs", "items", "parts")
 VARIANTS = "assets/variants"
 TERMS = "assets/terms.js"  # sources.js knows it
 # These name each machine beside its numbers.
@@ -57,7 +55,6 @@ OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")
 # The feet of these name no machine.
 UNMEASURED = (*OF_MACHINES, "glossary.md.j2", "lab.md.j2", "watched.md.j2")
 _TO_CLAIM = re.compile(r"#claim-([^\"]+)\"")
-_LEVEL = re.compile(r"^(##+) ", re.MULTILINE)  # of a heading in Markdown
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 )
@@ -230,7 +227,6 @@ def start_page(sheet: Sheet, gathered: Gathered) -> tuple[Folio, dict[str, Any]]
     context = _context(sheet, folio, TermLinks(terms, "../" * depth), gathered)
     context["headings"] = headings = Headings()
     context["heading"] = headings.heading
-    context["pieces"] = lambda: _pieces(sheet, folio, headings)
     for name in MACROS:
         context[name] = environment().get_template(f"macros/{name}.j2").make_module(context)
     return folio, context
@@ -288,11 +284,6 @@ def _views() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def items_of(fence: QuizFence, book: Book) -> list[Item]:
-    """The items that a fence asks, in their order: of any topic, or its own."""
-    return [*(book.items[name] for name in fence.names), *fence.items]
-
-
 def _rendered(template: str, context: Mapping[str, Any], **more: object) -> str:
     """A template's text, with what a run printed and nobody would see spelled out."""
     text = environment().get_template(template).render(context, **more)
@@ -319,24 +310,3 @@ def _terms_script(folio: Folio) -> str:
         f"proofbook.terms = {json.dumps(definitions, ensure_ascii=True)};\n".encode()
     )
     return TERMS
-
-
-def _pieces(
-    sheet: Sheet, folio: Folio, headings: Headings
-) -> Iterator[Markup | Listing | View | list[question.Question]]:
-    """What somebody wrote by hand: listings, questions, Markdown with its values as HTML in it."""
-    assert sheet.by_hand
-    for piece in split(sheet.by_hand):
-        if isinstance(piece, QuizFence):
-            items = items_of(piece, folio.book)
-            yield [question.question(quiz_item, folio, "question") for quiz_item in items]
-        elif isinstance(piece, Verified):
-            watched = folio.book.verified[piece.path]
-            yield View(watched=watched, listing=listing.listing(piece, folio))
-        elif isinstance(piece, Listing):
-            yield piece
-        else:
-            headings.above = len([headings.above * "#", *_LEVEL.findall(piece)][-1])
-            linked = folio.in_link.expression
-            html = prose.put_into(piece, folio.expression, linked, escaped_heading)
-            yield Markup(listing.fences_as_listings(html))
