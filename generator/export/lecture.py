@@ -5,14 +5,13 @@ first lab, and what students often get wrong with the evidence against it.
 """
 
 from generator.content.book import Topic
-from generator.content.typesetting import unlinked
+from generator.content.typesetting import plain, unlinked
+from generator.pages.draft import Draft
 from generator.pages.environment import TEMPLATES, environment
 from generator.pages.page import Gathered, Sheet, start_page
 from generator.pages.views import lecture
 from generator.values.evaluation import Evidence
 from generator.website.publish import ASSETS, style
-
-PARTS = ("plan", "slides", "questions", "answers", "lab", "mistakes")
 
 
 def documents(evidence: Evidence, topic: Topic) -> dict[str, bytes]:
@@ -20,15 +19,14 @@ def documents(evidence: Evidence, topic: Topic) -> dict[str, bytes]:
     sheets = ASSETS / "asking.css", TEMPLATES / "exported/class.css"
     css = style().decode() + "".join(path.read_text(encoding="utf-8") for path in sheets)
     files = {}
-    for part in PARTS:
-        lab = next(iter(topic.labs), None)
-        sheet = Sheet("class.md", "exported/class.html.j2", "", "", topic=topic, lab=lab)
-        folio, context = start_page(sheet, Gathered(evidence, {}, {}))
-        plan = lecture.lecture(topic, folio)
-        needs = {"lab": lab, "mistakes": plan.beliefs, "questions": plan.paper}
-        if not needs.get(part, True):
-            continue
-        page = environment().get_template(sheet.template)
-        html = page.render(context, part=part, lecture=plan, css=css)
-        files[f"{part}.html"] = unlinked(html).encode()
+    gathered, lab = Gathered(evidence, {}, {}), next(iter(topic.labs), None)
+    sheet = Sheet("class.md", "exported/class.html.j2", "", "", topic=topic, lab=lab)
+    for part, (called, compose) in lecture.PARTS.items():
+        folio, context = start_page(sheet, gathered)
+        draft = Draft(sheet, folio, context["links"], gathered)
+        if content := list(compose(lecture.lecture(topic, folio), draft)):
+            title = f"{called}: {plain(folio.line(topic.file.title))}"
+            page = environment().get_template(sheet.template)
+            html = page.render(part=part, title=title, content=content, css=css)
+            files[f"{part}.html"] = unlinked(html).encode()
     return files
