@@ -6,15 +6,14 @@ first lab, and what students often get wrong with the evidence against it.
 
 from generator.content.book import Topic
 from generator.content.typesetting import unlinked
+from generator.pages.compose import begin
 from generator.pages.environment import TEMPLATES, environment
-from generator.pages.old import start_page
 from generator.pages.page import Gathered
 from generator.pages.sheets import Sheet
 from generator.pages.views import lecture
+from generator.printing.markdown import plain
 from generator.values.evaluation import Evidence
 from generator.website.publish import ASSETS, style
-
-PARTS = ("plan", "slides", "questions", "answers", "lab", "mistakes")
 
 
 def documents(evidence: Evidence, topic: Topic) -> dict[str, bytes]:
@@ -22,15 +21,13 @@ def documents(evidence: Evidence, topic: Topic) -> dict[str, bytes]:
     sheets = ASSETS / "asking.css", TEMPLATES / "exported/class.css"
     css = style().decode() + "".join(path.read_text(encoding="utf-8") for path in sheets)
     files = {}
-    for part in PARTS:
-        lab = next(iter(topic.labs), None)
-        sheet = Sheet("class.md", "exported/class.html.j2", "", "", topic=topic, lab=lab)
-        folio, context = start_page(sheet, Gathered(evidence, {}, {}))
-        plan = lecture.lecture(topic, folio)
-        needs = {"lab": lab, "mistakes": plan.beliefs, "questions": plan.paper}
-        if not needs.get(part, True):
-            continue
-        page = environment().get_template(sheet.kind)
-        html = page.render(context, part=part, lecture=plan, css=css)
-        files[f"{part}.html"] = unlinked(html).encode()
+    gathered, lab = Gathered(evidence, {}, {}), next(iter(topic.labs), None)
+    sheet = Sheet("class.md", "class", "", "", topic=topic, lab=lab)
+    for part, (called, compose) in lecture.PARTS.items():
+        draft = begin(sheet, gathered)
+        if content := list(compose(lecture.lecture(topic, draft.folio), draft)):
+            title = f"{called}: {plain(draft.folio.line(topic.file.title))}"
+            page = environment().get_template("exported/class.html.j2")
+            html = page.render(part=part, title=title, content=content, css=css)
+            files[f"{part}.html"] = unlinked(html).encode()
     return files

@@ -1,6 +1,6 @@
 """What a figure is made of once its runs are read: drawings, their words, and tables of numbers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
@@ -41,7 +41,7 @@ class DrawnState:
 
     drawings: tuple[Drawing, Drawing]  # for a wide page and for a phone
     says: str
-    cells: tuple[dict[str, Markup], ...] = ()  # for each run of the state, the values drawn
+    cells: Sequence[Mapping[str, Markup]] = ()  # for each run of the state, the values drawn
     title: str = ""  # the key of the words above it, where these are not those of the view
     moments: tuple[Moment, ...] = ()  # when something begins or ends, if the state is played
     budget: SimpleNamespace | None = None  # a line that readers move: its start and its range

@@ -93,7 +93,11 @@ def scripts(content: Content, draft: Draft, *, has_ways: bool) -> list[str]:
         needed |= {name} if is_needed else set()
     needed |= old.scripts(content)
     order = [*SCRIPTS, "recall", "calculator", "home", "narrow", "copies", "formulas"]
-    order = ["page", *(["proofbook"] if "proofbook" in needed else []), *(n for n in old.OLD_SCRIPTS if n in needed)]
+    order = [
+        "page",
+        *(["proofbook"] if "proofbook" in needed else []),
+        *(n for n in old.OLD_SCRIPTS if n in needed),
+    ]
     names = [name for name in order if name in needed]
     parts = ([name for name in names if (name in SHARED) is shared] for shared in (True, False))
     return [JOINT.join(part) for part in parts if part]

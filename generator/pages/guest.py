@@ -15,7 +15,7 @@ from generator.content.documents import NUMBERS
 from generator.content.errors import ContentError, ContentErrors
 from generator.content.reading import load_quizzes
 from generator.pages.elements.questions import question
-from generator.pages.old import items_of
+from generator.pages.handwritten import items_of
 from generator.pages.view import label
 from generator.printing.folio import Folio
 from generator.printing.markdown import Text

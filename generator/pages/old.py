@@ -36,7 +36,7 @@ from generator.pages.view import View
 from generator.pages.views import claims
 from generator.printing.folio import Folio, escaped_heading
 
-MACROS = ("tables", "programs", "items", "parts", "watched")
+MACROS = ("tables", "programs", "items", "parts")
 VARIANTS = "assets/variants"
 TERMS = "assets/terms.js"  # sources.js knows it
 _LEVEL = re.compile(r"^(##+) ", re.MULTILINE)  # of a heading in Markdown

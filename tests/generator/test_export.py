@@ -246,7 +246,7 @@ def test_a_program_on_slides_keeps_its_lines_and_leaves_space_for_its_output(rea
         lines = [line for part in parts for line in part if line]
         assert lines == [line for line in program.code.splitlines() if line]
         assert max(map(len, parts)) <= LINES
-        assert len(parts[-1]) + len(program.printed.splitlines()) < LINES
+        assert len(parts[-1]) + len(program.output.printed.splitlines()) < LINES
         assert not any(part[0].startswith(" ") for part in parts)
 
 

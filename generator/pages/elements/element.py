@@ -126,6 +126,8 @@ class Fold(Element):
     after: str = ""
     anchor: str = ""
     is_found: bool = False
+    group: str = ""  # of folds, of which one at a time is open
+    is_open: bool = False
 
     @property
     def is_read(self) -> bool:
@@ -158,6 +160,17 @@ class ListOfLines(Element):
     tag: str = "ul"
     css: str = ""
     line_css: str = ""
+
+
+@dataclass(frozen=True)
+class Drawing(Element):
+    """A drawing, whose words stand beside it as well."""
+
+    svg: Markup
+
+    def parts(self) -> Iterator[Element | Markup]:
+        """Nothing."""
+        yield from ()
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ import pygments  # type: ignore[import-untyped]
 from markupsafe import Markup, escape
 from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
 from pygments.lexers import PythonLexer  # type: ignore[import-untyped]
-from pygments.token import STANDARD_TYPES, _TokenType
-from pygments.token import Text as UncolouredText  # type: ignore[import-untyped]
+from pygments.token import STANDARD_TYPES, Token, _TokenType  # type: ignore[import-untyped]
 
 from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.listed_code import anonymized, download_path, listed
@@ -205,7 +204,7 @@ def highlighted(code: str) -> Markup:
 def highlighted_lines(code: str) -> tuple[Markup, ...]:
     """Python code in colours, line by line: no element continues in the next line."""
     tokens = PythonLexer().get_tokens(code)
-    coloured = ((kind if _has_colour(kind) else UncolouredText, text) for kind, text in tokens)
+    coloured = ((kind if _has_colour(kind) else Token.Text, text) for kind, text in tokens)
     return tuple(map(Markup, pygments.format(coloured, _AS_SPANS).split("\n")))
 
 

@@ -1,4 +1,4 @@
-"""What a run recorded step by step: tables of it, and of stages also a diagram of the ranks.
+"""Trace: what a run recorded step by step, in a table, and of stages also a diagram of the ranks.
 
 Flow: an author's rows and the run they name → for each row shapes, values and facts as the recorder
 read them off the tensors; of a stage also what travelled, and the drawing of `drawings/lanes.py`.
@@ -7,16 +7,19 @@ Whatever is drawn also stands in words, each number with its provenance.
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
+from typing import NamedTuple
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from generator.content.lesson import Recorded, RecordedRow
+from generator.content.lesson import Recorded, RecordedRow, TraceFile
 from generator.figures.drawings.lanes import IDLE, Lane, Travel, lanes
-from generator.pages.view import View
+from generator.pages.draft import Draft
+from generator.pages.elements.element import Block, Content, Drawing, Element, Fold
 from generator.printing.folio import Folio
-from generator.printing.markdown import plain
+from generator.printing.markdown import Text, plain
 from generator.values.filters import shape
 from generator.values.value import Value
 from runners.core.trace.records import Move, PredictionStep, Run, Stage
@@ -30,51 +33,108 @@ _NOT_AMONG_ALL = ("send", "recv", "barrier")  # or without a payload
 Read = partial[Value | None]  # the value of a field of a record, by its keys
 
 
-def recorded(written: Recorded, field: str, folio: Folio) -> list[View]:
-    """A `View` for each row of what a run recorded in `field`, `stages` or `prediction`."""
+class RecordedStep(NamedTuple):
+    """A stage, or a step of a prediction, as a run recorded it."""
+
+    title: Markup
+    note: Text
+    operation: Markup  # and which rank recorded it
+    shape_in: Markup
+    shape_out: Markup  # with its bytes, of a stage
+    values: Markup
+    facts: Sequence[tuple[Markup, Markup]]  # of a step of a prediction
+
+
+class RecordedFact(NamedTuple):
+    """A fact of a stage: its name, and what was recorded."""
+
+    name: Markup
+    values: Content
+    css: str = ""  # of each of these
+
+
+@dataclass(frozen=True)
+class RecordedFacts(Element):
+    """Facts of a stage, each behind its name."""
+
+    facts: Sequence[RecordedFact]
+
+
+@dataclass(frozen=True)
+class PredictionTable(Element):
+    """The steps of a prediction, each with a note and its values below it."""
+
+    steps: Sequence[RecordedStep]
+
+
+def trace(draft: Draft) -> Iterator[Element | Markup]:
+    """The page of one training and one prediction, as runs recorded them."""
+    lesson, folio = draft.lesson(TraceFile), draft.folio
+    yield draft.lede(lesson.introduction)
+    if lesson.data_flow:
+        yield from draft.passage("Data flow, stage by stage", lesson.data_flow.introduction)
+        yield Block([*_stages(lesson.data_flow, draft)])  # opening a stage closes the others
+    if lesson.training:
+        yield from draft.passage("The training curve", lesson.training.introduction)
+        yield from draft.figure(lesson.training.figure)
+        if lesson.training.afterword:
+            yield Block([draft.prose(lesson.training.afterword)])
+    if lesson.prediction:
+        title = folio.line(lesson.prediction.title or "Prediction, layer by layer")
+        yield from draft.passage(title, lesson.prediction.introduction)
+        yield PredictionTable(_recorded(lesson.prediction, "prediction", folio))
+    yield from draft.sections(lesson.more, 2)
+    yield from draft.checks(lesson.checks, "Questions")
+    yield draft.heading(2, "Key insight")
+    yield from draft.item(lesson.commit, "commit")
+    yield draft.waiting(lesson.commit, "the key insight", [draft.insight(lesson.takeaway)])
+
+
+def _recorded(written: Recorded, field: str, folio: Folio) -> list[RecordedStep]:
+    """Each row of what a run recorded in `field`, `stages` or `prediction`."""
     run = folio.run(written.run)
     by_name = {record.name: record for record in getattr(run, field)} if run else {}
-    rows = []
-    for row in written.rows:
-        read = partial(folio.reading, written.run, field, row.name)
-        view = View(title=folio.line(row.title), note=folio.line(row.note))
-        rows.append(_with_record(view, by_name.get(row.name), read, folio))
-    return rows
-
-
-def _with_record(
-    row: View, record: Stage | PredictionStep | None, read: Read, folio: Folio
-) -> View:
-    """A row with what its run recorded, if it did."""
-    if record is None:
-        return row.copy_with(
-            operation="", rank="", shape_in="–", shape_out="–", num_bytes=None, values="", facts=[]
+    return [
+        _step(
+            by_name.get(row.name), partial(folio.reading, written.run, field, row.name), row, folio
         )
+        for row in written.rows
+    ]
+
+
+def _step(
+    record: Stage | PredictionStep | None, read: Read, written: RecordedRow, folio: Folio
+) -> RecordedStep:
+    """A row with what its run recorded, if it did."""
+    title, note = folio.line(written.title), folio.line(written.note)
+    by = Markup('{} <span class="pb-said">· recorded {}</span>')
+    if record is None:
+        dash = Markup("–")
+        return RecordedStep(title, note, by.format("", ""), dash, dash, Markup(), [])
     rank = "each rank" if record.rank is None else f"rank\u00a0{record.rank}"
     operation = record.operation.replace("this rank", rank)
+    recorded = by.format(operation, f"on {rank}" if operation == record.operation else "")
+    shape_in = _shape(record.shape_in, read("shape_in", by=shape), folio)
+    shape_out = _shape(record.shape_out, read("shape_out", by=shape), folio)
+    if isinstance(record, Stage):
+        shape_out += ", " + folio.printed(read("bytes"))
     places = range(min(NUM_VALUES, len(record.values)))
-    first = (_rounded(read("values", place), 3, folio) for place in places)
+    first = Markup(", ").join(_rounded(read("values", place), 3, folio) for place in places)
     more = ", …" if len(record.values) > NUM_VALUES else ""
-    return row.copy_with(
-        operation=operation,
-        rank=f"on {rank}" if operation == record.operation else "",
-        shape_in=_shape(record.shape_in, read("shape_in", by=shape), folio),
-        shape_out=_shape(record.shape_out, read("shape_out", by=shape), folio),
-        num_bytes=folio.printed(read("bytes")) if isinstance(record, Stage) else None,
-        values=Markup("[{}{}]").format(Markup(", ").join(first), more) if places else "",
-        facts=list(_facts(record, read, folio)) if isinstance(record, PredictionStep) else [],
-    )
+    values = Markup("[{}{}]").format(first, more) if places else Markup()
+    facts = list(_facts(record, read, folio)) if isinstance(record, PredictionStep) else []
+    return RecordedStep(title, note, recorded, shape_in, shape_out, values, facts)
 
 
-def _shape(sizes: Sequence[int], printed: Value | None, folio: Folio) -> Markup | str:
-    return folio.printed(printed) + " values" * (len(sizes) == 1) if sizes else "–"
+def _shape(sizes: Sequence[int], printed: Value | None, folio: Folio) -> Markup:
+    return folio.printed(printed) + " values" * (len(sizes) == 1) if sizes else Markup("–")
 
 
 def _rounded(value: Value | None, digits: int, folio: Folio) -> Markup:
     return folio.printed(value and value.formatted(digits=digits))
 
 
-def _facts(step: PredictionStep, read: Read, folio: Folio) -> Iterator[tuple[str, Markup]]:
+def _facts(step: PredictionStep, read: Read, folio: Folio) -> Iterator[tuple[Markup, Markup]]:
     """Each fact behind its name; those of single ranks, `rank_0_before`, rank after rank."""
     of_ranks: dict[str, list[Markup]] = {}
     for name, fact in sorted(step.facts.items()):
@@ -88,10 +148,10 @@ def _facts(step: PredictionStep, read: Read, folio: Folio) -> Iterator[tuple[str
         yield _label(name, folio), Markup("; ").join(of_ranks[name])
 
 
-def _label(name: str, folio: Folio) -> str:
+def _label(name: str, folio: Folio) -> Markup:
     """A fact's name in words: those of `ui.yml`, or its own."""
     own = _UNIT_IN_NAME.sub("", name).replace("_", " ").capitalize()
-    return str(folio.ui["table"]["facts"].get(name, own))
+    return escape(folio.ui["table"]["facts"].get(name, own))
 
 
 def _fact(fact: object, read: Read, folio: Folio) -> Markup:
@@ -106,37 +166,52 @@ def _fact(fact: object, read: Read, folio: Folio) -> Markup:
 # --- stages, drawn
 
 
-def stages(flow: Recorded, folio: Folio) -> list[View]:
-    """A `View` for each of a run's listed stages: its row, its SVG drawing and its transfers."""
-    run = folio.run(flow.run)
+def _stages(flow: Recorded, draft: Draft) -> Iterator[Fold]:
+    """Each of a run's listed stages, with its drawing and its transfers if the run recorded it."""
+    run = draft.folio.run(flow.run)
     by_name = {stage.name: stage for stage in run.stages} if run else {}
-    drawn = []
-    rows = zip(flow.rows, recorded(flow, "stages", folio), strict=True)
-    for number, (written, row) in enumerate(rows, 1):
-        stage = View(anchor=f"stage-{written.name.replace('_', '-')}", row=row, drawing="",
-                      travelled=[])  # fmt: skip
-        if run and (record := by_name.get(written.name)):
-            later = {row.name for row in flow.rows[number:]}
-            moves = list(_moves(flow.run, written, record, run, folio))
-            travels = [travel for travel, _ in moves]
-            stage.travelled = list(_travelled(moves, folio))
+    steps = _recorded(flow, "stages", draft.folio)
+    for number, (written, step) in enumerate(zip(flow.rows, steps, strict=True), 1):
+        anchor = f"stage-{written.name.replace('_', '-')}"
+        facts = [
+            RecordedFact(Markup("Operation"), [step.operation]),
+            RecordedFact(Markup("In"), [step.shape_in]),
+            RecordedFact(Markup("Out"), [step.shape_out]),
+        ]
+        if step.values:
+            facts.append(RecordedFact(Markup("First values"), [step.values], "pb-values"))
+        sides: list[Block] = []
+        if run and written.name in by_name:
+            record, later = by_name[written.name], {row.name for row in flow.rows[number:]}
+            moves = list(_moves(flow.run, written, record, run, draft.folio))
+            travels, transfers = [travel for travel, _ in moves], [*_travelled(moves, draft.folio)]
             ranks = [_lane(rank, record, run, travels) for rank in range(run.world_size)]
             if later & _GIVES_LAYERS:  # the ranks do not hold theirs yet
                 ranks = [rank._replace(holds="") for rank in ranks]
-            stage.drawing = _drawing(stage, ranks, travels)
-        drawn.append(stage)
-    return drawn
+            if transfers:
+                facts.append(RecordedFact(Markup("Payload"), transfers))
+            svg = _drawing(anchor, plain(step.title), ranks, travels, transfers)
+            sides.append(Block([Drawing(svg)]))
+        note = Block([draft.links.linked(step.note)], tag="p")
+        sides.append(Block([note, RecordedFacts(facts)], "pb-told"))
+        summary = Markup('<span class="pb-label">{}</span> {}').format(number, plain(step.title))
+        yield Fold(
+            summary, [Block(sides, "pb-stage-sides")], "pb-stage", anchor=anchor, group="stages",
+            is_open=number == 1,
+        )  # fmt: skip
 
 
-def _drawing(stage: View, ranks: Sequence[Lane], travels: Sequence[Travel]) -> Markup:
-    """The drawing of a stage's ranks and transfers, with a sentence for each."""
-    says = [
-        f"{rank.label}: {rank.works_on or IDLE}" + (rank.holds and f", {rank.holds}")
+def _drawing(
+    anchor: str, title: str, ranks: Sequence[Lane], travels: Sequence[Travel],
+    transfers: Sequence[Markup],
+) -> Markup:  # fmt: skip
+    """The diagram of a stage, with a sentence for each rank and each transfer."""
+    sentences = [
+        f"{rank.label}: {', '.join(filter(None, [rank.works_on or IDLE, rank.holds]))}"
         for rank in ranks
     ]
-    says += [f"{move.operation} {plain(move.num_bytes)} {move.between}" for move in stage.travelled]
-    title = plain(stage.row.title)
-    return lanes(ranks, travels).svg(stage.anchor, title, "; ".join(says), "pb-lanes")
+    says = "; ".join([*sentences, *map(plain, transfers)])
+    return lanes(ranks, travels).svg(anchor, title, says, "pb-lanes")
 
 
 def _lane(rank: int, stage: Stage, run: Run, travels: Sequence[Travel]) -> Lane:
@@ -181,12 +256,13 @@ def _moves(
         yield Travel(f"{move.operation} {payload}", move.source, move.destination), payload
 
 
-def _travelled(moves: Sequence[tuple[Travel, Value | None]], folio: Folio) -> Iterator[View]:
+def _travelled(moves: Sequence[tuple[Travel, Value | None]], folio: Folio) -> Iterator[Markup]:
     """The same in words; one operation with one payload between several ranks, in one line."""
     for words, same in groupby(moves, key=lambda move: move[0].words):
         alike, operation = list(same), words.partition(" ")[0]
         between = ", ".join(_between(operation, travel) for travel, _ in alike)
-        yield View(operation=operation, num_bytes=folio.printed(alike[0][1]), between=between)
+        payload = folio.printed(alike[0][1])
+        yield Markup("<code>{}</code> {} {}").format(operation, payload, between)
 
 
 def _between(operation: str, travel: Travel) -> str:

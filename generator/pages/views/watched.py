@@ -1,19 +1,28 @@
 """A script that `verify` watched: what was found, tensor by tensor and rank by rank; its causes.
 
-In: the trace of a watched script, and the table of causes. Out: a strip of tensors, and rows.
+In: the trace of a watched script, and the table of causes. Out: its page, a figure and tables.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
+from generator.content.typesetting import moment
 from generator.figures.drawings.strip import Bar, strip
-from generator.figures.picture import DrawnState, both_widths
-from generator.pages.view import Row, View, label
+from generator.figures.figures import FigureOnPage
+from generator.figures.picture import DrawnState, NumberTable, Picture, both_widths
+from generator.pages.draft import Draft
+from generator.pages.elements.element import Aside, Block, Element, ListOfLines
+from generator.pages.elements.figures import DrawnFigure
+from generator.pages.elements.tables import Table
+from generator.pages.environment import command_words, unbroken, with_code
+from generator.pages.view import label
 from generator.printing.folio import breakable
 from generator.printing.sources import PYTHON
 from runners.system.book import program
-from runners.verify.report import Off, Parameter, Verdict, Watched
+from runners.verify.report import Cause, Finding, Off, Parameter, Watched
 from runners.verify.report import causes as known_causes
 
 MOST = 1e9  # times that a bar shows
@@ -29,46 +38,117 @@ GROUPS = {
     "experts": "Experts only",
     "others": "Data, weights, updates, and how the script ends",
 }
-Sections = Callable[[str], Mapping[str, str]]
+VERDICTS = {"agrees": "pb-holds", "differs": "pb-does-not-hold"}
 
 
-def causes(sections: Sections) -> list[View]:
-    """`View`s of groups of known causes; `sections` gives addresses of lessons' headings."""
-    rows = [
-        View(id=f"cause-{key.replace(' ', '-').replace(chr(39), '')}", title=cause.title,
-             usually=cause.usually, group=cause.group, section=cause.section,
-             href=_place(cause.page, cause.section, sections))
-        for key, cause in known_causes().items()
-    ]  # fmt: skip
-    return [
-        View(title=title, rows=[row for row in rows if row.group == group])
-        for group, title in GROUPS.items()
-    ]
+class CauseRow(NamedTuple):
+    """A finding, its usual cause, and the section of the book on it."""
+
+    anchor: str
+    title: str
+    usually: Markup
+    section: Markup
 
 
-def findings(report: Verdict, sections: Sections) -> list[View]:
-    """A `View` for each finding in `verify`'s report: its cause, and the book's section on it."""
-    return [
-        View(
-            title=row.title, says=finding.says.splitlines(), usually=row.usually,
-            section=row.section, href=_place(row.page, row.section, sections),
-            others=[known_causes()[other] for other in finding.others],
-            where=", ".join(filter(None, [
-                finding.place, finding.parameter, finding.off and f"off by {finding.off}",
-                "" if finding.rank is None else f"rank {finding.rank}",
-                "" if finding.step is None else f"update {finding.step}",
-            ])),
+@dataclass(frozen=True)
+class CauseTable(Element):
+    """A table of what usually causes findings of one kind."""
+
+    rows: Sequence[CauseRow]
+
+
+def watched(draft: Draft) -> Iterator[Element | Markup]:
+    """The page of a script that `verify` watched."""
+    trace = draft.folio.book.watched[draft.sheet.watched or ""]
+    report = trace.report
+    sure = {"agrees": " with one process", "not compared": " completely"}
+    lede = Markup(
+        '<p><code>{}</code> on <span class="pb-label">{}</span> ranks: '
+        '<strong class="pb-verdict {}">{}</strong>{}.</p>'
+    ).format(
+        report.script, report.world_size, VERDICTS.get(report.verdict, "pb-differs"),
+        report.verdict, sure.get(report.verdict, ""),
+    )  # fmt: skip
+    yield Block([lede], "pb-lede")
+    torch = label(f"torch {trace.circumstances.torch}")
+    yield Aside(Markup("Watched {} · {}").format(when_and_where(trace, " ·"), torch), "pb-meta")
+    for finding in report.findings:
+        yield from _finding(finding, draft)
+    for title, lines in (("What was not compared", report.not_compared), ("Notes", report.notes)):
+        if lines:
+            yield draft.heading(2, title)
+            yield ListOfLines([*map(with_code, lines)], line_css="pb-label")
+    if trace.tensors:
+        yield draft.heading(2, "The strip of tensors")
+        yield strip_of_tensors(trace, "strip")
+        yield tensors(trace)
+    if report.weights:
+        yield Aside(escape(report.weights), "pb-label")
+    yield Aside(Markup("To watch it again: <code>{}</code>").format(command(trace)))
+    if page := draft.folio.book.handwritten_by_name.get("verify"):
+        link = Markup('<a href="{}verify.html">{}</a>')
+        yield Aside(link.format(draft.folio.root, page.title))
+
+
+def _finding(finding: Finding, draft: Draft) -> Iterator[Element]:
+    """A finding of the report: its usual cause, and the book's section on it."""
+    cause = known_causes()[finding.cause]
+    yield draft.heading(2, cause.title)
+    for line in finding.says.splitlines():
+        yield Aside(with_code(line[:1].upper() + line[1:]), "pb-label")
+    where = ", ".join(filter(None, [
+        finding.place, finding.parameter, finding.off and f"off by {finding.off}",
+        "" if finding.rank is None else f"rank {finding.rank}",
+        "" if finding.step is None else f"update {finding.step}",
+    ]))  # fmt: skip
+    if where:
+        yield Aside(Markup("At {}.").format(where), "pb-label")
+    words = Markup('<span class="pb-label">{}</span> The book: {}')
+    section = _section(cause, draft)
+    yield Block([words.format(with_code(cause.usually), section)], tag="p")
+    for other in (known_causes()[name] for name in finding.others):
+        says = Markup(
+            '<span class="pb-label">{} has the same factor here: {}</span> '
+            "A run on another number of ranks tells the causes apart."
         )
-        for finding in report.findings for row in [known_causes()[finding.cause]]
-    ]  # fmt: skip
+        yield Block([says.format(with_code(other.title), with_code(other.usually))], tag="p")
 
 
-def command(watched: Watched) -> str:
-    """The command that watches the script again."""
-    return f"{program(PYTHON)} {watched.command}"
+def _section(cause: Cause, draft: Draft) -> Markup:
+    """The section of the book on a cause, a link if the book has the lesson."""
+    sections = draft.gathered.sections(cause.page)  # none in a book without this lesson
+    if not sections:
+        return escape(cause.section)
+    place = sections.get(cause.section, f"topics/{cause.page}.html")
+    return Markup('<a href="{}{}">{}</a>').format(draft.folio.root, place, cause.section)
 
 
-def in_words(watched: Watched) -> str:
+def causes(draft: Draft) -> Iterator[tuple[str, CauseTable]]:
+    """The tables of known causes, each with its title."""
+    for group, title in GROUPS.items():
+        rows = [
+            CauseRow(
+                f"cause-{key.replace(' ', '-').replace(chr(39), '')}", cause.title,
+                with_code(cause.usually), _section(cause, draft),
+            )
+            for key, cause in known_causes().items() if cause.group == group
+        ]  # fmt: skip
+        if rows:
+            yield title, CauseTable(rows)
+
+
+def command(trace: Watched) -> Markup:
+    """The command that watches a script again."""
+    return command_words(f"{program(PYTHON)} {trace.command}")
+
+
+def when_and_where(trace: Watched, joint: str) -> Markup:
+    """When a script was watched, and on which machine."""
+    when, machine = label(moment(trace.recorded_at)), unbroken(trace.machine)
+    return Markup("{}{} <code>{}</code>").format(when, joint, machine)
+
+
+def _in_words(watched: Watched) -> str:
     """Sentence with the number of tensors by state, and the first that differs."""
     states = [tensor.state for tensor in watched.tensors]
     counted = ", ".join(
@@ -82,19 +162,29 @@ def in_words(watched: Watched) -> str:
     return f"{len(states)} tensors in the order of the model: {counted}.{named}"
 
 
-def drawing(watched: Watched, name: str) -> Markup:
-    """SVG of a watched script's strip of tensors, for a wide page and for a phone."""
+def strip_of_tensors(trace: Watched, name: str) -> DrawnFigure:
+    """A figure of a script's tensors, for a wide page and for a phone."""
     bars = [
         Bar(tensor.name, f"{tensor.name}: {tensor.state}", _times(tensor))
-        for tensor in watched.tensors
+        for tensor in trace.tensors
     ]
     drawn = both_widths(strip, bars, "what rounding allows")
-    return DrawnState(drawn, in_words(watched)).svg(name, "The strip of tensors")
+    says = _in_words(trace)
+    svg = DrawnState(drawn, says).svg(name, "The strip of tensors")
+    caption = Markup(
+        "{} A bar is the largest error of a gradient or of its update, over what rounding allows, "
+        "on a logarithmic axis; a short dashed box was not compared. Gradients are compared up to "
+        "the factor that most of them share, which the weights of the loss judge."
+    ).format(label(says))
+    title = Markup("Each tensor beside that of one process")
+    return DrawnFigure(FigureOnPage(name, title, caption, "", Picture(NumberTable([]), svg), []))
 
 
-def tensors(watched: Watched) -> list[Row]:
+def tensors(trace: Watched) -> Table:
     """A row for each tensor of a watched script: shape, errors, what is allowed, and verdict."""
-    return [
+    titles = ["Tensor", "#Shape", "#Error of the gradient", "#Rounding allows",
+              "#Error of the update", "Verdict"]  # fmt: skip
+    rows = [
         [
             Markup("<code>{}</code>").format(breakable(tensor.name)),
             label(" × ".join(map(str, tensor.shape)) or "scalar"),
@@ -103,8 +193,9 @@ def tensors(watched: Watched) -> list[Row]:
             _error(tensor.step),
             _state(tensor),
         ]
-        for tensor in watched.tensors
-    ]  # fmt: skip
+        for tensor in trace.tensors
+    ]
+    return Table(titles, rows, is_found=False)
 
 
 def _times(tensor: Parameter) -> float | None:
@@ -118,8 +209,8 @@ def _times(tensor: Parameter) -> float | None:
 
 
 def _state(tensor: Parameter) -> Markup:
-    css = {"agrees": "pb-holds", "differs": "pb-does-not-hold"}.get(tensor.state, "")
-    return Markup('<span class="pb-verdict {}">{}</span>').format(css, tensor.state)
+    verdict = Markup('<span class="pb-verdict {}">{}</span>')
+    return verdict.format(VERDICTS.get(tensor.state, ""), tensor.state)
 
 
 def _error(off: Off | None) -> Markup:
@@ -128,9 +219,3 @@ def _error(off: Off | None) -> Markup:
 
 def _number(value: float) -> str:
     return f"{value:.2g}" if abs(value) < 1e-3 else f"{value:.4g}"
-
-
-def _place(page: str, section: str, sections: Sections) -> str:
-    """Where a section is, from the site's root; empty where the book lacks the lesson."""
-    known = sections(page)  # none in a book without this lesson
-    return known.get(section, f"topics/{page}.html") if known else ""

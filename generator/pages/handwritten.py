@@ -1,0 +1,94 @@
+"""Pages by hand: their Markdown, which MkDocs reads, and elements in place of their fences."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from generator.content.book import Book
+from generator.content.exhibit import Listing, Verified
+from generator.content.handwritten import Fenced, split
+from generator.content.quiz import Item, QuizFence
+from generator.content.typesetting import moment
+from generator.pages.draft import Draft
+from generator.pages.elements import programs, questions
+from generator.pages.elements.element import Block, Element, Fold, ListOfLines
+from generator.pages.environment import with_code
+from generator.pages.view import label
+from generator.pages.views import watched
+from generator.printing.folio import escaped_heading
+from generator.printing.markdown import put_into
+
+Parts = Iterator[Element | Markup]
+
+
+@dataclass(frozen=True)
+class DownloadedProgram(Element):
+    """A whole program to be downloaded and opened, whose file paper names, and what it printed."""
+
+    program: programs.ListedProgram
+
+
+def handwritten(draft: Draft) -> Parts:
+    """A page by hand; the table of causes ends one that shows a report of `verify`."""
+    page, book = draft.sheet.by_hand, draft.folio.book
+    assert page
+    if page.verified and (book.watched or book.unread):
+        yield _own_runs(draft)
+    for number, piece in enumerate(split(page), 1):
+        yield from _piece(piece, number, draft)
+    if page.verified:
+        yield Markup("## What usually causes a finding\n")
+        for title, table in watched.causes(draft):
+            yield Markup("### {}\n").format(title)
+            yield table
+    if "[^" in page.text:
+        yield Markup("\n///Footnotes Go Here///")  # above the page's foot
+
+
+def _piece(piece: str | Fenced, number: int, draft: Draft) -> Parts:
+    """Markdown with its values as HTML in it, or what a fence shows or asks."""
+    folio = draft.folio
+    if isinstance(piece, QuizFence):
+        for quiz_item in items_of(piece, folio.book):
+            yield questions.question(quiz_item, folio, "question")
+    elif isinstance(piece, Verified):
+        yield from _verified(piece, f"strip-{number}", draft)
+    elif isinstance(piece, Listing):
+        listing = draft.program(piece)
+        yield listing if piece.object else DownloadedProgram(listing)
+    else:
+        html = put_into(piece, folio.expression, folio.in_link.expression, escaped_heading)
+        yield Markup(programs.fences_as_listings(html))
+
+
+def _own_runs(draft: Draft) -> Fold:
+    """The scripts that a reader had `verify` watch."""
+    book = draft.folio.book
+    link = Markup('<a href="{}verify/{}.html"><code>{}</code></a>, {}: {}')
+    lines = [
+        link.format(
+            draft.folio.root, name, trace.command, label(moment(trace.recorded_at)),
+            trace.report.verdict,
+        )
+        for name, trace in book.watched.items()
+    ]  # fmt: skip
+    lines += [label(with_code(f"Not shown: {error}")) for error in book.unread]
+    return Fold(Markup("Your runs"), [ListOfLines(lines)], is_found=True, is_open=True)
+
+
+def _verified(written: Verified, name: str, draft: Draft) -> Parts:
+    """A program, the report of `verify` on it as printed, and its tensors."""
+    trace = draft.folio.book.verified[written.path]
+    yield programs.WholeProgram(draft.program(written))
+    title = Markup("<code>{}</code> · {}")
+    when = watched.when_and_where(trace, ",")
+    above = Block([title.format(watched.command(trace), when)], "pb-listing-title", "p")
+    yield Block([above, programs.PrintedText(trace.printed)], "pb-listing")
+    yield watched.strip_of_tensors(trace, name)
+    yield Fold(Markup("The numbers behind the figure"), [watched.tensors(trace)])
+
+
+def items_of(fence: QuizFence, book: Book) -> list[Item]:
+    """The items that a fence asks, in their order: of any topic, or its own."""
+    return [*(book.items[name] for name in fence.names), *fence.items]

@@ -1,0 +1,160 @@
+"""The guide: from a symptom, by questions about a run, to a technique and what it costs."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from markupsafe import Markup, escape
+
+from generator.content.guide import Edge, GuideFile, Symptom, Technique
+from generator.pages.draft import Draft
+from generator.pages.elements.element import Aside, Block, Content, Element, Fold, ListOfLines
+from generator.pages.elements.programs import run_link
+from generator.pages.view import View
+from generator.pages.views import plans
+from generator.pages.views.claims import runs_behind, verdict_rows
+from generator.printing.markdown import plain
+
+
+class TechniqueRow(NamedTuple):
+    """A technique: what it saved, and what it costs, with the verdicts on that."""
+
+    anchor: str
+    name: Markup
+    saved: Markup
+    costs: Markup
+    claims: Sequence[View]
+
+
+@dataclass(frozen=True)
+class TechniqueTable(Element):
+    """Techniques in groups, each with a title."""
+
+    groups: Sequence[tuple[Markup, Sequence[TechniqueRow]]]
+
+
+class RunQuestion(NamedTuple):
+    """A question about a run, where its answers lead, and why."""
+
+    anchor: str
+    number: str
+    asks: Markup
+    href: str  # where a yes leads
+    leads: Markup  # the same in words
+    costs: str  # the address of what it costs, if it is a technique
+    because: Markup
+    behind: Sequence[Markup]  # the lesson, the runs and the plan
+    evidence: Content
+    below: "Sequence[RunQuestions]"  # questions to which a yes leads
+
+
+@dataclass(frozen=True)
+class RunQuestions(Element):
+    """Questions about a run, in order, at a level of headings."""
+
+    level: int
+    questions: Sequence[RunQuestion]
+
+
+def guide(draft: Draft) -> Iterator[Element | Markup]:
+    """The page of all symptoms, and of the techniques that help."""
+    written, folio = _guide(draft), draft.folio
+    link = Markup('<a href="guide/{}.html">{}</a>')
+    yield draft.lede(written.introduction)
+    for group in written.groups:
+        yield draft.heading(2, folio.line(group.title))
+        if group.introduction:
+            yield Block([draft.prose(group.introduction)])
+        titles = ((symptom.id, folio.in_link.line(symptom.title)) for symptom in group.symptoms)
+        yield ListOfLines([link.format(*title) for title in titles])
+    yield from draft.passage("What helps, and what it costs", written.techniques_say)
+    table = TechniqueTable([
+        (folio.line(title), [_technique_row(technique, draft) for technique in techniques])
+        for title, techniques in written.techniques_by_group
+    ])  # fmt: skip
+    yield Fold(Markup("The techniques, a row each"), [table], is_found=True)
+
+
+def _guide(draft: Draft) -> GuideFile:
+    assert draft.folio.book.guide
+    return draft.folio.book.guide
+
+
+def _symptoms(draft: Draft) -> dict[str, Symptom]:
+    return {symptom.id: symptom for _, symptom in _guide(draft).symptoms}
+
+
+def _technique_row(technique: Technique, draft: Draft) -> TechniqueRow:
+    name, saved, costs = map(
+        draft.folio.line, (technique.name, technique.saved or "–", technique.costs)
+    )
+    claims = verdict_rows(technique.claims, draft.folio)
+    return TechniqueRow(f"technique-{technique.id}", name, saved, costs, claims)
+
+
+def symptom(draft: Draft) -> Iterator[Element | Markup]:
+    """The page of a symptom: what to rule out, and questions about a run."""
+    written = _symptoms(draft)[draft.sheet.symptom or ""]
+    yield Block([draft.prose(text) for text in (written.tell, written.read) if text])
+    if written.causes:
+        says = "Rule these causes out first. We measured only those whose link leads to a program:"
+        if len(written.causes) == 1:
+            says = "Rule this cause out first. We measured it only if its link leads to a program:"
+        yield Block([escape(says)], tag="p")
+        yield draft.lines(written.causes)
+    order = "Take the questions in order, and stop at the first <em>yes</em>."
+    if any(edge.edges for edge in written.edges):
+        order += " If all answers below a question are <em>no</em>, go on with the next one."
+    yield Block([Markup(order)], tag="p")
+    yield _questions(written.edges, "ask", draft)
+    yield draft.heading(2, "If nothing here applies")
+    yield Block([draft.prose(_guide(draft).otherwise)])
+    link = Markup('<a class="pb-operate" href="{}guide.html">All symptoms</a>')
+    yield Aside(link.format(draft.folio.root))
+
+
+def _questions(edges: Sequence[Edge], above: str, draft: Draft) -> RunQuestions:
+    """The questions below a place, `ask` or that of a question."""
+    anchors = (f"{above}-{number}" for number in range(1, len(edges) + 1))
+    questions = [_question(*pair, draft) for pair in zip(edges, anchors, strict=False)]
+    return RunQuestions(2 + above.count("-"), questions)
+
+
+def _number(anchor: str) -> str:
+    """The number of a question, by its anchor."""
+    return anchor.removeprefix("ask-").replace("-", ".")
+
+
+def _question(edge: Edge, anchor: str, draft: Draft) -> RunQuestion:
+    folio, (topic, mode) = draft.folio, edge.lesson.page.split("/")
+    asks, because = folio.line(edge.ask), folio.line(edge.because)
+    lesson = folio.root + draft.gathered.sections(edge.lesson.page).get(edge.lesson.section, "")
+    titles = {topic.id: topic.file.title for topic in folio.book.topics}
+    words = (
+        f"{plain(folio.line(titles[topic]))} › {folio.ui['modes'][mode]} › {edge.lesson.section}"
+    )
+    runs = [run_link(run, folio) for run in runs_behind(edge.claims, folio)]
+    behind = [
+        Markup('Lesson: <a href="{}">{}</a>').format(lesson, words),
+        Markup("Run: " if len(runs) == 1 else "Runs: ") + Markup(", ").join(runs),
+    ]
+    href, leads, costs = f"#{anchor}-1", Markup("Answer the questions below"), ""
+    for technique in (own for own in _guide(draft).techniques if own.id == edge.use):
+        href, leads = lesson, folio.in_link.line(technique.name)
+        costs = f"{folio.root}guide.html#technique-{technique.id}"
+        if plan := technique.planned:
+            link = Markup('Plan: <a class="pb-label" href="{}{}">{}</a>')
+            place, name = folio.place_of(plan), plans.named(plan, folio)
+            behind.append(link.format(folio.root, place, name))
+    if edge.continue_at:
+        page, _, at = edge.continue_at.partition("#")
+        href = f"{page}.html{'#' * bool(at)}{at}"
+        leads = "Continue at: " + folio.in_link.line(_symptoms(draft)[page].title)
+        question = Markup(', <span class="pb-label">question {}</span>')
+        leads += question.format(_number(at)) if at else ""
+    folio.shown_claims.clear()  # readers open the numbers of a step here alone
+    evidence = [*draft.backing(edge.claims)]
+    below = [_questions(edge.edges, anchor, draft)] if edge.edges else []
+    return RunQuestion(
+        anchor, _number(anchor), asks, href, leads, costs, because, behind, evidence, below
+    )
