@@ -7,8 +7,12 @@ from markupsafe import Markup
 from generator.pages import lessons
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Element
+from generator.pages.views import home
 
 COMPOSED: dict[str, Callable[[Draft], Iterator[Element | Markup]]] = {
     "learn": lessons.learn,
     "worked": lessons.worked,
+    "home": home.home,
+    "topics": home.topics,
+    "topic": home.topic,
 }

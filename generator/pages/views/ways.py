@@ -7,6 +7,9 @@ place on one way, and what comes next there; on a page of the first hour, that w
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
+
+from markupsafe import Markup, escape
 
 from generator.content.book import Topic
 from generator.content.chain import DeepPage, chain
@@ -20,18 +23,40 @@ from generator.printing.folio import Folio
 from generator.values.evaluation import Evidence
 
 
+class Way(NamedTuple):
+    """A mode of a topic, as the topic leads to it."""
+
+    mode: Mode
+    word: Markup
+    question: Markup
+    is_here: bool
+    items: str  # that its pages ask, as a link carries them
+    minutes: int  # that reading it takes; 0 where nobody says
+
+
+class Step(NamedTuple):
+    """A page on a way."""
+
+    href: str
+    title: Markup
+    says: Markup
+    items: str | None = None  # as a link carries them; None where nothing ticks the page off
+    page: str = ""
+    minutes: int = 0
+
+
 def ways(
     topic: Topic, here: str | None, folio: Folio, minutes: Mapping[str, int] | None = None
-) -> list[View]:
-    """`View`s of a topic's modes in suggested order: word, question, items, minutes, `is_here`."""
+) -> list[Way]:
+    """A topic's modes in suggested order."""
     return [
-        View(
+        Way(
             mode=mode,
-            word=folio.ui["modes"][mode],
+            word=escape(folio.ui["modes"][mode]),
             question=folio.line(topic.file.modes[mode]),
             is_here=mode == here,
             items=item_marks(topic.items_by_mode[mode], topic, folio.evidence),
-            minutes=(minutes or {}).get(f"topics/{topic.id}/{mode}.md"),
+            minutes=(minutes or {}).get(f"topics/{topic.id}/{mode}.md", 0),
         )
         for mode in MODES
         if mode in topic.items_by_mode
@@ -94,7 +119,7 @@ GROUPS = {
 }
 
 
-def tab_groups(row: Sequence[View]) -> list[View]:
+def tab_groups(row: Sequence[Way]) -> list[View]:
     """The tabs of a topic by group, from its modes in a row."""
     return [
         View(called=called, ways=[way for mode in modes for way in row if way.mode == mode])
@@ -102,12 +127,12 @@ def tab_groups(row: Sequence[View]) -> list[View]:
     ]
 
 
-def first_hour(folio: Folio, minutes: Mapping[str, int] | None = None) -> list[View]:
+def first_hour(folio: Folio, minutes: Mapping[str, int] | None = None) -> list[Step]:
     """The pages of the first hour, with their reading minutes."""
     return [_step(step, folio, minutes or {}) for step in folio.book.home.first_hour]
 
 
-def _step(step: HourStep, folio: Folio, minutes: Mapping[str, int]) -> View:
+def _step(step: HourStep, folio: Folio, minutes: Mapping[str, int]) -> Step:
     """A lesson of the first hour, or a page that somebody wrote by hand."""
     if step.page in folio.book.lessons:
         topic, mode = folio.book.lessons[step.page]
@@ -115,13 +140,13 @@ def _step(step: HourStep, folio: Folio, minutes: Mapping[str, int]) -> View:
         items = item_marks(topic.items_by_mode[mode], topic, folio.evidence)
     else:
         path, title, items = step.page, folio.book.handwritten_by_name[step.page].title, ""
-    return View(
+    return Step(
         page=step.page, href=f"{path}.html", title=folio.in_link.line(title), items=items,
         says=folio.line(step.says), minutes=minutes.get(f"{path}.md", 0),
     )  # fmt: skip
 
 
-def rail(path: str, topic: Topic | None, row: Sequence[View], folio: Folio) -> View | None:
+def rail(path: str, topic: Topic | None, row: Sequence[Way], folio: Folio) -> View | None:
     """`View` of a page's rail, by its path under the site's root; None where it is on no way.
 
     A page of the first hour is on that way, one of Deep on its chain, others on their topic's,
@@ -153,14 +178,14 @@ def rail(path: str, topic: Topic | None, row: Sequence[View], folio: Folio) -> V
     )  # fmt: skip
 
 
-def _mode(way: View) -> View:
-    return View(href=f"{way.mode}.html", title=way.word, items=None, says=way.question)
+def _mode(way: Way) -> Step:
+    return Step(f"{way.mode}.html", way.word, way.question)
 
 
-def _part(part: DeepPage, mode: Mode, topic: Topic, folio: Folio) -> View:
+def _part(part: DeepPage, mode: Mode, topic: Topic, folio: Folio) -> Step:
     """A page of Deep's chain; a script ticks off one that asks."""
-    return View(
+    return Step(
         page=f"{topic.id}/{mode}-{part.id}", href=f"{mode}-{part.id}.html",
-        title=folio.in_link.line(part.title), says="",
+        title=folio.in_link.line(part.title), says=Markup(),
         items=item_marks(part.items, topic, folio.evidence) if part.items else None,
     )  # fmt: skip
