@@ -7,7 +7,7 @@ from markupsafe import Markup
 from generator.pages import lessons
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Element
-from generator.pages.views import home
+from generator.pages.views import glossary, home
 
 COMPOSED: dict[str, Callable[[Draft], Iterator[Element | Markup]]] = {
     "learn": lessons.learn,
@@ -15,4 +15,5 @@ COMPOSED: dict[str, Callable[[Draft], Iterator[Element | Markup]]] = {
     "home": home.home,
     "topics": home.topics,
     "topic": home.topic,
+    "glossary": glossary.glossary,
 }

@@ -25,7 +25,7 @@ from generator.content.exhibit import Figure, Listing, Verified
 from generator.content.handwritten import HandWritten, split
 from generator.content.lesson import CHAINED, Mode
 from generator.content.quiz import Item, QuizFence
-from generator.content.typesetting import plain, unlinked
+from generator.content.typesetting import plain
 from generator.figures import figures
 from generator.figures.play import states as play_states
 from generator.pages import views
@@ -51,7 +51,6 @@ DESCRIPTION_LENGTH = 180
 # What templates call by these names without an import; each may call those before it.
 MACROS = ("tables", "programs", "items", "parts", "watched")
 VARIANTS = "assets/variants"
-TERMS = "assets/terms.js"  # sources.js knows it
 # These name each machine beside its numbers.
 OF_MACHINES = ("runs.md.j2", "machine.md.j2", "evidence.md.j2")
 # The feet of these name no machine.
@@ -265,7 +264,6 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
         "question": lambda name, kind: question.question(
             items[name], folio, kind, min(context["headings"].above + 1, 3)
         ),
-        "terms_script": lambda: _terms_script(folio),
         "variants_script": lambda html: _variants_script(html, folio),
         "listing": lambda written: listing.listing(written, folio),
         "difference": lambda wrong, right: listing.difference(wrong, right, folio),
@@ -308,17 +306,6 @@ def _variants_script(html: Markup, folio: Folio) -> str:
     text = json.dumps(str(html).strip(), ensure_ascii=True)
     folio.assets[path] = f"proofbook.variants({text});\n".encode()
     return path
-
-
-def _terms_script(folio: Folio) -> str:
-    """Put the definitions of all terms into a script, for popovers; its path under the root."""
-    definitions = {
-        term.id: [term.term, unlinked(folio.prose(term.definition))] for term in folio.book.terms
-    }
-    folio.assets[TERMS] = (
-        f"proofbook.terms = {json.dumps(definitions, ensure_ascii=True)};\n".encode()
-    )
-    return TERMS
 
 
 def _pieces(

@@ -101,6 +101,13 @@ class Block(Element):
 
 
 @dataclass(frozen=True)
+class Unfound(Block):
+    """Content that the search leaves out."""
+
+    IS_FOUND = False
+
+
+@dataclass(frozen=True)
 class Fold(Element):
     """Content that a reader opens; with `after`, the answer to that question opens it."""
 
@@ -137,3 +144,12 @@ class Aside(Element):
 
     words: Markup
     css: str = "pb-aside"
+
+
+@dataclass(frozen=True)
+class NarrowingField(Element):
+    """A field that leaves the entries with the words typed into it; a script shows it."""
+
+    IS_FOUND = False
+    label: Markup
+    entries: str  # their CSS selector
