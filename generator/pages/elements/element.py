@@ -153,3 +153,12 @@ class NarrowingField(Element):
     IS_FOUND = False
     label: Markup
     entries: str  # their CSS selector
+
+
+@dataclass(frozen=True)
+class OnThisPage(Element):
+    """A folded list of what is on the page, where no sidebar lists it."""
+
+    IS_FOUND = False
+    IS_READ = False
+    places: Sequence[tuple[str, Markup]]  # each an anchor and its words

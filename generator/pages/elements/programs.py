@@ -130,6 +130,13 @@ def printed(path: str | None, folio: Folio) -> RunOutput:
     )
 
 
+def command_words(command: str) -> Markup:
+    """A command whose lines end between words: a hyphen alone would end one inside an option."""
+    option = Markup('<span class="pb-keep">{}</span>')
+    words = (option.format(w) if w.startswith("-") else escape(w) for w in command.split())
+    return Markup(" ").join(words)
+
+
 def error_message(failure: Failure) -> str:
     """The error message of a failed run, cut after whole sentences; empty if the program hung."""
     if failure.kind == "hang" and failure.phase == "program":
