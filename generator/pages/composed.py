@@ -7,7 +7,7 @@ from markupsafe import Markup
 from generator.pages import lessons
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Element
-from generator.pages.views import glossary, home, statements
+from generator.pages.views import evidence, glossary, home, statements
 
 COMPOSED: dict[str, Callable[[Draft], Iterator[Element | Markup]]] = {
     "learn": lessons.learn,
@@ -16,5 +16,6 @@ COMPOSED: dict[str, Callable[[Draft], Iterator[Element | Markup]]] = {
     "topics": home.topics,
     "topic": home.topic,
     "glossary": glossary.glossary,
+    "evidence": evidence.evidence,
     "retracted": statements.retracted,
 }

@@ -24,7 +24,7 @@ def label(text: str) -> Markup:
     return Markup('<span class="pb-label">{}</span>').format(text)
 
 
-def counted(number: int) -> Markup:
+def counted(number: int | str) -> Markup:
     """A number that the generator counted, with a tooltip that says so."""
     return Markup('<span class="pb-label" title="{}">{}</span>').format(
         interface_words()["counted"], number

@@ -147,6 +147,13 @@ class Aside(Element):
 
 
 @dataclass(frozen=True)
+class UnfoundAside(Aside):
+    """A paragraph whose class keeps it out of the search."""
+
+    IS_FOUND = False
+
+
+@dataclass(frozen=True)
 class NarrowingField(Element):
     """A field that leaves the entries with the words typed into it; a script shows it."""
 
@@ -162,3 +169,12 @@ class OnThisPage(Element):
     IS_FOUND = False
     IS_READ = False
     places: Sequence[tuple[str, Markup]]  # each an anchor and its words
+
+
+@dataclass(frozen=True)
+class Facts(Element):
+    """Facts, each behind the words that name it."""
+
+    rows: Sequence[tuple[Markup, Markup]]
+    css: str = ""  # of these words
+    is_found: bool = True

@@ -1,19 +1,21 @@
 """What machines are and what they measured: a page of each, and the runs of each experiment."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from markupsafe import Markup
 
 from generator.content.shelf import MachineFolder, TraceOnPage, measure_command
-from generator.pages.view import View
+from generator.pages.environment import unbroken
+from generator.pages.view import View, label
 from generator.printing.folio import ABSENT, Folio
 from generator.values import units
 from generator.values.evaluation import Evidence
 from generator.values.regime import CROWDED, is_crowded, num_ranks
 from generator.values.value import Value, computed, numeric
-from runners.core.trace.records import NO_TORCH, Run, software
+from runners.core.trace.records import NO_TORCH, Machine, Run, software
 
 FACTS = (
     ("Processor", "cpu"), ("Cores", "num_cores"), ("Memory", "memory_bytes"),
@@ -22,6 +24,20 @@ FACTS = (
 HEAVIER = "Left out, to stay short; `{}` measures all runs."
 DISAGREED = "meter and allocator disagreed, so its peak is no evidence"
 LEAST = 3  # rows that share what a table need not repeat
+
+
+def machine_link(name: str, folio: Folio, *, is_reference: bool) -> Markup:
+    """A machine as a link to its page."""
+    link = Markup('<a href="{}machines/{}.html"><code>{}</code></a>')
+    words = f", {folio.ui['reference_machine']}" if is_reference else ""
+    return link.format(folio.root, name, unbroken(name)) + words
+
+
+def accelerators(machine: Machine) -> Markup:
+    """The accelerators of a machine by name, each followed by a comma."""
+    numbers = Counter(device.name for device in machine.accelerators)
+    words = (label(f"{number} {name}") + ", " for name, number in sorted(numbers.items()))
+    return Markup().join(words)
 
 
 def facts(measured: MachineFolder, folio: Folio) -> Iterator[tuple[str, Markup]]:

@@ -22,8 +22,7 @@ from generator.pages.elements.element import (
 )  # fmt: skip
 from generator.pages.elements.programs import command_words, highlighted, printed
 from generator.pages.environment import unbroken
-from generator.pages.view import View
-from generator.pages.views.claims import measured_by, verdict_link, verdict_row
+from generator.pages.views.claims import JudgedClaim, measured_by, verdict_link, verdict_row
 from generator.printing.folio import Folio, breakable
 from generator.printing.sources import command
 from generator.values.verdicts import Judged
@@ -115,7 +114,7 @@ def _statement(sentence: Statement, draft: Draft) -> Iterator[Element | Markup]:
     yield Fold(title, content, is_found=True)
 
 
-def _evidence(sentence: Statement, row: View, folio: Folio) -> Iterator[Element | Markup]:
+def _evidence(sentence: Statement, row: JudgedClaim, folio: Folio) -> Iterator[Element | Markup]:
     """The source of a sentence, the claim that judges it, and a program that shows the effect."""
     if sentence.source:
         source = folio.book.references[sentence.source]
@@ -157,7 +156,7 @@ def _torchrun(path: str, file: str, folio: Folio) -> Markup:
     return command_words(f"torchrun --nproc-per-node {run.world_size} {file}")
 
 
-def _judged(row: View, folio: Folio) -> Markup:
+def _judged(row: JudgedClaim, folio: Folio) -> Markup:
     """The claim that judges a sentence, with its verdict and its runs."""
     run = Markup('<a href="{}{}"><code>{}</code></a>')
     runs = [run.format(folio.root, folio.place_of(name), breakable(name)) for name in row.runs]
