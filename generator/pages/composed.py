@@ -7,7 +7,7 @@ from markupsafe import Markup
 from generator.pages import lessons
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Element
-from generator.pages.views import evidence, glossary, home, statements
+from generator.pages.views import evidence, glossary, home, machines, statements
 
 COMPOSED: dict[str, Callable[[Draft], Iterator[Element | Markup]]] = {
     "learn": lessons.learn,
@@ -17,5 +17,8 @@ COMPOSED: dict[str, Callable[[Draft], Iterator[Element | Markup]]] = {
     "topic": home.topic,
     "glossary": glossary.glossary,
     "evidence": evidence.evidence,
+    "runs": machines.runs,
+    "machine": machines.machine,
+    "machines": machines.machines,
     "retracted": statements.retracted,
 }

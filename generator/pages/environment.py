@@ -29,7 +29,7 @@ def environment() -> Environment:
     made.filters |= {
         "plain": plain, "breakable": breakable, "moment": moment, "with_code": with_code,
         "unbroken": unbroken, "counted": counted,
-        "unlinked": unlinked,
+        "unlinked": unlinked, "command_words": command_words,
     }  # fmt: skip
     made.globals["ui"] = interface_words()
     made.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
@@ -39,6 +39,12 @@ def environment() -> Environment:
 def unbroken(name: str) -> Markup:
     """A name in which no line ends, at none of its hyphens."""
     return Markup('<span class="pb-keep">{}</span>').format(name)
+
+
+def command_words(command: str) -> Markup:
+    """A command whose lines end between words, and not at a hyphen inside an option."""
+    words = (unbroken(word) if word.startswith("-") else word for word in command.split())
+    return Markup(" ").join(words)
 
 
 def with_code(reason: str) -> Markup:

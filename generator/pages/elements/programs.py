@@ -21,7 +21,7 @@ from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.listed_code import anonymized, download_path, listed
 from generator.content.typesetting import parted, plain
 from generator.pages.elements.element import Element
-from generator.printing.folio import Folio
+from generator.printing.folio import Folio, breakable
 from runners.core.trace.fields import NBSP
 from runners.core.trace.records import Failure
 
@@ -46,7 +46,7 @@ class RunOutput(Element):
     """What a run printed, and how it ended."""
 
     run: str | None  # its path
-    href: str  # of its row
+    link: Markup  # to its row
     status: str
     message: str
     printed: str
@@ -56,6 +56,20 @@ class RunOutput(Element):
         """How it ended, in words."""
         is_silent = self.status != "skipped" and not (self.printed or self.message)
         return f"{self.status}{', without output' * is_silent}"
+
+
+@dataclass(frozen=True)
+class PrintedText(Element):
+    """Lines that a program printed."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Command(Element):
+    """A command for a terminal."""
+
+    command: str
 
 
 @dataclass(frozen=True)
@@ -123,18 +137,17 @@ def printed(path: str | None, folio: Folio) -> RunOutput:
     run = folio.run(path) if path else None
     return RunOutput(
         run=path,
-        href=folio.root + folio.place_of(path) if path else "",
+        link=run_link(path, folio) if path else Markup(),
         status=run.status.replace("_", " ") if run else "skipped",
         message=error_message(run.error) if run and run.error else "",
         printed="\n".join(run.printed) if run else "",
     )
 
 
-def command_words(command: str) -> Markup:
-    """A command whose lines end between words: a hyphen alone would end one inside an option."""
-    option = Markup('<span class="pb-keep">{}</span>')
-    words = (option.format(w) if w.startswith("-") else escape(w) for w in command.split())
-    return Markup(" ").join(words)
+def run_link(path: str, folio: Folio) -> Markup:
+    """The name of a run as a link to its row."""
+    link = Markup('<a class="pb-run-name" href="{}{}"><code>{}</code></a>')
+    return link.format(folio.root, folio.place_of(path), breakable(path))
 
 
 def error_message(failure: Failure) -> str:

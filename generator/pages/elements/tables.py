@@ -60,7 +60,7 @@ def _unit_of(cell: Markup) -> str:
     words = plain(cell)
     ends = [unit for unit in _UNITS if words.endswith(unit)]
     unit = max(ends, key=len, default="")
-    return unit if words.removesuffix(unit)[-1:].isdigit() else ""
+    return unit if words.removesuffix(unit)[-1:].isdecimal() else ""
 
 
 def _without(cell: Markup, unit: str) -> Markup:

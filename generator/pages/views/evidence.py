@@ -29,7 +29,7 @@ from generator.values.verdicts import UNDECIDED
 
 NUM_FURTHEST = 5
 MEASURED = Markup(
-    'Measured on {0}: {2}, {3} cores, {1}{4} of memory · <a href="machines/index.html">all machines</a>'
+    'Measured on {}: {}, {} cores, {}{} of memory · <a href="machines/index.html">all machines</a>'
 )
 BEYOND = Markup("; {} more do not apply here, or have no evidence here")
 OBSERVED = Markup(" {} {} what the runs showed. {} of them turned out otherwise here.")
@@ -60,13 +60,11 @@ def evidence(draft: Draft) -> Parts:
     """What the claims of the book come to, and its sources."""
     folio, book = draft.folio, draft.folio.book
     yield draft.opening(draft.sheet.about)
-    machine = machine_link(book.machine.name, folio, is_reference=book.is_reference)
-    cpu, cores, memory = map(
-        folio.cell, ("machine.cpu", "machine.num_cores", "machine.memory_bytes")
-    )
-    yield UnfoundAside(
-        MEASURED.format(machine, cpu, cores, accelerators(book.machine), memory), "pb-meta"
-    )
+    machine = machine_link(book.machine.name, book.is_reference, folio)
+    read = (folio.cell(f"machine.{name}") for name in ("cpu", "num_cores", "memory_bytes"))
+    cpu, cores, memory = read
+    words = MEASURED.format(machine, cpu, cores, accelerators(book.machine), memory)
+    yield UnfoundAside(words, "pb-meta")
     yield Markup('<div id="repeat"></div>')
     yield from draft.passage("Run it yourself", book.home.repeat)
     yield draft.heading(2, "Summary")

@@ -11,7 +11,8 @@ from generator.content.glossary import Term
 from generator.content.typesetting import plain, unlinked
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Content, Element, Fold, NarrowingField, Unfound
-from generator.printing.folio import Folio, breakable
+from generator.pages.elements.programs import run_link
+from generator.printing.folio import Folio
 
 TERMS = "assets/terms.js"  # sources.js knows it
 
@@ -57,8 +58,7 @@ def _where(term: Term, draft: Draft) -> Iterator[Element]:
     """The run that shows a term, and the lessons that use it."""
     folio = draft.folio
     if term.run:
-        shown = Markup('Shown by the run <a class="pb-run-name" href="{}"><code>{}</code></a>')
-        words = shown.format(folio.root + folio.place_of(term.run), breakable(term.run))
+        words = "Shown by the run " + run_link(term.run, folio)
         yield Unfound([words], "pb-aside", "p")
     if pages := draft.gathered.used_in.get(term.id):
         used = Markup(

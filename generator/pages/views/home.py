@@ -207,13 +207,17 @@ def _topic_map(folio: Folio, minutes: Mapping[str, int]) -> TopicMap:
             bend = f"{middle:.5g} {upper:.5g} {middle:.5g} {lower:.5g}"
             edges.append(f"M{start:.5g} {upper:.5g}C{bend} {right:.5g} {lower:.5g}")
     titles = {topic.id: folio.in_link.line(topic.file.title) for topic in folio.book.topics}
+    total = {
+        topic.id: sum(way.minutes or 0 for way in ways(topic, None, folio, minutes))
+        for topic in folio.book.topics
+    }
     cards = {
         topic.id: TopicCard(
             id=topic.id,
             title=titles[topic.id],
             asks=folio.line(next(iter(topic.file.modes.values()))),
             after=Markup(", ").join(titles[name] for name in topic.file.requires),
-            minutes=minutes_words(sum(way.minutes for way in ways(topic, None, folio, minutes))),
+            minutes=minutes_words(total[topic.id]),
             items=item_marks(all_items(topic), topic, folio.evidence),
         )
         for topic in folio.book.topics
@@ -248,7 +252,7 @@ def topic(draft: Draft) -> Iterator[Element | Markup]:
     yield draft.lede(own.file.summary)
     yield Progress(item_marks(all_items(own), own, folio.evidence))
     rows = ways(own, None, folio, draft.gathered.minutes)
-    yield TopicWays(own.id, [(way, minutes_words(way.minutes)) for way in rows])
+    yield TopicWays(own.id, [(way, minutes_words(way.minutes or 0)) for way in rows])
     if own.file.key_laws:
         yield Aside(Markup(
             '<a href="summary.html">Summary</a>: made for printing. Read it after the lessons, '

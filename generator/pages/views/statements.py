@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from generator.checks import claim_checks
 from generator.content import listed_code
 from generator.content.claim import Statement
+from generator.content.typesetting import plain
 from generator.pages.draft import Draft
 from generator.pages.elements.element import (
     Aside,
@@ -20,8 +21,8 @@ from generator.pages.elements.element import (
     OnThisPage,
     Unfound,
 )  # fmt: skip
-from generator.pages.elements.programs import command_words, highlighted, printed
-from generator.pages.environment import unbroken
+from generator.pages.elements.programs import highlighted, printed
+from generator.pages.environment import command_words, unbroken
 from generator.pages.views.claims import JudgedClaim, measured_by, verdict_link, verdict_row
 from generator.printing.folio import Folio, breakable
 from generator.printing.sources import command
@@ -82,7 +83,8 @@ def retracted(draft: Draft) -> Iterator[Element | Markup]:
     folio, first = draft.folio, draft.folio.book.home.statements
     statements = draft.folio.book.statements.values()
     yield draft.opening(f"{draft.sheet.about} {JUDGED}")
-    yield OnThisPage([(sentence.id, folio.line(sentence.said)) for sentence in statements])
+    said = [(sentence.id, escape(plain(folio.line(sentence.said)))) for sentence in statements]
+    yield OnThisPage(said)
     yield NarrowingField(Markup("Show statements that contain"), ".pb-statement")
     is_ten = len(first) == 10
     for place, sentence in enumerate(statements):

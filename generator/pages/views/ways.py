@@ -6,10 +6,10 @@ place on one way, and what comes next there; on a page of the first hour, that w
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from generator.content.book import Topic
 from generator.content.chain import DeepPage, chain
@@ -23,40 +23,61 @@ from generator.printing.folio import Folio
 from generator.values.evaluation import Evidence
 
 
-class Way(NamedTuple):
-    """A mode of a topic, as the topic leads to it."""
+@dataclass(frozen=True)
+class Way:
+    """A mode of a topic, as tabs and the topic's page list it."""
 
     mode: Mode
-    word: Markup
+    word: str
     question: Markup
     is_here: bool
-    items: str  # that its pages ask, as a link carries them
-    minutes: int  # that reading it takes; 0 where nobody says
+    items: str  # as `item_marks`
+    minutes: int | None
 
 
-class Step(NamedTuple):
-    """A page on a way."""
+@dataclass(frozen=True)
+class Step:
+    """A page on a way; a script ticks off one with items."""
 
     href: str
-    title: Markup
-    says: Markup
-    items: str | None = None  # as a link carries them; None where nothing ticks the page off
+    title: Markup | str
+    says: Markup | str
     page: str = ""
+    items: str | None = None  # as `item_marks`
     minutes: int = 0
+
+
+@dataclass(frozen=True)
+class Rail:
+    """A page's place on its way, and what comes next there."""
+
+    called: Markup | str
+    place: str  # the address of the way's own page
+    base: str  # what leads to the addresses of the steps
+    at: int  # counted from 1
+    steps: Sequence[Step]
+    is_of_topic: bool  # and not of the first hour
+    after: Step | None  # in the topic
+    next: Step | None
+
+    @property
+    def here(self) -> Step:
+        """The page itself."""
+        return self.steps[self.at - 1]
 
 
 def ways(
     topic: Topic, here: str | None, folio: Folio, minutes: Mapping[str, int] | None = None
 ) -> list[Way]:
-    """A topic's modes in suggested order."""
+    """A topic's modes in the suggested order; the one at hand is `here`."""
     return [
         Way(
             mode=mode,
-            word=escape(folio.ui["modes"][mode]),
+            word=folio.ui["modes"][mode],
             question=folio.line(topic.file.modes[mode]),
             is_here=mode == here,
             items=item_marks(topic.items_by_mode[mode], topic, folio.evidence),
-            minutes=(minutes or {}).get(f"topics/{topic.id}/{mode}.md", 0),
+            minutes=(minutes or {}).get(f"topics/{topic.id}/{mode}.md"),
         )
         for mode in MODES
         if mode in topic.items_by_mode
@@ -140,42 +161,38 @@ def _step(step: HourStep, folio: Folio, minutes: Mapping[str, int]) -> Step:
         items = item_marks(topic.items_by_mode[mode], topic, folio.evidence)
     else:
         path, title, items = step.page, folio.book.handwritten_by_name[step.page].title, ""
-    return Step(
-        page=step.page, href=f"{path}.html", title=folio.in_link.line(title), items=items,
-        says=folio.line(step.says), minutes=minutes.get(f"{path}.md", 0),
-    )  # fmt: skip
+    title, says = folio.in_link.line(title), folio.line(step.says)
+    return Step(f"{path}.html", title, says, step.page, items, minutes.get(f"{path}.md", 0))
 
 
-def rail(path: str, topic: Topic | None, row: Sequence[Way], folio: Folio) -> View | None:
-    """`View` of a page's rail, by its path under the site's root; None where it is on no way.
+def rail(path: str, topic: Topic | None, row: Sequence[Way], folio: Folio) -> Rail | None:
+    """The rail of a page, by its path under the site's root; None where it is on no way.
 
     A page of the first hour is on that way, one of Deep on its chain, others on their topic's,
     whose modes are the `row`.
     """
-    steps, base, here = first_hour(folio), "../" * path.count("/"), path.replace(".md", ".html")
+    steps, base, here = first_hour(folio), folio.root, path.replace(".md", ".html")
     own = next((way for way in row if way.is_here), None)
     after = next((_mode(way) for before, way in pairwise(row) if before.is_here), None)
     following = None
     is_of_topic = here not in (step.href for step in steps)
-    if not is_of_topic:
-        called, place = "First hour", "topics/index.html#first-hour"
-    elif topic and own:
+    called: Markup | str = "First hour"
+    place = "topics/index.html#first-hour"
+    if is_of_topic:
+        if not (topic and own):
+            return None
         called, place, base = folio.in_link.line(topic.file.title), "index.html", ""
         here = here.rpartition("/")[2]
         steps = [_mode(way) for way in row]
         deep = topic.lessons[own.mode].model
         if isinstance(deep, DeepFile):
-            called, place, following = f"{own.word}: {called}", f"{own.mode}.html", after
+            called = Markup("{}: {}").format(own.word, called)
+            place, following = f"{own.mode}.html", after
             parts = (_part(part, own.mode, topic, folio) for part in chain(deep))
             steps = [_mode(own), *parts]
-    else:
-        return None
     at = [step.href for step in steps].index(here)
-    return View(
-        called=called, place=place, base=base, at=at + 1, steps=steps, here=steps[at],
-        is_of_topic=is_of_topic, after=after,
-        next=steps[at + 1] if at + 1 < len(steps) else following,
-    )  # fmt: skip
+    onward = steps[at + 1] if at + 1 < len(steps) else following
+    return Rail(called, place, base, at + 1, steps, is_of_topic, after, onward)
 
 
 def _mode(way: Way) -> Step:
@@ -184,8 +201,6 @@ def _mode(way: Way) -> Step:
 
 def _part(part: DeepPage, mode: Mode, topic: Topic, folio: Folio) -> Step:
     """A page of Deep's chain; a script ticks off one that asks."""
-    return Step(
-        page=f"{topic.id}/{mode}-{part.id}", href=f"{mode}-{part.id}.html",
-        title=folio.in_link.line(part.title), says=Markup(),
-        items=item_marks(part.items, topic, folio.evidence) if part.items else None,
-    )  # fmt: skip
+    items = item_marks(part.items, topic, folio.evidence) if part.items else None
+    name = f"{mode}-{part.id}"
+    return Step(f"{name}.html", folio.in_link.line(part.title), "", f"{topic.id}/{name}", items)
