@@ -7,7 +7,19 @@ from markupsafe import Markup
 from generator.pages import deep, handwritten, lessons, recall
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Element
-from generator.pages.views import costs, guide, labs, stages, trials, watched
+from generator.pages.views import (
+    costs,
+    evidence,
+    glossary,
+    guide,
+    home,
+    labs,
+    machines,
+    stages,
+    statements,
+    trials,
+    watched,
+)
 
 COMPOSED: dict[str, Callable[[Draft], Iterator[Element | Markup]]] = {
     "learn": lessons.learn,
@@ -22,9 +34,18 @@ COMPOSED: dict[str, Callable[[Draft], Iterator[Element | Markup]]] = {
     "challenge": lessons.challenge,
     "experiment": lessons.experiment,
     "summary": lessons.summary,
+    "lab": labs.lab,
+    "home": home.home,
+    "topics": home.topics,
+    "topic": home.topic,
+    "glossary": glossary.glossary,
     "guide": guide.guide,
     "symptom": guide.symptom,
-    "lab": labs.lab,
+    "evidence": evidence.evidence,
+    "runs": machines.runs,
+    "machine": machines.machine,
+    "machines": machines.machines,
+    "retracted": statements.retracted,
     "watched": watched.watched,
     "handwritten": handwritten.handwritten,
 }

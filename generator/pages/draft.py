@@ -74,6 +74,10 @@ class Draft:
         """The sentences with which a page begins."""
         return Block([self.prose(text)], "pb-lede")
 
+    def opening(self, words: str | Markup) -> Block:
+        """The paragraph with which a page begins that lists others."""
+        return Block([Markup("<p>{}</p>").format(words)], "pb-lede")
+
     def passage(
         self, title: str, text: str, number: int | None = None, level: int = 2
     ) -> Iterator[Element]:

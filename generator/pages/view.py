@@ -24,8 +24,17 @@ def label(text: str) -> Markup:
     return Markup('<span class="pb-label">{}</span>').format(text)
 
 
-def counted(number: int) -> Markup:
+def counted(number: int | str) -> Markup:
     """A number that the generator counted, with a tooltip that says so."""
     return Markup('<span class="pb-label" title="{}">{}</span>').format(
         interface_words()["counted"], number
     )
+
+
+def minutes_words(number: int) -> Markup:
+    """Reading minutes, with a tooltip that says where they are from."""
+    words = Markup(
+        '<span class="pb-label" title="computed from the words, questions and figures of the page">'
+        "{}</span>&nbsp;{}"
+    )
+    return words.format(number, "minute" if number == 1 else "minutes")

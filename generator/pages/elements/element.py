@@ -117,6 +117,13 @@ class Block(Element):
 
 
 @dataclass(frozen=True)
+class Unfound(Block):
+    """Content that the search leaves out."""
+
+    IS_FOUND = False
+
+
+@dataclass(frozen=True)
 class Fold(Element):
     """Content that a reader opens; with `after`, the answer to that question opens it."""
 
@@ -186,3 +193,37 @@ class Anchors(Element):
     """Former anchors of a place."""
 
     names: Sequence[str]
+
+
+@dataclass(frozen=True)
+class UnfoundAside(Aside):
+    """A paragraph whose class keeps it out of the search."""
+
+    IS_FOUND = False
+
+
+@dataclass(frozen=True)
+class NarrowingField(Element):
+    """A field that leaves the entries with the words typed into it; a script shows it."""
+
+    IS_FOUND = False
+    label: Markup
+    entries: str  # their CSS selector
+
+
+@dataclass(frozen=True)
+class OnThisPage(Element):
+    """A folded list of what is on the page, where no sidebar lists it."""
+
+    IS_FOUND = False
+    IS_READ = False
+    places: Sequence[tuple[str, Markup]]  # each an anchor and its words
+
+
+@dataclass(frozen=True)
+class Facts(Element):
+    """Facts, each behind the words that name it."""
+
+    rows: Sequence[tuple[Markup, Markup]]
+    css: str = ""  # of these words
+    is_found: bool = True

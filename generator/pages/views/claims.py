@@ -1,21 +1,21 @@
 """Claims as pages show them: what was predicted and observed, on each machine, and the verdict.
 
 A lesson shows the claims of a section as a table. The page of the experiment that a claim rests on
-has all of it, on every machine that has measured what it needs. The page of all evidence says what
-claims come to: how many laws hold, and which are furthest off.
+has all of it, on every machine that has measured what it needs.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup, escape
 
 from generator.content.claim import Claim, Domain, NumberTolerance, Reference
-from generator.content.shelf import published_references
-from generator.pages.elements.element import Aside, Element, Fold, ListOfLines
+from generator.content.typesetting import unlinked
+from generator.pages.elements.element import Aside, Content, Element, Facts, Fold, ListOfLines
 from generator.pages.elements.tables import Table
-from generator.pages.view import View
+from generator.pages.environment import unbroken
+from generator.pages.view import counted
 from generator.printing.folio import Folio, breakable
 from generator.printing.markdown import plain
 from generator.values import claim_formula, regime, units
@@ -30,14 +30,41 @@ CLOSE, MORE_DIGITS = 1e-3, 6  # where three digits would make much of a differen
 DECIDED = ("holds", "does_not_hold")  # which both sides explain
 CONTRARY = ("does_not_hold", "not_distinguishable")  # what a section says outside its fold
 BOUNDS = {"at_most": 1, "below": 1, "at_least": -1, "above": -1}  # by the sign of what is left
-NUM_FURTHEST = 5
+MOST_OPEN = 8  # claims of a page; of more, those that hold are folded
+WHAT, WHY = Markup("What it showed"), Markup("Why")
+Lessons = Mapping[str, Sequence[tuple[str, str]]]  # by claim, each a topic and a mode
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A verdict and both sides of its claim, as a page prints them."""
+
+    words: str
+    css: str
+    predicted: Markup
+    observed: Markup
+    caption: str  # the marks that all numbers of its table have
 
 
 # --- in a lesson
 
 
-def verdict_rows(names: Sequence[str], folio: Folio) -> list[View]:
-    """`View`s, a row for each of a section's claims, by name; clears `folio.shown_claims`."""
+@dataclass(frozen=True)
+class JudgedClaim(Verdict):
+    """A claim and its verdict; without numbers that the section has already."""
+
+    claim: Claim
+    href: str
+    says: Markup
+    runs: Sequence[str]
+    formula: Markup | None
+    regime: Markup
+    is_repeated: bool
+    is_contrary: bool
+
+
+def verdict_rows(names: Sequence[str], folio: Folio) -> list[JudgedClaim]:
+    """A row for each of a section's claims, by name; clears `folio.shown_claims`."""
     repeated = folio.shown_claims
     outcomes = [folio.judged(name) for name in names if name not in repeated]
     page = folio.for_table(
@@ -48,13 +75,14 @@ def verdict_rows(names: Sequence[str], folio: Folio) -> list[View]:
     return rows
 
 
-def verdict_row(name: str, folio: Folio) -> View:
-    """`View` of a claim, by name, and its verdict; without numbers that the section has already."""
+def verdict_row(name: str, folio: Folio) -> JudgedClaim:
+    """A claim, by name, and its verdict; without numbers that the section has already."""
     claim, outcome = folio.book.claims[name], folio.judged(name)
     folio.runs.update(outcome.runs)
     folio.linked_claims.add(name)
     is_repeated = name in folio.shown_claims
-    return _verdict(outcome, folio, has_sides=not is_repeated).copy_with(
+    return JudgedClaim(
+        *_verdict(outcome, folio, has_sides=not is_repeated),
         claim=claim,
         href=folio.root + folio.claim_place(name),
         says=folio.line(claim.says),
@@ -62,23 +90,23 @@ def verdict_row(name: str, folio: Folio) -> View:
         formula=_formula_of(claim, folio),
         is_repeated=is_repeated,
         is_contrary=not is_repeated and outcome.verdict in CONTRARY,
-        regime=_regime_of(claim, outcome, folio) if _is_of_a_machine(folio, claim) else "",
+        regime=_regime_of(claim, outcome, folio) if _is_of_a_machine(folio, claim) else Markup(),
     )
 
 
-def verdict_link(row: View) -> Markup:
+def verdict_link(row: JudgedClaim) -> Markup:
     """The words of a verdict, as a link to its claim."""
     link = Markup('<a class="pb-verdict {}" href="{}">{}</a>')
     return link.format(row.css, row.href, row.words)
 
 
-def regime_words(row: View) -> Markup:
+def regime_words(row: JudgedClaim) -> Markup:
     """The regime of a claim behind its sentence; nothing where it has none."""
     small = Markup(' <small class="pb-regime">Regime: {}</small>')
     return small.format(row.regime) if row.regime else Markup()
 
 
-def judged_table(rows: Sequence[View], has_formula: bool = False) -> Table:
+def judged_table(rows: Sequence[JudgedClaim], has_formula: bool = False) -> Table:
     """Claims with their verdicts; a summary gives their formulas as well."""
     cells = [
         [row.says + regime_words(row), *([row.formula or "–"] if has_formula else []),
@@ -89,7 +117,7 @@ def judged_table(rows: Sequence[View], has_formula: bool = False) -> Table:
     return Table(titles, cells, rows[0].caption, is_found=not has_formula, is_headed=False)
 
 
-def verdict_table(rows: Sequence[View]) -> Iterator[Element]:
+def verdict_table(rows: Sequence[JudgedClaim]) -> Iterator[Element]:
     """A table of claims; those that the section has just shown with their numbers are named."""
     if new := [row for row in rows if not row.is_repeated]:
         yield judged_table(new)
@@ -123,11 +151,13 @@ def reference_words(reference: Reference, folio: Folio) -> Markup:
     return words.format(reference.url, title, where, folio.line(reference.says))
 
 
-def _verdict(outcome: Judged, folio: Folio, *, has_sides: bool = True) -> View:
-    """A verdict and both sides of its claim, printed on a page."""
-    predicted, observed = sides_of(outcome, folio) if has_sides else (Markup(""), Markup(""))
-    words, css = outcome.verdict.replace("_", " "), css_of(outcome)
-    return View(predicted=predicted, observed=observed, words=words, css=css, caption=folio.caption)
+def _verdict(
+    outcome: Judged, folio: Folio, *, has_sides: bool = True
+) -> tuple[str, str, Markup, Markup, str]:
+    """The fields of `Verdict`; both sides are empty without `has_sides`."""
+    predicted, observed = sides_of(outcome, folio) if has_sides else (Markup(), Markup())
+    words = outcome.verdict.replace("_", " ")
+    return words, css_of(outcome), predicted, observed, folio.caption
 
 
 def _is_of_a_machine(folio: Folio, claim: Claim) -> bool:
@@ -208,56 +238,171 @@ def _regime_of(claim: Claim, outcome: Judged, folio: Folio, has_turns: bool = Tr
 # --- on the page of an experiment
 
 
-def proofs_of(
-    names: Sequence[str], lessons: Mapping[str, Sequence[tuple[str, str]]], folio: Folio
-) -> list[View]:
-    """`View`s of claims, verdicts by machine; runs named only where claims share their sentence."""
-    proofs = [_proof(name, lessons.get(name, ()), folio) for name in names]
-    alike = Counter(plain(proof.says) for proof in proofs)
-    return [proof if alike[plain(proof.says)] > 1 else proof.copy_with(runs=()) for proof in proofs]
+@dataclass(frozen=True)
+class FoldedClaim(Element):
+    """A claim, folded below its first verdict: all its verdicts, by machine, and its rule."""
+
+    IS_FOUND = False
+    claim: str
+    summary: Markup
+    content: Content
 
 
-def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> View:
-    claim, here = folio.book.claims[name], folio.at_hand.judged(name)
-    folio.runs.update(here.runs)
-    judged = list(_by_machine(name, folio))
-    decided = [verdict for verdict in judged if verdict.regime and not verdict.why] or judged[:1]
-    regimes = [verdict.regime.split("; ") for verdict in decided]
+@dataclass(frozen=True)
+class MachineVerdict(Verdict):
+    """A verdict on a machine, and on others where it prints alike."""
+
+    machines: Sequence[str]
+    regime: Markup
+    heads: Sequence[str]  # of both sides
+    off: Markup  # how far
+    says: Markup
+    is_showed: bool  # says what the runs showed, else why
+    differs: bool  # from that on the machine shown
+    why: Markup  # it is not decided
+
+    @property
+    def names(self) -> Markup:
+        """The machines in words."""
+        return Markup(", ").join(map(unbroken, self.machines))
+
+
+def proofs(
+    names: Sequence[str], lessons: Lessons, folio: Folio, home: str = ""
+) -> Iterator[Element]:
+    """Claims with their verdicts by machine; where they are many, those that hold are folded.
+
+    A verdict names its machine where that is not `home`, or else that of the first claim. Runs are
+    named only where claims share their sentence.
+    """
+    sentences = {name: folio.line(folio.book.claims[name].says) for name in names}
+    alike = Counter(map(plain, sentences.values()))
+    folded: list[tuple[str, FoldedClaim]] = []
+    for name, sentence in sentences.items():
+        here, rows = folio.at_hand.judged(name), list(_by_machine(name, folio))
+        folio.runs.update(here.runs)
+        home, differs = home or rows[0].machines[0], any(row.differs for row in rows)
+        runs = here.runs if alike[plain(sentence)] > 1 else ()
+        shared, verdicts = _merged(rows)
+        regime = shared if rows[1:] else _regime_of(here.claim, here, folio)
+        first = next((verdict for verdict in verdicts if not verdict.why), verdicts[0])
+        summary = _summary(sentence, runs, first, home, differs=differs)
+        content: list[Element] = [Aside(_rule(here, regime, folio), "pb-claim-rule")]
+        if "<a " in sentence:
+            content.insert(0, Aside(sentence, "pb-claim-rule pb-claim-says"))
+        content += _verdicts(verdicts, first, _is_of_planner(here, folio))
+        content += _used_in(lessons.get(name, ()), folio)
+        proof = FoldedClaim(name, summary, content)
+        if len(names) > MOST_OPEN and here.verdict == "holds" and not differs:
+            folded.append((rows[0].machines[0], proof))
+        else:
+            yield proof
+    if folded:
+        parts = []
+        for machine, number in sorted(Counter(machine for machine, _ in folded).items()):
+            words = " claims that hold" if number != 1 else " claim that holds"
+            on = " on " + unbroken(machine) if machine != home else ""
+            parts.append(counted(number) + words + on)
+        yield Fold(Markup(", ").join(parts), [proof for _, proof in folded], is_found=True)
+
+
+def _summary(
+    sentence: Markup, runs: Sequence[str], first: MachineVerdict, home: str, *, differs: bool
+) -> Markup:
+    """A claim with the verdict of the first machine whose runs decide it."""
+    names = [Markup("<code>{}</code>").format(run.partition(".")[2]) for run in runs]
+    summary = Markup('<span class="pb-label">{}{}</span> <span class="pb-verdict {}">{}</span>')
+    behind = Markup(" ({})").format(Markup(", ").join(names)) if names else ""
+    summary = summary.format(unlinked(sentence), behind, first.css, first.words)
+    if first.machines[0] != home:
+        summary += Markup(' <span class="pb-keep">({})</span>').format(first.machines[0])
+    if first.why:
+        summary += Markup(' <span class="pb-quiet pb-label">({})</span>').format(plain(first.why))
+    if differs:
+        summary += Markup(', <strong class="pb-differs pb-keep">the machines differ</strong>')
+    return summary
+
+
+def _rule(here: Judged, regime: Markup, folio: Folio) -> Markup:
+    """What a claim states as a rule, where it holds, and how far it may be off."""
+    claim, tolerance = here.claim, tolerance_of(here.claim.tolerance, here.observed)
+    parts = [escape(claim.kind.capitalize()), _formula_of(claim, folio), _domain_of(claim, folio)]
+    if claim.tolerance and tolerance:
+        allowed = Markup('allowed <span class="pb-given pb-label">{}</span>').format(tolerance)
+        because = claim.tolerance.because
+        parts.append(allowed + (", " + folio.line(because) if because else ""))
+    if claim.source:
+        source = folio.book.references[claim.source]
+        link = Markup('<a class="pb-cited" href="{}" rel="noreferrer" title="{}">{}</a>')
+        parts.append(link.format(source.url, source.title, source.title.split(", “")[0]))
+    known = [part for part in parts if part]
+    before = Markup("<br>" if known[1:] else " · ")
+    return Markup(" · ").join(known) + (before + "Regime: " + regime if regime else "")
+
+
+def _is_of_planner(here: Judged, folio: Folio) -> bool:
+    traces = {path.partition(".")[0] for path in here.runs}
+    return {folio.book.traces[name].is_of_planner for name in traces} == {True}
+
+
+def _verdicts(
+    rows: Sequence[MachineVerdict], first: MachineVerdict, is_of_planner: bool
+) -> Iterator[Element]:
+    """A table with a row for each verdict, and what those showed, or why there is none."""
+    has_off = any(row.off for row in rows)
+    small, verdict = (
+        Markup("<br><small>{}</small>"),
+        Markup('<span class="pb-verdict {}">{}</span>'),
+    )
+    cells = [
+        [
+            (escape("no device") if is_of_planner else row.names)
+            + (small.format(row.regime) if row.regime else ""),
+            row.predicted, row.observed, *([row.off or "–"] if has_off else []),
+            verdict.format(row.css, row.words),
+        ]
+        for row in rows
+    ]  # fmt: skip
+    numbers = [*first.heads, *(["Off by"] if has_off else [])]
+    titles = ["Machine", *(f"#{title}" for title in numbers), "Verdict"]
+    yield Table(titles, cells, rows[0].caption, is_found=False)
+    is_alike = len({plain(row.says) for row in rows}) == 1
+    if told := [row for row in rows if row.says]:
+        yield Facts([
+            ((WHAT if row.is_showed else WHY) + ("" if is_alike else ", " + row.names), row.says)
+            for row in (told[:1] if is_alike else told)
+        ])  # fmt: skip
+
+
+def _used_in(lessons: Sequence[tuple[str, str]], folio: Folio) -> Iterator[Element]:
+    titles = {topic.id: topic.file.title for topic in folio.book.topics}
+    link, modes = Markup('<a href="{}topics/{}/{}.html">{}: {}</a>'), folio.ui["modes"]
+    links = [
+        link.format(folio.root, topic, mode, plain(folio.line(titles[topic])), modes[mode])
+        for topic, mode in lessons
+    ]
+    if links:
+        yield Aside("Used in: " + Markup(", ").join(links), "pb-claim-rule")
+
+
+def _merged(rows: Sequence[MachineVerdict]) -> tuple[Markup, list[MachineVerdict]]:
+    """The regime that machines share; verdicts, merged where they print alike, with the rest."""
+    decided = [row for row in rows if row.regime and not row.why] or rows[:1]
+    regimes = [row.regime.split("; ") for row in decided]
     words = [[*map(plain, conditions)] for conditions in regimes]
     shared = [part for part in regimes[0] if all(plain(part) in conditions for conditions in words)]
-    return View(
-        claim=claim,
-        says=folio.line(claim.says),
-        formula=_formula_of(claim, folio),
-        domain=_domain_of(claim, folio),
-        tolerance=tolerance_of(claim.tolerance, here.observed),
-        regime=Markup("; ").join(shared) if judged[1:] else _regime_of(claim, here, folio),
-        lessons=lessons,
-        judged=_merged(judged, shared),
-        machine=judged[0].machine,
-        is_of_planner={folio.book.traces[path.split(".")[0]].is_of_planner for path in here.runs}
-        == {True},
-        differs=any(verdict.differs for verdict in judged),
-        runs=[run.partition(".")[2] for run in here.runs],
-        holds=here.verdict == "holds" and not any(verdict.differs for verdict in judged),
-    )
-
-
-def _merged(judged: Sequence[View], shared: Sequence[str]) -> list[View]:
-    """Verdicts of machines, merged where they print alike, with the regime that only they have."""
-    by_texts: dict[tuple[str, ...], list[View]] = {}
-    for verdict in judged:
-        own = [part for part in plain(verdict.regime).split("; ") if part not in map(plain, shared)]
-        sides = (verdict.predicted, verdict.observed, verdict.off or "")
-        texts = (*sides, verdict.words, verdict.says, "; ".join(own))
-        by_texts.setdefault(tuple(map(plain, texts)), []).append(verdict)
-    return [
-        ones[0].copy_with(machines=[verdict.machine for verdict in ones], regime=texts[-1])
-        for texts, ones in by_texts.items()
+    by_texts: dict[tuple[str, ...], list[MachineVerdict]] = {}
+    for row in rows:
+        own = [part for part in plain(row.regime).split("; ") if part not in map(plain, shared)]
+        texts = (row.predicted, row.observed, row.off, row.words, row.says, "; ".join(own))
+        by_texts.setdefault(tuple(map(plain, texts)), []).append(row)
+    return Markup("; ").join(shared), [
+        replace(alike[0], machines=[row.machines[0] for row in alike], regime=escape(texts[-1]))
+        for texts, alike in by_texts.items()
     ]
 
 
-def _by_machine(name: str, folio: Folio) -> Iterator[View]:
+def _by_machine(name: str, folio: Folio) -> Iterator[MachineVerdict]:
     """A claim on the machine shown, then on the others that have measured what it needs."""
     here = folio.at_hand.judged(name)
     holder = measured_by(here, folio)
@@ -280,7 +425,9 @@ def measured_by(outcome: Judged, folio: Folio) -> str:
     return outcome.machine or (trace and trace.measured_on) or folio.book.machine.name
 
 
-def _judged_row(outcome: Judged, machine: str, local: Folio, page: Folio, *, differs: bool) -> View:
+def _judged_row(
+    outcome: Judged, machine: str, local: Folio, page: Folio, *, differs: bool
+) -> MachineVerdict:
     """A verdict with its numbers on the page, and with its words by the machine's evidence."""
     showed = written(outcome)
     text = showed or (outcome.explanation if outcome.verdict not in DECIDED else "")
@@ -290,15 +437,16 @@ def _judged_row(outcome: Judged, machine: str, local: Folio, page: Folio, *, dif
         if outcome.predicted and outcome.predicted.kind == "cited":
             heads[0] = "Cited"
     off = _off(outcome)
-    return _verdict(outcome, page).copy_with(
-        machine=machine,
+    return MachineVerdict(
+        *_verdict(outcome, page),
+        machines=[machine],
         regime=_regime_of(outcome.claim, outcome, local, has_turns=False),
         heads=heads,
-        off=page.show(off) if off else None,
-        says=local.line(text) if text else "",
+        off=page.show(off) if off else Markup(),
+        says=local.line(text) if text else Markup(),
         is_showed=bool(showed),
         differs=differs,
-        why=local.line(outcome.explanation) if outcome.verdict in UNDECIDED else "",
+        why=local.line(outcome.explanation) if outcome.verdict in UNDECIDED else Markup(),
     )
 
 
@@ -343,67 +491,3 @@ def _domain_of(claim: Claim, folio: Folio) -> Markup:
         because = claim.domain.because
         return Markup("{} ({})").format(places, folio.line(because)) if because else places
     return Markup(escape("holds everywhere" if claim.domain else ""))
-
-
-# --- on the page of all evidence
-
-
-def tally(claims: Sequence[str], folio: Folio) -> View:
-    """Judge claims by name: a `View` of counts here; `contrary`: observations that do not hold."""
-    outcomes = [folio.at_hand.judged(name) for name in claims]
-    here = [
-        outcome
-        for outcome in outcomes
-        if measured_by(outcome, folio) == folio.at_hand.book.machine.name
-    ]
-    laws = [outcome.verdict for outcome in here if outcome.claim.kind == "law"]
-    observed = [outcome for outcome in here if outcome.claim.kind == "observation"]
-    return View(
-        num_laws=len(laws),
-        num_holding=laws.count("holds"),
-        num_beyond=laws.count("does_not_apply") + laws.count("no_evidence"),
-        num_observations=len(observed),
-        num_lent=len(outcomes) - len(here),
-        contrary=[outcome.claim.id for outcome in observed if outcome.verdict == "does_not_hold"],
-    )
-
-
-def furthest(folio: Folio) -> list[View]:
-    """`View`s of the `NUM_FURTHEST` laws of equality with the largest relative errors, in order."""
-    errors = []
-    for name, outcome in folio.at_hand.judged_claims.items():
-        if outcome.claim.kind == "law" and outcome.claim.relation == "equals":
-            off = off_by(outcome.predicted, outcome.observed, outcome.claim.tolerance)
-            if off is not None and off.form.way == "error" and numeric(off):
-                errors.append((abs(float(numeric(off))), name, off))
-    unlisted = folio.over(folio.evidence)
-    unlisted.runs = set()  # a list of all experiments names no run of theirs at its foot
-    return [
-        View(
-            place=folio.claim_place(name),
-            says=unlisted.in_link.line(folio.book.claims[name].says),
-            off=unlisted.show(off),
-        )
-        for _, name, off in sorted(errors, key=lambda error: -error[0])[:NUM_FURTHEST]
-    ]
-
-
-def on_others(folio: Folio) -> Iterator[tuple[str, int, int]]:
-    """Per other machine: its name, how many claims it decides as well, and how many otherwise."""
-    for machine, other in folio.other_outcomes.items():
-        pairs = [(folio.at_hand.judged(name), there) for name, there in other.judged_claims.items()]
-        decided = [UNDECIDED.isdisjoint({here.verdict, there.verdict}) for here, there in pairs]
-        yield machine, sum(decided), sum(disagree(*pair) for pair in pairs)
-
-
-def cited(folio: Folio) -> tuple[list[list[Reference]], list[Reference]]:
-    """All references, in lists by URL, by title; apart, those of rows of published tables."""
-    references = sorted(
-        folio.book.references.values(), key=lambda reference: reference.title.strip("“").lower()
-    )
-    of_rows = {reference.id for reference in published_references(folio.book.traces)}
-    documents: dict[str, list[Reference]] = {}
-    for reference in references:
-        if reference.id not in of_rows:
-            documents.setdefault(reference.url, []).append(reference)
-    return list(documents.values()), [ref for ref in references if ref.id in of_rows]

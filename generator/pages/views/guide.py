@@ -10,9 +10,8 @@ from generator.content.guide import Edge, GuideFile, Symptom, Technique
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Aside, Block, Content, Element, Fold, ListOfLines
 from generator.pages.elements.programs import run_link
-from generator.pages.view import View
 from generator.pages.views import plans
-from generator.pages.views.claims import runs_behind, verdict_rows
+from generator.pages.views.claims import JudgedClaim, runs_behind, verdict_rows
 from generator.printing.markdown import plain
 
 
@@ -23,7 +22,7 @@ class TechniqueRow(NamedTuple):
     name: Markup
     saved: Markup
     costs: Markup
-    claims: Sequence[View]
+    claims: Sequence[JudgedClaim]
 
 
 @dataclass(frozen=True)

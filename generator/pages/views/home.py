@@ -1,10 +1,16 @@
-"""The home page's picture, and the map of topics."""
+"""The home page, the list of topics and the page of a topic: where reading begins."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from markupsafe import Markup, escape
 
 from generator.content.topic import Survivor
-from generator.pages.view import View
-from generator.pages.views.ways import all_items, first_hour, item_marks, ways
+from generator.pages.draft import Draft
+from generator.pages.elements.element import Aside, Block, Element
+from generator.pages.view import minutes_words
+from generator.pages.views.ways import Step, Way, all_items, first_hour, item_marks, ways
 from generator.printing.folio import Folio
 from generator.values import units
 from generator.values.filters import ended
@@ -13,28 +19,105 @@ from generator.values.value import Value, numeric
 MARGIN = 1.35  # of the axis beyond the longest bar, for its number
 NUMBER = 0.22  # of the axis, that a number takes on a phone
 GAP = 8  # between the columns of the map, in per cent of its width
+BUTTON = Markup('<a class="pb-button{}" href="{}">{}</a>')
 
 
-def picture(folio: Folio) -> list[View]:
-    """A `View` for each model of the home page: bars of peak memory on one axis, its budget."""
+# --- the home page
+
+
+class Bar(NamedTuple):
+    """The peak memory of a rank: a bar with its number past its end or within it."""
+
+    share: float  # of the axis
+    peak: Markup
+    is_within: bool
+
+
+class TriedWay(NamedTuple):
+    """A way to train: a bar for each rank, and how its run ended under the budget."""
+
+    name: Markup
+    says: Markup
+    bars: Sequence[Bar]
+    need: float  # no line may lie below it for the run to fit
+    outcome: Markup
+    fits: bool
+
+
+@dataclass(frozen=True)
+class MemoryGame(Element):
+    """Bars of peak memory on one axis, of which readers say whether they fit under a line."""
+
+    question: Markup
+    rows: Sequence[TriedWay]
+    next: Markup  # what a reader may do after it
+    budget: Markup
+    share: float  # of the axis, that lies below the line
+    at: int  # where the line starts, in the unit of the axis
+    top: float  # of the axis
+    unit: str
+    called: Markup  # the model
+    models: Sequence[Markup] = ()  # of all games of the page
+    place: int = 0  # among them
+
+
+@dataclass(frozen=True)
+class GoOn(Element):
+    """For readers who return: where they were, and what is due; a script fills and shows it."""
+
+    IS_FOUND = False
+    recalls: Sequence[tuple[str, str]]  # the address of each page of Recall, and its items
+
+
+def home(draft: Draft) -> Iterator[Element | Markup]:
+    """The home page."""
+    folio, book = draft.folio, draft.folio.book
+    yield draft.opening(folio.line(book.home.about))
+    yield GoOn([
+        (f"topics/{topic.id}/recall.html",
+         item_marks(topic.items_by_mode["recall"], topic, folio.evidence))
+        for topic in book.topics if "recall" in topic.items_by_mode
+    ])  # fmt: skip
+    games = _games(folio)
+    for place, game in enumerate(games):
+        yield replace(game, models=[other.called for other in games], place=place)
+    steps = first_hour(folio)
+    begin = steps[0].href if steps else f"topics/{next(iter(book.lessons), 'index')}.html"
+    buttons = {"guide.html": "My run fails"} if book.guide else {}
+    buttons |= {"plan.html": "Will my model fit?"} if book.plan else {}
+    buttons |= {"retracted.html": "Statements, tested"} if book.statements else {}
+    yield Aside(Markup("\n").join([
+        BUTTON.format(" pb-check", begin, "Begin: the first hour" if steps else "Begin"),
+        *(BUTTON.format("", href, words) for href, words in buttons.items()),
+    ]), "pb-operate")  # fmt: skip
+    if book.home.facts:
+        fact = Markup("<p><b>{}</b><br>{}</p>")
+        facts = [fact.format(folio.line(of.lead), folio.line(of.says)) for of in book.home.facts]
+        yield Block(facts, "pb-about")
+    if book.home.licence:
+        yield Block([draft.prose(book.home.licence)], "pb-aside")
+
+
+def _games(folio: Folio) -> list[MemoryGame]:
+    """A game for each model of the home page that has runs; all have one axis."""
     models = folio.book.home.picture
     peaks = {way.run: _peaks(way.run, folio) for model in models for way in model.ways}
     top = MARGIN * max((numeric(peak) for of_run in peaks.values() for peak in of_run), default=0)
     unit, scale = units.of_axis(units.BYTES, top, 10)
-    charts = []
+    games = []
     for model in models:
         budget = folio.value(model.budget)
         line = numeric(budget) / top if budget else 0
         ways = [way for way in model.ways if peaks[way.run]]
         rows = [_row(way, peaks[way.run], top, line, folio) for way in ways]
         if budget is not None and rows:
-            charts.append(View(
+            games.append(MemoryGame(
                 called=folio.line(model.called), question=folio.line(model.question),
                 budget=folio.show(budget), share=round(line, 4),
                 at=round(numeric(budget) / scale), top=round(top / scale, 2), unit=unit,
                 rows=rows, next=folio.line(model.next),
             ))  # fmt: skip
-    return charts
+    return games
 
 
 def _peaks(path: str, folio: Folio) -> list[Value]:
@@ -44,11 +127,7 @@ def _peaks(path: str, folio: Folio) -> list[Value]:
     return [peak for peak in peaks if peak is not None]
 
 
-def _row(way: Survivor, peaks: Sequence[Value], top: float, line: float, folio: Folio) -> View:
-    """A way to train: a bar for each rank, and how its run ended under the budget.
-
-    A bar is the peak as a share of the axis, and as a number, past the bar's end or within it.
-    """
+def _row(way: Survivor, peaks: Sequence[Value], top: float, line: float, folio: Folio) -> TriedWay:
     run, tried = folio.run(way.run), folio.run(way.budgeted)
     assert run is not None
     fits = tried is not None and tried.status == "completed"
@@ -56,24 +135,59 @@ def _row(way: Survivor, peaks: Sequence[Value], top: float, line: float, folio: 
     outcome = "trains" if fits else str(end.number) if end else "not run"
     shares = [round(numeric(peak) / top, 4) for peak in peaks]
     bars = [
-        View(share=share, shown=folio.show(peak), is_within=NUMBER < share < line < share + NUMBER)
+        Bar(share, folio.show(peak), is_within=NUMBER < share < line < share + NUMBER)
         for share, peak in zip(shares, peaks, strict=True)
     ]
-    need = max(shares)  # no line may lie below it for the run to fit
-    return View(
-        name=folio.strategy(run), says=folio.line(way.says) if way.says else "",
-        bars=bars, need=need, outcome=outcome, fits=fits,
+    return TriedWay(
+        escape(folio.strategy(run)), folio.line(way.says or ""), bars, max(shares),
+        escape(outcome), fits,
     )  # fmt: skip
 
 
-def begin(folio: Folio) -> str:
-    """Address of the first page to read, from the site's root."""
-    steps = first_hour(folio)
-    return steps[0].href if steps else f"topics/{next(iter(folio.book.lessons), 'index')}.html"
+# --- the list of topics
 
 
-def topic_map(folio: Folio, minutes: Mapping[str, int]) -> View:
-    """`View`: cards of topics in columns, each right of its requirements; an SVG path of lines."""
+class TopicCard(NamedTuple):
+    """A topic on the map."""
+
+    id: str
+    title: Markup
+    asks: Markup
+    minutes: Markup
+    after: Markup  # the topics that it requires
+    items: str  # as a link carries them
+
+
+@dataclass(frozen=True)
+class TopicMap(Element):
+    """Cards of topics in columns, each right of its requirements."""
+
+    columns: Sequence[Sequence[TopicCard]]
+    edges: str  # an SVG path of lines
+
+
+@dataclass(frozen=True)
+class FirstHour(Element):
+    """The pages of the first hour; a script ticks them off."""
+
+    steps: Sequence[tuple[Step, Markup]]  # each with its minutes
+    root: str
+
+
+def topics(draft: Draft) -> Iterator[Element | Markup]:
+    """The first hour, and all topics."""
+    folio, minutes = draft.folio, draft.gathered.minutes
+    yield draft.opening(draft.sheet.about)
+    if steps := first_hour(folio, minutes):
+        yield draft.heading(2, "First hour")
+        total = minutes_words(sum(step.minutes for step in steps))
+        yield Aside(total + " in all", "pb-quiet")
+        yield FirstHour([(step, minutes_words(step.minutes)) for step in steps], folio.root)
+    yield draft.heading(2, "All topics")
+    yield _topic_map(folio, minutes)
+
+
+def _topic_map(folio: Folio, minutes: Mapping[str, int]) -> TopicMap:
     columns: dict[str, int] = {}
     for topic in folio.book.topics:  # in their order, so that what one requires comes before it
         columns[topic.id] = max((columns[name] + 1 for name in topic.file.requires), default=0)
@@ -94,16 +208,54 @@ def topic_map(folio: Folio, minutes: Mapping[str, int]) -> View:
             bend = f"{middle:.5g} {upper:.5g} {middle:.5g} {lower:.5g}"
             edges.append(f"M{start:.5g} {upper:.5g}C{bend} {right:.5g} {lower:.5g}")
     titles = {topic.id: folio.in_link.line(topic.file.title) for topic in folio.book.topics}
+    total = {
+        topic.id: sum(way.minutes or 0 for way in ways(topic, None, folio, minutes))
+        for topic in folio.book.topics
+    }
     cards = {
-        topic.id: View(
+        topic.id: TopicCard(
             id=topic.id,
             title=titles[topic.id],
             asks=folio.line(next(iter(topic.file.modes.values()))),
-            after=[titles[name] for name in topic.file.requires],
-            minutes=sum(way.minutes or 0 for way in ways(topic, None, folio, minutes)),
+            after=Markup(", ").join(titles[name] for name in topic.file.requires),
+            minutes=minutes_words(total[topic.id]),
             items=item_marks(all_items(topic), topic, folio.evidence),
         )
         for topic in folio.book.topics
     }
     in_columns = [[cards[topic.id] for topic in topics] for topics in by_column]
-    return View(columns=in_columns, edges=" ".join(edges))
+    return TopicMap(in_columns, " ".join(edges))
+
+
+# --- a topic
+
+
+@dataclass(frozen=True)
+class Progress(Element):
+    """How far a reader is with some items, which a script fills in."""
+
+    IS_FOUND = False
+    items: str  # as a link carries them
+
+
+@dataclass(frozen=True)
+class TopicWays(Element):
+    """The ways into a topic, each with its minutes; a script ticks them off."""
+
+    topic: str
+    ways: Sequence[tuple[Way, Markup]]
+
+
+def topic(draft: Draft) -> Iterator[Element | Markup]:
+    """The page of a topic, which leads to its lessons."""
+    folio, own = draft.folio, draft.sheet.topic
+    assert own
+    yield draft.lede(own.file.summary)
+    yield Progress(item_marks(all_items(own), own, folio.evidence))
+    rows = ways(own, None, folio, draft.gathered.minutes)
+    yield TopicWays(own.id, [(way, minutes_words(way.minutes or 0)) for way in rows])
+    if own.file.key_laws:
+        yield Aside(Markup(
+            '<a href="summary.html">Summary</a>: made for printing. Read it after the lessons, '
+            "because it gives away their results."
+        ))  # fmt: skip

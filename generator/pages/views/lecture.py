@@ -25,8 +25,9 @@ from generator.pages.elements.figures import DrawnFigure, drawn_once
 from generator.pages.elements.programs import ListedProgram, PrintedText
 from generator.pages.elements.questions import Question
 from generator.pages.elements.tables import Row, Table
-from generator.pages.view import View, label
+from generator.pages.view import label
 from generator.pages.views import claims, labs
+from generator.pages.views.claims import JudgedClaim
 from generator.printing.folio import Folio, breakable
 from generator.printing.markdown import plain
 
@@ -82,7 +83,7 @@ class Lecture:
     asked: Mapping[Mode, str]  # the question to vote on before the page of a mode
     steps: Sequence[Step]
     paper: Sequence[str]  # questions
-    beliefs: Sequence[tuple[Markup, View]]  # each with the claim that refutes it
+    beliefs: Sequence[tuple[Markup, JudgedClaim]]  # each with the claim that refutes it
 
     def letter(self, mode: Mode) -> str:
         """What the question before the page of a mode is called."""
@@ -264,7 +265,7 @@ def _mistakes(plan: Lecture, draft: Draft) -> Parts:
     yield Table(titles, [_refuted(*pair) for pair in plan.beliefs], is_headed=False)
 
 
-def _refuted(belief: Markup, claim: View) -> Row:
+def _refuted(belief: Markup, claim: JudgedClaim) -> Row:
     """A belief, and the claim against it with both sides."""
     says = claim.says + (f" ({claim.words})" if claim.words != "holds" else "")
     if claim.formula:
@@ -329,7 +330,7 @@ def _fits_paper(quiz_item: Item, folio: Folio) -> bool:
     return kind.is_graded and not kind.key.is_open and kind.form != "lines"
 
 
-def _beliefs(topic: Topic, folio: Folio) -> list[tuple[Markup, View]]:
+def _beliefs(topic: Topic, folio: Folio) -> list[tuple[Markup, JudgedClaim]]:
     """A topic's most frequent misconceptions, each with the claim that refutes it."""
     parts = (
         part

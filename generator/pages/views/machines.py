@@ -1,21 +1,41 @@
 """What machines are and what they measured: a page of each, and the runs of each experiment."""
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import compress, groupby
+from typing import NamedTuple
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from generator.content.shelf import MachineFolder, TraceOnPage, measure_command
-from generator.pages.view import View
-from generator.printing.folio import ABSENT, Folio
+from generator.content.typesetting import moment
+from generator.pages.draft import Draft
+from generator.pages.elements.element import (
+    Aside,
+    Block,
+    Element,
+    Facts,
+    Fold,
+    ListOfLines,
+    UnfoundAside,
+)
+from generator.pages.elements.programs import PrintedText
+from generator.pages.elements.tables import Row, Table
+from generator.pages.environment import unbroken, with_code
+from generator.pages.view import counted, label
+from generator.pages.views import trials
+from generator.pages.views.claims import proofs
+from generator.pages.views.frame import reproduce_command
+from generator.printing.folio import ABSENT, Folio, breakable
 from generator.values import units
 from generator.values.evaluation import Evidence
 from generator.values.regime import CROWDED, is_crowded, num_ranks
 from generator.values.value import Value, computed, numeric
 from runners.core.trace.fields import Key
-from runners.core.trace.records import NO_TORCH, Run, software
+from runners.core.trace.records import NO_TORCH, Machine, Run, Trace, software
 
 FACTS = (
     ("Processor", "cpu"), ("Cores", "num_cores"), ("Memory", "memory_bytes"),
@@ -24,9 +44,127 @@ FACTS = (
 HEAVIER = "Left out, to stay short; `{}` measures all runs."
 DISAGREED = "meter and allocator disagreed, so its peak is no evidence"
 LEAST = 3  # rows that share what a table need not repeat
+WHAT_MEASURES_ARE = {
+    "Peak": "Peak: the most tensor bytes of any rank. ",
+    "Payload per step": "Payload: that of the rank that sends most. ",
+    "Step": "Step: the median. ",
+}
+DIFFERS = Markup('<strong class="pb-differs">{}</strong>')
+COMMAND = Markup(" This command measures {}: <code>{}</code>")
+Parts = Iterator[Element | Markup]
 
 
-def facts(measured: MachineFolder, folio: Folio) -> Iterator[tuple[str, Markup]]:
+def machine_link(name: str, is_reference: bool, folio: Folio) -> Markup:
+    """A machine as a link to its page."""
+    link = Markup('<a href="{}machines/{}.html"><code>{}</code></a>')
+    words = f", {folio.ui['reference_machine']}" if is_reference else ""
+    return link.format(folio.root, name, unbroken(name)) + words
+
+
+def accelerators(machine: Machine) -> Markup:
+    """The accelerators of a machine by name, each followed by a comma."""
+    numbers = Counter(device.name for device in machine.accelerators)
+    words = (label(f"{number} {name}") + ", " for name, number in sorted(numbers.items()))
+    return Markup().join(words)
+
+
+def _which(name: str, folio: Folio) -> str:
+    """Which machine it is that has this name."""
+    others = {folio.book.machine.name: "the machine of these pages"}
+    others[folio.book.reference.name] = folio.ui["reference_machine"]
+    return others.get(name, "another machine").capitalize()
+
+
+def _experiments(number: int) -> Markup:
+    return counted(number) + (" experiments" if number != 1 else " experiment")
+
+
+# --- machines
+
+
+def machines(draft: Draft) -> Parts:
+    """The page that lists all machines."""
+    folio, book = draft.folio, draft.folio.book
+    yield draft.opening(draft.sheet.about)
+    title = Markup('<p class="pb-topic-title"><a href="{}.html">{}</a></p>')
+    facts = Markup("<p>{}: {}, {} {}, {}{}. {} measured.</p>")
+    lines = []
+    for name, measured in book.machines.items():
+        machine = measured.machine
+        cores = "core" if machine.num_cores == 1 else "cores"
+        lines.append(title.format(name, unbroken(name)) + facts.format(
+            _which(name, folio), label(machine.cpu), counted(machine.num_cores), cores,
+            accelerators(machine), label(software(machine)), _experiments(len(measured.traces)),
+        ))  # fmt: skip
+    yield ListOfLines(lines)
+    if book.is_reference:
+        again = measure_command()
+        words = f"A machine of yours appears here after `{again}`."
+        if again == "make traces":
+            words += " The README in `runners/` says how to send its traces."
+        yield Block([with_code(words)], tag="p")
+    yield Aside(Markup('<a href="../evidence.html">What the runs of these machines show</a>'))
+
+
+def machine(draft: Draft) -> Parts:
+    """The page of a machine."""
+    name, folio, book = draft.sheet.machine or "", draft.folio, draft.folio.book
+    measured = book.machines[name]
+    yield draft.opening(
+        Markup("{} has measured {}. This page says what the machine is, and what it measured.")
+        .format(unbroken(name), _experiments(len(measured.traces)))
+    )  # fmt: skip
+    every = Markup('{} · <a href="{}machines/index.html">all machines</a>')
+    yield UnfoundAside(every.format(_which(name, folio), folio.root), "pb-meta")
+    for title, of in (("What it is", _facts), ("Measured primitives", _primitives)):
+        if facts := [(escape(word), fact) for word, fact in of(measured, folio)]:
+            yield draft.heading(2, title)
+            yield Facts(facts, "pb-label", is_found=False)
+    yield draft.heading(2, "What it measured")
+    missing = " ".join(
+        experiment
+        for experiment, on_page in book.traces.items()
+        if not on_page.is_of_planner and experiment not in measured.traces
+    )
+    lacks = []
+    if missing:
+        command = COMMAND.format("the others", measure_command(missing))
+        lacks.append("It has not measured all experiments." + command)
+    if any(trace.left_out for trace in measured.traces.values()):
+        command = COMMAND.format("everything", measure_command(full=True))
+        lacks.append("It skipped the heavier runs." + command)
+    if lacks and name == book.machine.name:
+        yield Block([Markup("<br>").join(lacks)], tag="p")
+    rows = [_trace_row(trace, measured, folio) for trace in measured.traces.values()]
+    yield Table(["Experiment", "#Runs", "#Skipped", "Recorded"], rows, is_found=False)
+
+
+def _trace_row(trace: Trace, measured: MachineFolder, folio: Folio) -> Row:
+    """An experiment that a machine measured: its runs, and those that did not end as declared."""
+    link = Markup('<a href="{}evidence/{}.html"><code>{}</code></a>')
+    experiment, skipped = (
+        trace.experiment,
+        [run.status for run in trace.runs.values()].count("skipped"),
+    )
+    recorded = Markup('<span class="pb-label pb-keep">{}</span>').format(moment(trace.recorded_at))
+    if experiment in measured.stale:
+        recorded += " · " + DIFFERS.format(folio.ui["stale"])
+    surprise = Markup(
+        '<br><strong class="pb-does-not-hold"><code>{}</code> ended {}, expected {}</strong>'
+    )
+    for name, run in trace.runs.items():
+        if run.is_surprise:
+            ends = (status.replace("_", " ") for status in (run.status, run.expected_status))
+            recorded += surprise.format(name, *ends)
+    return [
+        link.format(folio.root, experiment, breakable(experiment)),
+        counted(len(trace.runs) - skipped),
+        counted(skipped) if skipped else "–",
+        recorded,
+    ]
+
+
+def _facts(measured: MachineFolder, folio: Folio) -> Iterator[tuple[str, Markup]]:
     """Yield pairs: a field of a machine's `machine.json`, in words, and its value as HTML."""
     evidence = Evidence(replace(folio.book, machine=measured.machine))
     named: list[tuple[str, tuple[Key, ...]]] = [(word, (name,)) for word, name in FACTS]
@@ -42,7 +180,7 @@ def facts(measured: MachineFolder, folio: Folio) -> Iterator[tuple[str, Markup]]
             yield word, folio.show(value)
 
 
-def primitives(measured: MachineFolder, folio: Folio) -> Iterator[tuple[str, Markup]]:
+def _primitives(measured: MachineFolder, folio: Folio) -> Iterator[tuple[str, Markup]]:
     """Yield pairs: a rate or latency that a machine measured, in words, and its value as HTML."""
     for run in ("compute_1", "communicate_2", "communicate_4"):
         if "primitives" in measured.traces and run in measured.traces["primitives"].runs:
@@ -67,14 +205,188 @@ def _sending(read: partial[Value | None]) -> Iterator[tuple[str, Value]]:
         yield f"Its payload rate, {read('world_size')} ranks", (many - few) / (late - soon)
 
 
-def by_machine(experiment: str, folio: Folio) -> list[View]:
+# --- the runs of an experiment
+
+
+@dataclass(frozen=True)
+class RunsTable(Table):
+    """The runs of an experiment on a machine; an end that is a surprise stands out."""
+
+    IS_FOUND = False
+    surprises: Sequence[bool] = ()  # which of the rows
+
+
+class RunRow(NamedTuple):
+    """A run, with what it measured by its name in words."""
+
+    name: str
+    id: str
+    strategy: str
+    nature: str
+    ranks: Markup
+    num_ranks: int
+    failure: str
+    expected: str
+    ended: str
+    reason: str  # it was skipped
+    is_surprise: bool
+    measured: dict[str, Markup]
+
+
+class MachineRuns(NamedTuple):
+    """The runs of an experiment on a machine."""
+
+    measured: MachineFolder
+    is_shown: bool  # by the pages
+    trace: Trace
+    measures: Sequence[str]  # that some run has
+    has_gaps: bool
+    rows: Sequence[RunRow]
+    nature: str  # of all runs over several ranks
+    has_kinds: bool
+    skipped: Sequence[RunRow]
+
+    @property
+    def name(self) -> str:
+        """The machine's name."""
+        return self.measured.machine.name
+
+
+def runs(draft: Draft) -> Parts:
+    """The runs of an experiment, and the claims that rest on them."""
+    experiment, folio = draft.sheet.experiment or "", draft.folio
+    on_page, own = folio.book.traces[experiment], folio.at_hand.book.machine.name
+    yield draft.opening(on_page.trace.question)
+    if on_page.machine.name != own and experiment not in folio.book.machines[own].traces:
+        lacks = Markup(
+            "<code>{}</code> has not run this experiment. The runs below are those of {}."
+        )
+        yield Aside(lacks.format(unbroken(own), folio.ui["reference_machine"]), "pb-notice")
+    first, *others = _by_machine(experiment, folio)
+    shown = [first, *others]
+    if explained := _explained(shown):
+        yield Aside(escape(explained))
+    yield draft.heading(2, "On " + unbroken(first.name))
+    yield from _on_machine(first, folio)
+    if first.is_shown:
+        again = Markup("{} <code>{}</code>")
+        yield Aside(again.format(folio.ui["again"], reproduce_command(on_page, folio.book)))
+    for other in others:
+        title = Markup("The same runs on <code>{}</code>").format(unbroken(other.name))
+        yield Fold(title, [*_on_machine(other, folio)])
+    if tries := [*_tries(experiment, folio)]:
+        yield draft.heading(2, "Your own runs")
+        yield from tries
+    if names := draft.gathered.claim_groups.get(experiment):
+        yield draft.heading(2, "Claims that use these runs")
+        yield Aside(Markup(
+            "A law must hold wherever it applies; an observation may differ from machine to "
+            "machine. “Does not hold” is red for both."
+        ))  # fmt: skip
+        yield from proofs(names, draft.gathered.claim_lessons, folio, on_page.machine.name)
+    yield Aside(Markup('<a href="../evidence.html">Evidence of all experiments</a>'))
+
+
+def _explained(shown: Sequence[MachineRuns]) -> str:
+    """What the measures of some tables are."""
+    measures = {measure for of_machine in shown for measure in of_machine.measures}
+    words = "".join(says for measure, says in WHAT_MEASURES_ARE.items() if measure in measures)
+    if any(of_machine.has_gaps for of_machine in shown):
+        sent = ", or nothing sent" if "Payload per step" in measures else ""
+        words += f"–: not measured{sent}."
+    return words.strip()
+
+
+def _tries(experiment: str, folio: Folio) -> Iterator[Element]:
+    """The reader's own runs of an experiment, each beside the run of the page."""
+    title = Markup("<code>{}</code>, {}: {}")
+    for own in trials.of_experiment(experiment, folio):
+        words = Markup("; ").join(own.changed) or "as declared"
+        about = title.format(breakable(own.run), moment(own.when), words)
+        yield UnfoundAside(about, "pb-listing-title")
+        yield PrintedText("\n".join(own.lines))
+
+
+def _on_machine(of_machine: MachineRuns, folio: Folio) -> Iterator[Element]:
+    """What a machine is, its runs, and those that it skipped."""
+    yield UnfoundAside(_meta(of_machine, folio), "pb-meta")
+    small = Markup(' <small class="pb-nature">{}</small>')
+    has_ranks = not all(run.is_plain for run in of_machine.trace.runs.values())
+    titles = ["Run", "Kind of run", "#Ranks", "Outcome"]
+    cells = []
+    for row in of_machine.rows:
+        outcome = escape(row.ended)
+        if row.is_surprise:
+            outcome += f" (a surprise; expected {row.expected})"
+            outcome += Markup("<br><small>{}</small>").format(row.failure) if row.failure else ""
+        nature = small.format(row.nature) if row.nature else ""
+        kind = escape(row.strategy) + nature
+        cells.append([_code(row.name), kind, row.ranks, outcome])
+    has = [True, of_machine.has_kinds, has_ranks, True]
+    rows = [
+        [*compress(known, has), *(row.measured[measure] for measure in of_machine.measures)]
+        for known, row in zip(cells, of_machine.rows, strict=True)
+    ]
+    if rows:
+        yield RunsTable(
+            [*compress(titles, has), *(f"#{measure}" for measure in of_machine.measures)],
+            rows, css="pb-runs", anchors=[row.id for row in of_machine.rows],
+            surprises=[row.is_surprise for row in of_machine.rows],
+        )  # fmt: skip
+    if skipped := of_machine.skipped:
+        runs = " runs were skipped" if len(skipped) > 1 else " run was skipped"
+        yield Fold(label(str(len(skipped))) + runs, [*_skipped(skipped)])
+
+
+def _code(name: str) -> Markup:
+    return Markup("<code>{}</code>").format(breakable(name))
+
+
+def _meta(of_machine: MachineRuns, folio: Folio) -> Markup:
+    """What a machine is, and when and with what it recorded the runs of an experiment."""
+    name, trace, machine = of_machine.name, of_machine.trace, of_machine.measured.machine
+    link = Markup('<a href="../machines/{}.html">{}</a>').format(name, _which(name, folio))
+    devices = accelerators(machine).removesuffix(", ")
+    kept = Markup(' <span class="pb-keep">· {}</span>')
+    raw = Markup('<a href="../traces/{}/{}.json">raw trace</a>').format(name, trace.experiment)
+    is_stale = trace.experiment in of_machine.measured.stale
+    nature = Markup(' · all runs over several ranks are <small class="pb-nature">{}</small>')
+    return Markup().join([
+        link,
+        ", " + devices if devices else "",
+        kept.format("recorded " + label(moment(trace.recorded_at))),
+        kept.format(label(software(trace.circumstances))),
+        kept.format(Markup("code <code>{}</code>").format(trace.code.digest)),
+        " · " + DIFFERS.format(folio.ui["stale"]) if is_stale else "",
+        kept.format(raw),
+        nature.format(of_machine.nature) if of_machine.nature else "",
+    ])  # fmt: skip
+
+
+def _skipped(rows: Sequence[RunRow]) -> Iterator[Markup]:
+    """Runs that a machine skipped, by reason."""
+    line = Markup('<li class="pb-label" id="{}">{} ({})</li>')
+    in_order = sorted(rows, key=lambda row: row.reason.lower())
+    for reason, alike in groupby(in_order, key=lambda row: row.reason):
+        if reason:
+            yield Markup("<p>{}</p>").format(with_code(reason))
+        lines = (
+            line.format(
+                row.id, _code(row.name), ", ".join(filter(None, (row.strategy, row.nature)))
+            )
+            for row in alike
+        )
+        yield Markup("<ul>{}</ul>").format(Markup().join(lines))
+
+
+def _by_machine(experiment: str, folio: Folio) -> list[MachineRuns]:
     """Runs of an experiment by machine: the page's own first, those that skipped all last."""
     having = [folder for folder in folio.book.machines.values() if experiment in folder.traces]
-    views = [_on_machine(experiment, folder, folio) for folder in having]
-    return sorted(views, key=lambda view: (not view.rows, not view.is_shown))
+    by_machine = [_runs_on(experiment, folder, folio) for folder in having]
+    return sorted(by_machine, key=lambda runs: (not runs.rows, not runs.is_shown))
 
 
-def _on_machine(experiment: str, measured: MachineFolder, folio: Folio) -> View:
+def _runs_on(experiment: str, measured: MachineFolder, folio: Folio) -> MachineRuns:
     trace, machine = measured.traces[experiment], measured.machine
     is_shown = folio.book.traces[experiment].machine.name == machine.name
     evidence = _evidence(experiment, measured, folio)
@@ -86,19 +398,16 @@ def _on_machine(experiment: str, measured: MachineFolder, folio: Folio) -> View:
     ran = [row for row in rows if row.ended != "skipped"]
     several = [row.nature for row in ran if row.num_ranks > 1]
     nature = CROWDED if len(several) >= LEAST and {*several} == {CROWDED} else ""
-    ran = [row.copy_with(nature="") for row in ran] if nature else ran
+    ran = [row._replace(nature="") for row in ran] if nature else ran
     words = dict.fromkeys(word for row in ran for word in row.measured)
-    ran = [row.copy_with(measured=dict.fromkeys(words, ABSENT) | row.measured) for row in ran]
+    ran = [row._replace(measured=dict.fromkeys(words, ABSENT) | row.measured) for row in ran]
     measures = [word for word in words if any(row.measured[word] != ABSENT for row in ran)]
-    return View(
-        machine=machine.name,
+    return MachineRuns(
+        measured=measured,
         is_shown=is_shown,
-        is_stale=experiment in measured.stale,
         trace=trace,
         measures=measures,
         has_gaps=any(row.measured[word] == ABSENT for row in ran for word in measures),
-        has_ranks=not all(run.is_plain for run in trace.runs.values()),
-        software=software(trace.circumstances),
         rows=ran,
         nature=nature,
         has_kinds=len(ran) < LEAST or len({(row.strategy, row.nature) for row in ran}) > 1,
@@ -117,7 +426,7 @@ def _evidence(experiment: str, measured: MachineFolder, folio: Folio) -> Evidenc
     return Evidence(replace(folio.book, traces={experiment: trace}))
 
 
-def _row(experiment: str, name: str, end: str, evidence: Evidence, folio: Folio) -> View:
+def _row(experiment: str, name: str, end: str, evidence: Evidence, folio: Folio) -> RunRow:
     """A run, with what it measured by its name in words."""
     trace = evidence.book.traces[experiment]
     run, is_skipped = trace.trace.runs[name], trace.trace.runs[name].status == "skipped"
@@ -137,7 +446,7 @@ def _row(experiment: str, name: str, end: str, evidence: Evidence, folio: Folio)
     reason = (
         HEAVIER.format(measure_command(experiment, full=True)) if run.is_left_out else run.reason
     )
-    return View(
+    return RunRow(
         name=name,
         id=f"{name}{end}",
         strategy=folio.strategy(run),
