@@ -10,36 +10,64 @@ from markupsafe import Markup, escape
 
 from generator.pages import old
 from generator.pages.draft import Draft
-from generator.pages.elements.element import Content, Element, Heading, walk
+from generator.pages.elements.element import Content, Element, Heading, NarrowingField, walk
 from generator.pages.elements.figures import DrawnFigure, PlayedFigure
-from generator.pages.elements.questions import Pairs, Pieces, Question, TypedField
+from generator.pages.elements.questions import Exhibit, Pairs, Pieces, Question, TypedField
 from generator.pages.elements.tables import Table
+from generator.pages.recall import Sitting
+from generator.pages.views.costs import OperatedCalculator
+from generator.pages.views.glossary import Terms
+from generator.pages.views.guide import RunQuestions, TechniqueTable
+from generator.pages.views.home import (
+    FirstHour,
+    GoOn,
+    MemoryGame,
+    Progress,
+    TopicMap,
+    TopicWays,
+)
+from generator.pages.views.stages import PredictionTable
+from generator.pages.views.statements import TestedStatement
+from generator.pages.views.watched import CauseTable
 from generator.printing.folio import Folio
 from generator.printing.markdown import Text
 
 # Besides its words, a page takes a minute for each question and for each figure to operate. A
 # reader took 70 minutes for six pages that these rates give 68.
 WORDS_PER_MINUTE = 180
-# Which script and style sheet a page takes: those that one of its elements needs, by class. Where
-# answers are kept, proofbook.js comes before any.
+# Which script and style sheet a page takes: those that one of its elements needs. Where answers are
+# kept, proofbook.js comes before any.
 SCRIPTS: dict[str, tuple[type[Element], ...]] = {
     "page": (Element,),
-    "proofbook": (Question,),
-    "sources": (Table, PlayedFigure),
+    "proofbook": (Question, FirstHour, GoOn, Progress, Sitting, TopicMap, TopicWays),
+    "sources": (CauseTable, PlayedFigure, PredictionTable, Table, TechniqueTable),
     "schedule+kinds+question": (Question,),
-    "pieces": (Pieces, Pairs),
+    "pieces": (Pairs, Pieces),
     "numbers": (TypedField,),
     "asked": (Question,),
+    "recall": (Sitting,),
     "figures": (DrawnFigure,),
     "player": (),
     "play": (PlayedFigure,),
+    "calculator": (OperatedCalculator,),
+    "home": (MemoryGame,),
+    "narrow": (NarrowingField,),
+    "copies": (),
     "formulas": (),
 }
 SHARED = ("page", "proofbook", "sources", "schedule+kinds+question")  # by most pages
 STYLES: dict[str, tuple[type[Element], ...]] = {
     "assets/asking.css": (),
+    "assets/calculator.css": (OperatedCalculator,),
+    "assets/glossary.css": (Terms,),
+    "assets/guide.css": (RunQuestions, TechniqueTable),
+    "assets/home.css": (MemoryGame,),
+    "assets/indexes.css": (TopicMap, TopicWays),
     "assets/markup.css": (),
     "assets/play.css": (PlayedFigure,),
+    "assets/recall.css": (Sitting,),
+    "assets/retracted.css": (TestedStatement,),
+    "assets/summary.css": (),
 }
 PLAIN_KINDS = (
     "choice",
@@ -82,37 +110,40 @@ def contents(written: Sequence[Heading]) -> list[tuple[str, Markup]]:
 
 def scripts(content: Content, draft: Draft, *, has_ways: bool) -> list[str]:
     """Scripts that the content needs, names joined by `+` in two strings: shared, others."""
-    needed = {name for name, kinds in SCRIPTS.items() if _has(content, kinds)} | {"page"}
-    plays = [part for part in walk(content) if isinstance(part, PlayedFigure)]
-    for name, is_needed in (
-        ("proofbook", has_ways),
-        ("sources", draft.folio.sources.values or draft.links.used),
-        ("player", any(play.play.moments for play in plays)),
-        ("formulas", "formula" in draft.folio.marks),
-    ):
-        needed |= {name} if is_needed else set()
-    needed |= old.scripts(content)
-    order = [*SCRIPTS, "recall", "calculator", "home", "narrow", "copies", "formulas"]
-    order = [
-        "page",
-        *(["proofbook"] if "proofbook" in needed else []),
-        *(n for n in old.OLD_SCRIPTS if n in needed),
-    ]
-    names = [name for name in order if name in needed]
+    plays = [part.play for part in walk(content) if isinstance(part, PlayedFigure)]
+    has_variants = any(isinstance(part, Sitting) and part.variants for part in walk(content))
+    is_needed = {
+        "proofbook": has_ways,
+        "sources": bool(draft.folio.sources.values or draft.links.used),
+        "player": any(play.moments for play in plays),
+        "pieces": has_variants,
+        "numbers": has_variants,
+        "formulas": "formula" in draft.folio.marks,
+    }
+    needed = old.scripts(content)
+    names = [
+        name for name, kinds in SCRIPTS.items()
+        if name == "page" or is_needed.get(name) or _has(content, kinds) or name in needed
+    ]  # fmt: skip
     parts = ([name for name in names if (name in SHARED) is shared] for shared in (True, False))
     return [JOINT.join(part) for part in parts if part]
 
 
 def styles(content: Content, draft: Draft) -> list[str]:
     """Names of the style sheets that few pages need, and the content does."""
-    needed = {name for name, kinds in STYLES.items() if _has(content, kinds)}
-    kinds = {part.item.kind for part in walk(content) if isinstance(part, Question)}
-    if kinds.difference(PLAIN_KINDS):
-        needed.add("assets/asking.css")
-    if draft.folio.marks.intersection(("formula", "footnote", "admonition")):
-        needed.add("assets/markup.css")
-    needed |= old.styles(content)
-    return sorted(needed)
+    asked = {part.item.kind for part in walk(content) if isinstance(part, Question)}
+    drawn = (part.figure for part in walk(content) if isinstance(part, Exhibit) and part.figure)
+    is_needed = {
+        "assets/asking.css": bool(asked.difference(PLAIN_KINDS)),
+        "assets/markup.css": bool(draft.folio.marks & {"formula", "footnote", "admonition"}),
+        "assets/play.css": any(figure.picture.play for figure in drawn),
+        "assets/summary.css": draft.sheet.kind == "summary",
+    }
+    needed = old.styles(content)
+    return [
+        name for name, kinds in STYLES.items()
+        if is_needed.get(name) or _has(content, kinds) or name in needed
+    ]  # fmt: skip
 
 
 def _has(content: Content, kinds: tuple[type[Element], ...]) -> bool:
