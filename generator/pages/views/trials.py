@@ -1,6 +1,6 @@
 """Trials: a number to predict, the run that measures it, settings worth changing, own runs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -97,38 +97,34 @@ class OwnRun(NamedTuple):
 
 def of_experiment(name: str, folio: Folio) -> list[OwnRun]:
     """The reader's newest runs of an experiment that the book has measured."""
-    tries = [trace for trace in folio.book.tries if trace.experiment == name][-MAX_TRIES:]
-    runs = ((trace, *next(iter(trace.runs.items()))) for trace in tries)
-    known = ((trace, run, own, folio.book.run(f"{name}.{run}")) for trace, run, own in runs)
     return [
         OwnRun(run, trace.recorded_at, _changed(book, own), beside(own, book))
-        for trace, run, own, book in known
-        if book
-    ]
+        for trace, run, own, book in _tries(name, folio)
+    ][-MAX_TRIES:]
 
 
-def _own_rows(trial: Trial, folio: Folio) -> list[Row]:
+def _tries(experiment: str, folio: Folio) -> Iterator[tuple[Trace, str, Run, Run]]:
+    """The reader's runs of an experiment: trace, name, the run, and the run of the page."""
+    for trace in (trace for trace in folio.book.tries if trace.experiment == experiment):
+        for name, own in trace.runs.items():
+            if book := folio.book.run(f"{experiment}.{name}"):
+                yield trace, name, own, book
+
+
+def _own_rows(trial: Trial, folio: Folio) -> Sequence[Row]:
     """The reader's newest runs of a trial: changed settings, value or how each ended."""
-    book, when = (
-        folio.book.run(trial.run),
-        Markup('<span class="pb-label">{}<br><code>{}</code></span>'),
-    )
-    own = [
-        (trace, run)
-        for trace in folio.book.tries
-        for name, run in trace.runs.items()
-        if trial.run == f"{trace.experiment}.{name}"
-    ]
+    experiment, _, run = trial.run.partition(".")
+    when = Markup('<span class="pb-label">{}<br>\n<code>{}</code></span>')
     return [
         [
-            Markup("<br>").join(_changed(book, run)) or "nothing",
-            label(_value(trial, trace, run, folio)),
+            Markup("<br>").join(_changed(book, own)) or "nothing",
+            label(_value(trial, trace, own, folio)),
             folio.cell(trial.value),
             when.format(moment(trace.recorded_at), trace.machine),
         ]
-        for trace, run in own[-MAX_TRIES:]
-        if book
-    ]
+        for trace, name, own, book in _tries(experiment, folio)
+        if name == run
+    ][-MAX_TRIES:]
 
 
 def _changed(book: Run, own: Run) -> list[Markup]:
