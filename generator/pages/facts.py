@@ -178,6 +178,7 @@ def _read(content: object) -> Iterator[Markup]:
     if isinstance(content, Markup):
         yield content
     elif isinstance(content, Element):
+        yield from [content.above] if isinstance(content, Question) else []
         yield from _read([*content.parts()] if content.is_read else [])
     elif isinstance(content, list | tuple):
         for part in content:

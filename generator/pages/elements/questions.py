@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from generator.content.quiz import Item
 from generator.figures import figures
@@ -50,7 +50,8 @@ class Question(Element):
     digest: str  # which question an answer belongs to
     item: Item  # as written
     kind: Kind[Any]
-    asked_as: str  # the word above it
+    asked_as: str
+    called: str  # how it is asked, in words
     level: int  # of its heading
     variant: int  # which variant of the item this is, counted from 1
     asks_how_sure: bool
@@ -74,9 +75,9 @@ class Question(Element):
         return self.kind.key.is_open
 
     @property
-    def instruction(self) -> str:
-        """What to do, behind the word above it."""
-        return f" · {self.kind.instruction}" if self.kind.instruction else ""
+    def above(self) -> Markup:
+        """The words above it: what it is, and what to do."""
+        return escape(" · ".join(filter(None, (self.called, self.kind.instruction))))
 
     @property
     def every_backing(self) -> list[Backing]:
@@ -174,6 +175,7 @@ def question(quiz_item: Item, folio: Folio, asked_as: str, level: int = 3) -> Qu
         item=quiz_item,
         kind=kind,
         asked_as=asked_as,
+        called=folio.ui["item"].get(asked_as, "Question"),
         level=level,
         variant=0,
         asks_how_sure=kind.is_graded and not (asked_as in _CHECKS or kind.key.is_open),

@@ -1,6 +1,6 @@
 """Tables: a title with # before it stands above numbers, whose common unit stands in it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from markdown.extensions.toc import slugify, unique  # type: ignore[import-untyped]
@@ -32,6 +32,11 @@ class Table(Element):
     head_css: str = ""  # of the cells that head the rows
     is_headed: bool = True  # whether the first cell of each row heads it
     row_ids: list[str] = field(default_factory=list, compare=False)  # which the page gives
+
+    def parts(self) -> Iterator[Markup]:
+        """Its titles, and its cells row by row."""
+        yield from (escape(title.removeprefix("#")) for title in self.titles)
+        yield from (escape(cell) for row in self.rows for cell in row)
 
     @property
     def ids(self) -> Sequence[str]:
