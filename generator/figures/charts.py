@@ -2,8 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
@@ -107,7 +106,8 @@ def _table_of_epochs(read: Read, folio: Folio) -> NumberTable:
 # --- growth
 
 
-class GrowthRun(NamedTuple):
+@dataclass(frozen=True)
+class GrowthRun:
     """One run of a series: its path, its place, what was measured, what the formula says."""
 
     run: str
@@ -116,24 +116,33 @@ class GrowthRun(NamedTuple):
     predicted: Value | None
 
 
-def _runs_by_series(growth: GrowthChart, evidence: Evidence) -> dict[str, list[GrowthRun]]:
-    """By each series' label, its measured runs, sorted by x; no series without any."""
+def runs_by_series(growth: GrowthChart, evidence: Evidence) -> dict[str, list[GrowthRun]]:
+    """By each series' label, a `GrowthRun` for each of its measured runs, sorted by x."""
     by_label: dict[str, list[GrowthRun]] = {}
     for series in growth.series:
         formula = series.predicted or growth.predicted
-        for run in series.runs:
-            x, measured = evidence.value(growth.x, run), evidence.value(growth.measured, run)
-            if x is not None and measured is not None:
-                predicted = evidence.value(formula, run) if formula else None
-                row = GrowthRun(run, x, measured, predicted)
-                by_label.setdefault(series.label, []).append(row)
-    return {label: sorted(rows, key=lambda row: numeric(row.x)) for label, rows in by_label.items()}
+        rows = [row for run in series.runs if (row := _row(growth, formula, run, evidence))]
+        by_label[series.label] = sorted(rows, key=lambda row: numeric(row.x))
+    return by_label
+
+
+def _row(
+    growth: GrowthChart, formula: str | None, run: str, evidence: Evidence
+) -> GrowthRun | None:
+    x, measured = (evidence.value(expression, run) for expression in (growth.x, growth.measured))
+    if x is None or measured is None:
+        return None
+    predicted = evidence.value(formula, run) if formula else None
+    return GrowthRun(run, x, measured, predicted)
 
 
 def growth(figure: Figure, folio: Folio) -> Picture:
     """`Picture`: SVG of a figure's measured values over x by series, with the formula; a table."""
     assert figure.growth is not None
-    written, by_label = figure.growth, _runs_by_series(figure.growth, folio.evidence)
+    written = figure.growth
+    by_label = {
+        label: runs for label, runs in runs_by_series(written, folio.evidence).items() if runs
+    }
     rows = [row for runs in by_label.values() for row in runs]
     for row in rows:
         folio.run(row.run)

@@ -70,7 +70,7 @@ def stage(*travels):
     ranks = [Rank(f"rank {n}", "20 × 8 → 20 × 2", "2 layers") for n in range(2)]
     words = ["all_gather, 1 KiB", "reduce_scatter, 1 KiB", "all_gather, 1 KiB"]
     travels = travels or [Travel(one, None, None) for one in words]
-    return lanes(ranks, travels)
+    return lanes(ranks, travels, "idle")
 
 
 DRAWINGS = {

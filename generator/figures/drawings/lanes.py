@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from generator.figures.drawing import Drawing, text_width
 
-IDLE = "takes no part"
 WIDTH = 344
 LEFT, RIGHT = 108, 312  # of the lanes' boxes
 RAIL = 338
@@ -33,10 +32,10 @@ class Travel(NamedTuple):
     destination: int | None
 
 
-def lanes(rows: Sequence[Lane], travels: Sequence[Travel]) -> Drawing:
+def lanes(rows: Sequence[Lane], travels: Sequence[Travel], idle: str) -> Drawing:
     """`Drawing` of a lane for each rank, arrows where neighbours send, a rail for other transfers.
 
-    All transfers on the rail have the same ends.
+    All transfers on the rail have the same ends; `idle` stands where a rank takes no part.
     """
     steps = [
         (travel.words, travel.source, travel.destination)
@@ -51,7 +50,7 @@ def lanes(rows: Sequence[Lane], travels: Sequence[Travel]) -> Drawing:
     drawing = Drawing(WIDTH, top + len(rows) * (HEIGHT + gap) - gap + 2)
     tops = [top + position * (HEIGHT + gap) for position in range(len(rows))]
     for lane, y in zip(rows, tops, strict=True):
-        _lane(drawing, lane, y + HEIGHT / 2)
+        _lane(drawing, lane, y + HEIGHT / 2, idle)
     for words, source, destination in steps:
         down = destination > source
         x = LEFT + (60 if down else 130)  # what goes up is drawn beside what goes down
@@ -63,13 +62,13 @@ def lanes(rows: Sequence[Lane], travels: Sequence[Travel]) -> Drawing:
     return drawing
 
 
-def _lane(drawing: Drawing, lane: Lane, middle: float) -> None:
+def _lane(drawing: Drawing, lane: Lane, middle: float, idle: str) -> None:
     """The box of a rank, whose words take a second line, from → on, where they are too long."""
     drawing.word(LEFT - 8, middle - NEXT / 2 * bool(lane.holds), lane.label, anchor="end")
     drawing.word(LEFT - 8, middle + NEXT / 2, lane.holds, "soft", "end")
     look, letters = ("layer", "") if lane.works_on else ("idle", "soft")
     drawing.box(LEFT, middle - HEIGHT / 2, RIGHT - LEFT, HEIGHT, look, radius=4)
-    words = lane.works_on or IDLE
+    words = lane.works_on or idle
     is_long = text_width(words) > RIGHT - LEFT
     lines = words.replace(" → ", "\n→ ").split("\n") if is_long else [words]
     for position, line in enumerate(lines):

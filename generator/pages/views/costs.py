@@ -5,20 +5,18 @@ has fields in units that people think in, formulas, and the runs that these were
 """
 
 import json
-import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from itertools import product
 
 from markupsafe import Markup
 
 from generator.content.calculator import Calculator, CalculatorInput, CalculatorOutput
 from generator.content.lesson import CostTable
-from generator.figures.step_rules import number
 from generator.pages.view import Row, View, label
 from generator.pages.views.claims import BOUNDS, css_of, sides_of, tolerance_of
+from generator.pages.views.known_models import known_models
 from generator.printing.folio import ABSENT, Folio
 from generator.values import calculator as calculators
 from generator.values import units
@@ -27,20 +25,10 @@ from generator.values.claim_formula import formula_of, observed_run, off_by
 from generator.values.value import Value, numeric
 from generator.values.verdicts import Judged
 from runners.core.trace.fields import NBSP
-from runners.core.trace.schema import Setting
 
 PER_PARAMETER = ("B", "values")  # counts of them are means, as half a byte for each parameter
 MAX_DIGITS, STARTED, EXACTLY = 6, 4, 17  # of a number that is no whole one
 MANY_TIMES = 100  # from low to high: beyond, a slider moves by powers
-# Models of the buttons, trained in bf16 with Adam: sizes of a plan, cited rates of devices.
-MODELS = {
-    "Llama 8B": "plan_llama_8b.fsdp_on_8", "Llama 13B": "plan_llama_13b.fsdp_on_16",
-    "Llama 70B": "plan_llama_70b.fsdp_on_64",
-}  # fmt: skip
-DEVICES = {"H100": ("h100-bf16", "connectx-7"), "A100": ("a100-bf16", "selene-hdr")}
-PER_NODE = 8  # devices, and adapters
-HALF, STATE = 2, 12  # bytes: of a number in bf16; of a master and two moments in fp32
-OF_PROGRAM = {"reductions"}  # inputs that a model leaves as they are
 _END_OF_CALLED = re.compile(r"[,:]| \(")
 _FORMULA = re.compile(r"`[^`]+`(?=[^`])")
 
@@ -127,44 +115,12 @@ def _called(variable: CalculatorInput) -> str:
 
 def _model_buttons(fields: Sequence[View], folio: Folio) -> Iterator[View]:
     """Known models as buttons that fill all fields; none whose number a field would refuse."""
-    for name, numbers in _known_models({field.name for field in fields}, folio):
+    for name, numbers in known_models({field.name for field in fields}, folio):
         own = [field for field in fields if field.name in numbers]
         typed = {field.name: numbers[field.name] / float(field.size) for field in own}
         if all(float(field.low) <= typed[field.name] <= float(field.high) for field in own):
             texts = {name: _typed(number, STARTED) for name, number in typed.items()}
             yield View(label=name, numbers=json.dumps(texts))
-
-
-def _known_models(names: set[str], folio: Folio) -> Iterator[tuple[str, dict[str, float]]]:
-    """Label and `{input: number}` of each model that has all `names`; per device if timed."""
-    known, is_timed = folio.book.references, not names.isdisjoint(("flops", "rate"))
-    for (model, plan), device in product(MODELS.items(), DEVICES if is_timed else ["GPUs"]):
-        run = folio.book.run(plan)
-        inputs = _of_model(run.settings) if run else {}
-        if is_timed:
-            flops, rate = (
-                known[cited].value if cited in known else None for cited in DEVICES[device]
-            )
-            inputs |= {"flops": flops, "rate": PER_NODE * rate} if flops and rate else {}
-        if run and names - OF_PROGRAM <= inputs.keys():
-            yield f"{model}, bf16, Adam, {inputs['ranks']:.0f} {device}", inputs
-
-
-def _of_model(settings: dict[str, Setting]) -> dict[str, float]:
-    """Sizes of a transformer whose embedding and head are the root, and its blocks the units."""
-    total, ranks, layers, vocabulary, width = (
-        number(settings[name])
-        for name in ("num_parameters", "num_ranks", "num_layers", "vocabulary", "hidden_size")
-    )
-    root = 2 * vocabulary * width
-    block = (total - root) / layers
-    stage = math.ceil(layers / ranks) * block + root / 2  # with the embedding or the head
-    return {
-        "parameters": total, "ranks": ranks, "nodes": ranks / PER_NODE,
-        "largest": root / total, "next": block / total, "excess": stage * ranks / total - 1,
-        "value_bytes": HALF, "gathered": HALF, "reduced": HALF,
-        "state_bytes": STATE, "moments": STATE / HALF, "stored": 2 * HALF + STATE,
-    }  # fmt: skip
 
 
 def _field(
@@ -177,12 +133,12 @@ def _field(
     unit, size = units.of_axis(of, abs(stands))
     ends = float(numeric(low)), float(numeric(high))
     covered = calculators.range_on_runs(checked, variable.name) or ()
-    noun = variable.unit or ""
-    counted = "" if noun in variable.label.replace(",", "").split() else noun
-    is_count, has_powers = (
-        variable.quantity == "count",
-        ends[0] > 0 and ends[1] / ends[0] > MANY_TIMES,
+    counted = (
+        variable.unit
+        if variable.unit and variable.unit not in variable.label.replace(",", "").split()
+        else ""
     )
+    is_whole = variable.quantity == "count" and variable.unit not in PER_PARAMETER
     return View(
         name=variable.name,
         label=folio.line(variable.label),
@@ -194,14 +150,20 @@ def _field(
         exact=_typed(stands, EXACTLY),  # what formulas calculate with until a reader types
         low=_typed(ends[0] / size),
         high=_typed(ends[1] / size),
-        step=" ".join(["whole"] * (is_count and size == 1) + ["powers"] * has_powers),
-        is_whole=is_count and variable.unit not in PER_PARAMETER,
-        # as scripts read it
-        most=calculators.parsed(variable.at_most).postfix if variable.at_most else "",
+        step=_step(*ends, is_whole=variable.quantity == "count" and size == 1),
+        is_whole=is_whole,
+        most=calculators.parsed(variable.at_most).postfix
+        if variable.at_most
+        else "",  # as scripts read it
         covered=[folio.show(end) for end in {str(end): end for end in covered}.values()],
-        symbol=NBSP + noun if noun and not noun.islower() else "",
+        symbol=NBSP + variable.unit if variable.unit and not variable.unit.islower() else "",
         range=" ".join(str(float(numeric(end))) for end in covered),  # as the script reads them
     )
+
+
+def _step(low: float, high: float, *, is_whole: bool) -> str:
+    words = ["whole"] if is_whole else []
+    return " ".join([*words, "powers"] if low > 0 and high / low > MANY_TIMES else words)
 
 
 def _typed(number: float, digits: int = MAX_DIGITS) -> str:

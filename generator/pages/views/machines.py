@@ -80,8 +80,8 @@ def _on_machine(experiment: str, measured: MachineFolder, folio: Folio) -> View:
     evidence = _evidence(experiment, measured, folio)
     end = "" if is_shown else f"-on-{machine.name}"
     rows = [
-        _row(experiment, name, end, evidence, folio)
-        for name in sorted(trace.runs, key=_numbers_apart)
+        _row(f"{experiment}.{name}", run, end, evidence, folio)
+        for name, run in sorted(trace.runs.items(), key=lambda pair: _numbers_apart(pair[0]))
     ]
     ran = [row for row in rows if row.ended != "skipped"]
     several = [row.nature for row in ran if row.num_ranks > 1]
@@ -117,26 +117,38 @@ def _evidence(experiment: str, measured: MachineFolder, folio: Folio) -> Evidenc
     return Evidence(replace(folio.book, traces={experiment: trace}))
 
 
-def _row(experiment: str, name: str, end: str, evidence: Evidence, folio: Folio) -> View:
+def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> View:
     """A run, with what it measured by its name in words."""
-    trace = evidence.book.traces[experiment]
-    run, is_skipped = trace.trace.runs[name], trace.trace.runs[name].status == "skipped"
+    name = path.partition(".")[2]
     # What the numbers of a row share stands once.
     nature = CROWDED if is_crowded(run) else "" if run.nature == "real" else run.nature
-    is_over = run.device == "cpu" and num_ranks(run) > trace.machine.num_cores
-    if not nature and is_over and not is_skipped:
+    cores = evidence.book.traces[path.partition(".")[0]].machine.num_cores
+    if not nature and run.status != "skipped" and run.device == "cpu" and num_ranks(run) > cores:
         nature = CROWDED  # ranks that a launcher started, which the run did not count
     page = folio.without_mark(nature)
 
     def read(*keys: Key) -> Value | None:
         """None where the run did not measure it, or was skipped."""
-        return None if is_skipped else evidence.reading(f"{experiment}.{name}", *keys)
+        return None if run.status == "skipped" else evidence.reading(path, *keys)
 
+    peaks = [read("ranks", place, "memory", "peak_bytes") for place in range(len(run.ranks))]
+    wall = read("timing", "wall_seconds")
+    measured = {
+        "Peak": max(filter(None, peaks), key=numeric, default=None),
+        "Payload per step": _payload(run, read),
+        "Step": read("timing", "step"),
+        # with no digit below the millisecond that its clock tells
+        "Whole run": wall and wall.formatted(digits=min(3, len(str(round(numeric(wall) * 1000))))),
+    }
+    if run.is_plain:  # its own measures, instead of those of ranks
+        own = {name: read("measures", name) for name in run.ranks[0].measures}
+        own |= {name: read("timing", "measures", name) for name in run.timing.measures}
+        measured = {
+            name.removeprefix("num_").replace("_", " ").capitalize(): value
+            for name, value in own.items()
+        }
     num = ("world_size",) if num_ranks(run) == run.world_size else ("settings", "num_ranks")
     message = run.error.message if run.error else ""
-    reason = (
-        HEAVIER.format(measure_command(experiment, full=True)) if run.is_left_out else run.reason
-    )
     return View(
         name=name,
         id=f"{name}{end}",
@@ -147,28 +159,12 @@ def _row(experiment: str, name: str, end: str, evidence: Evidence, folio: Folio)
         failure=DISAGREED if message.startswith("MeterDisagreesError") else "",
         expected=run.expected_status.replace("_", " "),
         ended=run.status.replace("_", " "),
-        reason=reason or "",
+        reason=HEAVIER.format(measure_command(path.partition(".")[0], full=True))
+        if run.is_left_out
+        else run.reason or "",
         is_surprise=run.is_surprise,
-        measured={word: page.printed(value) for word, value in _measured(run, read).items()},
+        measured={word: page.printed(value) for word, value in measured.items()},
     )
-
-
-def _measured(run: Run, read: Callable[..., Value | None]) -> dict[str, Value | None]:
-    """By its name in words, each value that the table of a run has: of ranks, or a plain run's."""
-    if run.is_plain:
-        own = {name: read("measures", name) for name in run.ranks[0].measures}
-        own |= {name: read("timing", "measures", name) for name in run.timing.measures}
-        words = (name.removeprefix("num_").replace("_", " ").capitalize() for name in own)
-        return dict(zip(words, own.values(), strict=True))
-    peaks = [read("ranks", place, "memory", "peak_bytes") for place in range(len(run.ranks))]
-    wall = read("timing", "wall_seconds")
-    return {
-        "Peak": max(filter(None, peaks), key=numeric, default=None),
-        "Payload per step": _payload(run, read),
-        "Step": read("timing", "step"),
-        # with no digit below the millisecond that its clock tells
-        "Whole run": wall and wall.formatted(digits=min(3, len(str(round(numeric(wall) * 1000))))),
-    }
 
 
 def _payload(run: Run, read: Callable[..., Value | None]) -> Value | None:
@@ -176,8 +172,8 @@ def _payload(run: Run, read: Callable[..., Value | None]) -> Value | None:
     most: list[Value] = []
     for place, rank in enumerate(run.ranks):
         sent = [at for at, call in enumerate(rank.collectives) if call.operation != "recv"]
-        values = (read("ranks", place, "collectives", at, "bytes") for at in sent)
-        most = max(most, list(filter(None, values)), key=_total)
+        values = [read("ranks", place, "collectives", at, "bytes") for at in sent]
+        most = max(most, [payload for payload in values if payload], key=_total)
     formula = " + ".join(payload.formula for payload in most)
     return computed(_total(most), units.BYTES, formula, tuple(most)) if most else None
 

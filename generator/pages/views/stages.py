@@ -14,12 +14,12 @@ from markupsafe import Markup
 
 from generator.content.lesson import Recorded, RecordedRow
 from generator.content.typesetting import plain
-from generator.figures.drawings.lanes import IDLE, Lane, Travel, lanes
+from generator.figures.drawings.lanes import Lane, Travel, lanes
 from generator.pages.view import View
 from generator.printing.folio import Folio
 from generator.values.filters import shape
 from generator.values.value import Value
-from runners.core.trace.records import Move, PredictionStep, Run, Stage
+from runners.core.trace.records import Held, Move, PredictionStep, Run, Stage
 
 NUM_VALUES = 4
 _OF_RANK = re.compile(r"rank_(\d+)_(\w+)")
@@ -28,46 +28,52 @@ _NUMBERED = re.compile(r"([a-z]+)(\d+)")
 _GIVES_LAYERS = frozenset({"wrap", "partition", "shard"})  # stages that give ranks their layers
 _NOT_AMONG_ALL = ("send", "recv", "barrier")  # or without a payload
 Read = partial[Value | None]  # the value of a field of a record, by its keys
+Moved = tuple[Travel, Value | None]  # what travelled, and its payload
 
 
 def recorded(written: Recorded, field: str, folio: Folio) -> list[View]:
     """A `View` for each row of what a run recorded in `field`, `stages` or `prediction`."""
     run = folio.run(written.run)
     by_name = {record.name: record for record in getattr(run, field)} if run else {}
-    rows = []
-    for row in written.rows:
-        read = partial(folio.reading, written.run, field, row.name)
-        view = View(title=folio.line(row.title), note=folio.line(row.note))
-        rows.append(_with_record(view, by_name.get(row.name), read, folio))
-    return rows
-
-
-def _with_record(
-    row: View, record: Stage | PredictionStep | None, read: Read, folio: Folio
-) -> View:
-    """A row with what its run recorded, if it did."""
-    if record is None:
-        return row.copy_with(
-            operation="", rank="", shape_in="–", shape_out="–", num_bytes=None, values="", facts=[]
+    return [
+        _row(
+            by_name.get(row.name), partial(folio.reading, written.run, field, row.name), row, folio
         )
-    rank = "each rank" if record.rank is None else f"rank\u00a0{record.rank}"
-    operation = record.operation.replace("this rank", rank)
-    places = range(min(NUM_VALUES, len(record.values)))
-    first = (_rounded(read("values", place), 3, folio) for place in places)
-    more = ", …" if len(record.values) > NUM_VALUES else ""
-    return row.copy_with(
+        for row in written.rows
+    ]
+
+
+def _row(
+    record: Stage | PredictionStep | None, read: Read, written: RecordedRow, folio: Folio
+) -> View:
+    rank, operation = "", record.operation if record else ""
+    if record is not None:
+        rank = "each rank" if record.rank is None else f"rank\u00a0{record.rank}"
+        named = operation.replace("this rank", rank)
+        rank, operation = "" if named != operation else f"on {rank}", named
+    return View(
+        title=folio.line(written.title),
+        note=folio.line(written.note),
         operation=operation,
-        rank=f"on {rank}" if operation == record.operation else "",
-        shape_in=_shape(record.shape_in, read("shape_in", by=shape), folio),
-        shape_out=_shape(record.shape_out, read("shape_out", by=shape), folio),
+        shape_in=_shape(record.shape_in if record else [], partial(read, "shape_in"), folio),
+        shape_out=_shape(record.shape_out if record else [], partial(read, "shape_out"), folio),
         num_bytes=folio.printed(read("bytes")) if isinstance(record, Stage) else None,
-        values=Markup("[{}{}]").format(Markup(", ").join(first), more) if places else "",
+        rank=rank,
+        values=_values(record.values if record else [], read, folio),
         facts=list(_facts(record, read, folio)) if isinstance(record, PredictionStep) else [],
     )
 
 
-def _shape(sizes: Sequence[int], printed: Value | None, folio: Folio) -> Markup | str:
-    return folio.printed(printed) + " values" * (len(sizes) == 1) if sizes else "–"
+def _shape(sizes: list[int], read: Read, folio: Folio) -> Markup:
+    cell = folio.printed(read(by=shape)) if sizes else Markup("–")
+    return cell + " values" if len(sizes) == 1 else cell
+
+
+def _values(values: Sequence[float], read: Read, folio: Folio) -> Markup:
+    places = range(min(NUM_VALUES, len(values)))
+    cells = [_rounded(read("values", place), 3, folio) for place in places]
+    more = ", …" if len(values) > NUM_VALUES else ""
+    return Markup("[{}{}]").format(Markup(", ").join(cells), more) if cells else Markup("")
 
 
 def _rounded(value: Value | None, digits: int, folio: Folio) -> Markup:
@@ -78,7 +84,7 @@ def _facts(step: PredictionStep, read: Read, folio: Folio) -> Iterator[tuple[str
     """Each fact behind its name; those of single ranks, `rank_0_before`, rank after rank."""
     of_ranks: dict[str, list[Markup]] = {}
     for name, fact in sorted(step.facts.items()):
-        cell = _fact(fact, partial(read, "facts", name), folio)
+        cell = _fact(partial(read, "facts", name), fact, folio)
         if match := _OF_RANK.fullmatch(name):
             words = Markup('<span class="pb-label">rank {}</span> {}').format(match[1], cell)
             of_ranks.setdefault(match[2], []).append(words)
@@ -94,9 +100,9 @@ def _label(name: str, folio: Folio) -> str:
     return str(folio.ui["table"]["facts"].get(name, own))
 
 
-def _fact(fact: object, read: Read, folio: Folio) -> Markup:
+def _fact(read: Read, fact: object, folio: Folio) -> Markup:
     if isinstance(fact, list):
-        parts = (_fact(part, partial(read, place), folio) for place, part in enumerate(fact))
+        parts = [_fact(partial(read, i), element, folio) for i, element in enumerate(fact)]
         return Markup(", ").join(parts)
     if isinstance(fact, str):
         return Markup("<code>{}</code>").format(fact)
@@ -111,42 +117,46 @@ def stages(flow: Recorded, folio: Folio) -> list[View]:
     run = folio.run(flow.run)
     by_name = {stage.name: stage for stage in run.stages} if run else {}
     drawn = []
-    rows = zip(flow.rows, recorded(flow, "stages", folio), strict=True)
-    for number, (written, row) in enumerate(rows, 1):
+    for written, row in zip(flow.rows, recorded(flow, "stages", folio), strict=True):
         stage = View(anchor=f"stage-{written.name.replace('_', '-')}", row=row, drawing="",
                       travelled=[])  # fmt: skip
-        if run and (record := by_name.get(written.name)):
-            later = {row.name for row in flow.rows[number:]}
-            moves = list(_moves(flow.run, written, record, run, folio))
-            travels = [travel for travel, _ in moves]
-            stage.travelled = list(_travelled(moves, folio))
-            ranks = [_lane(rank, record, run, travels) for rank in range(run.world_size)]
-            if later & _GIVES_LAYERS:  # the ranks do not hold theirs yet
-                ranks = [rank._replace(holds="") for rank in ranks]
-            stage.drawing = _drawing(stage, ranks, travels)
+        if run and written.name in by_name:
+            stage = _with_drawing(stage, flow, written, by_name[written.name], run, folio)
         drawn.append(stage)
     return drawn
 
 
-def _drawing(stage: View, ranks: Sequence[Lane], travels: Sequence[Travel]) -> Markup:
-    """The drawing of a stage's ranks and transfers, with a sentence for each."""
-    says = [
-        f"{rank.label}: {rank.works_on or IDLE}" + (rank.holds and f", {rank.holds}")
-        for rank in ranks
+def _with_drawing(
+    stage: View, flow: Recorded, written: RecordedRow, record: Stage, run: Run, folio: Folio
+) -> View:
+    """A stage with its drawing, and with what travelled in it."""
+    later = {row.name for row in flow.rows[flow.rows.index(written) + 1 :]}
+    moves = list(_moves(flow.run, written, record, run, folio))
+    travels = [travel for travel, _ in moves]
+    rows = [_lane(rank, record, run, travels) for rank in range(run.world_size)]
+    if later & _GIVES_LAYERS:  # the ranks do not hold theirs yet
+        rows = [row._replace(holds="") for row in rows]
+    travelled = list(_travelled(moves, folio))
+    idle = "takes no part"
+    sentences = [
+        f"{row.label}: {', '.join(filter(None, [row.works_on or idle, row.holds]))}" for row in rows
     ]
-    says += [f"{move.operation} {plain(move.num_bytes)} {move.between}" for move in stage.travelled]
-    title = plain(stage.row.title)
-    return lanes(ranks, travels).svg(stage.anchor, title, "; ".join(says), "pb-lanes")
+    sentences += [f"{move.operation} {plain(move.num_bytes)} {move.between}" for move in travelled]
+    drawing = lanes(rows, travels, idle).svg(
+        stage.anchor, plain(stage.row.title), "; ".join(sentences), "pb-lanes"
+    )
+    return stage.copy_with(drawing=drawing, travelled=travelled)
 
 
 def _lane(rank: int, stage: Stage, run: Run, travels: Sequence[Travel]) -> Lane:
-    own = (held for held in stage.ranks if held.rank == rank)
-    held = next(own, stage if stage.rank in (None, rank) else None)
+    held: Held | Stage | None = next((own for own in stage.ranks if own.rank == rank), None)
+    if held is None and stage.rank in (None, rank):
+        held = stage
     shapes = [held.shape_in, held.shape_out] if held else []
-    works_on = " → ".join(" × ".join(f"{size:,}" for size in shape) for shape in shapes if shape)
-    works_on += " values" * ([len(shape) for shape in shapes[-1:]] == [1])
-    if any({travel.source, travel.destination} & {None, rank} for travel in travels):
-        works_on = works_on or "takes part"
+    sides = [" × ".join(f"{size:,}" for size in shape) for shape in shapes if shape]
+    takes_part = any({travel.source, travel.destination} & {None, rank} for travel in travels)
+    sizes = " → ".join(sides) + " values" * ([len(shape) for shape in shapes[-1:]] == [1])
+    works_on = sizes or ("takes part" if takes_part else "")
     return Lane(f"rank {rank}", works_on, _layers(rank, run))
 
 
@@ -166,12 +176,12 @@ def _layers(rank: int, run: Run) -> str:
 
 
 def _moves(
-    path: str, written: RecordedRow, stage: Stage, run: Run, folio: Folio
-) -> Iterator[tuple[Travel, Value | None]]:
-    """The operations between ranks, the heaviest first, each with its payload."""
+    path: str, written: RecordedRow, record: Stage, run: Run, folio: Folio
+) -> Iterator[Moved]:
+    """What travelled, the heaviest first, each with its payload."""
     moves = [
-        (move, folio.reading(path, "stages", stage.name, "moves", place, "bytes"))
-        for place, move in enumerate(stage.moves)
+        (move, folio.reading(path, "stages", record.name, "moves", place, "bytes"))
+        for place, move in enumerate(record.moves)
     ]
     for call in run.ranks[0].collectives if run.ranks and written.whole_step and not moves else ():
         if call.operation not in _NOT_AMONG_ALL:
@@ -181,12 +191,13 @@ def _moves(
         yield Travel(f"{move.operation} {payload}", move.source, move.destination), payload
 
 
-def _travelled(moves: Sequence[tuple[Travel, Value | None]], folio: Folio) -> Iterator[View]:
+def _travelled(moves: Sequence[Moved], folio: Folio) -> Iterator[View]:
     """The same in words; one operation with one payload between several ranks, in one line."""
-    for words, same in groupby(moves, key=lambda move: move[0].words):
-        alike, operation = list(same), words.partition(" ")[0]
-        between = ", ".join(_between(operation, travel) for travel, _ in alike)
-        yield View(operation=operation, num_bytes=folio.printed(alike[0][1]), between=between)
+    for words, alike in groupby(moves, key=lambda move: move[0].words):
+        travels, payloads = zip(*alike, strict=True)
+        operation, _, _ = words.partition(" ")
+        between = ", ".join(_between(operation, travel) for travel in travels)
+        yield View(operation=operation, num_bytes=folio.printed(payloads[0]), between=between)
 
 
 def _between(operation: str, travel: Travel) -> str:
