@@ -7,6 +7,7 @@ Flow: a `Book` in; for each expression a `Value` (or list, label …) out, or wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ from generator.content.claim import Claim
 from generator.content.draws import parsed
 from generator.content.errors import ContentError, nearest
 from generator.values import list_sides, units, verdicts
-from generator.values.expression import Expression, Function, compiled
+from generator.values.expression import Function, compiled
 from generator.values.filters import FUNCTIONS, OF_CLAIMS, ClaimSentence, Label, described
 from generator.values.laws import closed_forms
 from generator.values.paths import Evaluation, Node
@@ -43,7 +44,7 @@ class Evidence:
 
     def __init__(self, book: Book) -> None:
         self.book = book
-        self._evaluations: dict[tuple[str, bool], Evaluation] = {}
+        self._evaluations: dict[str, Evaluation] = {}
         self._verdicts: dict[str, Judged] = {}
         self._own: dict[str, Function] = {name: partial(self._of_claim, name) for name in OF_CLAIMS}
         self._own["drawn"] = self.drawn
@@ -78,36 +79,35 @@ class Evidence:
         """The value to use in place of one that was read: itself, unless overridden."""
         return value
 
-    def evaluate(
-        self, expression: str, run: str | None = None, *, in_elements: bool = False
-    ) -> Evaluation:
-        """Evaluate an expression, once, perhaps over a run; nothing is raised.
+    def evaluate(self, expression: str, run: str | None = None) -> Evaluation:
+        """Evaluate an expression, once, perhaps over a run; nothing is raised."""
+        written = bind_expression(expression, {"run": run}) if run else expression
+        if written not in self._evaluations:
+            self._evaluations[written] = self.evaluate_with({}, written)
+        return self._evaluations[written]
 
-        `in_elements` reads a list of a trace element by element.
-        """
-        key = (bind_expression(expression, {"run": run}) if run else expression), in_elements
-        if key not in self._evaluations:
-            self._evaluations[key] = self.evaluate_with({}, *key)
-        return self._evaluations[key]
-
-    def evaluate_with(
-        self, names: Mapping[str, object], expression: str, in_elements: bool = False
-    ) -> Evaluation:
+    def evaluate_with(self, names: Mapping[str, object], expression: str) -> Evaluation:
         """Evaluate an expression in which some names stand for values; nothing is raised.
 
         It is on the reference machine where only that has measured all of the expression's runs.
         """
         evaluation = Evaluation(substitute=self.substitute)
         try:
-            result = self._result(compiled(expression), names, evaluation)
-            if in_elements and isinstance(result, Node) and isinstance(result.content, list):
-                result = result.step(slice(None))
+            checked = compiled(expression)
+            if self.rests_on_runs and checked.unnamed:
+                raise ExpressionError(checked.unnamed)
+            roots = [name for name in checked.names if name not in names]
+            places = {name: self._root(name, evaluation) for name in roots}
+            functions = {**closed_forms(), **self.functions, **self._own}
+            result = checked.evaluate({**places, **names}, functions)
+            if isinstance(result, Value):
+                str(result)  # in a unit that people read
             evaluation.result = result
         except AbsentError as reason:
             evaluation.absent = reason
             evaluation.error = reason.reason if reason.is_mistake else None
         except MixedError as mistake:
-            there = self.reference and self.reference.evaluate(expression, in_elements=in_elements)
+            there = self.reference and self.reference.evaluate(expression)
             if there and not there.error:
                 return there
             evaluation.error = str(mistake)
@@ -116,20 +116,6 @@ class Evidence:
         except RecursionError:
             evaluation.error = "it depends on its own verdict"
         return evaluation
-
-    def _result(
-        self, checked: Expression, names: Mapping[str, object], reading: Evaluation
-    ) -> object:
-        if self.rests_on_runs and checked.unnamed:
-            raise ExpressionError(checked.unnamed)
-        places = {
-            name: names[name] if name in names else self._root(name, reading)
-            for name in checked.names
-        }
-        result = checked.evaluate(places, {**closed_forms(), **self.functions, **self._own})
-        if isinstance(result, Value):
-            str(result)  # in a unit that people read
-        return result
 
     def _root(self, name: str, reading: Evaluation) -> object:
         """What a name of an expression stands for: an experiment, the machine, or what is cited."""
@@ -271,8 +257,16 @@ class Evidence:
 
     def sides(self, claim: Claim) -> tuple[Evaluation, Evaluation]:
         """Both sides of a claim, evaluated."""
-        predicted, observed = claim.predicted, claim.observed
-        return self.evaluate(predicted, in_elements=True), self.evaluate(observed, in_elements=True)
+        return self._side(claim.predicted), self._side(claim.observed)
+
+    def _side(self, expression: str) -> Evaluation:
+        """One side; a list is read element by element, so that what it measured is noted."""
+        evaluation = self.evaluate(expression)
+        side = evaluation.result
+        if not (isinstance(side, Node) and isinstance(side.content, list)):
+            return evaluation
+        read = self.evaluate_with({"side": side}, "side[:]")
+        return replace(evaluation, result=read.result, absent=read.absent, error=read.error)
 
     def plain(self, text: str) -> str:
         """An author's text with every expression printed; ContentError if one cannot be."""

@@ -41,11 +41,9 @@ class Runless(Evidence):
         is_sum = any(isinstance(node, ast.BinOp) for node in ast.walk(read.tree))
         return not is_sum and read.functions <= _PRINTS
 
-    def evaluate_with(
-        self, names: Mapping[str, object], expression: str, in_elements: bool = False
-    ) -> Evaluation:
+    def evaluate_with(self, names: Mapping[str, object], expression: str) -> Evaluation:
         """A number as a value, whose formula is the expression as it is written."""
-        evaluation = super().evaluate_with(names, expression, in_elements)
+        evaluation = super().evaluate_with(names, expression)
         if isinstance(evaluation.result, int | float):
             evaluation.result = constant(evaluation.result)
         if isinstance(evaluation.result, Value):

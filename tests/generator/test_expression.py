@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from generator.content.errors import ContentError
 from generator.values.calculator import parsed
 from generator.values.evaluation import Evidence
 from generator.values.expression import compiled
-from generator.values.filters import FUNCTIONS
+from generator.values.filters import FUNCTIONS, ended, shape
 from generator.values.value import AbsentError, ExpressionError
 
 MEMORY, TRAINING = "tiny_memory.whole", "tiny_training.averaged"
@@ -51,6 +52,33 @@ def test_a_value_has_its_text_its_kind_and_its_formula(evidence, expression, sho
     assert str(value).replace("\u00a0", " ") == shown
     assert value.kind == kind
     assert value.formula == (formula or expression)
+
+
+@pytest.mark.parametrize(
+    ("expression", "path", "keys", "by"),
+    [
+        (f"{MEMORY}.ranks[0].rank", MEMORY, ("ranks", 0, "rank"), None),
+        (f"{MEMORY}.model.layers['layer1'].bytes", MEMORY, ("model", "layers", "layer1", "bytes"),
+         None),
+        (f"{TRAINING}.timing.step | median", TRAINING, ("timing", "step"), None),
+        (f"{TRAINING}.stages['load'].shape_out | shape", TRAINING, ("stages", "load", "shape_out"),
+         shape),
+        (f"ended({MEMORY}_budget)", f"{MEMORY}_budget", (), ended),
+        ("cited['fp32-width']", "cited", ("fp32-width",), None),
+        ("machine.num_cores", "machine", ("num_cores",), None),
+    ],
+)  # fmt: skip
+def test_a_field_is_read_as_its_expression_is(evidence, expression, path, keys, by):
+    value, read = evidence.value(expression), evidence.reading(path, *keys, by=by)
+    assert (read, read.formula, read.origin) == (value, value.formula, value.origin)
+
+
+def test_a_field_that_is_empty_is_no_value_and_one_that_does_not_exist_is_an_error(evidence):
+    assert evidence.reading(MEMORY, "timing", "measures", "none") is None
+    with pytest.raises(ContentError, match="no field 'peaks'; did you mean 'peak"):
+        evidence.reading(MEMORY, "ranks", 0, "memory", "peaks")
+    with pytest.raises(ContentError, match="unknown name 'nobody'"):
+        evidence.reading("nobody.one", "world_size")
 
 
 @pytest.mark.parametrize(

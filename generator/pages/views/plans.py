@@ -40,7 +40,7 @@ BY_LAW = {
     "A device sends within its node": units.BYTES, "A node sends to others": units.BYTES,
     "A step, at least": units.SECONDS,
 }  # fmt: skip
-LAYOUTS = "Layout", "#A rank needs", *(f"#{one}" for one in BY_LAW), "#Other layouts"
+LAYOUTS = "Layout", "#A rank needs", *(f"#{measure}" for measure in BY_LAW), "#Other layouts"
 MODEL = Markup('<a class="pb-label" href="{}">{}</a><br><small>{} parameters</small>')
 NEARLY_FULL = Markup("<br><b>nearly fills the device</b>")
 NOTHING_FITS = "No simulated layout fits"
