@@ -73,7 +73,7 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
     # A sitting of Recall takes as long as what is due that day.
     minutes = 0 if sheet.mode == "recall" else facts.minutes(content, folio)
     row = ways.ways(sheet.topic, sheet.mode, folio) if sheet.topic else []
-    rail = ways.rail(sheet.path, sheet.topic, row, folio) if sheet.topic else None
+    rail = ways.rail(sheet.path, sheet.topic, row, folio)
     has_ways = bool(row or rail) and sheet.kind != "summary"  # which ticks off nothing
     scripts = facts.scripts(content, draft, has_ways=has_ways)
     # What a trace says is text: no expression, no Markdown.
