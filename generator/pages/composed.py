@@ -7,7 +7,7 @@ from markupsafe import Markup
 from generator.pages import lessons
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Element
-from generator.pages.views import evidence, glossary, home, machines, statements
+from generator.pages.views import evidence, glossary, home, machines, plans, published, statements
 
 COMPOSED: dict[str, Callable[[Draft], Iterator[Element | Markup]]] = {
     "learn": lessons.learn,
@@ -20,5 +20,8 @@ COMPOSED: dict[str, Callable[[Draft], Iterator[Element | Markup]]] = {
     "runs": machines.runs,
     "machine": machines.machine,
     "machines": machines.machines,
+    "plan": plans.plan,
+    "planned": plans.planned,
+    "published": published.published,
     "retracted": statements.retracted,
 }

@@ -268,10 +268,6 @@ def _context(sheet: Sheet, folio: Folio, links: TermLinks, gathered: Gathered) -
         "listing": lambda written: listing.listing(written, folio),
         "difference": lambda wrong, right: listing.difference(wrong, right, folio),
         "verdicts": lambda names: claims.verdict_rows(names, folio),
-        "proofs": lambda *of: Markup("").join(claims.proofs(
-            [name for one in of for name in gathered.claim_groups.get(one, ())],
-            gathered.claim_lessons, folio,
-        )),
         "topic_title": lambda name: plain(folio.line(titles[name])),
     }  # fmt: skip
     return context
