@@ -203,17 +203,14 @@ def _expressions() -> Iterator[tuple[str, str]]:
 class RunRow(NamedTuple):
     """A run, with what it measured by its name in words."""
 
+    run: Run
     name: str
     id: str
     strategy: str
     nature: str
     ranks: Markup
-    num_ranks: int
     failure: str
-    expected: str
-    ended: str
     reason: str  # it was skipped
-    is_surprise: bool
     measured: dict[str, Markup]
 
 
@@ -249,8 +246,7 @@ def runs(draft: Draft) -> Parts:
         )
         yield Aside(lacks.format(unbroken(own), folio.ui["reference_machine"]), "pb-notice")
     first, *others = _by_machine(experiment, folio)
-    shown = [first, *others]
-    if explained := _explained(shown):
+    if explained := _explained([first, *others]):
         yield Aside(escape(explained))
     yield draft.heading(2, "On " + unbroken(first.machine.name))
     yield first
@@ -273,11 +269,11 @@ def runs(draft: Draft) -> Parts:
     yield Aside(Markup('<a href="../evidence.html">Evidence of all experiments</a>'))
 
 
-def _explained(shown: Sequence[MachineRuns]) -> str:
+def _explained(by_machine: Sequence[MachineRuns]) -> str:
     """What the measures of some tables are."""
-    measures = {word[1:].partition(",")[0] for runs in shown for word in runs.measures}
+    measures = {word[1:].partition(",")[0] for runs in by_machine for word in runs.measures}
     words = "".join(says for measure, says in WHAT_MEASURES_ARE.items() if measure in measures)
-    if any(runs.has_gaps for runs in shown):
+    if any(runs.has_gaps for runs in by_machine):
         sent = ", or nothing sent" if "Payload per step" in measures else ""
         words += f"–: not measured{sent}."
     return words.strip()
@@ -310,8 +306,8 @@ def _runs_on(experiment: str, measured: MachineFolder, folio: Folio) -> MachineR
         _row(f"{experiment}.{name}", run, end, evidence, folio)
         for name, run in sorted(trace.runs.items(), key=lambda pair: _numbers_apart(pair[0]))
     ]
-    ran = [row for row in rows if row.ended != "skipped"]
-    several = [row.nature for row in ran if row.num_ranks > 1]
+    ran = [row for row in rows if row.run.status != "skipped"]
+    several = [row.nature for row in ran if num_ranks(row.run) > 1]
     nature = CROWDED if len(several) >= LEAST and {*several} == {CROWDED} else ""
     ran = [row._replace(nature="") for row in ran] if nature else ran
     words = dict.fromkeys(word for row in ran for word in row.measured)
@@ -333,7 +329,7 @@ def _runs_on(experiment: str, measured: MachineFolder, folio: Folio) -> MachineR
         rows=list(zip(ran, cells, strict=True)),
         nature=nature,
         has_kinds=len(ran) < LEAST or len({(row.strategy, row.nature) for row in ran}) > 1,
-        skipped=[row for row in rows if row.ended == "skipped"],
+        skipped=[row for row in rows if row.run.status == "skipped"],
     )
 
 
@@ -381,19 +377,16 @@ def _row(path: str, run: Run, end: str, evidence: Evidence, folio: Folio) -> Run
     num = "world_size" if num_ranks(run) == run.world_size else "settings.num_ranks"
     message = run.error.message if run.error else ""
     return RunRow(
+        run=run,
         name=name,
         id=f"{name}{end}",
         strategy=folio.strategy(run),
         nature=nature,
         ranks=page.printed(value(num)),
-        num_ranks=num_ranks(run),
         failure=DISAGREED if message.startswith("MeterDisagreesError") else "",
-        expected=run.expected_status.replace("_", " "),
-        ended=run.status.replace("_", " "),
         reason=HEAVIER.format(measure_command(path.partition(".")[0], full=True))
         if run.is_left_out
         else run.reason or "",
-        is_surprise=run.is_surprise,
         measured={word: page.printed(reading) for word, reading in measured.items()},
     )
 
