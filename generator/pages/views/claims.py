@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup, escape
 
 from generator.content.claim import Claim, Domain, NumberTolerance, Reference
-from generator.content.typesetting import unlinked
-from generator.pages.elements.element import Aside, Content, Element, Facts, Fold, ListOfLines
+from generator.pages.elements.element import Aside, Element, Fold, ListOfLines
 from generator.pages.elements.tables import Table
 from generator.pages.environment import unbroken
 from generator.pages.view import counted
@@ -31,7 +30,6 @@ DECIDED = ("holds", "does_not_hold")  # which both sides explain
 CONTRARY = ("does_not_hold", "not_distinguishable")  # what a section says outside its fold
 BOUNDS = {"at_most": 1, "below": 1, "at_least": -1, "above": -1}  # by the sign of what is left
 MOST_OPEN = 8  # claims of a page; of more, those that hold are folded
-WHAT, WHY = Markup("What it showed"), Markup("Why")
 Lessons = Mapping[str, Sequence[tuple[str, str]]]  # by claim, each a topic and a mode
 
 
@@ -239,16 +237,6 @@ def _regime_of(claim: Claim, outcome: Judged, folio: Folio, has_turns: bool = Tr
 
 
 @dataclass(frozen=True)
-class FoldedClaim(Element):
-    """A claim, folded below its first verdict: all its verdicts, by machine, and its rule."""
-
-    IS_FOUND = False
-    claim: str
-    summary: Markup
-    content: Content
-
-
-@dataclass(frozen=True)
 class MachineVerdict(Verdict):
     """A verdict on a machine, and on others where it prints alike."""
 
@@ -267,6 +255,28 @@ class MachineVerdict(Verdict):
         return Markup(", ").join(map(unbroken, self.machines))
 
 
+@dataclass(frozen=True)
+class FoldedClaim(Element):
+    """A claim, folded below the first verdict that runs decide: its rule, and all verdicts."""
+
+    IS_FOUND = False
+    claim: Claim
+    says: Markup
+    runs: Sequence[str]
+    formula: Markup | None
+    domain: Markup
+    tolerance: str
+    because: Markup  # it is that large
+    source: Reference | None
+    regime: Markup
+    first: MachineVerdict
+    elsewhere: str  # the machine of the first verdict, where that is named
+    differs: bool
+    table: Table
+    showed: Sequence[MachineVerdict]  # those that say something, or one of them where all say it
+    lessons: Sequence[tuple[str, str]]  # that use it, each its address and title
+
+
 def proofs(
     names: Sequence[str], lessons: Lessons, folio: Folio, home: str = ""
 ) -> Iterator[Element]:
@@ -279,21 +289,12 @@ def proofs(
     alike = Counter(map(plain, sentences.values()))
     folded: list[tuple[str, FoldedClaim]] = []
     for name, sentence in sentences.items():
-        here, rows = folio.at_hand.judged(name), list(_by_machine(name, folio))
-        folio.runs.update(here.runs)
-        home, differs = home or rows[0].machines[0], any(row.differs for row in rows)
-        runs = here.runs if alike[plain(sentence)] > 1 else ()
-        shared, verdicts = _merged(rows)
-        regime = shared if rows[1:] else _regime_of(here.claim, here, folio)
-        first = next((verdict for verdict in verdicts if not verdict.why), verdicts[0])
-        summary = _summary(sentence, runs, first, home, differs=differs)
-        content: list[Element] = [Aside(_rule(here, regime, folio), "pb-claim-rule")]
-        if "<a " in sentence:
-            content.insert(0, Aside(sentence, "pb-claim-rule pb-claim-says"))
-        content += _verdicts(verdicts, first, _is_of_planner(here, folio))
-        content += _used_in(lessons.get(name, ()), folio)
-        proof = FoldedClaim(name, summary, content)
-        if len(names) > MOST_OPEN and here.verdict == "holds" and not differs:
+        rows = list(_by_machine(name, folio))
+        home = home or rows[0].machines[0]
+        is_alone = alike[plain(sentence)] == 1
+        proof = _proof(name, sentence, rows, lessons.get(name, ()), home, is_alone, folio)
+        holds = folio.at_hand.judged(name).verdict == "holds" and not proof.differs
+        if holds and len(names) > MOST_OPEN:
             folded.append((rows[0].machines[0], proof))
         else:
             yield proof
@@ -306,83 +307,60 @@ def proofs(
         yield Fold(Markup(", ").join(parts), [proof for _, proof in folded], is_found=True)
 
 
-def _summary(
-    sentence: Markup, runs: Sequence[str], first: MachineVerdict, home: str, *, differs: bool
-) -> Markup:
-    """A claim with the verdict of the first machine whose runs decide it."""
-    names = [Markup("<code>{}</code>").format(run.partition(".")[2]) for run in runs]
-    summary = Markup('<span class="pb-label">{}{}</span> <span class="pb-verdict {}">{}</span>')
-    behind = Markup(" ({})").format(Markup(", ").join(names)) if names else ""
-    summary = summary.format(unlinked(sentence), behind, first.css, first.words)
-    if first.machines[0] != home:
-        summary += Markup(' <span class="pb-keep">({})</span>').format(first.machines[0])
-    if first.why:
-        summary += Markup(' <span class="pb-quiet pb-label">({})</span>').format(plain(first.why))
-    if differs:
-        summary += Markup(', <strong class="pb-differs pb-keep">the machines differ</strong>')
-    return summary
-
-
-def _rule(here: Judged, regime: Markup, folio: Folio) -> Markup:
-    """What a claim states as a rule, where it holds, and how far it may be off."""
-    claim, tolerance = here.claim, tolerance_of(here.claim.tolerance, here.observed)
-    parts = [escape(claim.kind.capitalize()), _formula_of(claim, folio), _domain_of(claim, folio)]
-    if claim.tolerance and tolerance:
-        allowed = Markup('allowed <span class="pb-given pb-label">{}</span>').format(tolerance)
-        because = claim.tolerance.because
-        parts.append(allowed + (", " + folio.line(because) if because else ""))
-    if claim.source:
-        source = folio.book.references[claim.source]
-        link = Markup('<a class="pb-cited" href="{}" rel="noreferrer" title="{}">{}</a>')
-        parts.append(link.format(source.url, source.title, source.title.split(", “")[0]))
-    known = [part for part in parts if part]
-    before = Markup("<br>" if known[1:] else " · ")
-    return Markup(" · ").join(known) + (before + "Regime: " + regime if regime else "")
-
-
-def _is_of_planner(here: Judged, folio: Folio) -> bool:
-    traces = {path.partition(".")[0] for path in here.runs}
-    return {folio.book.traces[name].is_of_planner for name in traces} == {True}
-
-
-def _verdicts(
-    rows: Sequence[MachineVerdict], first: MachineVerdict, is_of_planner: bool
-) -> Iterator[Element]:
-    """A table with a row for each verdict, and what those showed, or why there is none."""
-    has_off = any(row.off for row in rows)
-    small, verdict = (
-        Markup("<br><small>{}</small>"),
-        Markup('<span class="pb-verdict {}">{}</span>'),
-    )
-    cells = [
-        [
-            (escape("no device") if is_of_planner else row.names)
-            + (small.format(row.regime) if row.regime else ""),
-            row.predicted, row.observed, *([row.off or "–"] if has_off else []),
-            verdict.format(row.css, row.words),
-        ]
-        for row in rows
-    ]  # fmt: skip
-    numbers = [*first.heads, *(["Off by"] if has_off else [])]
-    titles = ["Machine", *(f"#{title}" for title in numbers), "Verdict"]
-    yield Table(titles, cells, rows[0].caption, is_found=False)
-    is_alike = len({plain(row.says) for row in rows}) == 1
-    if told := [row for row in rows if row.says]:
-        yield Facts([
-            ((WHAT if row.is_showed else WHY) + ("" if is_alike else ", " + row.names), row.says)
-            for row in (told[:1] if is_alike else told)
-        ])  # fmt: skip
-
-
-def _used_in(lessons: Sequence[tuple[str, str]], folio: Folio) -> Iterator[Element]:
+def _proof(
+    name: str, sentence: Markup, rows: Sequence[MachineVerdict],
+    lessons: Sequence[tuple[str, str]], home: str, is_alone: bool, folio: Folio,
+) -> FoldedClaim:  # fmt: skip
+    claim, here = folio.book.claims[name], folio.at_hand.judged(name)
+    folio.runs.update(here.runs)
+    shared, verdicts = _merged(rows)
+    first = next((verdict for verdict in verdicts if not verdict.why), verdicts[0])
+    because = claim.tolerance.because if claim.tolerance else None
+    told = [verdict for verdict in verdicts if verdict.says]
+    is_alike = len({plain(verdict.says) for verdict in verdicts}) == 1
     titles = {topic.id: topic.file.title for topic in folio.book.topics}
-    link, modes = Markup('<a href="{}topics/{}/{}.html">{}: {}</a>'), folio.ui["modes"]
-    links = [
-        link.format(folio.root, topic, mode, plain(folio.line(titles[topic])), modes[mode])
-        for topic, mode in lessons
-    ]
-    if links:
-        yield Aside("Used in: " + Markup(", ").join(links), "pb-claim-rule")
+    return FoldedClaim(
+        claim=claim,
+        says=sentence,
+        runs=[] if is_alone else [run.partition(".")[2] for run in here.runs],
+        formula=_formula_of(claim, folio),
+        domain=_domain_of(claim, folio),
+        tolerance=tolerance_of(claim.tolerance, here.observed),
+        because=folio.line(because) if because else Markup(),
+        source=folio.book.references[claim.source] if claim.source else None,
+        regime=shared if rows[1:] else _regime_of(claim, here, folio),
+        first=first,
+        elsewhere=first.machines[0] if first.machines[0] != home else "",
+        differs=any(row.differs for row in rows),
+        table=_table(verdicts, first.heads, here, folio),
+        showed=[replace(told[0], machines=())] if told and is_alike else told,
+        lessons=[
+            (f"{folio.root}topics/{topic}/{mode}.html",
+             f"{plain(folio.line(titles[topic]))}: {folio.ui['modes'][mode]}")
+            for topic, mode in lessons
+        ],
+    )  # fmt: skip
+
+
+def _table(
+    verdicts: Sequence[MachineVerdict], heads: Sequence[str], here: Judged, folio: Folio
+) -> Table:
+    """A row for each verdict."""
+    traces = {path.partition(".")[0] for path in here.runs}
+    is_of_planner = {folio.book.traces[name].is_of_planner for name in traces} == {True}
+    has_off = any(verdict.off for verdict in verdicts)
+    small, words = Markup("<br><small>{}</small>"), Markup('<span class="pb-verdict {}">{}</span>')
+    rows = [
+        [
+            (escape("no device") if is_of_planner else verdict.names)
+            + (small.format(verdict.regime) if verdict.regime else ""),
+            verdict.predicted, verdict.observed, *([verdict.off or "–"] if has_off else []),
+            words.format(verdict.css, verdict.words),
+        ]
+        for verdict in verdicts
+    ]  # fmt: skip
+    numbers = [f"#{title}" for title in (*heads, *(["Off by"] if has_off else []))]
+    return Table(["Machine", *numbers, "Verdict"], rows, verdicts[0].caption, is_found=False)
 
 
 def _merged(rows: Sequence[MachineVerdict]) -> tuple[Markup, list[MachineVerdict]]:

@@ -31,6 +31,7 @@ NUM_FURTHEST = 5
 MEASURED = Markup(
     'Measured on {}: {}, {} cores, {}{} of memory · <a href="machines/index.html">all machines</a>'
 )
+MACHINE = "machine.cpu", "machine.num_cores", "machine.memory_bytes"
 BEYOND = Markup("; {} more do not apply here, or have no evidence here")
 OBSERVED = Markup(" {} {} what the runs showed. {} of them turned out otherwise here.")
 LENT = Markup(" For {} more claims, only {} has the runs; they are not counted.")
@@ -61,8 +62,7 @@ def evidence(draft: Draft) -> Parts:
     folio, book = draft.folio, draft.folio.book
     yield draft.opening(draft.sheet.about)
     machine = machine_link(book.machine.name, book.is_reference, folio)
-    read = (folio.cell(f"machine.{name}") for name in ("cpu", "num_cores", "memory_bytes"))
-    cpu, cores, memory = read
+    cpu, cores, memory = map(folio.cell, MACHINE)
     words = MEASURED.format(machine, cpu, cores, accelerators(book.machine), memory)
     yield UnfoundAside(words, "pb-meta")
     yield Markup('<div id="repeat"></div>')

@@ -1,7 +1,7 @@
 """The home page, the list of topics and the page of a topic: where reading begins."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
@@ -10,7 +10,7 @@ from generator.content.topic import Survivor
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Aside, Block, Element
 from generator.pages.view import minutes_words
-from generator.pages.views.ways import Step, Way, all_items, first_hour, item_marks, ways
+from generator.pages.views.ways import all_items, first_hour, item_marks, ways
 from generator.printing.folio import Folio
 from generator.values import units
 from generator.values.filters import ended
@@ -19,6 +19,13 @@ from generator.values.value import Value, numeric
 MARGIN = 1.35  # of the axis beyond the longest bar, for its number
 NUMBER = 0.22  # of the axis, that a number takes on a phone
 GAP = 8  # between the columns of the map, in per cent of its width
+ABOUT = Markup(
+    "Bar: peak memory, measured without a limit. Line: memory of a device. Hatched: what exceeds "
+    "it."
+)
+DRAG = Markup("Drag the line; press a number for its run.")
+TICK = Markup("Tick the rows that you expect to train. Then see what the runs did.")
+LINE = Markup("Memory of a device")
 BUTTON = Markup('<a class="pb-button{}" href="{}">{}</a>')
 
 
@@ -37,7 +44,6 @@ class TriedWay(NamedTuple):
     """A way to train: a bar for each rank, and how its run ended under the budget."""
 
     name: Markup
-    says: Markup
     bars: Sequence[Bar]
     need: float  # no line may lie below it for the run to fit
     outcome: Markup
@@ -49,16 +55,19 @@ class MemoryGame(Element):
     """Bars of peak memory on one axis, of which readers say whether they fit under a line."""
 
     question: Markup
-    rows: Sequence[TriedWay]
-    next: Markup  # what a reader may do after it
+    about: Markup
+    task: Markup
     budget: Markup
+    rows: Sequence[TriedWay]
+    line: Markup  # what it is
+    next: Markup  # what a reader may do after it
     share: float  # of the axis, that lies below the line
     at: int  # where the line starts, in the unit of the axis
     top: float  # of the axis
     unit: str
-    called: Markup  # the model
-    models: Sequence[Markup] = ()  # of all games of the page
-    place: int = 0  # among them
+    models: Sequence[str]  # of all games of the page
+    place: int  # among them
+    drag: str = DRAG  # what a reader does after the task
 
 
 @dataclass(frozen=True)
@@ -78,9 +87,7 @@ def home(draft: Draft) -> Iterator[Element | Markup]:
          item_marks(topic.items_by_mode["recall"], topic, folio.evidence))
         for topic in book.topics if "recall" in topic.items_by_mode
     ])  # fmt: skip
-    games = _games(folio)
-    for place, game in enumerate(games):
-        yield replace(game, models=[other.called for other in games], place=place)
+    yield from _games(folio)
     steps = first_hour(folio)
     begin = steps[0].href if steps else f"topics/{next(iter(book.lessons), 'index')}.html"
     buttons = {"guide.html": "My run fails"} if book.guide else {}
@@ -98,26 +105,30 @@ def home(draft: Draft) -> Iterator[Element | Markup]:
         yield Block([draft.prose(book.home.licence)], "pb-aside")
 
 
-def _games(folio: Folio) -> list[MemoryGame]:
+def _games(folio: Folio) -> Iterator[MemoryGame]:
     """A game for each model of the home page that has runs; all have one axis."""
     models = folio.book.home.picture
     peaks = {way.run: _peaks(way.run, folio) for model in models for way in model.ways}
     top = MARGIN * max((numeric(peak) for of_run in peaks.values() for peak in of_run), default=0)
     unit, scale = units.of_axis(units.BYTES, top, 10)
-    games = []
-    for model in models:
-        budget = folio.value(model.budget)
-        line = numeric(budget) / top if budget else 0
+    budgets = {model.called: folio.value(model.budget) for model in models}
+    played = [
+        model for model in models
+        if budgets[model.called] and any(peaks[way.run] for way in model.ways)
+    ]  # fmt: skip
+    called = [folio.line(model.called) for model in played]
+    for place, model in enumerate(played):
+        budget = budgets[model.called]
+        assert budget
+        line = numeric(budget) / top
         ways = [way for way in model.ways if peaks[way.run]]
         rows = [_row(way, peaks[way.run], top, line, folio) for way in ways]
-        if budget is not None and rows:
-            games.append(MemoryGame(
-                called=folio.line(model.called), question=folio.line(model.question),
-                budget=folio.show(budget), share=round(line, 4),
-                at=round(numeric(budget) / scale), top=round(top / scale, 2), unit=unit,
-                rows=rows, next=folio.line(model.next),
-            ))  # fmt: skip
-    return games
+        yield MemoryGame(
+            question=folio.line(model.question), about=ABOUT, task=DRAG if place else TICK,
+            budget=folio.show(budget), share=round(line, 4),
+            at=round(numeric(budget) / scale), top=round(top / scale, 2), unit=unit,
+            rows=rows, line=LINE, next=folio.line(model.next), models=called, place=place,
+        )  # fmt: skip
 
 
 def _peaks(path: str, folio: Folio) -> list[Value]:
@@ -138,40 +149,39 @@ def _row(way: Survivor, peaks: Sequence[Value], top: float, line: float, folio: 
         Bar(share, folio.show(peak), is_within=NUMBER < share < line < share + NUMBER)
         for share, peak in zip(shares, peaks, strict=True)
     ]
-    return TriedWay(
-        escape(folio.strategy(run)), folio.line(way.says or ""), bars, max(shares),
-        escape(outcome), fits,
-    )  # fmt: skip
+    name = escape(folio.strategy(run))
+    if way.says:
+        name = Markup("<span>{} <small>({})</small></span>").format(folio.line(way.says), name)
+    return TriedWay(name, bars, max(shares), escape(outcome), fits)
 
 
 # --- the list of topics
 
 
-class TopicCard(NamedTuple):
-    """A topic on the map."""
-
-    id: str
-    title: Markup
-    asks: Markup
-    minutes: Markup
-    after: Markup  # the topics that it requires
-    items: str  # as a link carries them
+CARD = Markup(
+    '<li data-items="{}"><a href="{}/index.html">{}</a><p>{}</p>'
+    '<p class="pb-quiet">{}{} <span class="pb-progress"></span></p></li>'
+)
+STEP = Markup(
+    '<li data-page="{}" data-items="{}"><a href="{}">{}</a> <span class="pb-quiet">{}</span>'
+    '<span class="pb-progress"></span><br>{}</li>'
+)
 
 
 @dataclass(frozen=True)
 class TopicMap(Element):
-    """Cards of topics in columns, each right of its requirements."""
+    """Cards of topics in columns, each right of its requirements; a script ticks them off."""
 
-    columns: Sequence[Sequence[TopicCard]]
+    columns: Sequence[Sequence[Markup]]
     edges: str  # an SVG path of lines
 
 
 @dataclass(frozen=True)
-class FirstHour(Element):
-    """The pages of the first hour; a script ticks them off."""
+class WayList(Element):
+    """Pages to read in order; a script ticks them off."""
 
-    steps: Sequence[tuple[Step, Markup]]  # each with its minutes
-    root: str
+    lines: Sequence[Markup]
+    css: str
 
 
 def topics(draft: Draft) -> Iterator[Element | Markup]:
@@ -182,7 +192,13 @@ def topics(draft: Draft) -> Iterator[Element | Markup]:
         yield draft.heading(2, "First hour")
         total = minutes_words(sum(step.minutes for step in steps))
         yield Aside(total + " in all", "pb-quiet")
-        yield FirstHour([(step, minutes_words(step.minutes)) for step in steps], folio.root)
+        lines = [
+            STEP.format(
+                step.page, step.items, folio.root + step.href, step.title,
+                minutes_words(step.minutes), step.says,
+            ) for step in steps
+        ]  # fmt: skip
+        yield WayList(lines, "pb-hour")
     yield draft.heading(2, "All topics")
     yield _topic_map(folio, minutes)
 
@@ -208,23 +224,18 @@ def _topic_map(folio: Folio, minutes: Mapping[str, int]) -> TopicMap:
             bend = f"{middle:.5g} {upper:.5g} {middle:.5g} {lower:.5g}"
             edges.append(f"M{start:.5g} {upper:.5g}C{bend} {right:.5g} {lower:.5g}")
     titles = {topic.id: folio.in_link.line(topic.file.title) for topic in folio.book.topics}
-    total = {
-        topic.id: sum(way.minutes or 0 for way in ways(topic, None, folio, minutes))
-        for topic in folio.book.topics
-    }
-    cards = {
-        topic.id: TopicCard(
-            id=topic.id,
-            title=titles[topic.id],
-            asks=folio.line(next(iter(topic.file.modes.values()))),
-            after=Markup(", ").join(titles[name] for name in topic.file.requires),
-            minutes=minutes_words(total[topic.id]),
-            items=item_marks(all_items(topic), topic, folio.evidence),
-        )
-        for topic in folio.book.topics
-    }
-    in_columns = [[cards[topic.id] for topic in topics] for topics in by_column]
-    return TopicMap(in_columns, " ".join(edges))
+    cards = {}
+    for topic in folio.book.topics:
+        after = Markup(", ").join(titles[name] for name in topic.file.requires)
+        own_minutes = (way.minutes or 0 for way in ways(topic, None, folio, minutes))
+        cards[topic.id] = CARD.format(
+            item_marks(all_items(topic), topic, folio.evidence), topic.id, titles[topic.id],
+            folio.line(next(iter(topic.file.modes.values()))), minutes_words(sum(own_minutes)),
+            Markup('<span class="pb-map-after"> · after {}</span>').format(after) if after else "",
+        )  # fmt: skip
+    return TopicMap(
+        [[cards[topic.id] for topic in topics] for topics in by_column], " ".join(edges)
+    )
 
 
 # --- a topic
@@ -238,12 +249,10 @@ class Progress(Element):
     items: str  # as a link carries them
 
 
-@dataclass(frozen=True)
-class TopicWays(Element):
-    """The ways into a topic, each with its minutes; a script ticks them off."""
-
-    topic: str
-    ways: Sequence[tuple[Way, Markup]]
+WAY = Markup(
+    '<li><a href="{}.html" data-page="{}" data-items="{}"><span>{}</span>'
+    '<span class="pb-progress"></span></a><p>{}{}</p></li>'
+)
 
 
 def topic(draft: Draft) -> Iterator[Element | Markup]:
@@ -252,8 +261,13 @@ def topic(draft: Draft) -> Iterator[Element | Markup]:
     assert own
     yield draft.lede(own.file.summary)
     yield Progress(item_marks(all_items(own), own, folio.evidence))
-    rows = ways(own, None, folio, draft.gathered.minutes)
-    yield TopicWays(own.id, [(way, minutes_words(way.minutes or 0)) for way in rows])
+    took = Markup(' <span class="pb-quiet">{}</span>')
+    yield WayList([
+        WAY.format(
+            way.mode, f"{own.id}/{way.mode}", way.items, way.word, way.question,
+            took.format(minutes_words(way.minutes)) if way.minutes else "",
+        ) for way in ways(own, None, folio, draft.gathered.minutes)
+    ], "pb-ways")  # fmt: skip
     if own.file.key_laws:
         yield Aside(Markup(
             '<a href="summary.html">Summary</a>: made for printing. Read it after the lessons, '

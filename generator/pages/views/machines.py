@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import compress, groupby
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
@@ -23,7 +22,7 @@ from generator.pages.elements.element import (
     UnfoundAside,
 )
 from generator.pages.elements.programs import PrintedText
-from generator.pages.elements.tables import Row, Table
+from generator.pages.elements.tables import Row, Table, with_units
 from generator.pages.environment import unbroken, with_code
 from generator.pages.view import counted, label
 from generator.pages.views import trials
@@ -141,11 +140,8 @@ def machine(draft: Draft) -> Parts:
 
 def _trace_row(trace: Trace, measured: MachineFolder, folio: Folio) -> Row:
     """An experiment that a machine measured: its runs, and those that did not end as declared."""
-    link = Markup('<a href="{}evidence/{}.html"><code>{}</code></a>')
-    experiment, skipped = (
-        trace.experiment,
-        [run.status for run in trace.runs.values()].count("skipped"),
-    )
+    link, experiment = Markup('<a href="{}evidence/{}.html"><code>{}</code></a>'), trace.experiment
+    skipped = [run.status for run in trace.runs.values()].count("skipped")
     recorded = Markup('<span class="pb-label pb-keep">{}</span>').format(moment(trace.recorded_at))
     if experiment in measured.stale:
         recorded += " · " + DIFFERS.format(folio.ui["stale"])
@@ -208,48 +204,39 @@ def _sending(read: partial[Value | None]) -> Iterator[tuple[str, Value]]:
 # --- the runs of an experiment
 
 
-@dataclass(frozen=True)
-class RunsTable(Table):
-    """The runs of an experiment on a machine; an end that is a surprise stands out."""
-
-    IS_FOUND = False
-    surprises: Sequence[bool] = ()  # which of the rows
-
-
 class RunRow(NamedTuple):
     """A run, with what it measured by its name in words."""
 
+    run: Run
     name: str
     id: str
     strategy: str
     nature: str
     ranks: Markup
-    num_ranks: int
     failure: str
-    expected: str
-    ended: str
     reason: str  # it was skipped
-    is_surprise: bool
     measured: dict[str, Markup]
 
 
-class MachineRuns(NamedTuple):
-    """The runs of an experiment on a machine."""
+@dataclass(frozen=True)
+class MachineRuns(Element):
+    """The runs of an experiment on a machine, and those that it skipped."""
 
-    measured: MachineFolder
+    IS_FOUND = False
+    machine: Machine
+    which: str  # it is
     is_shown: bool  # by the pages
+    is_stale: bool
     trace: Trace
-    measures: Sequence[str]  # that some run has
+    software: str
+    devices: Markup
+    measures: Sequence[Markup]  # titles of what some run measured
     has_gaps: bool
-    rows: Sequence[RunRow]
+    has_ranks: bool
+    rows: Sequence[tuple[RunRow, Sequence[Markup]]]  # each with these
     nature: str  # of all runs over several ranks
     has_kinds: bool
     skipped: Sequence[RunRow]
-
-    @property
-    def name(self) -> str:
-        """The machine's name."""
-        return self.measured.machine.name
 
 
 def runs(draft: Draft) -> Parts:
@@ -263,17 +250,16 @@ def runs(draft: Draft) -> Parts:
         )
         yield Aside(lacks.format(unbroken(own), folio.ui["reference_machine"]), "pb-notice")
     first, *others = _by_machine(experiment, folio)
-    shown = [first, *others]
-    if explained := _explained(shown):
+    if explained := _explained([first, *others]):
         yield Aside(escape(explained))
-    yield draft.heading(2, "On " + unbroken(first.name))
-    yield from _on_machine(first, folio)
+    yield draft.heading(2, "On " + unbroken(first.machine.name))
+    yield first
     if first.is_shown:
         again = Markup("{} <code>{}</code>")
         yield Aside(again.format(folio.ui["again"], reproduce_command(on_page, folio.book)))
     for other in others:
-        title = Markup("The same runs on <code>{}</code>").format(unbroken(other.name))
-        yield Fold(title, [*_on_machine(other, folio)])
+        title = Markup("The same runs on <code>{}</code>").format(unbroken(other.machine.name))
+        yield Fold(title, [other])
     if tries := [*_tries(experiment, folio)]:
         yield draft.heading(2, "Your own runs")
         yield from tries
@@ -287,11 +273,11 @@ def runs(draft: Draft) -> Parts:
     yield Aside(Markup('<a href="../evidence.html">Evidence of all experiments</a>'))
 
 
-def _explained(shown: Sequence[MachineRuns]) -> str:
+def _explained(by_machine: Sequence[MachineRuns]) -> str:
     """What the measures of some tables are."""
-    measures = {measure for of_machine in shown for measure in of_machine.measures}
+    measures = {word[1:].partition(",")[0] for runs in by_machine for word in runs.measures}
     words = "".join(says for measure, says in WHAT_MEASURES_ARE.items() if measure in measures)
-    if any(of_machine.has_gaps for of_machine in shown):
+    if any(runs.has_gaps for runs in by_machine):
         sent = ", or nothing sent" if "Payload per step" in measures else ""
         words += f"–: not measured{sent}."
     return words.strip()
@@ -305,78 +291,6 @@ def _tries(experiment: str, folio: Folio) -> Iterator[Element]:
         about = title.format(breakable(own.run), moment(own.when), words)
         yield UnfoundAside(about, "pb-listing-title")
         yield PrintedText("\n".join(own.lines))
-
-
-def _on_machine(of_machine: MachineRuns, folio: Folio) -> Iterator[Element]:
-    """What a machine is, its runs, and those that it skipped."""
-    yield UnfoundAside(_meta(of_machine, folio), "pb-meta")
-    small = Markup(' <small class="pb-nature">{}</small>')
-    has_ranks = not all(run.is_plain for run in of_machine.trace.runs.values())
-    titles = ["Run", "Kind of run", "#Ranks", "Outcome"]
-    cells = []
-    for row in of_machine.rows:
-        outcome = escape(row.ended)
-        if row.is_surprise:
-            outcome += f" (a surprise; expected {row.expected})"
-            outcome += Markup("<br><small>{}</small>").format(row.failure) if row.failure else ""
-        nature = small.format(row.nature) if row.nature else ""
-        kind = escape(row.strategy) + nature
-        cells.append([_code(row.name), kind, row.ranks, outcome])
-    has = [True, of_machine.has_kinds, has_ranks, True]
-    rows = [
-        [*compress(known, has), *(row.measured[measure] for measure in of_machine.measures)]
-        for known, row in zip(cells, of_machine.rows, strict=True)
-    ]
-    if rows:
-        yield RunsTable(
-            [*compress(titles, has), *(f"#{measure}" for measure in of_machine.measures)],
-            rows, css="pb-runs", anchors=[row.id for row in of_machine.rows],
-            surprises=[row.is_surprise for row in of_machine.rows],
-        )  # fmt: skip
-    if skipped := of_machine.skipped:
-        runs = " runs were skipped" if len(skipped) > 1 else " run was skipped"
-        yield Fold(label(str(len(skipped))) + runs, [*_skipped(skipped)])
-
-
-def _code(name: str) -> Markup:
-    return Markup("<code>{}</code>").format(breakable(name))
-
-
-def _meta(of_machine: MachineRuns, folio: Folio) -> Markup:
-    """What a machine is, and when and with what it recorded the runs of an experiment."""
-    name, trace, machine = of_machine.name, of_machine.trace, of_machine.measured.machine
-    link = Markup('<a href="../machines/{}.html">{}</a>').format(name, _which(name, folio))
-    devices = accelerators(machine).removesuffix(", ")
-    kept = Markup(' <span class="pb-keep">· {}</span>')
-    raw = Markup('<a href="../traces/{}/{}.json">raw trace</a>').format(name, trace.experiment)
-    is_stale = trace.experiment in of_machine.measured.stale
-    nature = Markup(' · all runs over several ranks are <small class="pb-nature">{}</small>')
-    return Markup().join([
-        link,
-        ", " + devices if devices else "",
-        kept.format("recorded " + label(moment(trace.recorded_at))),
-        kept.format(label(software(trace.circumstances))),
-        kept.format(Markup("code <code>{}</code>").format(trace.code.digest)),
-        " · " + DIFFERS.format(folio.ui["stale"]) if is_stale else "",
-        kept.format(raw),
-        nature.format(of_machine.nature) if of_machine.nature else "",
-    ])  # fmt: skip
-
-
-def _skipped(rows: Sequence[RunRow]) -> Iterator[Markup]:
-    """Runs that a machine skipped, by reason."""
-    line = Markup('<li class="pb-label" id="{}">{} ({})</li>')
-    in_order = sorted(rows, key=lambda row: row.reason.lower())
-    for reason, alike in groupby(in_order, key=lambda row: row.reason):
-        if reason:
-            yield Markup("<p>{}</p>").format(with_code(reason))
-        lines = (
-            line.format(
-                row.id, _code(row.name), ", ".join(filter(None, (row.strategy, row.nature)))
-            )
-            for row in alike
-        )
-        yield Markup("<ul>{}</ul>").format(Markup().join(lines))
 
 
 def _by_machine(experiment: str, folio: Folio) -> list[MachineRuns]:
@@ -395,23 +309,30 @@ def _runs_on(experiment: str, measured: MachineFolder, folio: Folio) -> MachineR
         _row(experiment, name, end, evidence, folio)
         for name in sorted(trace.runs, key=_numbers_apart)
     ]
-    ran = [row for row in rows if row.ended != "skipped"]
-    several = [row.nature for row in ran if row.num_ranks > 1]
+    ran = [row for row in rows if row.run.status != "skipped"]
+    several = [row.nature for row in ran if num_ranks(row.run) > 1]
     nature = CROWDED if len(several) >= LEAST and {*several} == {CROWDED} else ""
     ran = [row._replace(nature="") for row in ran] if nature else ran
     words = dict.fromkeys(word for row in ran for word in row.measured)
     ran = [row._replace(measured=dict.fromkeys(words, ABSENT) | row.measured) for row in ran]
     measures = [word for word in words if any(row.measured[word] != ABSENT for row in ran)]
+    numbers = [[row.measured[word] for word in measures] for row in ran]
+    titles, cells = with_units([f"#{word}" for word in measures], numbers)
     return MachineRuns(
-        measured=measured,
+        machine=machine,
+        which=_which(machine.name, folio),
         is_shown=is_shown,
+        is_stale=experiment in measured.stale,
         trace=trace,
-        measures=measures,
+        software=software(trace.circumstances),
+        devices=accelerators(machine).removesuffix(", "),
+        measures=titles,
         has_gaps=any(row.measured[word] == ABSENT for row in ran for word in measures),
-        rows=ran,
+        has_ranks=not all(run.is_plain for run in trace.runs.values()),
+        rows=list(zip(ran, cells, strict=True)),
         nature=nature,
         has_kinds=len(ran) < LEAST or len({(row.strategy, row.nature) for row in ran}) > 1,
-        skipped=[row for row in rows if row.ended == "skipped"],
+        skipped=[row for row in rows if row.run.status == "skipped"],
     )
 
 
@@ -447,17 +368,14 @@ def _row(experiment: str, name: str, end: str, evidence: Evidence, folio: Folio)
         HEAVIER.format(measure_command(experiment, full=True)) if run.is_left_out else run.reason
     )
     return RunRow(
+        run=run,
         name=name,
         id=f"{name}{end}",
         strategy=folio.strategy(run),
         nature=nature,
         ranks=page.printed(read(*num)),
-        num_ranks=num_ranks(run),
         failure=DISAGREED if message.startswith("MeterDisagreesError") else "",
-        expected=run.expected_status.replace("_", " "),
-        ended=run.status.replace("_", " "),
         reason=reason or "",
-        is_surprise=run.is_surprise,
         measured={word: page.printed(value) for word, value in _measured(run, read).items()},
     )
 

@@ -6,20 +6,27 @@ optimizer the layouts to measure, bars, and what fits; and the layouts that a le
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from generator.checks.lesson_checks import planned as planned_in
 from generator.content.lesson import WhyFile
-from generator.content.plan_page import Device
+from generator.content.plan_page import Device, OrderPart, PlanFile
 from generator.figures.play.bar_views import MOST as LONGEST
 from generator.figures.play.bar_views import plans as bars
 from generator.figures.play.frame import packed
 from generator.figures.play.states import Control
-from generator.pages.view import Row, View, counted, label
+from generator.pages.draft import Draft
+from generator.pages.elements.element import Aside, Block, Element, Fold, UnfoundAside
+from generator.pages.elements.programs import CopiedCommand
+from generator.pages.elements.tables import Table
+from generator.pages.view import Row, counted, label
+from generator.pages.views import published
+from generator.pages.views.claims import proofs
 from generator.printing.folio import Folio, breakable
 from generator.printing.markdown import plain
 from generator.values import units
@@ -44,7 +51,77 @@ LAYOUTS = "Layout", "#A rank needs", *(f"#{measure}" for measure in BY_LAW), "#O
 MODEL = Markup('<a class="pb-label" href="{}">{}</a><br><small>{} parameters</small>')
 NEARLY_FULL = Markup("<br><b>nearly fills the device</b>")
 NOTHING_FITS = "No simulated layout fits"
+GAPS = (
+    " A dashed setting was not simulated together with the chosen ones; choosing it changes "
+    "another setting too."
+)
+Parts = Iterator[Element | Markup]
 MOST = 8  # layouts that fit, of which bars and the table show the best
+
+
+class Measured(NamedTuple):
+    """A layout to measure: what it needs, bounds on its step, and how to run it."""
+
+    said: Markup
+    is_tight: bool
+    needs: Markup
+    at_least: Markup
+    decided_by: str
+    command: str
+    has_program: bool  # else the command says why there is none
+    range: Sequence[Markup]  # of a step, at the quartiles of the rates that clusters reached
+    num_clusters: Markup
+
+
+@dataclass(frozen=True)
+class Advice(Element):
+    """What a choice leads to: what to measure first, then bars, then a table."""
+
+    NOTHING_FITS, TITLE, MOST = NOTHING_FITS, TITLE, MOST
+    measured: Sequence[Measured]
+    is_ordered: bool
+    memory: Markup
+    least: Markup  # that any layout needs, if none fits
+    bars: Markup
+    caption: Markup
+    is_cut: bool  # whether a bar is longer than the axis
+    table: Table | None
+    rates: Sequence[Markup]
+    num_simulated: int
+    num_fitting: int
+    root: str
+
+
+class FirstChoice(NamedTuple):
+    """The option of each control that is chosen first."""
+
+    at: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PlanPlay(Element):
+    """The choice that a page of plans answers, with the first answer."""
+
+    task: Markup
+    controls: Sequence[Control]
+    first: FirstChoice
+    drawn: Markup  # the advice of the first choice
+    script: str  # the address of that with all
+
+
+@dataclass(frozen=True)
+class ModelTabs(Element):
+    """Links to the pages of all models."""
+
+    IS_FOUND = False
+    models: Sequence[tuple[str, str, bool]]  # address, title, and whether it is the page
+
+
+@dataclass(frozen=True)
+class LayoutNames(Table):
+    """The names of plans, folded."""
+
+    IS_FOUND = IS_READ = False
 
 
 class Setting(NamedTuple):
@@ -82,9 +159,8 @@ class Plans:
         """Keep a model's runs, answers and settings; expressions call its plans by `name`."""
         trace = folio.book.traces[name]
         assert trace.grid is not None
-        assert folio.book.plan is not None
         self.name, self.grid, self.runs = name, trace.grid, trace.trace.runs
-        self.folio, self.plan = folio, folio.book.plan
+        self.folio, self.plan = folio, _written(folio)
         self.usual = f"{name}.{next(iter(self.runs))}"  # has the settings that all runs have
         self.answers = answers_of(self.grid)
         self.settings = {
@@ -153,28 +229,32 @@ class Plans:
         """What the rank with the highest demand needs of its device."""
         return self.folio.printed(_largest(self.path(answer), "needed_bytes", self.folio))
 
-    def compared(self, layout: Layout, chosen: Choices) -> dict[str, Markup | str]:
-        """By column, a layout's cells: words, bytes needed, least seconds, and the bottleneck."""
+    def compared(self, layout: Layout, chosen: Choices) -> list[Markup | str]:
+        """A layout's cells: words, bytes needed, least seconds, and the bottleneck."""
         is_tight = layout.is_tight(numeric(chosen.memory))
-        return {
-            "layout": label(self.label(layout.answer)) + (NEARLY_FULL if is_tight else ""),
-            "needs": self.needs(layout.answer),
-            "at_least": self.seconds(layout.bounds.at_least, "law_of_time", layout, chosen),
-            "decided_by": layout.bounds.bottleneck,
-        }
+        return [
+            label(self.label(layout.answer)) + (NEARLY_FULL if is_tight else ""),
+            self.needs(layout.answer),
+            self.seconds(layout.bounds.at_least, "law_of_time", layout, chosen),
+            layout.bounds.bottleneck,
+        ]
 
-    def measured(self, layout: Layout, chosen: Choices) -> View:
-        """`View` of a layout to measure: its cells, range of time, and its program's command."""
+    def measured(self, layout: Layout, chosen: Choices) -> Measured:
+        """A layout to measure: its cells, range of time, and its program's command."""
         reached = rates.range_of(layout.answer, chosen.cluster)
         command = command_of(layout, self.grid.preset)
-        return View(
-            **self.compared(layout, chosen),
+        return Measured(
+            needs=self.needs(layout.answer),
+            at_least=self.seconds(layout.bounds.at_least, "law_of_time", layout, chosen),
+            decided_by=layout.bounds.bottleneck,
             said=label(self.label(layout.answer)),
             is_tight=layout.is_tight(numeric(chosen.memory)),
             command=command,
-            has_program=command.startswith("python "),  # else it says why there is none
-            range=reached and [self.seconds(s, "range_of", layout, chosen) for s in reached[:2]],
-            num_clusters=reached and label(str(reached[2])),
+            has_program=command.startswith("python "),
+            range=[self.seconds(s, "range_of", layout, chosen) for s in reached[:2]]
+            if reached
+            else [],
+            num_clusters=label(str(reached[2])) if reached else Markup(),
         )
 
     def seconds(self, number: float, says: str, layout: Layout, chosen: Choices) -> Markup:
@@ -231,10 +311,9 @@ def planned_rows(lesson: WhyFile, folio: Folio) -> tuple[list[Row], str]:
     return list(rows.values()), folio.caption
 
 
-def models(folio: Folio) -> Iterator[Row]:
+def _models(folio: Folio) -> Iterator[Row]:
     """Yield a row for each planned model: its link, first choice, and layout to try first there."""
-    assert folio.book.plan is not None
-    for name in folio.book.plan.models:
+    for name in _written(folio).models:
         plans = Plans(name, folio)
         first, made = plans.choices[0], plans.choices[0].choice
         options = plans.options(first.setting, first.device.name)
@@ -242,14 +321,110 @@ def models(folio: Folio) -> Iterator[Row]:
         yield [
             MODEL.format(page, plans.grid.title, count),
             label(f"{options['mesh']} {first.device.name}, {options['sequence']} tokens"),
-            plans.compared(made.measured[0], first)["layout"] if made else label(NOTHING_FITS),
+            plans.compared(made.measured[0], first)[0] if made else label(NOTHING_FITS),
         ]
 
 
-def planned(name: str, folio: Folio, answer_of: Callable[[View], Markup]) -> View:
-    """`View` of a model's page: fixed settings, controls, first answer, script with all."""
+def plan(draft: Draft) -> Parts:
+    """The page that leads to the models."""
+    folio, own = draft.folio, _written(draft.folio)
+    order = own.order if "plan_order" in folio.book.traces else None
+    yield draft.lede(own.lede)
+    yield draft.heading(2, "Your model")
+    yield Block([draft.prose(own.yours)])
+    yield CopiedCommand(".venv/bin/python -m runners plan for config.json")
+    yield draft.heading(2, "Choose a model")
+    yield Table(["Model", "Setting, with Adam", "Try first"], [*_models(folio)])
+    yield from draft.passage("How to read a plan", own.reading)
+    if order:
+        yield from _order(order, draft)
+    yield from draft.passage("How a plan is made", own.simulated)
+    if "plan_published" in folio.book.traces:
+        yield Markup(
+            '<p>How far such plans are off: <a href="plan/published.html">Published measurements, '
+            "and their simulations</a></p>"
+        )
+    yield draft.heading(2, "Plan your own model")
+    yield Block([draft.prose(own.own), draft.program(own.program)], "pb-command")
+
+
+def _written(folio: Folio) -> PlanFile:
+    assert folio.book.plan is not None
+    return folio.book.plan
+
+
+def _order(order: OrderPart, draft: Draft) -> Parts:
+    """Which layouts to try first, and what published clusters say of it."""
+    folio = draft.folio
+    yield Markup('<span id="all"></span><span id="few"></span><span id="many"></span>')
+    yield from draft.passage(order.title, order.short)
+    caption = Markup(
+        "Where two layouts stand in a row, the upper one was the fastest, and the lower one is the "
+        "rule's first. The last column is the fastest of the layouts that the rule puts first. † "
+        "marks more than {}."
+    )
+    title = draft.line(order.table)
+    near = folio.cell("plan_order.all.settings.near | percent | digits(2)")
+    inside = [
+        Aside(caption.format(near), "pb-caption"),
+        Table(published.CLUSTERS, [*published.clusters(folio)]),
+    ]
+    yield Fold(title, inside, anchor="clusters", is_found=True)
+    yield Block([draft.prose(order.unknown)])
+    yield from draft.passage("What was compared, and how", order.selection)
+    steps = folio.book.traces["plan_steps"].trace.runs.items()
+    names = [name for name, run in steps if "num_rows" in run.ranks[0].measures]
+    rows = [
+        [name.upper(), *(
+            folio.cell(f"plan_steps.{name}.ranks[0].measures.{measure}")
+            for measure in ("num_rows", "num_possible")
+        )]
+        for name in names
+    ]  # fmt: skip
+    titles = ["Device", "#Published steps", "#Not shorter than the bound"]
+    yield Table(titles, rows, anchors=names, head_css="pb-label")
+    groups = draft.gathered.claim_groups
+    claims = [*groups.get("plan_order", ()), *groups.get("plan_steps", ())]
+    yield from proofs(claims, draft.gathered.claim_lessons, folio)
+
+
+def planned(draft: Draft) -> Parts:
+    """The page of a model's plans."""
+    folio, own, name = draft.folio, _written(draft.folio), draft.sheet.experiment or ""
     folio.unmarked = "simulated"  # the page says it once, of all its numbers
-    plans = Plans(name, folio)
+    plans, traces = Plans(name, folio), folio.book.traces
+    order = own.order if "plan_order" in traces else None
+    play, facts = _play(plans)
+    grids = [(other, traces[other].grid) for other in own.models]
+    yield ModelTabs([
+        (folio.root + traces[other].page, grid.title, other == name)
+        for other, grid in grids if grid
+    ])  # fmt: skip
+    shorts = [draft.prose(order.short)] if order else []
+    yield Block([draft.prose(own.opening), *shorts], "pb-lede")
+    link = Markup('<a href="{}plan.html#{}">{}</a>')
+    facts.append(link.format(folio.root, "how-to-read-a-plan", "How to read a plan"))
+    if order:
+        facts.append(link.format(folio.root, "clusters", folio.line(order.table)))
+    yield UnfoundAside(Markup(" · ").join(facts), "pb-meta")
+    yield play
+    if int(plans.grid.architecture["num_experts"]) > 1:
+        yield from draft.passage("Experts", own.experts)
+    names = [run for run, *_ in _named(plans)]
+    rows = [row for _, *row in _named(plans)]
+    yield LayoutNames(["Run", "Layout", "#Needs"], rows, anchors=names)
+    again = Markup(
+        "To repeat these simulations: <code>.venv/bin/python -m runners plan check {}</code>"
+    )
+    yield Aside(again.format(plans.grid.preset))
+    if claims := draft.gathered.claim_groups.get(name):
+        yield draft.heading(2, "Claims about these plans")
+        yield from proofs(claims, draft.gathered.claim_lessons, folio)
+
+
+def _play(plans: Plans) -> tuple[PlanPlay, list[Markup]]:
+    """What readers choose, with the first answer; what all plans share, in words."""
+    folio = plans.folio
     options = [plans.options(c.setting, f"{c.device.name} {c.memory}") for c in plans.choices]
     pairs = zip(plans.choices, options, strict=True)
     sized = sorted(pairs, key=lambda pair: (pair[0].setting[:2], numeric(pair[0].memory)))
@@ -257,7 +432,7 @@ def planned(name: str, folio: Folio, answer_of: Callable[[View], Markup]) -> Vie
     values["optimizer"].sort()  # Adam first
     varied = {key: known for key, known in values.items() if len(known) > 1}
     places = [tuple(known.index(words[key]) for key, known in varied.items()) for words in options]
-    drawn = [answer_of(_answer(plans, chosen)) for chosen in plans.choices]
+    drawn = [Markup(_advice(plans, chosen)) for chosen in plans.choices]
     words = folio.ui["plan"]["controls"]
     precision = plans.plan.words.precision[plans.grid.rows[0].state.precision]
     fixed = {
@@ -266,48 +441,53 @@ def planned(name: str, folio: Folio, answer_of: Callable[[View], Markup]) -> Vie
         "precision": folio.line(precision),
         **{key: label(known[0]) for key, known in values.items() if key not in varied},
     }
-    return View(
-        fixed=[(words[key], text) for key, text in fixed.items()],
+    has_gaps = len(places) < math.prod(map(len, varied.values()))
+    play = PlanPlay(
+        task=folio.line(plans.plan.task) + (GAPS if has_gaps else ""),
         controls=[Control(words[key], tuple(known)) for key, known in varied.items()],
-        has_gaps=len(places) < math.prod(map(len, varied.values())),
-        first=View(at=places[0]),
+        first=FirstChoice(places[0]),
         drawn=drawn[0],
-        script=packed(ID, places, drawn, folio),
-        named=list(_named(plans)),
+        script=folio.root + packed(ID, places, drawn, folio),
     )
+    return play, [Markup("{}: {}").format(words[key], fact) for key, fact in fixed.items()]
 
 
-def _named(plans: Plans) -> Iterator[tuple[str, Markup, str, Markup]]:
+def _named(plans: Plans) -> Iterator[tuple[str, Markup, Markup, Markup]]:
     """Every row of the grid by its setting, the smallest first: where links to its run lead."""
-    pairs = plans.answers.items()
+    pairs, code = plans.answers.items(), Markup("<code>{}</code>")
     for name, answer in sorted(pairs, key=lambda pair: (plans.settings[pair[0]], needs(pair[1]))):
         says = " · ".join([plans.label(answer), *plans.options(plans.settings[name]).values()])
-        yield name, breakable(f"{plans.name}.{name}"), says, plans.needs(answer)
+        path = code.format(breakable(f"{plans.name}.{name}"))
+        yield name, path, escape(says), plans.needs(answer)
 
 
 # --- what a choice leads to
 
 
-def _answer(plans: Plans, chosen: Choices) -> View:
+def _advice(plans: Plans, chosen: Choices) -> Advice:
     """What to measure, the best layout of each strategy, and bars."""
-    made, memory = chosen.choice, numeric(chosen.memory)
+    made, memory, folio = chosen.choice, numeric(chosen.memory), plans.folio
     fitting = made.fitting if made else []
     first = {layout.strategy: layout for layout in reversed(fitting)}
     best = [layout for layout in fitting if first[layout.strategy] is layout][:MOST]
     drawn = _drawn(chosen, best)
     runs = [plans.runs[plans.path(answer).partition(".")[2]] for answer in drawn]
     named = [(plans.label(a), b, verdict(a, memory)) for a, b in zip(drawn, runs, strict=True)]
-    return View(
-        device=chosen.device,
-        memory=plans.folio.show(chosen.memory) if made else None,
+    rows, device = [plans.compared(layout, chosen) for layout in best], chosen.device
+    titles = ["Layout", "#Needs", "#At least", "Decided by"]
+    return Advice(
         measured=[plans.measured(layout, chosen) for layout in made.measured] if made else [],
         is_ordered=bool(made and made.is_ordered),
-        rows=[list(plans.compared(layout, chosen).values()) for layout in best],
-        least=None if made else plans.needs(min(chosen.answers, key=needs)),
-        bars=bars(named, memory, plans.folio).svg(ID, TITLE),
+        memory=folio.show(chosen.memory) if made else Markup(),
+        least=Markup() if made else plans.needs(min(chosen.answers, key=needs)),
+        bars=bars(named, memory, folio).svg(ID, TITLE),
+        caption=folio.line(plans.plan.caption),
         is_cut=needs(max(drawn, key=needs)) > memory * LONGEST,
+        table=Table(titles, rows, is_found=False) if rows else None,
+        rates=[folio.cell(rate) for rate in (device.compute, device.link, device.between)],
         num_simulated=len(chosen.answers),
         num_fitting=len(fitting),
+        root=folio.root,
     )
 
 

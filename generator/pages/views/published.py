@@ -12,6 +12,9 @@ from statistics import median
 from markupsafe import Markup
 
 from generator.content.plan_page import PeaksPage
+from generator.pages.draft import Draft
+from generator.pages.elements.element import Aside, Element, Fold
+from generator.pages.elements.tables import Table
 from generator.pages.view import Row, counted, label
 from generator.printing.folio import Folio, breakable
 from generator.values.value import Value, computed, numeric
@@ -39,7 +42,29 @@ CLUSTERS = "Model and cluster", "Fastest, and the rule's", "#Slower by", "#Best 
 # --- memory
 
 
-def peaks(folio: Folio) -> list[tuple[str, Run, str]]:
+def published(draft: Draft) -> Iterator[Element | Markup]:
+    """Published peaks beside simulated ones."""
+    assert draft.folio.book.plan
+    page = draft.folio.book.plan.published
+    assert page
+    yield draft.lede(page.lede)
+    misses = "#Off by more than " + label(f"{100 * MOST_ERROR:g}%")
+    scores = [*_peak_scores(draft.folio)]
+    yield Table(["Kind", "#Median error", "#Measurements", misses], scores)
+    yield draft.heading(2, "Every published number")
+    titles = [CASE, "Kind", "#Published", "#Simulated", "#Error"]
+    rows = [*_peak_rows(page, draft.folio)]
+    yield Fold(Markup("The numbers, a row each"), [Table(titles, rows, is_found=False)])
+    if page.compiled:
+        yield from draft.passage("Compiled runs, apart", page.compiled)
+    yield from draft.passage("What was compared, and how", page.selection)
+    yield Aside(Markup(
+        "To repeat these simulations: "
+        "<code>.venv/bin/python -m runners plan check plan_published</code>"
+    ))  # fmt: skip
+
+
+def _peaks(folio: Folio) -> list[tuple[str, Run, str]]:
     """Triples of name, run and kind, for each published peak; sets `unmarked` to simulated."""
     folio.unmarked = "simulated"  # the page says it once, of all its numbers
     return [
@@ -49,10 +74,10 @@ def peaks(folio: Folio) -> list[tuple[str, Run, str]]:
     ]
 
 
-def peak_scores(folio: Folio) -> Iterator[Row]:
+def _peak_scores(folio: Folio) -> Iterator[Row]:
     """Yield two rows, for allocated and reserved peaks: median relative error, number, misses."""
     for name, kinds in {" and ".join(ALLOCATED): ALLOCATED, RESERVED: [RESERVED]}.items():
-        listed = [(name, kind) for name, _, kind in peaks(folio) if kind in kinds]
+        listed = [(name, kind) for name, _, kind in _peaks(folio) if kind in kinds]
         offs = [_compared(name, kind, kind, folio)[-1] for name, kind in listed]
         errors = [abs(numeric(off)) for off in offs]
         value = computed(median(errors), offs[0].unit, MEDIAN, ()).formatted(way="percent")
@@ -73,10 +98,10 @@ def _compared(name: str, kind: str, measure: str, folio: Folio) -> tuple[Value, 
     return cited, simulated, ((simulated - cited) / cited).formatted(way="percent")
 
 
-def peak_rows(page: PeaksPage, folio: Folio) -> Iterator[Row]:
+def _peak_rows(page: PeaksPage, folio: Folio) -> Iterator[Row]:
     """Yield a row for each published peak beside its simulation; below a miss, what explains it."""
     before = ""
-    for name, run, kind in peaks(folio):
+    for name, run, kind in _peaks(folio):
         folio.run(f"{PEAKS.experiment}.{name}")
         settings = run.settings
         cited, simulated, off = _compared(name, kind, kind, folio)

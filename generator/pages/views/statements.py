@@ -83,8 +83,8 @@ def retracted(draft: Draft) -> Iterator[Element | Markup]:
     folio, first = draft.folio, draft.folio.book.home.statements
     statements = draft.folio.book.statements.values()
     yield draft.opening(f"{draft.sheet.about} {JUDGED}")
-    said = [(sentence.id, escape(plain(folio.line(sentence.said)))) for sentence in statements]
-    yield OnThisPage(said)
+    words = [escape(plain(folio.line(sentence.said))) for sentence in statements]
+    yield OnThisPage([*zip(folio.book.statements, words, strict=True)])
     yield NarrowingField(Markup("Show statements that contain"), ".pb-statement")
     is_ten = len(first) == 10
     for place, sentence in enumerate(statements):
