@@ -1,11 +1,10 @@
 """A class of a topic: its plan, what is asked in it and on paper, and what people get wrong.
 
-In: a topic with the pages that it has. Out: the content of the documents of `python -m generator
-class`; what students get holds no answer.
+In: a topic with the pages that it has. Out: what the documents of `python -m generator class` hold.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import NamedTuple
@@ -14,18 +13,17 @@ from markupsafe import Markup
 
 from generator.content.book import Topic
 from generator.content.exhibit import Figure
-from generator.content.lesson import DeepFile, LearnFile, LessonFile, Mode
+from generator.content.lesson import DeepFile, LearnFile, Mode
 from generator.content.quiz import Item
 from generator.figures import figures
 from generator.figures.play import states as play_states
 from generator.items.kinds import kind_of
 from generator.pages.draft import Draft
-from generator.pages.elements.element import Block, Element, ListOfLines
+from generator.pages.elements.element import Content, Element
 from generator.pages.elements.figures import DrawnFigure, drawn_once
-from generator.pages.elements.programs import ListedProgram, PrintedText
-from generator.pages.elements.questions import Question
+from generator.pages.elements.programs import ListedProgram, RunOutput
+from generator.pages.elements.questions import Question, question
 from generator.pages.elements.tables import Row, Table
-from generator.pages.view import label
 from generator.pages.views import claims, labs
 from generator.pages.views.claims import JudgedClaim
 from generator.printing.folio import Folio, breakable
@@ -43,30 +41,6 @@ EXPLAINED = 6  # lines that a heading and the words below an output take
 AN_EMPTY_LINE = 3  # lines further from the middle are no worse a place to cut a program
 
 
-ON_SLIDE = 6  # beliefs
-Parts = Iterator[Element | Markup]
-
-
-@dataclass(frozen=True)
-class NumberedCode(Element):
-    """A part of a program with the numbers of its lines."""
-
-    code: Markup
-
-
-@dataclass(frozen=True)
-class PosedQuestion(Element):
-    """A question on paper, without its answer."""
-
-    called: str
-    question: Question
-
-
-@dataclass(frozen=True)
-class AnsweredQuestion(PosedQuestion):
-    """A question on paper, with its answer."""
-
-
 class Step(NamedTuple):
     """A part of the class, from one minute to another."""
 
@@ -75,23 +49,48 @@ class Step(NamedTuple):
     ends: int
 
 
+class PresentedLesson(NamedTuple):
+    """A lesson that a class shows, and the question to vote on before it."""
+
+    title: Markup
+    says: Markup
+    letter: str
+    question: Question | None
+    kept: Element | Markup
+
+
+class ProgramSlides(NamedTuple):
+    """The smallest program of a topic, on as many slides as it takes."""
+
+    title: Markup
+    codes: Sequence[Markup]
+    output: RunOutput
+    output_says: Markup
+
+
 @dataclass(frozen=True)
 class Lecture:
-    """The plan of a class."""
+    """A class of a topic."""
 
-    shown: Sequence[Mode]
-    asked: Mapping[Mode, str]  # the question to vote on before the page of a mode
+    topic: Markup
+    folder: str  # of the topic's pages
+    summary: Markup
+    requires: Sequence[str]  # topics
     steps: Sequence[Step]
-    paper: Sequence[str]  # questions
-    beliefs: Sequence[tuple[Markup, JudgedClaim]]  # each with the claim that refutes it
+    lessons: Mapping[Mode, PresentedLesson]
+    idea: Content
+    program: ProgramSlides | None
+    laws: Table | None
+    paper: Sequence[Question]
+    beliefs: Sequence[Markup]
+    mistakes: Table  # a row for each belief
+    lab: Markup | None  # the title of the first
+    task: Content
 
-    def letter(self, mode: Mode) -> str:
-        """What the question before the page of a mode is called."""
-        return "ABC"[[*self.asked].index(mode)]
 
-
-def lecture(topic: Topic, folio: Folio) -> Lecture:
-    """The plan of a class on a topic."""
+def lecture(draft: Draft) -> Lecture:
+    """A class on the draft's topic; parts without content are empty."""
+    topic, folio = draft.topic, draft.folio
     modes = [mode for mode in SHOWN if mode in topic.lessons][:3]
     recalled = topic.items_by_mode.get("recall", topic.items)  # not only on their own page
     names = {name for name in recalled if _fits_paper(topic.items[name], folio)}
@@ -101,107 +100,53 @@ def lecture(topic: Topic, folio: Folio) -> Lecture:
             if topic.items[name].kind == "choice" and name in names - {*asked.values()}:
                 asked[mode] = name  # hands are raised for one of its options
                 break
-    wrong = _beliefs(topic, folio)
+    believed = _beliefs(topic, folio)
     paper = _on_paper(topic, names - {*asked.values()})
-    more = {"beliefs": wrong, "paper": paper, "lab": topic.labs}
-    steps = _timed([*modes, *(step for step, needs in more.items() if needs)])
-    return Lecture(modes, asked, steps, paper, wrong)
+    more = {"beliefs": believed, "paper": paper, "lab": topic.labs}
+    titles = {other.id: other.file.title for other in folio.book.topics}
+    summary = draft.prose(topic.file.summary)
+    lessons = {mode: _presented(mode, asked, draft) for mode in modes}
+    learn = topic.lessons["learn"].model if "learn" in modes else None
+    lab = topic.labs[draft.sheet.lab].model if draft.sheet.lab else None
+    pictured = topic.figures[lab.figure] if lab and lab.figure else None
+    picture = [_first_state(pictured, folio)] if pictured else []
+    laws = claims.verdict_rows(topic.file.key_laws, folio)
+    return Lecture(
+        folio.line(topic.file.title),
+        f"topics/{topic.id}",
+        summary,
+        [plain(folio.line(titles[name])) for name in topic.file.requires],
+        _timed([*modes, *(step for step, needs in more.items() if needs)]),
+        lessons,
+        _idea(learn, draft) if isinstance(learn, LearnFile) else [],
+        _program(learn, draft) if isinstance(learn, LearnFile) else None,
+        claims.judged_table(laws, has_formula=True) if laws else None,
+        [question(topic.items[name], folio, "question") for name in paper],
+        [belief for belief, _ in believed],
+        Table(
+            ["Belief", "What runs showed", "#Predicted", "#Observed"],
+            [_refuted(*pair) for pair in believed],
+            is_headed=False,
+        ),
+        folio.line(lab.title) if lab else None,
+        [*labs.task(draft, picture)] if lab else [],
+    )
 
 
-# --- the documents
-
-
-def _plan(plan: Lecture, draft: Draft) -> Parts:
-    """What happens when."""
-    file, folio = draft.topic.file, draft.folio
-    title = Markup('<h1>{}: a class of <span class="pb-label">{}</span> minutes</h1>')
-    yield title.format(folio.line(file.title), MINUTES)
-    yield draft.prose(file.summary)
-    rows = [[f"{step.begins}–{step.ends}", *_step(step.name, plan, draft)] for step in plan.steps]
-    yield Table(["Minutes", "What happens", "What you need"], rows, head_css="pb-keep")
-    if file.requires:
-        titles = {topic.id: topic.file.title for topic in folio.book.topics}
-        known = ", ".join(f"“{plain(folio.line(titles[name]))}”" for name in file.requires)
-        yield Markup("<p>Students need to know: {}.</p>").format(known)
-    if plan.asked:
-        yield Markup(
-            "<p>How to ask: students vote by raising hands before you show anything, discuss in "
-            "pairs, and vote again. Give the answer after the second vote.</p>"
-        )
-
-
-def _step(name: str, plan: Lecture, draft: Draft) -> tuple[Markup, Markup]:
-    """What happens in a step of the plan, and what one needs for it."""
-    folio, topic = draft.folio, draft.topic
-    if name == "beliefs":
-        says = "Show the beliefs. Students say what is wrong with each; then read out what the "
-        return Markup(says + "runs measured."), Markup("slides; mistakes")
-    if name == "lab":
-        title = folio.line(next(iter(topic.labs.values())).model.title)
-        says = "In pairs, students begin the lab “{}”. They finish it at home."
-        needs = "lab; a computer for each pair with the book and PyTorch"
-        return Markup(says).format(title), Markup(needs)
-    if name == "paper":
-        num = min(len(plan.paper), IN_CLASS)
-        says = "Students answer {} on paper, alone. They compare their answers in pairs, and then "
-        says += "you go through them."
-        says += " The other questions are homework." if len(plan.paper) > num else ""
-        first = label(f"the first {num} questions")
-        return Markup(says).format(first), Markup("questions, one copy each; answers")
-    for mode in (mode for mode in plan.shown if mode == name):
-        ask = f"Ask question {plan.letter(mode)}. " if mode in plan.asked else ""
-        title, says = (
-            folio.line(topic.lessons[mode].model.title),
-            folio.line(topic.file.modes[mode]),
-        )
-        show = Markup("{}Show “{}” (<code>topics/{}/{}.html</code>): {}")
-        needs = Markup("slides; the page, in <code>site/html</code> of the built book")
-        return show.format(ask, title, topic.id, mode, says), needs
-    raise ValueError(name)
-
-
-def _slides(plan: Lecture, draft: Draft) -> Parts:
-    """What a lecturer shows."""
+def _presented(mode: Mode, asked: Mapping[Mode, str], draft: Draft) -> PresentedLesson:
     topic, folio = draft.topic, draft.folio
-    title = Markup("<h1>{}</h1>").format(folio.line(topic.file.title))
-    yield Block([title, draft.prose(topic.file.summary)], tag="section")
-    for mode in plan.shown:
-        if mode in plan.asked:
-            yield Block(
-                [_posed(plan.asked[mode], f"Question {plan.letter(mode)}", draft)], tag="section"
-            )
-        if mode == "learn":
-            yield from _learned(topic.lessons[mode].model, draft)
-    if plan.shown:
-        kept = [part for mode in plan.shown for part in _kept(mode, draft)]
-        yield Block([Markup("<h2>To remember</h2>"), *kept], tag="section")
-    if topic.file.key_laws:
-        laws = claims.judged_table(claims.verdict_rows(topic.file.key_laws, folio), True)
-        yield Block([Markup("<h2>Laws, and what runs measured</h2>"), laws], tag="section")
-    if plan.beliefs:
-        lines = ListOfLines([belief for belief, _ in plan.beliefs[:ON_SLIDE]], "ol")
-        yield Block([Markup("<h2>What is wrong with each sentence?</h2>"), lines], tag="section")
-
-
-def _learned(lesson: LessonFile, draft: Draft) -> Parts:
-    """The idea of a topic, and its smallest program."""
-    assert isinstance(lesson, LearnFile)
-    figure = next(figure for figure in lesson.figures if figure.id == lesson.figure)
-    drawn = _first_state(figure, draft.folio)
-    idea = Markup("<h2>The idea</h2>")
-    yield Block([idea, draft.prose(lesson.idea), drawn], tag="section")
-    program = draft.program(lesson.program)
-    pieces, title = on_slides(program), draft.folio.line(lesson.program.title)
-    for number, code in enumerate(pieces, 1):
-        heading = Markup("<h2>{}{}</h2>").format(title, ", continued" if number > 1 else "")
-        slide: list[Element | Markup] = [heading, NumberedCode(code)]
-        if number == len(pieces):
-            output = program.output
-            text = "\n".join(filter(None, [output.printed, output.message]))
-            slide.append(Markup("<h3>What it printed</h3>"))
-            slide += [PrintedText(text)] if text else []
-            slide.append(draft.prose(lesson.program.output_says))
-        yield Block(slide, tag="section")
+    lesson, letter, posed = topic.lessons[mode].model, "", None
+    if mode in asked:
+        letter = "ABC"[[*asked].index(mode)]
+        posed = question(topic.items[asked[mode]], folio, "question")
+    kept: Element | Markup
+    if isinstance(lesson, DeepFile):
+        kept = draft.lines(lesson.takeaways)
+    else:
+        kept = draft.prose(getattr(lesson, "takeaway", lesson.introduction))
+    return PresentedLesson(
+        folio.line(lesson.title), folio.line(topic.file.modes[mode]), letter, posed, kept
+    )
 
 
 def _first_state(figure: Figure, folio: Folio) -> DrawnFigure:
@@ -210,59 +155,15 @@ def _first_state(figure: Figure, folio: Folio) -> DrawnFigure:
     return drawn_once(drawn, with_numbers=False)
 
 
-def _kept(mode: Mode, draft: Draft) -> Parts:
-    """What to keep of a lesson."""
-    lesson = draft.topic.lessons[mode].model
-    if isinstance(lesson, DeepFile):
-        yield draft.lines(lesson.takeaways)
-    else:
-        yield draft.prose(getattr(lesson, "takeaway", lesson.introduction))
+def _idea(lesson: LearnFile, draft: Draft) -> Content:
+    figure = next(figure for figure in lesson.figures if figure.id == lesson.figure)
+    return [draft.prose(lesson.idea), _first_state(figure, draft.folio)]
 
 
-def _posed(name: str, called: str, draft: Draft) -> PosedQuestion:
-    return PosedQuestion(called, draft.question(draft.items[name], "question"))
-
-
-def _questions(plan: Lecture, draft: Draft) -> Parts:
-    """Questions for students to answer on paper."""
-    if plan.paper:
-        yield Markup("<h1>{}: questions</h1>").format(draft.folio.line(draft.topic.file.title))
-        yield Markup('<p class="pb-name">Name</p>')
-    for number, name in enumerate(plan.paper, 1):
-        yield _posed(name, str(number), draft)
-
-
-def _answers(plan: Lecture, draft: Draft) -> Parts:
-    """All questions with their answers."""
-    yield Markup("<h1>{}: answers</h1>").format(draft.folio.line(draft.topic.file.title))
-    called = [(f"Question {plan.letter(mode)}", name) for mode, name in plan.asked.items()]
-    numbered = [(str(number), name) for number, name in enumerate(plan.paper, 1)]
-    for number, name in called + numbered:
-        yield AnsweredQuestion(number, draft.question(draft.items[name], "question"))
-
-
-def _lab(_plan: Lecture, draft: Draft) -> Parts:
-    """The task of the topic's first lab."""
-    if not draft.topic.labs:
-        return
-    written = draft.topic.labs[draft.sheet.lab or ""].model
-    yield Markup("<h1>{}</h1>").format(draft.folio.line(written.title))
-    figure = draft.topic.figures[written.figure] if written.figure else None
-    yield from labs.task(draft, [_first_state(figure, draft.folio)] if figure else [])
-
-
-def _mistakes(plan: Lecture, draft: Draft) -> Parts:
-    """What students often get wrong, with the evidence against it."""
-    if not plan.beliefs:
-        return
-    title = Markup("<h1>{}: what students often get wrong</h1>")
-    yield title.format(draft.folio.line(draft.topic.file.title))
-    yield Markup(
-        "<p>Each belief stands behind wrong answers to questions of this topic, the first one "
-        "behind most. The claim beside a belief contradicts it.</p>"
-    )
-    titles = ["Belief", "What runs showed", "#Predicted", "#Observed"]
-    yield Table(titles, [_refuted(*pair) for pair in plan.beliefs], is_headed=False)
+def _program(lesson: LearnFile, draft: Draft) -> ProgramSlides:
+    program, says = draft.program(lesson.program), draft.prose(lesson.program.output_says)
+    title = draft.folio.line(lesson.program.title)
+    return ProgramSlides(title, on_slides(program), program.output, says)
 
 
 def _refuted(belief: Markup, claim: JudgedClaim) -> Row:
@@ -274,16 +175,6 @@ def _refuted(belief: Markup, claim: JudgedClaim) -> Row:
     runs = Markup(", ").join(map(breakable, claim.runs))
     says += Markup("<small>Run{}: {}</small>").format("s" * (len(claim.runs) > 1), runs)
     return [Markup("“{}”").format(belief), says, claim.predicted, claim.observed]
-
-
-PARTS: dict[str, tuple[str, Callable[[Lecture, Draft], Parts]]] = {
-    "plan": ("Plan", _plan),
-    "slides": ("Slides", _slides),
-    "questions": ("Questions", _questions),
-    "answers": ("Answers", _answers),
-    "lab": ("Lab", _lab),
-    "mistakes": ("What students often get wrong", _mistakes),
-}
 
 
 def on_slides(program: ListedProgram) -> list[Markup]:

@@ -5,7 +5,6 @@ In: the trace of a watched script, and the table of causes. Out: its page, a fig
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
@@ -41,20 +40,11 @@ GROUPS = {
 VERDICTS = {"agrees": "pb-holds", "differs": "pb-does-not-hold"}
 
 
-class CauseRow(NamedTuple):
-    """A finding, its usual cause, and the section of the book on it."""
-
-    anchor: str
-    title: str
-    usually: Markup
-    section: Markup
-
-
 @dataclass(frozen=True)
 class CauseTable(Element):
-    """A table of what usually causes findings of one kind."""
+    """Findings of one kind: a row each, with its anchor, its usual cause and the book's section."""
 
-    rows: Sequence[CauseRow]
+    rows: Sequence[tuple[str, Markup, Markup, Markup]]
 
 
 def watched(draft: Draft) -> Iterator[Element | Markup]:
@@ -127,10 +117,8 @@ def causes(draft: Draft) -> Iterator[tuple[str, CauseTable]]:
     """The tables of known causes, each with its title."""
     for group, title in GROUPS.items():
         rows = [
-            CauseRow(
-                f"cause-{key.replace(' ', '-').replace(chr(39), '')}", cause.title,
-                with_code(cause.usually), _section(cause, draft),
-            )
+            (f"cause-{key.replace(' ', '-').replace(chr(39), '')}", escape(cause.title),
+             with_code(cause.usually), _section(cause, draft))
             for key, cause in known_causes().items() if cause.group == group
         ]  # fmt: skip
         if rows:
