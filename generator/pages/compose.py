@@ -11,14 +11,16 @@ from collections.abc import Iterator, Sequence
 
 from generator.content.chain import chain
 from generator.content.lesson import DeepFile
-from generator.pages import facts, old
+from generator.pages import facts
 from generator.pages.composed import COMPOSED
 from generator.pages.draft import Draft
 from generator.pages.elements.element import (
     Anchors,
     Content,
     Element,
+    Fold,
     Heading,
+    OnThisPage,
     Waiting,
     walk,
 )
@@ -61,7 +63,7 @@ def begin(sheet: Sheet, gathered: Gathered) -> Draft:
 def printed(sheet: Sheet, gathered: Gathered) -> Page:
     """The page of a sheet: its content, what stands around it, and the facts of both."""
     draft = begin(sheet, gathered)
-    content = list(COMPOSED.get(sheet.kind, old.compose)(draft))
+    content = list(COMPOSED[sheet.kind](draft))
     folio, taken = draft.folio, set[str]()
     for table in (part for part in walk(content) if isinstance(part, Table)):
         table.give_ids(taken)
@@ -105,7 +107,7 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
         claims=facts.claims(content, folio),
         texts=frozenset(folio.texts),
         scripts=scripts,
-        searched="" if isinstance(content[0], old.OldBody) else facts.searched(content, heading),
+        searched=facts.searched(content, heading),
         assets={path: file for path, file in folio.assets.items() if path in page},
     )
 
@@ -133,15 +135,14 @@ def _about(
     """What stands between the title and the content."""
     sheet, folio = draft.sheet, draft.folio
     if minutes and sheet.mode:
-        has_waiting = any(
-            isinstance(part, Waiting) or getattr(part, "after", "") for part in walk(content)
-        ) or "data-after=" in old._bodies(content)
+        waits = (part.after for part in walk(content) if isinstance(part, Fold))
+        has_waiting = any(waits) or any(isinstance(part, Waiting) for part in walk(content))
         has_measured = any(value.kind == "measured" for value in folio.sources.values)
         yield frame.LessonMeta(sheet.mode, has_measured, has_waiting)
     yield from frame.measured_elsewhere(draft)
     listed = facts.contents(headings) if sheet.has_toc or sheet.mode else []
     if listed:
-        yield frame.Contents(listed)
+        yield OnThisPage(listed)
     if folio.book.plan and (former := folio.book.plan.former.get(sheet.path)):
         yield Anchors(former)
 
@@ -153,13 +154,11 @@ def _below(draft: Draft, content: Content, rail: ways.Rail | None) -> Iterator[E
     yield from frame.notices(draft, origins)
     if meanings := facts.natures(content, folio):
         yield frame.Natures(meanings)
-    if any(isinstance(part, Question) for part in walk(content)) or 'class="pb-item' in old._bodies(
-        content
-    ):
+    if any(isinstance(part, Question) for part in walk(content)):
         yield frame.HowSure(bool(sheet.text))
     if rail or sheet.kind == "summary":
-        assert sheet.topic
-        yield frame.Onward(rail, folio.in_link.line(sheet.topic.file.title), folio.root)
+        title = sheet.topic.file.title if sheet.topic else ""
+        yield frame.Onward(rail, folio.in_link.line(title), folio.root)
     if origins:
         yield frame.foot(folio, origins, names_machines=sheet.kind not in UNMEASURED)
 

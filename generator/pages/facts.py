@@ -5,27 +5,23 @@ Flow: the content of a page in; facts out. Nobody reads them off its HTML.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from markupsafe import Markup, escape
 
-from generator.pages import old
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Content, Element, Heading, NarrowingField, walk
 from generator.pages.elements.figures import DrawnFigure, PlayedFigure
+from generator.pages.elements.programs import CopiedCommand
 from generator.pages.elements.questions import Exhibit, Pairs, Pieces, Question, TypedField
 from generator.pages.elements.tables import Table
+from generator.pages.handwritten import WrittenMarkdown
 from generator.pages.recall import Sitting
 from generator.pages.views.costs import OperatedCalculator
 from generator.pages.views.glossary import Terms
 from generator.pages.views.guide import RunQuestions, TechniqueTable
-from generator.pages.views.home import (
-    FirstHour,
-    GoOn,
-    MemoryGame,
-    Progress,
-    TopicMap,
-    TopicWays,
-)
+from generator.pages.views.home import GoOn, MemoryGame, Progress, TopicMap, WayList
+from generator.pages.views.plans import PlanPlay
 from generator.pages.views.stages import PredictionTable
 from generator.pages.views.statements import TestedStatement
 from generator.pages.views.watched import CauseTable
@@ -39,20 +35,20 @@ WORDS_PER_MINUTE = 180
 # kept, proofbook.js comes before any.
 SCRIPTS: dict[str, tuple[type[Element], ...]] = {
     "page": (Element,),
-    "proofbook": (Question, FirstHour, GoOn, Progress, Sitting, TopicMap, TopicWays),
-    "sources": (CauseTable, PlayedFigure, PredictionTable, Table, TechniqueTable),
+    "proofbook": (GoOn, Progress, Question, Sitting, TopicMap, WayList),
+    "sources": (CauseTable, PlanPlay, PlayedFigure, PredictionTable, Table, TechniqueTable),
     "schedule+kinds+question": (Question,),
     "pieces": (Pairs, Pieces),
     "numbers": (TypedField,),
     "asked": (Question,),
     "recall": (Sitting,),
-    "figures": (DrawnFigure,),
+    "figures": (DrawnFigure, PlanPlay),
     "player": (),
-    "play": (PlayedFigure,),
+    "play": (PlanPlay, PlayedFigure),
     "calculator": (OperatedCalculator,),
     "home": (MemoryGame,),
     "narrow": (NarrowingField,),
-    "copies": (),
+    "copies": (CopiedCommand, PlanPlay),
     "formulas": (),
 }
 SHARED = ("page", "proofbook", "sources", "schedule+kinds+question")  # by most pages
@@ -62,9 +58,9 @@ STYLES: dict[str, tuple[type[Element], ...]] = {
     "assets/glossary.css": (Terms,),
     "assets/guide.css": (RunQuestions, TechniqueTable),
     "assets/home.css": (MemoryGame,),
-    "assets/indexes.css": (TopicMap, TopicWays),
+    "assets/indexes.css": (TopicMap, WayList),
     "assets/markup.css": (),
-    "assets/play.css": (PlayedFigure,),
+    "assets/play.css": (PlanPlay, PlayedFigure),
     "assets/recall.css": (Sitting,),
     "assets/retracted.css": (TestedStatement,),
     "assets/summary.css": (),
@@ -94,9 +90,9 @@ class SearchPart:
 
 def headings(content: Content) -> list[Heading]:
     """The headings of a page that have an anchor of their words."""
-    if isinstance(content[0], old.OldBody):
-        return content[0].headings
-    return [part for part in walk(content) if isinstance(part, Heading) and part.is_anchored]
+    of_markdown = (part.headings for part in content if isinstance(part, WrittenMarkdown))
+    own = (part for part in walk(content) if isinstance(part, Heading) and part.is_anchored)
+    return [*own, *chain.from_iterable(of_markdown)]
 
 
 def contents(written: Sequence[Heading]) -> list[tuple[str, Markup]]:
@@ -120,10 +116,9 @@ def scripts(content: Content, draft: Draft, *, has_ways: bool) -> list[str]:
         "numbers": has_variants,
         "formulas": "formula" in draft.folio.marks,
     }
-    needed = old.scripts(content)
     names = [
         name for name, kinds in SCRIPTS.items()
-        if name == "page" or is_needed.get(name) or _has(content, kinds) or name in needed
+        if name == "page" or is_needed.get(name) or _has(content, kinds)
     ]  # fmt: skip
     parts = ([name for name in names if (name in SHARED) is shared] for shared in (True, False))
     return [JOINT.join(part) for part in parts if part]
@@ -132,17 +127,17 @@ def scripts(content: Content, draft: Draft, *, has_ways: bool) -> list[str]:
 def styles(content: Content, draft: Draft) -> list[str]:
     """Names of the style sheets that few pages need, and the content does."""
     asked = {part.item.kind for part in walk(content) if isinstance(part, Question)}
-    drawn = (part.figure for part in walk(content) if isinstance(part, Exhibit) and part.figure)
+    drawn = [part.figure for part in walk(content) if isinstance(part, Exhibit) and part.figure]
+    drawn += [part.of for part in walk(content) if isinstance(part, DrawnFigure)]
     is_needed = {
         "assets/asking.css": bool(asked.difference(PLAIN_KINDS)),
         "assets/markup.css": bool(draft.folio.marks & {"formula", "footnote", "admonition"}),
         "assets/play.css": any(figure.picture.play for figure in drawn),
         "assets/summary.css": draft.sheet.kind == "summary",
     }
-    needed = old.styles(content)
     return [
         name for name, kinds in STYLES.items()
-        if is_needed.get(name) or _has(content, kinds) or name in needed
+        if is_needed.get(name) or _has(content, kinds)
     ]  # fmt: skip
 
 
@@ -155,19 +150,17 @@ def claims(content: Content, folio: Folio) -> frozenset[str]:
     asked = [part for part in walk(content) if isinstance(part, Question)]
     behind = [backing for question in asked for backing in question.every_backing]
     linked = {backing.href.partition("#claim-")[2] for backing in behind if backing.says}
-    return frozenset(folio.linked_claims | linked | old.claims_of(content))
+    return frozenset(folio.linked_claims | linked)
 
 
 def natures(content: Content, folio: Folio) -> list[tuple[str, str]]:
     """The natures of numbers on a page, also of hidden ones, each with its meaning."""
-    marks = " ".join([*folio.natures, *old.natures(content)])
+    marks = " ".join(folio.natures)
     return [(word, means) for word, means in folio.ui["natures"].items() if word in marks]
 
 
 def minutes(content: Content, folio: Folio) -> int:
     """Reading minutes of a page, from its words, questions and figures to operate."""
-    if isinstance(content[0], old.OldBody):
-        return old.minutes(content[0].html, len(folio.items))
     num_plays = sum(isinstance(part, PlayedFigure) for part in walk(content))
     num_words = sum(Text(words).num_words for words in _read(content))
     return max(1, round(num_words / WORDS_PER_MINUTE + len(folio.items) + num_plays))

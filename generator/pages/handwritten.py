@@ -1,8 +1,9 @@
 """Pages by hand: their Markdown, which MkDocs reads, and elements in place of their fences."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from markdown import Markdown  # type: ignore[import-untyped]
 from markupsafe import Markup
 
 from generator.content.book import Book
@@ -12,7 +13,7 @@ from generator.content.quiz import Item, QuizFence
 from generator.content.typesetting import moment
 from generator.pages.draft import Draft
 from generator.pages.elements import programs, questions
-from generator.pages.elements.element import Block, Element, Fold, ListOfLines
+from generator.pages.elements.element import Block, Element, Fold, Heading, ListOfLines
 from generator.pages.environment import with_code
 from generator.pages.view import label
 from generator.pages.views import watched
@@ -20,6 +21,18 @@ from generator.printing.folio import escaped_heading
 from generator.printing.markdown import put_into
 
 Parts = Iterator[Element | Markup]
+
+
+@dataclass(frozen=True)
+class WrittenMarkdown(Element):
+    """Markdown, with values as HTML in it, that MkDocs turns into HTML."""
+
+    markdown: Markup
+    headings: Sequence[Heading] = ()  # of all of the page's
+
+    def __html__(self) -> str:
+        """As it is."""
+        return self.markdown
 
 
 @dataclass(frozen=True)
@@ -35,15 +48,27 @@ def handwritten(draft: Draft) -> Parts:
     assert page
     if page.verified and (book.watched or book.unread):
         yield _own_runs(draft)
-    for number, piece in enumerate(split(page), 1):
-        yield from _piece(piece, number, draft)
+    pieces = [part for number, piece in enumerate(split(page), 1)
+              for part in _piece(piece, number, draft)]  # fmt: skip
     if page.verified:
-        yield Markup("## What usually causes a finding\n")
+        pieces.append(WrittenMarkdown(Markup("## What usually causes a finding\n")))
         for title, table in watched.causes(draft):
-            yield Markup("### {}\n").format(title)
-            yield table
+            pieces += [WrittenMarkdown(Markup("### {}\n").format(title)), table]
+    written = (piece.markdown for piece in pieces if isinstance(piece, WrittenMarkdown))
+    yield WrittenMarkdown(Markup(), _headings(page.title, "\n\n".join(written)))
+    yield from pieces
     if "[^" in page.text:
-        yield Markup("\n///Footnotes Go Here///")  # above the page's foot
+        yield WrittenMarkdown(Markup("\n///Footnotes Go Here///"))  # above the page's foot
+
+
+def _headings(title: str, markdown: str) -> list[Heading]:
+    """The headings of level 2 of a page's Markdown, with the anchors that MkDocs gives them."""
+    reader = Markdown(extensions=["attr_list", "md_in_html", "toc"])
+    reader.convert(f"# {title}\n\n{markdown}")
+    return [
+        Heading(token["level"], Markup(token["name"]), token["id"])
+        for above in reader.toc_tokens for token in above["children"]
+    ]  # fmt: skip
 
 
 def _piece(piece: str | Fenced, number: int, draft: Draft) -> Parts:
@@ -59,7 +84,7 @@ def _piece(piece: str | Fenced, number: int, draft: Draft) -> Parts:
         yield listing if piece.object else DownloadedProgram(listing)
     else:
         html = put_into(piece, folio.expression, folio.in_link.expression, escaped_heading)
-        yield Markup(programs.fences_as_listings(html))
+        yield WrittenMarkdown(Markup(programs.fences_as_listings(html)))
 
 
 def _own_runs(draft: Draft) -> Fold:

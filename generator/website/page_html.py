@@ -66,15 +66,9 @@ class SiteMarkup(markdown.Extension):  # type: ignore[misc]
 
     def run(self, root: Element) -> None:
         """Change the tree: link headings to themselves, wrap tables, let keyboards scroll code."""
-        taken: set[str] = set()
-        for row in root.iterfind(".//tbody/tr"):
-            _give_id(row, taken)
+        _give_ids(root)
         self.searched = _searched(root)
-        for parent in list(root.iter()):
-            for at, table in enumerate(parent):
-                if table.tag == "table":
-                    table.set("class", "pb-table")
-                    parent[at] = _scrolled(table)
+        _scroll_tables(root)
         for element in root.iter():
             _as_class(element)
         for code in root.iterfind(".//pre/code"):
@@ -84,11 +78,21 @@ class SiteMarkup(markdown.Extension):  # type: ignore[misc]
                 _link(heading)
 
 
-def _give_id(row: Element, taken: set[str]) -> None:
-    """Give a row with a sentence in a cell an id of the first cell's words."""
-    cells = [Markup(_html(cell)) for cell in row if "right" not in cell.get("style", "")]
-    if name := row_name(cells):
-        row.set("id", unique(name, taken))
+def _give_ids(root: Element) -> None:
+    """Give each row with a sentence in a cell an id of the first cell's words."""
+    taken: set[str] = set()
+    for row in root.iterfind(".//tbody/tr"):
+        cells = [Markup(_html(cell)) for cell in row if "right" not in cell.get("style", "")]
+        if name := row_name(cells):
+            row.set("id", unique(name, taken))
+
+
+def _scroll_tables(root: Element) -> None:
+    for parent in list(root.iter()):
+        for at, table in enumerate(parent):
+            if table.tag == "table":
+                table.set("class", "pb-table")
+                parent[at] = _scrolled(table)
 
 
 def _searched(root: Element) -> str:

@@ -311,9 +311,8 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
 
     def _searched(self, path: str) -> str:
         """What the search may show of a page: of one by hand, what Markdown made of its text."""
-        page = self.press.pages[path]
-        own = self.searched[path] if self.press.sheets[path].text else page.searched
-        return own or search.searchable_part(self.html, page.headings)
+        is_by_hand = bool(self.press.sheets[path].text)
+        return self.searched[path] if is_by_hand else self.press.pages[path].searched
 
     @event_priority(-50)
     def _after_the_search(

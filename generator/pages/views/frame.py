@@ -76,13 +76,6 @@ class LessonMeta(Element):
     has_waiting: bool  # parts that wait for an answer
 
 
-@dataclass(frozen=True)
-class Contents(Element):
-    """A folded list of places of the page: pairs of an anchor and its words."""
-
-    places: Sequence[tuple[str, Markup]]
-
-
 def tabs(draft: Draft, ways: Sequence[Way], rail: Rail | None) -> Tabs:
     """The tabs of the page's topic."""
     sheet, topic = draft.sheet, draft.sheet.topic
