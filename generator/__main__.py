@@ -33,15 +33,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from generator.checks import content_checks, site_checks, trace_checks
+from generator.checks import claim_checks, content_checks, site_checks, trace_checks
 from generator.content import keys, scaffold
 from generator.content.book import Book, Topic
 from generator.content.errors import ContentErrors, nearest
 from generator.content.reading import FILES, documents, load
 from generator.content.shelf import measure_command
 from generator.items.kinds import kind_of
-from generator.values import verdicts
-from generator.values.evaluation import ROOTS, Evidence
+from generator.values.evaluation import ROOTS, Evidence, verdict_words
 from generator.values.filters import FUNCTIONS, OF_CLAIMS
 from generator.values.laws import closed_forms
 from runners.core.trace.machine import from_home, installed
@@ -134,7 +133,7 @@ def _check(options: argparse.Namespace) -> int:
     judged = evidence.judged_claims
     unheld = {name: outcome for name, outcome in judged.items() if outcome.verdict != "holds"}
     for name, outcome in unheld.items():
-        words, values = verdicts.WORDS[outcome.verdict], verdicts.values_text(book, outcome)
+        words, values = verdict_words(outcome.verdict), claim_checks.values_text(book, outcome)
         print(f"{words:22}{outcome.claim.kind:13}{name}: {outcome.explanation}{values}")
     problems = [*(site_checks.mistakes(book.root) if own_book() else ())]
     problems += trace_checks.problems(book, judged)

@@ -1,8 +1,8 @@
 """The machines' folders under `content/traces/`: who measured what, and whose numbers are shown.
 
 In: the folder of content and which machine is asked for. Out: every machine with its traces, the
-one whose numbers the pages show first and the reference machine next; and for each experiment
-the trace that stands for it, with the one that lends it runs. What cannot be read is an error of the book.
+one whose numbers the pages show first and the reference machine next; and for each experiment the
+trace that stands for it, with the one that lends it runs. What cannot be read is an error.
 """
 
 from __future__ import annotations

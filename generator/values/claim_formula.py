@@ -12,15 +12,19 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from generator.content.claim import Claim, NumberTolerance
+from generator.content.claim import Claim, NumberTolerance, Relation
 from generator.values import formula, units
 from generator.values.evaluation import Evidence
 from generator.values.expression import Function, compiled
 from generator.values.formula import Symbol, Tree, names_of
 from generator.values.laws import closed_forms
 from generator.values.value import ExpressionError, Value
-from generator.values.verdicts import SIGNS, TIMED
+from generator.values.verdicts import TIMED
 
+SIGNS: dict[Relation, str] = {  # of what is observed to what is predicted; of times, the shorter
+    "equals": "=", "at_least": "≥", "at_most": "≤", "above": ">", "below": "<", "differs": "≠",
+    "faster": "<", "slower": ">",
+}  # fmt: skip
 EPSILON = "ε"
 ROUGHLY = 1e-4  # a law that may be off by more than this share says ≈
 FORMS = frozenset({"digits", "percent", "times", "exact", "word", "median", "unit"})  # as printed

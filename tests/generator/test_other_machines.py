@@ -5,9 +5,9 @@ import re
 
 import pytest
 
+from generator.checks.claim_checks import broken_laws
 from generator.values.evaluation import Evidence
 from generator.values.machines import other_outcomes
-from generator.values.verdicts import broken_laws
 from tests.generator import scenes
 from tests.generator.conftest import render
 from tests.recorded import write

@@ -17,10 +17,10 @@ from generator.content.typesetting import plain
 from generator.pages.view import View
 from generator.printing.folio import Folio
 from generator.values import claim_formula, regime, units
-from generator.values.claim_formula import in_same_form, off_by
+from generator.values.claim_formula import SIGNS, in_same_form, off_by
 from generator.values.machines import disagree
 from generator.values.value import Value, numeric
-from generator.values.verdicts import SIGNS, UNDECIDED, Judged, written
+from generator.values.verdicts import UNDECIDED, Judged
 from runners.core.trace.fields import NBSP
 
 MAX_DIGITS = 12
@@ -221,7 +221,7 @@ def measured_by(outcome: Judged, folio: Folio) -> str:
 
 def _judged_row(outcome: Judged, machine: str, local: Folio, page: Folio, *, differs: bool) -> View:
     """A verdict with its numbers on the page, and with its words by the machine's evidence."""
-    showed = written(outcome)
+    showed = outcome.claim.sentence_for(outcome.verdict)
     text = showed or (outcome.explanation if outcome.verdict not in DECIDED else "")
     heads = ["Predicted", "Observed"]
     if outcome.observed and outcome.observed.nature == "simulated":
