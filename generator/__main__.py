@@ -158,7 +158,7 @@ def _notes(book: Book, evidence: Evidence) -> Iterator[str]:
     """What a check could not look at, and what is to be written."""
     lent: dict[str, list[str]] = {}
     for name, trace in book.traces.items():
-        if trace.is_fallback:
+        if trace.measured_on not in ("", book.machine.name):
             lent.setdefault(trace.machine.name, []).append(name)
         elif trace.is_stale and not book.is_reference:
             yield f"{name}: stale, so its verdicts are left out; run `{measure_command()}`"
