@@ -290,11 +290,8 @@ def _domain_of(claim: Claim, folio: Folio) -> Markup:
 def tally(claims: Sequence[str], folio: Folio) -> View:
     """Judge claims by name: a `View` of counts here; `contrary`: observations that do not hold."""
     outcomes = [folio.at_hand.judged(name) for name in claims]
-    here = [
-        outcome
-        for outcome in outcomes
-        if measured_by(outcome, folio) == folio.at_hand.book.machine.name
-    ]
+    machine = folio.at_hand.book.machine.name
+    here = [outcome for outcome in outcomes if measured_by(outcome, folio) == machine]
     laws = [outcome.verdict for outcome in here if outcome.claim.kind == "law"]
     observed = [outcome for outcome in here if outcome.claim.kind == "observation"]
     return View(
@@ -315,13 +312,13 @@ def furthest(folio: Folio) -> list[View]:
             off = off_by(outcome.predicted, outcome.observed, outcome.claim.tolerance)
             if off is not None and off.form.way == "error" and numeric(off):
                 errors.append((abs(float(numeric(off))), name, off))
-    unlisted = folio.over(folio.evidence)
-    unlisted.runs = set()  # a list of all experiments names no run of theirs at its foot
+    # A list of all experiments names no run of theirs at its foot.
+    page = folio.over(folio.evidence, runs=set())
     return [
         View(
             place=folio.claim_place(name),
-            says=unlisted.in_link.line(folio.book.claims[name].says),
-            off=unlisted.show(off),
+            says=page.in_link.line(folio.book.claims[name].says),
+            off=page.show(off),
         )
         for _, name, off in sorted(errors, key=lambda error: -error[0])[:NUM_FURTHEST]
     ]

@@ -132,7 +132,8 @@ def _field(
     of, stands = units.BY_NAME[variable.quantity], float(numeric(start))
     unit, size = units.of_axis(of, abs(stands))
     ends = float(numeric(low)), float(numeric(high))
-    covered = calculators.range_on_runs(checked, variable.name) or ()
+    on_runs = [check.given[variable.name] for check in checked if variable.name in check.given]
+    covered = (min(on_runs, key=numeric), max(on_runs, key=numeric)) if on_runs else ()
     counted = (
         variable.unit
         if variable.unit and variable.unit not in variable.label.replace(",", "").split()
@@ -177,7 +178,8 @@ def _output(
     output: CalculatorOutput, checks: list[Checked], inputs: dict[str, Value | None],
     called: dict[str, str], folio: Folio,
 ) -> View:  # fmt: skip
-    parsed, worst = calculators.parsed(output.formula), calculators.worst(checks)
+    parsed = calculators.parsed(output.formula)
+    worst = max(checks, key=lambda check: abs(float(numeric(check.off))), default=None)
     formula = parsed.readable(output.formula).replace("*", "×").replace("-", "−")
     formula = re.sub(r"[a-z_]\w*", lambda name: called.get(name[0], name[0]), formula)
     at_start = calculators.result(output, inputs)

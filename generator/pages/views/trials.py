@@ -68,7 +68,8 @@ def _try(written: Trial, own: Trace, books: Run, folio: Folio) -> View:
     (run,) = own.runs.values()
     on_page = folio.book.traces[own.experiment]
     trace = on_page.trace.model_copy(update={"runs": {**on_page.trace.runs, **own.runs}})
-    traces = {**folio.book.traces, own.experiment: replace(on_page, trace=trace)}
+    lent = on_page.lent - own.runs.keys()
+    traces = {**folio.book.traces, own.experiment: replace(on_page, trace=trace, lent=lent)}
     book = replace(folio.book, traces=traces, machines={})  # no other stands in for the reader
     value = Evidence(book).value(written.value)
     lacks = f"{run.status.replace('_', ' ')}; this run did not measure the value"
