@@ -58,7 +58,7 @@ def verdict_row(name: str, folio: Folio) -> View:
         formula=_formula_of(claim, folio),
         is_repeated=is_repeated,
         is_contrary=not is_repeated and outcome.verdict in CONTRARY,
-        regime=_regime_of(claim, outcome, folio) if _is_of_a_machine(folio, claim) else "",
+        regime=_regime_of(outcome, folio) if _is_of_a_machine(folio, claim) else "",
     )
 
 
@@ -137,11 +137,11 @@ def _formula_of(claim: Claim, folio: Folio) -> Markup | None:
     return folio.line(formula) if formula else None
 
 
-def _regime_of(claim: Claim, outcome: Judged, folio: Folio, has_turns: bool = True) -> Markup:
+def _regime_of(outcome: Judged, folio: Folio, has_turns: bool = True) -> Markup:
     """Under which conditions the runs of a claim were measured."""
     book = folio.evidence.for_runs(outcome.runs).book
     runs = {name: run for name in outcome.runs if (run := book.run(name))}
-    return folio.line(regime.line(claim, runs, folio.strategy, has_turns))
+    return folio.line(regime.line(outcome.claim, runs, folio.strategy, has_turns))
 
 
 # --- on the page of an experiment
@@ -170,7 +170,7 @@ def _proof(name: str, lessons: Sequence[tuple[str, str]], folio: Folio) -> View:
         formula=_formula_of(claim, folio),
         domain=_domain_of(claim, folio),
         tolerance=tolerance_of(claim.tolerance, here.observed),
-        regime=Markup("; ").join(shared) if judged[1:] else _regime_of(claim, here, folio),
+        regime=Markup("; ").join(shared) if judged[1:] else _regime_of(here, folio),
         lessons=lessons,
         judged=_merged(judged, shared),
         machine=judged[0].machine,
@@ -231,7 +231,7 @@ def _judged_row(outcome: Judged, machine: str, local: Folio, page: Folio, *, dif
     off = _off(outcome)
     return _verdict(outcome, page).copy_with(
         machine=machine,
-        regime=_regime_of(outcome.claim, outcome, local, has_turns=False),
+        regime=_regime_of(outcome, local, has_turns=False),
         heads=heads,
         off=page.show(off) if off else None,
         says=local.line(text) if text else "",
