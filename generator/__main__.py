@@ -33,15 +33,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from generator.checks import content_checks, site_checks, trace_checks
+from generator.checks import claim_checks, content_checks, site_checks, trace_checks
 from generator.content import keys, scaffold
 from generator.content.book import Book, Topic
 from generator.content.errors import ContentErrors, nearest
 from generator.content.reading import FILES, documents, load
 from generator.content.shelf import measure_command
 from generator.items.kinds import kind_of
-from generator.values import verdicts
-from generator.values.evaluation import ROOTS, Evidence
+from generator.values.evaluation import ROOTS, Evidence, verdict_words
 from generator.values.filters import FUNCTIONS, OF_CLAIMS
 from generator.values.laws import closed_forms
 from runners.core.trace.machine import from_home, installed
@@ -133,7 +132,7 @@ def _check(options: argparse.Namespace) -> int:
     judged = evidence.judged_claims
     unheld = {name: outcome for name, outcome in judged.items() if outcome.verdict != "holds"}
     for name, outcome in unheld.items():
-        words, values = verdicts.WORDS[outcome.verdict], verdicts.values_text(book, outcome)
+        words, values = verdict_words(outcome.verdict), claim_checks.values_text(book, outcome)
         print(f"{words:22}{outcome.claim.kind:13}{name}: {outcome.explanation}{values}")
     problems = [*(site_checks.mistakes(book.root) if own_book() else ())]
     problems += trace_checks.problems(book, judged)
@@ -158,7 +157,7 @@ def _notes(book: Book, evidence: Evidence) -> Iterator[str]:
     """What a check could not look at, and what is to be written."""
     lent: dict[str, list[str]] = {}
     for name, trace in book.traces.items():
-        if trace.is_fallback:
+        if trace.measured_on not in ("", book.machine.name):
             lent.setdefault(trace.machine.name, []).append(name)
         elif trace.is_stale and not book.is_reference:
             yield f"{name}: stale, so its verdicts are left out; run `{measure_command()}`"

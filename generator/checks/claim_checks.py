@@ -8,7 +8,7 @@ machine; pages of another one mention that its runs differ.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from generator.content import listed_code, prose
@@ -16,7 +16,7 @@ from generator.content.book import Book
 from generator.content.claim import Claim, ClaimFile, SentenceVerdict, Statement
 from generator.content.documents import Document, fields_of
 from generator.content.errors import ContentError
-from generator.values.evaluation import Evidence
+from generator.values.evaluation import Evidence, verdict_words
 from generator.values.filters import ClaimSentence
 from generator.values.perturbed import counterexample, why_not_stated
 from generator.values.regime import dtype_of
@@ -113,6 +113,34 @@ def _regime(evidence: Evidence, judged: list[Claim]) -> Iterator[tuple[str, str]
         if len({run.world_size for run in measured.values()}) > 1 and claim.regime.fixed is None:
             message = "compares different numbers of ranks; say what is fixed: "
             yield "", f"{message}regime: {{fixed: the global batch}}"
+
+
+def broken_laws(book: Book, outcomes: Mapping[str, Judged]) -> list[ContentError]:
+    """A list: an error for each law that does not hold, where it is written, with its values."""
+    return [
+        book.claim_index.error(
+            name,
+            f"law {name}: {verdict_words(law.verdict)} ({law.explanation}){values_text(book, law)}",
+        )
+        for name, law in outcomes.items()
+        if law.is_broken_law and not law.error  # which is told where it is written
+    ]
+
+
+def values_text(book: Book, outcome: Judged) -> str:
+    """Text of the two values a law compares, and of settings unlike the reference machine's."""
+    text, predicted, observed = "", outcome.predicted, outcome.observed
+    if predicted and observed:
+        is_alike = str(predicted) == str(observed)  # rounded, as pages print them
+        left, right = (str(v.number if is_alike else v) for v in (predicted, observed))
+        text = f": predicted {left} = {predicted.formula}, observed {right} = {observed.formula}"
+    for name in outcome.runs:
+        run, trace = book.run(name), book.holder(name)
+        original = trace and trace.reference and trace.reference.runs.get(name.partition(".")[2])
+        for key, setting in original.settings.items() if original else ():
+            if run and (here := run.settings.get(key)) != setting:
+                text += f"; {name} has {key} {here}, the reference machine {setting}"
+    return text
 
 
 Judgement = Literal["refuted", "confirmed", "untested"]

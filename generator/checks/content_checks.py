@@ -23,7 +23,6 @@ from generator.content.quiz import Item, QuizFile
 from generator.content.topic import TopicFile
 from generator.content.yaml_source import Path
 from generator.items import item_checks
-from generator.values import verdicts
 from generator.values.evaluation import Evidence
 from generator.values.filters import ClaimSentence, Label, calls_of_claims
 from generator.values.perturbed import why_not_stated
@@ -79,7 +78,7 @@ def raise_any(errors: Iterable[ContentError], evidence: Evidence | None = None) 
     """Raise the mistakes, if any; with the evidence, also the broken laws that cause some."""
     mistakes = list(errors)
     if mistakes:
-        broken = verdicts.broken_laws(evidence.book, evidence.judged_claims) if evidence else []
+        broken = claim_checks.broken_laws(evidence.book, evidence.judged_claims) if evidence else []
         raise ContentErrors([*broken, *mistakes])
 
 

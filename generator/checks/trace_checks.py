@@ -7,9 +7,10 @@ cannot be executed.
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from generator.checks.claim_checks import broken_laws
 from generator.content.book import Book
 from generator.content.shelf import TraceOnPage
-from generator.values.verdicts import Judged, broken_laws
+from generator.values.verdicts import Judged
 from runners.core.declared.experiment import find
 from runners.core.trace.machine import pinned
 from runners.core.trace.records import NO_TORCH

@@ -176,6 +176,10 @@ class Claim(Written):
         """The run that the claim is about; None without `for:`."""
         return self.cases[0].run if self.cases else None
 
+    def sentence_for(self, verdict: Verdict) -> str:
+        """The sentence of `showed:` for a verdict; empty where its author wrote none."""
+        return getattr(self.showed, verdict, None) or ""
+
 
 class ClaimFile(Written):
     """content/claims/<experiment>.yml."""

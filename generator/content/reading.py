@@ -23,7 +23,7 @@ from generator.content.lab import LabFile, WrongFile
 from generator.content.lesson import MODES, LessonFile, RecallFile
 from generator.content.plan_page import PlanFile
 from generator.content.quiz import Item, QuizFile
-from generator.content.shelf import IsStale, Shelf, published_references
+from generator.content.shelf import IsStale, Shelf, published_references, standing
 from generator.content.topic import HomeFile, TopicFile
 from generator.content.words import Written
 from runners.core.trace.records import Machine, Trace
@@ -225,8 +225,11 @@ def load(
     references = loader.parts(ReferenceFile, "references")
     shelf = Shelf(loader, is_stale, only, with_new)
     machines = shelf.machines(machine)
-    at_hand, reference = shelf.shown_and_reference(machines)
-    on_pages = shelf.traces_on_pages(machines)
+    at_hand = next(iter(machines.values()), None)
+    reference = machines.get(shelf.reference_name or "", at_hand)
+    on_pages = {}
+    if reference:
+        on_pages = standing([*machines.values()], reference) | shelf.plans(reference.machine)
     references |= {citation.id: citation for citation in published_references(on_pages)}
     verified = dict(loader.verified())
     judged = claim_index(loader.of(ClaimFile))

@@ -1,9 +1,8 @@
 """The machines' folders under `content/traces/`: who measured what, and whose numbers are shown.
 
 In: the folder of content and which machine is asked for. Out: every machine with its traces, the
-one whose numbers the pages show first and the reference machine next; and for each experiment
-the trace that stands for it, with the one that lends it runs. What cannot be read is an error of
-the book.
+one whose numbers the pages show first and the reference machine next; and for each experiment the
+trace that stands for it, with the one that lends it runs. What cannot be read is an error.
 """
 
 from __future__ import annotations
@@ -57,32 +56,22 @@ class TraceOnPage:
 
     trace: Trace  # all runs of one experiment on one machine
     machine: Machine  # the machine that measured it; its folder's name is `machine.name`
-    is_fallback: bool = False  # taken whole from another machine, because the book's own has none
     is_stale: bool = False  # the experiment's code has changed since
     reference: Trace | None = None  # the reference machine's trace of the same experiment
-    lender: TraceOnPage | None = None  # another machine's, for the runs that it lacks or skipped
+    lender: TraceOnPage | None = None  # another machine's, which lends the runs of `lent`
+    lent: frozenset[str] = frozenset()  # the runs that this machine lacks or skipped
     grid: Grid | None = None  # the committed plans of a model, simulated on no machine
     file: str = ""  # that it was read from, below the content, and below the site's root
 
     @property
     def runs(self) -> dict[str, Run]:
         """All runs by name, also those that another machine lends."""
-        names = [*self.trace.runs, *(self.lender.trace.runs if self.lender else ())]
-        return {name: self.holder(name).trace.runs[name] for name in names}
+        lent = {name: self.holder(name).trace.runs[name] for name in sorted(self.lent)}
+        return self.trace.runs | lent
 
     def holder(self, run: str) -> TraceOnPage:
         """The trace that holds a run: this one, or its lender."""
-        return self.lender if self.lender and self._lacks(run, self.lender) else self
-
-    def borrows_from(self, other: TraceOnPage) -> bool:
-        """Whether another machine's trace has a run for this one."""
-        return any(self._lacks(run, other) for run in other.trace.runs)
-
-    def _lacks(self, run: str, other: TraceOnPage) -> bool:
-        """Whether another trace has a run that this lacks, or that only its machine skipped."""
-        own, is_reference = self.trace.runs.get(run), other.trace is self.reference
-        is_lent = own is None or (own.status == "skipped" and is_reference)
-        return is_lent and run in other.trace.runs
+        return self.lender if self.lender and run in self.lent else self
 
     def machine_of(self, run: str) -> str:
         """Name of the machine that measured a run; empty for simulations, plans, listings, labs."""
@@ -110,7 +99,7 @@ class TraceOnPage:
         return "" if self.is_of_planner else self.machine.name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MachineFolder:
     """A machine's folder under `traces/`."""
 
@@ -185,21 +174,7 @@ class Shelf:
                 new[experiment] = trace.model_copy(update={"runs": runs})
         return {own: replace(measured, traces=new)} if new else {}
 
-    def shown_and_reference(
-        self, machines: Mapping[str, MachineFolder]
-    ) -> tuple[MachineFolder | None, MachineFolder | None]:
-        """The machine whose numbers are shown, and the reference machine, which may be the same."""
-        at_hand = next(iter(machines.values()), None)
-        return at_hand, machines.get(self.reference_name or "", at_hand) if at_hand else None
-
-    def traces_on_pages(self, machines: Mapping[str, MachineFolder]) -> dict[str, TraceOnPage]:
-        """`TraceOnPage`s by experiment, each of the first machine with a trace; also of plans."""
-        at_hand, reference = self.shown_and_reference(machines)
-        if at_hand is None or reference is None:
-            return {}
-        return standing([*machines.values()], reference) | self._plans(reference.machine)
-
-    def _plans(self, machine: Machine) -> dict[str, TraceOnPage]:
+    def plans(self, machine: Machine) -> dict[str, TraceOnPage]:
         """The committed plans of each preset, and what is computed of published numbers."""
         plans = {}
         for path in sorted((self.files.content / "planner").rglob("*.json")):
@@ -292,34 +267,41 @@ def page_of(experiment: str) -> str:
 
 
 def standing(machines: Sequence[MachineFolder], reference: MachineFolder) -> dict[str, TraceOnPage]:
-    """By experiment, the trace that stands for it in a book, and the one that lends it runs.
+    """By experiment, the trace that stands for it in a book, and the runs that another one lends.
 
-    That of the first machine stands, which is the one shown, or else that of the next with a fresh
-    one; the reference machine's may be stale. Of the others, the first lends what the standing one
-    lacks; only the reference machine also lends the runs that were skipped.
+    That of the first machine stands, which is the one shown, or else that of the next. Of a machine
+    that is neither the first nor the reference machine, a stale trace does not count.
     """
-    pages = {}
+    stale_too, traces = (machines[0], reference), {}
     for experiment in sorted({name for folder in machines for name in folder.traces}):
-        match list(_usable(experiment, machines, reference)):
-            case [first, *others]:
-                lender = next(filter(first.borrows_from, others), None)
-                pages[experiment] = replace(first, lender=lender)
-    return pages
-
-
-def _usable(
-    experiment: str, machines: Sequence[MachineFolder], reference: MachineFolder
-) -> Iterator[TraceOnPage]:
-    """The traces of an experiment that may be shown, in the order of the machines."""
-    there, at_hand = reference.traces.get(experiment), machines[0]
-    for folder in (folder for folder in machines if experiment in folder.traces):
-        is_first, is_stale = folder is at_hand, experiment in folder.stale
-        if is_first or folder is reference or not is_stale:
-            yield TraceOnPage(
+        pages = [
+            TraceOnPage(
                 trace=folder.traces[experiment],
                 machine=folder.machine,
-                is_fallback=not is_first,
-                is_stale=is_stale,
-                reference=there if is_first or folder is reference else None,
+                is_stale=experiment in folder.stale,
+                reference=reference.traces.get(experiment) if folder in stale_too else None,
                 file=f"traces/{folder.machine.name}/{experiment}.json",
             )
+            for folder in machines
+            if experiment in folder.traces
+            and (folder in stale_too or experiment not in folder.stale)
+        ]
+        if pages:
+            traces[experiment] = _with_lender(*pages)
+    return traces
+
+
+def _with_lender(own: TraceOnPage, *others: TraceOnPage) -> TraceOnPage:
+    """A trace with the first other that has runs for it: those that it lacks.
+
+    The reference machine also lends the runs that were skipped.
+    """
+    for other in others:
+        lends_skipped = other.trace is own.reference
+        ran = {
+            name for name, run in own.trace.runs.items()
+            if not (run.status == "skipped" and lends_skipped)
+        }  # fmt: skip
+        if lent := other.trace.runs.keys() - ran:
+            return replace(own, lender=other, lent=frozenset(lent))
+    return own

@@ -20,10 +20,9 @@ from generator.content.quiz import Drawable, Item
 from generator.items.kinds import kind_of
 from generator.items.kinds.kind import Found, ItemError, is_alike
 from generator.values import units
-from generator.values.evaluation import Evidence
+from generator.values.evaluation import Evidence, verdict_words
 from generator.values.perturbed import why_not_stated
 from generator.values.value import AbsentError, ExpressionError, Value, numeric
-from generator.values.verdicts import WORDS
 
 _DECIDE = ("answer", "gives", "by")  # expressions that are a key, or judge an answer
 
@@ -74,7 +73,7 @@ def why_unheld(evidence: Evidence, claim: str) -> str | None:
     runs = filter(None, map(evidence.book.run, outcome.runs))
     if any(run.is_surprise for run in runs):
         return None  # pages show it in red, and a strict build refuses the run itself
-    return f"rests on claim {claim!r}: {WORDS[outcome.verdict]} ({outcome.explanation})"
+    return f"rests on claim {claim!r}: {verdict_words(outcome.verdict)} ({outcome.explanation})"
 
 
 # --- the other cases of an item

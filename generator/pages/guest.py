@@ -1,10 +1,14 @@
 """Questions in the pages of a site that is not ours: no topic, no run, no page of evidence.
 
 In: the files of its questions, and the fences of its pages. Out: their HTML, or every mistake. A
-key is computed from the numbers that stand in its expression, or cited from a named source.
+key is computed from the numbers that stand in its expression, or cited from a named source; where
+an expression only prints a number that somebody typed, it decides nothing without one.
 """
 
+import ast
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 
 from markupsafe import Markup
@@ -19,8 +23,49 @@ from generator.pages.handwritten import items_of
 from generator.pages.view import label
 from generator.printing.folio import Folio
 from generator.printing.markdown import Text
-from generator.values.runless import Runless
-from generator.values.value import Value
+from generator.values.evaluation import Evidence
+from generator.values.expression import compiled
+from generator.values.filters import FILTERS, FUNCTIONS
+from generator.values.paths import Evaluation
+from generator.values.value import ExpressionError, Value, constant
+
+_PRINTS = frozenset({"unit", "digits", "percent", "times", "exact"})
+NO_RUNS = "this site has no runs, so expressions calculate with numbers"
+
+
+def _of_numbers(function: Callable[..., object]) -> Callable[..., object]:
+    @wraps(function)
+    def over(first: object, *more: object) -> object:
+        return function(constant(first) if isinstance(first, int | float) else first, *more)
+
+    return over
+
+
+class Runless(Evidence):
+    """Evidence of a site without runs: only numbers in the expression itself."""
+
+    functions = {**FUNCTIONS, **{name: _of_numbers(function) for name, function in FILTERS.items()}}
+    rests_on_runs = False
+
+    def prints_typed_number(self, expression: str) -> bool:
+        """Whether an expression calculates nothing, and prints a number as it was typed."""
+        if self.evaluate(expression).error:
+            return False
+        read = compiled(expression)
+        is_sum = any(isinstance(node, ast.BinOp) for node in ast.walk(read.tree))
+        return not is_sum and read.functions <= _PRINTS
+
+    def evaluate_with(self, names: Mapping[str, object], expression: str) -> Evaluation:
+        """A number as a value, whose formula is the expression as it is written."""
+        evaluation = super().evaluate_with(names, expression)
+        if isinstance(evaluation.result, int | float):
+            evaluation.result = constant(evaluation.result)
+        if isinstance(evaluation.result, Value):
+            evaluation.result = replace(evaluation.result, tree=" ".join(expression.split()))
+        return evaluation
+
+    def _root(self, name: str, reading: Evaluation) -> object:
+        raise ExpressionError(f"unknown name {name!r}; {NO_RUNS}")
 
 
 class GuestFolio(Folio):

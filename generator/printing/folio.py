@@ -24,11 +24,11 @@ from generator.content.shelf import page_of
 from generator.content.typesetting import parted
 from generator.printing.markdown import Piece, Text, render
 from generator.printing.sources import Sources
-from generator.values.evaluation import Evidence
+from generator.values.evaluation import Evidence, verdict_words
 from generator.values.filters import SIDES, ClaimSentence, calls_of_claims
 from generator.values.machines import OtherOutcomes
 from generator.values.value import Kind, Origin, Value
-from generator.values.verdicts import Judged, sentence
+from generator.values.verdicts import Judged
 from runners.core.trace.fields import Key
 from runners.core.trace.records import Run
 
@@ -242,6 +242,13 @@ class Folio:
         parts = (run.label or run.strategy).split("+")  # of a plan: fsdp.4+tp.2
         axes = [part.partition(".")[0] for part in parts]
         return " × ".join(words.get(axis, axis.replace("_", " ")) for axis in axes)
+
+
+def sentence(outcome: Judged) -> str:
+    """Line: the `showed:` of a claim for its verdict; without one, the claim and its verdict."""
+    claim, words = outcome.claim, verdict_words(outcome.verdict).capitalize()
+    showed = claim.sentence_for(outcome.verdict)
+    return showed or f"“{claim.says}” {words}: {outcome.explanation}."
 
 
 @lru_cache(maxsize=65536)

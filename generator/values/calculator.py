@@ -6,7 +6,7 @@ What an author got wrong is found by `checks/lesson_checks.py`.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -149,17 +149,6 @@ def checked(output: CalculatorOutput, check: CheckOnRun, evidence: Evidence) -> 
     if off is None:
         raise ExpressionError(f"the formula and {check.measured} are no numbers of one unit")
     return Checked(check.run, known, by_formula, measured, off)
-
-
-def worst(comparisons: list[Checked]) -> Checked | None:
-    """The run on which the formula was furthest off, as a share of what was measured there."""
-    return max(comparisons, key=lambda run: abs(float(numeric(run.off))), default=None)
-
-
-def range_on_runs(comparisons: Iterable[Checked], name: str) -> tuple[Value, Value] | None:
-    """Least and largest value of an input in the runs that formulas were compared with."""
-    values = [comparison.given[name] for comparison in comparisons if name in comparison.given]
-    return (min(values, key=numeric), max(values, key=numeric)) if values else None
 
 
 def bound(written: float | str, evidence: Evidence) -> Value | None:

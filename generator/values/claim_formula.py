@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
-from generator.content.claim import Claim, NumberTolerance
+from generator.content.claim import Claim, NumberTolerance, Relation
 from generator.values import formula, units
 from generator.values.evaluation import Evidence
 from generator.values.expression import Function, compiled
 from generator.values.formula import Symbol, Tree, names_of
 from generator.values.laws import closed_forms
 from generator.values.value import ExpressionError, Value
-from generator.values.verdicts import SIGNS, TIMED
+from generator.values.verdicts import TIMED
 
+SIGNS: dict[Relation, str] = {  # of what is observed to what is predicted; of times, the shorter
+    "equals": "=", "at_least": "≥", "at_most": "≤", "above": ">", "below": "<", "differs": "≠",
+    "faster": "<", "slower": ">",
+}  # fmt: skip
 EPSILON = "ε"
 ROUGHLY = 1e-4  # a law that may be off by more than this share says ≈
 FORMS = frozenset({"digits", "percent", "times", "exact", "word", "median", "unit"})  # as printed
@@ -97,13 +100,12 @@ class _Place(Symbol):
         return self if isinstance(key, slice) else _Place(f"{self.tree}.{key}")
 
 
-def _over_ranks(name: str, place: _Place) -> Symbol:
-    return Symbol(f"{name} {str(place.tree).removeprefix('each ')}")
-
-
 _OF_PLACES: dict[str, Function] = {
     **dict.fromkeys(FORMS, lambda place, *_: place),
-    **{name: partial(_over_ranks, name) for name in OVER_RANKS},
+    **{
+        name: lambda place, over=name: Symbol(f"{over} {str(place.tree).removeprefix('each ')}")
+        for name in OVER_RANKS
+    },
     "each": lambda place, path: _Place(f"each {place.tree}.{path}"),
     "epsilon": lambda *_: Symbol(EPSILON),
 }
@@ -172,11 +174,9 @@ def observed_run(claim: Claim, evidence: Evidence) -> str:
 
 def why_not_numeric(claim: Claim, evidence: Evidence) -> str | None:
     """Message why a claim has no number to print with its measurement; None where it has."""
-    if claim.relation in TIMED:
-        return f"{claim.id} compares no numbers: predicted is {claim.predicted}"
-    outcome = evidence.judged(claim.id)
-    for side, value in (("predicted", outcome.predicted), ("observed", outcome.observed)):
-        if value is not None and isinstance(value.number, str):
+    for side in ("predicted", "observed"):
+        value = getattr(evidence.judged(claim.id), side)
+        if claim.relation in TIMED or (value is not None and isinstance(value.number, str)):
             return f"{claim.id} compares no numbers: {side} is {getattr(claim, side)}"
     return None
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from generator.content import prose
 from generator.content.book import Book
 from generator.content.cases import bind_expression
-from generator.content.claim import Claim
+from generator.content.claim import Claim, Verdict
 from generator.content.draws import parsed
 from generator.content.errors import ContentError, nearest
 from generator.values import list_sides, units, verdicts
@@ -156,8 +156,8 @@ class Evidence:
         if not isinstance(claim, str):
             raise ExpressionError(f"{name}(…) takes a claim's id in quotes")
         outcome = self.judged(claim)
-        words = verdicts.WORDS[outcome.verdict]
         if name == "holds":  # follows a sentence that leans on a claim
+            words = verdict_words(outcome.verdict)
             return Label("" if outcome.verdict == "holds" else f" ({words})")
         if name == "showed":
             if outcome.claim.showed is None:
@@ -284,6 +284,11 @@ class Evidence:
             self._made[key] = (owner, make())  # it is kept, so that no other has its id
         made: Made = self._made[key][1]
         return made
+
+
+def verdict_words(verdict: Verdict) -> str:
+    """A verdict in words: `does not hold`, `no evidence here`."""
+    return verdict.replace("_", " ") + " here" * (verdict in verdicts.UNDECIDED)
 
 
 def _failed(expression: str, message: str) -> ContentError:

@@ -37,11 +37,9 @@ def listed(side: object) -> tuple[Value, ...] | None:
 
 def paired(predicted: object, observed: object) -> list[tuple[Value, Value]]:
     """A list of pairs of Values of two sides, a single one repeated; or ExpressionError."""
-    sides = predicted, observed
-    members = [listed(side) or (side,) for side in sides]
-    num = max(map(len, members))
-    pairs = zip(sides, members, strict=True)
-    left, right = (own if is_list(side) else own * num for side, own in pairs)
+    lists = [listed(predicted), listed(observed)]
+    num = max(len(values) for values in lists if values)
+    left, right = (lists[0] or [predicted] * num), (lists[1] or [observed] * num)
     values = [member for member in (*left, *right) if isinstance(member, Value)]
     if len(values) < 2 * num:
         raise ExpressionError("a list is compared with one value, or with a list as long")

@@ -7,21 +7,18 @@ has all measured itself. A time is not judged on a machine where more ranks shar
 accelerator than on the machine shown.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from generator.content import prose
 from generator.content.book import Book
 from generator.content.documents import Document
 from generator.content.shelf import MachineFolder, standing
 from generator.values.evaluation import Evidence
+from generator.values.filters import calls_of_claims
 from generator.values.verdicts import TIMED, UNDECIDED, Judged
 from runners.core.trace.records import Run
 
-_PATH = re.compile(r"\b[a-z0-9_]+\.[a-z0-9_]+")
-_CLAIM = re.compile(r"\b[a-z0-9]+(?:-[a-z0-9]+)+(?:@[a-z0-9_.]+)?")
 SHARED = "here more ranks share {} than on {}, so these times are not compared"
 
 
@@ -98,35 +95,30 @@ def missing_experiments(documents: Iterable[Document[Any]], at_hand: Evidence) -
     reference = at_hand.reference
     if reference is None:
         return None
-    files = list(documents)
-    fields = [field for document in files for field in document.fields]
-    text = "\n".join(field.text for field in fields)
-    whole = "\n".join([text, *(document.source.text for document in files)])
-    claims = sorted(set(_CLAIM.findall(whole)) & at_hand.book.claims.keys())
-    runs = sorted(_runs(whole, claims, reference))
-    named = [path for path in runs if _status(path, reference)]
-    statuses = {_status(path, at_hand) for path in named}
-    printed = {expression.text for expression in prose.expressions(text)}
-    printed |= {field.text for field in fields if field.mark == "expression"}
+    fields = [field for document in documents for field in document.fields]
+    expressions = sorted({expression for field in fields for expression in field.expressions})
+    named = {field.text for field in fields if field.mark in ("claim", "run", "case")}
+    named |= {claim for text in expressions for _, claim in calls_of_claims(text)}
+    claims = sorted(named & at_hand.book.claims.keys())
+    named = named.union(
+        *(reference.evaluate(expression).runs for expression in expressions),
+        *(reference.judged(claim).runs for claim in claims),
+    )
+    known = reference.book
+    runs = sorted(path for path in named if known.run(path) and known.machine_of(path))
+    ended = [path for path in runs if _status(path, reference)]
+    statuses = {_status(path, at_hand) for path in ended}
     of_runs = {field.text for field in fields if field.mark == "per_run"}
     judged = [(at_hand.judged(claim), reference.judged(claim)) for claim in claims]
     is_lacking = (
         None in statuses
         or statuses == {"skipped"}
         or any("no_evidence" == here.verdict != there.verdict for here, there in judged)
-        or any(_lacks(expression, at_hand) for expression in sorted(printed))
+        or any(_lacks(expression, at_hand) for expression in expressions)
         or any(_lacks(expression, at_hand, run) for expression in sorted(of_runs) for run in runs)
     )
-    needed = {path.partition(".")[0] for path in named}
+    needed = {path.partition(".")[0] for path in ended}
     return sorted(name for name in needed if not _fresh(name, at_hand)) if is_lacking else None
-
-
-def _runs(text: str, claims: Iterable[str], evidence: Evidence) -> set[str]:
-    """The runs that a text names, or on which a claim rests that it names, if about a machine."""
-    named = {path for path in set(_PATH.findall(text)) if evidence.book.run(path)}
-    for claim in claims:
-        named.update(evidence.judged(claim).runs)
-    return {path for path in named if evidence.book.machine_of(path)}
 
 
 def _status(path: str, evidence: Evidence) -> str | None:

@@ -57,8 +57,13 @@ class PerturbedEvidence(Evidence):
         return self.substitute(side) if isinstance(side, Value) and name == "predicted" else side
 
 
-def ungrounded(evidence: Evidence, expression: str) -> str | None:
-    """Message if an expression prints the same on perturbed evidence, so rests on none; or None."""
+def why_not_stated(evidence: Evidence, expression: str) -> str | None:
+    """Message why a text may not state an expression's result, or None.
+
+    It cannot be printed, or prints the same on perturbed evidence, and so rests on none.
+    """
+    if problem := evidence.why_unprintable(evidence.evaluate(expression)):
+        return problem
     evidence = evidence.reference or evidence  # which has every run
     value = evidence.evaluate(expression).result
     if not (evidence.rests_on_runs and isinstance(value, Value)) or value.origin:
@@ -68,12 +73,6 @@ def ungrounded(evidence: Evidence, expression: str) -> str | None:
         if isinstance(again, Value) and str(again) != str(value):
             return None
     return f"nothing that a run was given or measured can change {value}; {INSTEAD}"
-
-
-def why_not_stated(evidence: Evidence, expression: str) -> str | None:
-    """Message why a text may not state an expression's result, or None."""
-    problem = evidence.why_unprintable(evidence.evaluate(expression))
-    return problem or ungrounded(evidence, expression)
 
 
 def counterexample(evidence: Evidence, claim: str) -> Evidence | None:

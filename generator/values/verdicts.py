@@ -1,17 +1,16 @@
-"""Claims → verdicts: what this machine's traces say about each rule, in words a page can print.
+"""Verdicts: what this machine's traces say about the rule of a claim.
 
-A verdict is judged from two expressions. Where the observed runs lie outside the claim's domain it
-does not apply; where a trace is stale, or a run did not measure, there is no evidence; two times
-whose quartile ranges overlap are not distinguishable.
+In: a claim, and its sides as they were evaluated. Out: the verdict, and why. Where the observed
+runs lie outside the claim's domain it does not apply; where a trace is stale, or a run did not
+measure, there is no evidence; two times whose quartile ranges overlap are not distinguishable.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from generator.content.book import Book
 from generator.content.claim import Claim, Domain, Relation, Verdict
-from generator.content.errors import ContentError
 from generator.values import list_sides, units
 from generator.values.paths import Evaluation, Node
 from generator.values.value import QUOTED, ExpressionError, Value, constant, numeric
@@ -23,14 +22,6 @@ LACKS = "a run that ended as declared lacks a value here"
 Side = Value | Node | tuple[Any, ...] | None  # what a claim is judged on
 UNDECIDED: frozenset[Verdict] = frozenset({"does_not_apply", "no_evidence"})
 TIMED = ("faster", "slower")
-SIGNS: dict[Relation, str] = {  # of what is observed to what is predicted; of times, the shorter
-    "equals": "=", "at_least": "≥", "at_most": "≤", "above": ">", "below": "<", "differs": "≠",
-    "faster": "<", "slower": ">",
-}  # fmt: skip
-WORDS = {
-    verdict: verdict.replace("_", " ") + " here" * (verdict in UNDECIDED)
-    for verdict in get_args(Verdict)
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -247,41 +238,3 @@ def _compare_times(
     if low.median_seconds < high.median_seconds:
         return "holds", f"observed is {claim.relation}; the quartile ranges do not overlap"
     return "does_not_hold", f"observed is not {claim.relation}, but the other way round"
-
-
-def sentence(outcome: Judged) -> str:
-    """What a claim says that the runs showed, as a Line, else the claim and its verdict."""
-    verdict = f"{WORDS[outcome.verdict].capitalize()}: {outcome.explanation}."
-    return written(outcome) or f"“{outcome.claim.says}” {verdict}"
-
-
-def written(outcome: Judged) -> str:
-    """What the author of a claim wrote for this verdict; empty where there is nothing."""
-    return getattr(outcome.claim.showed, outcome.verdict, None) or ""
-
-
-def broken_laws(book: Book, outcomes: Mapping[str, Judged]) -> list[ContentError]:
-    """A list: an error for each law that does not hold, where it is written, with its values."""
-    return [
-        book.claim_index.error(
-            name, f"law {name}: {WORDS[law.verdict]} ({law.explanation}){values_text(book, law)}"
-        )
-        for name, law in outcomes.items()
-        if law.is_broken_law and not law.error  # which is told where it is written
-    ]
-
-
-def values_text(book: Book, outcome: Judged) -> str:
-    """Text of the two values a law compares, and of settings unlike the reference machine's."""
-    text, predicted, observed = "", outcome.predicted, outcome.observed
-    if predicted and observed:
-        is_alike = str(predicted) == str(observed)  # rounded, as pages print them
-        left, right = (str(v.number if is_alike else v) for v in (predicted, observed))
-        text = f": predicted {left} = {predicted.formula}, observed {right} = {observed.formula}"
-    for name in outcome.runs:
-        run, trace = book.run(name), book.holder(name)
-        original = trace and trace.reference and trace.reference.runs.get(name.partition(".")[2])
-        for key, setting in original.settings.items() if original else ():
-            if run and (here := run.settings.get(key)) != setting:
-                text += f"; {name} has {key} {here}, the reference machine {setting}"
-    return text

@@ -106,7 +106,8 @@ def _searched(root: Element) -> str:
             heading = SubElement(element, "h3", id=place)
             heading.text, heading[:] = element[0].text, element[0][:]
             element[:] = [heading, *element[1:-1]]
-    return _HTML.sub("", _html(tree))
+    html: str = markdown.serializers.to_html_string(element)
+    return html
 
 
 def _html(element: Element) -> str:

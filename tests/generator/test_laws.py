@@ -2,8 +2,8 @@
 
 import pytest
 
+from generator.printing.folio import sentence
 from generator.values.evaluation import Evidence
-from generator.values.verdicts import sentence
 
 CLAIMS = "claims/tiny_memory.yml"
 LAW = """\

@@ -5,11 +5,12 @@ import re
 
 import pytest
 
+from generator.checks.claim_checks import broken_laws
+from generator.content.reading import load
 from generator.values.evaluation import Evidence
 from generator.values.machines import other_outcomes
-from generator.values.verdicts import broken_laws
 from tests.generator import scenes
-from tests.generator.conftest import render
+from tests.generator.conftest import fresh, render
 from tests.recorded import write
 from tests.whole_pages import machines_behind
 
@@ -129,3 +130,11 @@ def test_a_topic_shows_the_reference_machine_where_this_one_lacks_a_value_of_it(
             assert "desk" not in machines_behind(text, text), path
     assert any("desk" in machines_behind(text, text) for text in lessons.values())
     assert not any("not measured here" in text for text in lessons.values())
+
+
+def test_a_try_of_a_run_that_this_machine_skipped_shows_the_number_of_the_try(copy):
+    scenes.readers_tried(copy)
+    copy.add_machine("desk", "tiny_memory", "tiny_training")
+    copy.change_run(scenes.AVERAGED, "desk", **scenes.SKIPPED)
+    pages = render(load(copy.content, None, fresh, with_tries=True))
+    assert '<td class="pb-number pb-label">0.600</td>' in pages["topics/averaging/try.md"]

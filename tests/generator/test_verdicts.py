@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from generator.checks import trace_checks
+from generator.checks import claim_checks, trace_checks
 from generator.content.claim import Claim, Constant
-from generator.values import list_sides, verdicts
+from generator.values import list_sides
 from generator.values.evaluation import Evidence
 from runners.core.trace.measured import SampledSeconds
 
@@ -191,7 +191,7 @@ def test_a_broken_law_over_a_list_prints_the_first_elements_that_break_it(book):
         book.claim_index, written={"losses": next(iter(book.claim_index.written.values()))}
     )
     changed = replace(book, claims={"losses": law}, claim_index=laws)
-    (error,) = verdicts.broken_laws(changed, Evidence(changed).judged_claims)
+    (error,) = claim_checks.broken_laws(changed, Evidence(changed).judged_claims)
     assert error.file == "content/claims/" + error.file.rpartition("/")[2]
     assert "predicted 7 = 7, observed" in error.message
     assert "tiny_training.averaged.epochs[" in error.message

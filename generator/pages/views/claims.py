@@ -18,10 +18,10 @@ from generator.pages.view import counted
 from generator.printing.folio import Folio, breakable
 from generator.printing.markdown import plain
 from generator.values import claim_formula, regime, units
-from generator.values.claim_formula import in_same_form, off_by
+from generator.values.claim_formula import SIGNS, in_same_form, off_by
 from generator.values.machines import disagree
 from generator.values.value import Value, numeric
-from generator.values.verdicts import SIGNS, UNDECIDED, Judged, written
+from generator.values.verdicts import UNDECIDED, Judged
 from runners.core.trace.fields import NBSP
 
 MAX_DIGITS = 12
@@ -88,7 +88,7 @@ def verdict_row(name: str, folio: Folio) -> JudgedClaim:
         formula=_formula_of(claim, folio),
         is_repeated=is_repeated,
         is_contrary=not is_repeated and outcome.verdict in CONTRARY,
-        regime=_regime_of(claim, outcome, folio) if _is_of_a_machine(folio, claim) else Markup(),
+        regime=_regime_of(outcome, folio) if _is_of_a_machine(folio, claim) else Markup(),
     )
 
 
@@ -226,11 +226,11 @@ def _formula_of(claim: Claim, folio: Folio) -> Markup | None:
     return folio.line(formula) if formula else None
 
 
-def _regime_of(claim: Claim, outcome: Judged, folio: Folio, has_turns: bool = True) -> Markup:
+def _regime_of(outcome: Judged, folio: Folio, has_turns: bool = True) -> Markup:
     """Under which conditions the runs of a claim were measured."""
     book = folio.evidence.for_runs(outcome.runs).book
     runs = {name: run for name in outcome.runs if (run := book.run(name))}
-    return folio.line(regime.line(claim, runs, folio.strategy, has_turns))
+    return folio.line(regime.line(outcome.claim, runs, folio.strategy, has_turns))
 
 
 # --- on the page of an experiment
@@ -328,7 +328,7 @@ def _proof(
         tolerance=tolerance_of(claim.tolerance, here.observed),
         because=folio.line(because) if because else Markup(),
         source=folio.book.references[claim.source] if claim.source else None,
-        regime=shared if rows[1:] else _regime_of(claim, here, folio),
+        regime=shared if rows[1:] else _regime_of(here, folio),
         first=first,
         elsewhere=first.machines[0] if first.machines[0] != home else "",
         differs=any(row.differs for row in rows),
@@ -407,7 +407,7 @@ def _judged_row(
     outcome: Judged, machine: str, local: Folio, page: Folio, *, differs: bool
 ) -> MachineVerdict:
     """A verdict with its numbers on the page, and with its words by the machine's evidence."""
-    showed = written(outcome)
+    showed = outcome.claim.sentence_for(outcome.verdict)
     text = showed or (outcome.explanation if outcome.verdict not in DECIDED else "")
     heads = ["Predicted", "Observed"]
     if outcome.observed and outcome.observed.nature == "simulated":
@@ -418,7 +418,7 @@ def _judged_row(
     return MachineVerdict(
         *_verdict(outcome, page),
         machines=[machine],
-        regime=_regime_of(outcome.claim, outcome, local, has_turns=False),
+        regime=_regime_of(outcome, local, has_turns=False),
         heads=heads,
         off=page.show(off) if off else Markup(),
         says=local.line(text) if text else Markup(),

@@ -264,7 +264,8 @@ def _field(
     of, stands = units.BY_NAME[variable.quantity], float(numeric(start))
     unit, size = units.of_axis(of, abs(stands))
     ends = float(numeric(low)), float(numeric(high))
-    covered = calculators.range_on_runs(checked, variable.name) or ()
+    on_runs = [check.given[variable.name] for check in checked if variable.name in check.given]
+    covered = (min(on_runs, key=numeric), max(on_runs, key=numeric)) if on_runs else ()
     noun = variable.unit or ""
     counted = "" if noun in variable.label.replace(",", "").split() else noun
     is_count, has_powers = (
@@ -303,7 +304,8 @@ def _result(
     called: dict[str, str], folio: Folio,
 ) -> Row:  # fmt: skip
     """The formula of a result, its value at the start, and how it compares with runs."""
-    parsed, worst = calculators.parsed(output.formula), calculators.worst(checks)
+    parsed = calculators.parsed(output.formula)
+    worst = max(checks, key=lambda check: abs(float(numeric(check.off))), default=None)
     formula = parsed.readable.replace("*", "×").replace("-", "−")
     formula = re.sub(r"[a-z_]\w*", lambda name: called.get(name[0], name[0]), formula)
     at_start = calculators.result(output, inputs)

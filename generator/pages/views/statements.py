@@ -179,16 +179,14 @@ def _standings(sentence: Statement, folio: Folio) -> Markup:
     """
     here = folio.judged(sentence.claim)
     own = folio.at_hand.judged(sentence.claim)  # where the reference stands in
+    others = {
+        machine: there.judged_claims[sentence.claim]
+        for machine, there in folio.other_outcomes.items()
+        if sentence.claim in there.judged_claims
+    }
     judged: dict[str, str] = {}
-    for machine, outcome in (
-        (measured_by(here, folio), here),
-        (own.machine, own),
-        *(
-            (name, there.judged_claims.get(sentence.claim))
-            for name, there in folio.other_outcomes.items()
-        ),
-    ):
-        if machine and outcome:
+    for machine, outcome in ((measured_by(here, folio), here), (own.machine, own), *others.items()):
+        if machine:
             judged.setdefault(machine, _standing(sentence, outcome))
     first, *_ = judged.values()
     by_standing: dict[str, list[str]] = {}

@@ -145,7 +145,8 @@ def _value(trial: Trial, own: Trace, run: Run, folio: Folio) -> str:
     """
     on_page = folio.book.traces[own.experiment]
     trace = on_page.trace.model_copy(update={"runs": {**on_page.trace.runs, **own.runs}})
-    traces = {**folio.book.traces, own.experiment: replace(on_page, trace=trace)}
+    lent = on_page.lent - own.runs.keys()
+    traces = {**folio.book.traces, own.experiment: replace(on_page, trace=trace, lent=lent)}
     book = replace(folio.book, traces=traces, machines={})  # no other stands in for the reader
     value = Evidence(book).value(trial.value)
     lacks = f"{run.status.replace('_', ' ')}; this run did not measure the value"
