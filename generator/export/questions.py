@@ -23,14 +23,12 @@ from generator.pages.view import View
 from generator.pages.views import question
 from generator.pages.views.listing import printed
 from generator.printing.folio import Folio
-from generator.printing.markdown import plain
+from generator.printing.markdown import Text, bare, plain
 from generator.values.evaluation import Evidence
+from generator.values.value import Value
 from generator.website.publish import STYLES
 from runners.core.trace.fields import NBSP
 
-_MATH = re.compile(r"<math\b([^>]*)>.*?<annotation\b[^>]*>(.*?)</annotation>.*?</math>", re.DOTALL)
-_DROPPED = re.compile(r"</?(?:a|span|wbr|div)\b[^>]*>")
-_SMALL = re.compile(r"<small[^>]*>(.*?)</small>")
 _MARK = r"(?:[(:]|, |\bare) ?{}[,.)]"  # beside a number, or below a table or figure
 _PICTURE = re.compile(r"<svg\b[^>]*>.*?</svg>|<img\b[^>]*>", re.DOTALL)
 _HEAD = re.compile(r'<svg\b[^>]*?viewBox="0 0 (\S+) (\S+)"[^>]*>')
@@ -38,7 +36,6 @@ _DESCRIBED = re.compile(r"<(title|desc)\b[^>]*>(.*?)</\1>", re.DOTALL)
 _SOURCE = re.compile(r'\bsrc="([^"]*)"')
 _LIGHT = re.compile(r"light-dark\(([^,]+),[^;]+\)(?=[;}])")
 _PLAYED = ".pb-past{display:none}"  # the line of a player
-_TAG = re.compile(r"<(?!img\b)(\w+)\b[^>]*?( ?/)?>")
 
 
 def questions(
@@ -48,7 +45,7 @@ def questions(
     exported: list[View] = []
     left = defaultdict[str, list[str]](list)
     for topic in topics:
-        folio = Folio(evidence, evidence).in_link
+        folio = BareFolio(evidence, evidence)
         words = _words(folio)
         for quiz_item in topic.items.values():
             asked = question.question(quiz_item, folio, "question")
@@ -64,14 +61,25 @@ def questions(
     return exported, left
 
 
-def tidy(markup: str) -> Markup:
-    """HTML that any program shows: formulas as LaTeX, no links, elements without attributes."""
-    text = _SMALL.sub(r"(\1)", _DROPPED.sub("", _MATH.sub(_latex, str(markup))))
-    return Markup(_TAG.sub(lambda tag: f"<{tag[1]}{'/' if tag[2] else ''}>", text).strip())
+class BareFolio(Folio):
+    """What any program shows: formulas as LaTeX, no links, elements without attributes."""
 
+    def line(self, text: str) -> Text:
+        """An author's line."""
+        return bare(text, self.expression, inline=True)
 
-def _latex(formula: re.Match[str]) -> str:
-    return rf"\[{formula[2]}\]" if "block" in formula[1] else rf"\({formula[2]}\)"
+    def prose(self, text: str) -> Text:
+        """An author's prose."""
+        return bare(text, self.expression, inline=False)
+
+    def show(self, value: Value, claim: str = "", at: str = "") -> Text:
+        """A value, and behind it its marks."""
+        marks = ", ".join(self._marks(value))
+        return Text(escape(f"{value} ({marks})" if marks else value))
+
+    def printed(self, value: Value | None) -> Text:
+        """A value; a dash for None."""
+        return Text("–") if value is None else self.show(value)
 
 
 def _words(folio: Folio) -> list[tuple[re.Pattern[str], Markup]]:
@@ -122,8 +130,8 @@ def _question(
     by_place = {reply.place: reply for reply in replies}
     is_arranged = kind in ("order", "match")
     texts = "".join(f"{reply.text} {reply.beside}" for reply in replies)
-    shows = plain(tidy(stem + texts * (field is None)))
-    tells = plain(tidy(explains + texts + "".join(reply.why for reply in replies)))
+    shows = plain(stem + texts * (field is None))
+    tells = plain(explains + texts + "".join(reply.why for reply in replies))
     used = {says: form.search(shows) for form, says in words if form.search(shows + tells)}
     stem += _paragraphs(says for says, is_shown in used.items() if is_shown)
     explains += _paragraphs(says for says, is_shown in used.items() if not is_shown)
@@ -135,15 +143,16 @@ def _question(
         alike=alike,  # of questions that one item asks in several cases, what they have in common
         topic_title=plain(folio.line(topic.file.title)),
         kind=kind,  # choice, several, order, match, number, shape, or predict, which is not graded
-        stem=tidy(stem),
+        stem=Markup(stem.strip()),
         replies=replies,  # those of an order in the right one
         # in a page's order
         shown=[by_place[answer.position] for answer in asked.shown if not field],
         spellings=[sign.join(sizes) for sign in (" × ", "×", " x ", "x")],  # of a shape
         is_typed=field is not None,
         is_arranged=is_arranged,  # pieces or pairs, which are explained all at once
-        solution=tidy(_solution_list(kind, replies) * is_arranged + explains),  # said of any answer
-        hints=[tidy(hint) for hint in asked.hints],
+        # said of any answer
+        solution=Markup((_solution_list(kind, replies) * is_arranged + explains).strip()),
+        hints=asked.hints,
         pictures=files,  # files that the stem shows, by name
     )
 
@@ -159,10 +168,10 @@ def _reply(answer: ExplainedAnswer, scale: float) -> View:
     return View(
         id=f"r{answer.position}" if is_right or reach is None else f"slip{answer.position}",
         place=answer.position,
-        text=tidy(answer.text),  # the option, the piece, the left side, or what is typed
+        text=answer.text,  # the option, the piece, the left side, or what is typed
         is_right=is_right,
-        why=tidy(f"{answer.why} {_evidence_words(answer.backing)}"),
-        beside=tidy(answer.beside or ""),  # the right side, or the value that a piece is sorted by
+        why=Markup(f"{answer.why} {_evidence_words(answer.backing)}".strip()),
+        beside=answer.beside or Markup(),  # the right side, or the value that a piece is sorted by
         number=numbers[0],  # in the unit that the stem names
         within=numbers[1],
         low=numbers[2],
@@ -211,13 +220,12 @@ def _exhibit(exhibit: View | None) -> str:
         return ""
     figure, parts = exhibit.figure, []
     if figure:
+        drawing = str(exhibit.drawing)
+        for around in (' class="pb-view"', "<div>", "</div>"):
+            drawing = drawing.replace(around, "")
         drawn = f"Runs drawn here: {figure.natures}." if figure.natures else ""
-        says = f"{figure.caption if exhibit.has_caption else ''} {drawn}"
-        parts += [
-            f"<p>{figure.title}</p>",
-            exhibit.drawing,
-            f"<p>{says}</p>" if says.strip() else "",
-        ]
+        says = f"{figure.caption if exhibit.has_caption else ''} {drawn}".rstrip()
+        parts += [f"<p>{figure.title}</p>", drawing, f"<p>{says}</p>" * bool(says)]
     if exhibit.program:
         parts.append(_pre(plain(exhibit.program.code)))
     parts += map(_run_output, filter(None, (exhibit.program, exhibit.printed)))

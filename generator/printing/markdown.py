@@ -138,6 +138,25 @@ def render(
     return Text.of(pieces, rendering.links, rendering.marks)
 
 
+def bare(text: str, fill: Fill, *, inline: bool) -> Text:
+    """An author's text as any program shows it: no links, no attributes, formulas as LaTeX."""
+    tokens, env = _parsed(text, inline=inline)
+
+    def put(mark: re.Match[str]) -> str:
+        match env["marks"][mark[0]]:
+            case prose.Formula(latex, is_block):
+                begins, ends = (r"\[", r"\]") if is_block else (r"\(", r"\)")
+                return f"{begins}{_MARK.sub(put_in_latex, escape(latex.strip()))}{ends}"
+            case expression:
+                return fill(expression)
+
+    def put_in_latex(mark: re.Match[str]) -> str:
+        return str(escape(formulas.as_latex(plain(put(mark)))))
+
+    html = RendererHTML().render([*_bare(tokens)], _MARKDOWN.options, env)
+    return Text(_MARK.sub(put, html).strip())
+
+
 def links_of(text: str) -> tuple[str, ...]:
     """The addresses that an author's text links."""
     return _rendered(text, inline=False).links
@@ -288,8 +307,8 @@ for _type, _rule in {
     _MARKDOWN.add_render_rule(_type, _rule)
 
 
-@lru_cache(maxsize=65536)
-def _rendered(text: str, *, inline: bool) -> _Rendering:
+def _parsed(text: str, *, inline: bool) -> tuple[list[Token], dict[str, Any]]:
+    """What Markdown reads in a text, and its `marks`, with what else renders it."""
     slotted, marks = prose.slotted(" ".join(text.split()) if inline else text)
     env: dict[str, Any] = {"docId": _NOTES, "marks": marks}
     tokens = _MARKDOWN.parseInline(slotted, env) if inline else _MARKDOWN.parse(slotted, env)
@@ -297,6 +316,26 @@ def _rendered(text: str, *, inline: bool) -> _Rendering:
         token.attrs.pop("start", None)
         if token.type in ("th_open", "td_open"):
             _as_cell(tokens[at - 1 : at + 3])
+    return tokens, env
+
+
+def _bare(tokens: Iterable[Token]) -> Iterator[Token]:
+    """Tokens without links and boxes, and without attributes but those of images."""
+    for token in tokens:
+        kind = token.type.removesuffix("_open").removesuffix("_close")
+        token.tag = {"footnote_block": "ol", "footnote": "li"}.get(kind, token.tag)
+        if kind == "footnote_ref":
+            yield Token("text", "", 0, content=f"[{token.meta['id'] + 1}]")
+        elif kind != "footnote_anchor" and token.tag not in ("a", "div"):
+            token.attrs, token.info = token.attrs if kind == "image" else {}, ""
+            token.children = token.children and [*_bare(token.children)]
+            yield token
+
+
+@lru_cache(maxsize=65536)
+def _rendered(text: str, *, inline: bool) -> _Rendering:
+    tokens, env = _parsed(text, inline=inline)
+    marks = env["marks"]
     html = str(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, env)).strip()
     spans = [span for token in tokens for span in token.children or ()]
     links = (str(span.attrs["href"]) for span in spans if span.type == "link_open")
