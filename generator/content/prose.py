@@ -4,6 +4,7 @@ What a page prints of it, `generator/printing/markdown.py` says.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from itertools import groupby, starmap
@@ -28,8 +29,8 @@ _FORMULA = re.compile(  # between two dollars or one that touch it; code, and a 
     re.DOTALL | re.MULTILINE,
 )
 _STRAY = re.compile(  # what Markdown would print otherwise than its author meant
-    r"(?P<braces>\{\{(?<!\\\{\{)|\}\})|(?P<dollar>\$)|(?P<name>__(?<![\w\\]__)\w+__(?!\w))"
-    r"|(?P<reference>&[a-zA-Z]\w*;)"
+    r"(?=[{}$_&])(?:(?P<braces>\{\{(?<!\\\{\{)|\}\})|(?P<dollar>\$)"
+    r"|(?P<name>__(?<![\w\\]__)\w+__(?!\w))|(?P<reference>&[a-zA-Z]\w*;))"
 )
 _INSTEAD = {
     "braces": ("braces", "the other half of the expression is missing"),
@@ -110,11 +111,14 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
     yield from _fences(text, mark)
     bare = blocks.NOTE.sub(blank, kept.translate(_WITHOUT_SLOTS))
     bare = _LINK.sub(blank, bare if mark == "line" else _LISTED.sub(blank, bare))
+    stray = defaultdict[str | None, list[tuple[int, str]]](list)
+    for match in _STRAY.finditer(bare):
+        stray[match.lastgroup].append((match.start(), match[0]))
     for within, places, wrong, instead in (
         (text, _places(_INVISIBLE, text), "invisible character", "delete it"),
         (even, _places(AFTER_VALUE, even), "unit", _UNIT_PRINTED),
         (text, _other_addresses(text), "link to", "links are relative or https"),
-        *((bare, _places(_STRAY, bare, kind), *told) for kind, told in _INSTEAD.items()),
+        *((bare, stray[kind], *told) for kind, told in _INSTEAD.items() if kind in stray),
         (bare, _places(SPELLED, bare), "spelled quantity", _UNSPELLED),
     ):
         for offset, words in _by_line(within, places):
@@ -142,10 +146,10 @@ def _formula_faults(text: str, even: str, mark: str) -> Iterator[Fault]:
                 yield Fault(match.start(), message, code)
 
 
-def _places(pattern: re.Pattern[str], text: str, kind: str = "") -> Iterator[tuple[int, str]]:
-    """Where a pattern matches, or its group `kind` or last one, and what."""
-    of = kind or pattern.groups
-    return ((match.start(of), match[of]) for match in pattern.finditer(text) if match[of])
+def _places(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, str]]:
+    """Where a pattern, or its last group, matches, and what."""
+    of = pattern.groups
+    return ((match.start(of), match[of]) for match in pattern.finditer(text))
 
 
 def _other_addresses(text: str) -> Iterator[tuple[int, str]]:

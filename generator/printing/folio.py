@@ -129,17 +129,20 @@ class Folio:
 
     def line(self, text: str) -> Text:
         """An author's line as inline HTML."""
-        return render(text, self.expression, self.in_link.expression, inline=True)
+        return render(text, self.expression, self._in_link, inline=True)
 
     def prose(self, text: str) -> Text:
         """An author's prose as HTML paragraphs, tables and footnotes."""
         written = render(
-            text, self.expression, self.in_link.expression, inline=False,
+            text, self.expression, self._in_link, inline=False,
             note=str(len(self.noted) + 1), table=self.ui["table"]["scroll"],
         )  # fmt: skip
         if "footnote" in written.marks:
             self.noted.append(text)
         return written
+
+    def _in_link(self, expression: str) -> Text:
+        return self.in_link.expression(expression)
 
     def expression(self, expression: str) -> Text:
         """An expression as HTML: a value with its provenance, a claim's sentence, or plain text."""

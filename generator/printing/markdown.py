@@ -210,14 +210,16 @@ def plain(html: str) -> str:
 
 
 def _without_tags(html: str) -> str:
-    return unescape("".join(part.partition(">")[2] for part in f">{html}".split("<")))
+    if "<" in html:
+        html = "".join(part.partition(">")[2] for part in f">{html}".split("<"))
+    return unescape(html)
 
 
 def _num_words(html: str) -> int:
     """The words between the tags of a piece of HTML."""
     texts = (part.partition(">")[2] for part in f">{html.replace('<wbr>', '')}".split("<"))
-    words = (word for text in texts for word in text.split())  # a comma behind a link is none
-    return sum(any(char.isalnum() or char == "_" for char in word) for word in words)
+    words = [word for text in texts for word in text.split()]  # a comma behind a link is none
+    return sum(word[0].isalnum() or any(map(str.isalnum, word)) or "_" in word for word in words)
 
 
 # --- what Markdown makes of a text
