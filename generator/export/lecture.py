@@ -5,9 +5,9 @@ first lab, and what students often get wrong with the evidence against it.
 """
 
 from generator.content.book import Topic
-from generator.content.typesetting import unlinked
 from generator.pages.page import TEMPLATES, Gathered, Sheet, environment, start_page
 from generator.pages.views import lecture
+from generator.printing.markdown import unlinked
 from generator.values.evaluation import Evidence
 from generator.website.publish import ASSETS, style
 

@@ -9,11 +9,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from functools import cache
-from pathlib import Path
 
 from markupsafe import Markup, escape
 from rcssmin import cssmin  # type: ignore[import-untyped]
 
+from generator.content import prose
 from generator.content.book import Topic
 from generator.content.listed_code import anonymized
 from generator.items.answers import Backing, ExplainedAnswer
@@ -30,10 +30,6 @@ from generator.website.publish import STYLES
 from runners.core.trace.fields import NBSP
 
 _MARK = r"(?:[(:]|, |\bare) ?{}[,.)]"  # beside a number, or below a table or figure
-_PICTURE = re.compile(r"<svg\b[^>]*>.*?</svg>|<img\b[^>]*>", re.DOTALL)
-_HEAD = re.compile(r'<svg\b[^>]*?viewBox="0 0 (\S+) (\S+)"[^>]*>')
-_DESCRIBED = re.compile(r"<(title|desc)\b[^>]*>(.*?)</\1>", re.DOTALL)
-_SOURCE = re.compile(r'\bsrc="([^"]*)"')
 _LIGHT = re.compile(r"light-dark\(([^,]+),[^;]+\)(?=[;}])")
 _PLAYED = ".pb-past{display:none}"  # the line of a player
 
@@ -104,7 +100,15 @@ def _question(
     alike: str,
 ) -> View:
     quiz_item, field, kind = asked.item, asked.field, asked.item.kind
-    stem = f"{folio.prose(quiz_item.stem)}{_table(*asked.about)}{_exhibit(asked.exhibit)}"
+    stem, files = str(folio.prose(quiz_item.stem)), dict[str, bytes]()
+    for _, address in prose.images(quiz_item.stem):
+        image = folio.book.root / "content/topics" / topic.id / address
+        file = f"{quiz_item.id}-{image.name}"
+        files[file] = image.read_bytes()
+        stem = stem.replace(f'src="{address}"', f'src="{file}"')
+    exhibited, drawings = _exhibit(asked.exhibit, quiz_item.id)
+    files |= drawings
+    stem += f"{_table(*asked.about)}{exhibited}"
     explains = str(asked.explains)
     if isinstance(quiz_item, FaultyLine):
         places = (quiz_item.wrong, quiz_item.right)
@@ -125,7 +129,6 @@ def _question(
         kind = "shape"
     if asked.backing:
         explains += f"<p>{_evidence_words(asked.backing)}</p>"
-    stem, files = pictures_apart(stem, quiz_item.id, folio.book.root / "content/topics" / topic.id)
     replies = [_reply(answer, field.unit.scale if field else 1) for answer in asked.answers]
     by_place = {reply.place: reply for reply in replies}
     is_arranged = kind in ("order", "match")
@@ -214,22 +217,20 @@ def _table(titles: Sequence[str], rows: Iterable[Iterable[str]], caption: str) -
     return f"<table><tbody>{lines}</tbody></table>{noted}" if head else ""
 
 
-def _exhibit(exhibit: View | None) -> str:
-    """What stands below a stem: a figure, code, or what a run printed."""
+def _exhibit(exhibit: View | None, name: str) -> tuple[str, dict[str, bytes]]:
+    """What stands below a stem, a figure, code, or what a run printed; and the figure's files."""
     if exhibit is None:
-        return ""
-    figure, parts = exhibit.figure, []
+        return "", {}
+    figure, html, files = exhibit.figure, "", dict[str, bytes]()
     if figure:
-        drawing = str(exhibit.drawing)
-        for around in (' class="pb-view"', "<div>", "</div>"):
-            drawing = drawing.replace(around, "")
-        drawn = f"Runs drawn here: {figure.natures}." if figure.natures else ""
-        says = f"{figure.caption if exhibit.has_caption else ''} {drawn}".rstrip()
-        parts += [f"<p>{figure.title}</p>", drawing, f"<p>{says}</p>" * bool(says)]
+        drawn, files = _as_files(str(exhibit.drawing), name)
+        natures = f"Runs drawn here: {figure.natures}." if figure.natures else ""
+        says = f"{figure.caption if exhibit.has_caption else ''} {natures}".rstrip()
+        html = f"<p>{figure.title}</p>{drawn}" + f"<p>{says}</p>" * bool(says)
     if exhibit.program:
-        parts.append(_pre(plain(exhibit.program.code)))
-    parts += map(_run_output, filter(None, (exhibit.program, exhibit.printed)))
-    return "".join(parts)
+        html += _pre(plain(exhibit.program.code))
+    ran = filter(None, (exhibit.program, exhibit.printed))
+    return html + "".join(map(_run_output, ran)), files
 
 
 def _run_output(run: View) -> str:
@@ -245,33 +246,24 @@ def _pre(code: str) -> str:
 # --- pictures as files
 
 
-def pictures_apart(html: str, name: str, folder: Path) -> tuple[str, dict[str, bytes]]:
-    """(HTML, its drawings and images replaced by `<img>` of files; bytes of these files by name).
-
-    Of two drawings the wide one is taken; the names of files begin with `name`.
-    """
+def _as_files(drawing: str, name: str) -> tuple[str, dict[str, bytes]]:
+    """(HTML of a drawing, its SVG replaced by `<img>` of files; their bytes by names of `name`)."""
+    for around in (' class="pb-view"', "<div>", "</div>"):
+        drawing = drawing.replace(around, "")
+    html, *drawings = drawing.split("<svg ")
     files: dict[str, bytes] = {}
-
-    def as_file(picture: re.Match[str]) -> str:
-        text = picture[0]
-        if source := _SOURCE.search(text):
-            file = f"{name}-{Path(source[1]).name}"
-            files[file] = (folder / source[1]).read_bytes()
-            return text.replace(source[0], f'src="{file}"')
-        if "pb-narrow" in text.partition(">")[0] and "pb-wide" in html:
-            return ""
-        file = f"{name}-{len(files) + 1}.svg"
-        says = ". ".join(plain(words) for _, words in _DESCRIBED.findall(text))
-        files[file] = _HEAD.sub(_alone, text, count=1).encode()
-        return f'<img src="{file}" alt="{escape(says)}"/>'
-
-    return _PICTURE.sub(as_file, html), files
-
-
-def _alone(head: re.Match[str]) -> str:
-    """The beginning of a drawing as a document, with its styles; it is light on any screen."""
-    of = f'xmlns="http://www.w3.org/2000/svg" class="pb-drawing" viewBox="0 0 {head[1]} {head[2]}"'
-    return f'<svg {of} width="{head[1]}" height="{head[2]}"><style>{_style()}</style>'
+    for number, svg in enumerate(drawings, 1):
+        head, _, within = svg.partition(">")
+        within, end, after = within.partition("</svg>")
+        title, _, described = within.partition("</title>")
+        says = ". ".join(map(plain, (title, described.partition("</desc>")[0])))
+        width, height = head.partition('viewBox="')[2].partition('"')[0].split()[2:]
+        shape = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+        begins = f'<svg xmlns="http://www.w3.org/2000/svg" class="pb-drawing" {shape}>'
+        file = f"{name}-{number}.svg"
+        files[file] = f"{begins}<style>{_style()}</style>{within}{end}".encode()
+        html += f'<img src="{file}" alt="{escape(says)}"/>{after}'
+    return html, files
 
 
 @cache

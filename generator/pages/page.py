@@ -26,7 +26,6 @@ from generator.content.exhibit import Figure, Listing, Verified
 from generator.content.handwritten import HandWritten, split
 from generator.content.lesson import CHAINED, DeepFile, Mode
 from generator.content.quiz import Item, QuizFence
-from generator.content.typesetting import moment, unlinked
 from generator.figures import figures
 from generator.figures.play import states as play_states
 from generator.pages import views
@@ -35,7 +34,8 @@ from generator.pages.term_links import TermLinks
 from generator.pages.view import View, counted, label
 from generator.pages.views import claims, frame, listing, question, ways
 from generator.printing.folio import Folio, breakable, escaped_heading
-from generator.printing.markdown import links_of, plain, put_into
+from generator.printing.markdown import links_of, plain, put_into, unlinked
+from generator.printing.sources import moment
 from generator.values.evaluation import Evidence
 from generator.values.filters import calls_of_claims
 from generator.values.machines import OtherOutcomes

@@ -21,8 +21,7 @@ from markupsafe import Markup, escape
 
 from generator.content.book import Book
 from generator.content.shelf import page_of
-from generator.content.typesetting import parted
-from generator.printing.markdown import Piece, Text, render
+from generator.printing.markdown import Piece, Text, parted, render
 from generator.printing.sources import Sources
 from generator.values.evaluation import Evidence
 from generator.values.filters import SIDES, ClaimSentence, calls_of_claims

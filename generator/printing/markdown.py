@@ -21,7 +21,6 @@ from mdit_py_plugins.footnote import footnote_plugin
 
 from generator.content import formulas, prose
 from generator.content.numerals import HYPHENED
-from generator.content.typesetting import parted
 
 Fill = Callable[[str], str]  # an expression to its HTML
 
@@ -116,14 +115,6 @@ class Text(Markup):
         return "".join(piece.text for piece in self.pieces)
 
 
-class _Rendering(NamedTuple):
-    """A text as every page prints it, but for its expressions."""
-
-    pieces: tuple[Piece | Slot, ...]
-    links: tuple[str, ...]
-    marks: frozenset[str]
-
-
 def render(
     text: str, fill: Fill, linked: Fill, *, inline: bool, note: str = "", table: str = ""
 ) -> Text:
@@ -132,10 +123,9 @@ def render(
     `fill` gives the HTML of an expression, and `linked` that of one in the words of a link. `note`
     tells the footnotes of this text from others of its page, and `table` names its tables.
     """
-    rendering = _rendered(text, inline=inline)
+    pieces, links, marks = _rendered(text, inline=inline)
     names = {_NOTES: note, _TABLE: table}
-    pieces = _filled(rendering.pieces, fill, linked, names)
-    return Text.of(pieces, rendering.links, rendering.marks)
+    return Text.of(_filled(pieces, fill, linked, names), links, marks)
 
 
 def bare(text: str, fill: Fill, *, inline: bool) -> Text:
@@ -159,7 +149,7 @@ def bare(text: str, fill: Fill, *, inline: bool) -> Text:
 
 def links_of(text: str) -> tuple[str, ...]:
     """The addresses that an author's text links."""
-    return _rendered(text, inline=False).links
+    return _rendered(text, inline=False)[1]
 
 
 def put_into(text: str, fill: Fill, linked: Fill, escaped: Fill) -> str:
@@ -207,6 +197,17 @@ def _filled(
 def plain(html: str) -> str:
     """Plain text of HTML; in an author's text, a formula is its LaTeX."""
     return html.plain if isinstance(html, Text) else _without_tags(html)
+
+
+def unlinked(html: str) -> Markup:
+    """HTML without its links, whose words stay."""
+    return Markup(re.sub(r"</?a\b[^>]*>", "", str(html)))
+
+
+def parted(parts: Iterable[str], limit: int) -> str:
+    """Escaped parts of a name, joined by `<wbr>`, also after `_` in parts over `limit` letters."""
+    within = (part if len(part) <= limit else part.replace("_", "_<wbr>") for part in parts)
+    return "<wbr>".join(within)
 
 
 def _without_tags(html: str) -> str:
@@ -335,7 +336,10 @@ def _bare(tokens: Iterable[Token]) -> Iterator[Token]:
 
 
 @lru_cache(maxsize=65536)
-def _rendered(text: str, *, inline: bool) -> _Rendering:
+def _rendered(
+    text: str, *, inline: bool
+) -> tuple[tuple[Piece | Slot, ...], tuple[str, ...], frozenset[str]]:
+    """The pieces, the links and the marks of a text, as every page prints it."""
     tokens, env = _parsed(text, inline=inline)
     marks = env["marks"]
     html = str(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, env)).strip()
@@ -344,8 +348,7 @@ def _rendered(text: str, *, inline: bool) -> _Rendering:
     kinds = {token.type.partition("_")[0] for token in tokens}
     if any(isinstance(mark, prose.Formula) for mark in marks.values()):
         kinds.add("formula")
-    pieces = _pieces(html, marks)
-    return _Rendering(tuple(pieces), tuple(links), frozenset(kinds.intersection(MARKS)))
+    return tuple(_pieces(html, marks)), tuple(links), frozenset(kinds.intersection(MARKS))
 
 
 def _as_cell(tokens: Sequence[Token]) -> None:

@@ -23,6 +23,19 @@ def rendered_text(text):
     return render_text(text, lambda _: LINK, lambda _: "<span>12 MiB</span>", inline=False)
 
 
+def test_a_text_knows_what_it_holds():
+    text = rendered_text(
+        "See [a `b`](c.html), {{ a.b }}, $x = {{ a.b }}$ and it[^n].\n\n```\nno word\n```\n\n"
+        "[^n]: Here.\n\n|e|\n|-|\n|f|\n"
+    )
+    assert text.links == ("c.html",)
+    assert text.marks == {"formula", "table", "footnote"}
+    read = "See a b 12 MiB x 12 MiB 12 MiB and it [1] e f Here"
+    assert text.num_words == read.count(" ") + 1
+    assert text.plain.startswith("See a b, 12 MiB, x = \\text{12 MiB} (12 MiB) and it[1].")
+    assert rendered_text("!!! note\n    It.").marks == {"admonition"}
+
+
 def drawn(text):
     """The formula of a text as a tree, read by a parser of XML."""
     html = re.search(r"<math.*?</math>", rendered_text(text), re.DOTALL)[0]

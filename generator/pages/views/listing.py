@@ -18,10 +18,9 @@ from pygments.token import STANDARD_TYPES, Text, _TokenType  # type: ignore[impo
 
 from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.listed_code import anonymized, download_path, listed
-from generator.content.typesetting import parted
 from generator.pages.view import View
 from generator.printing.folio import Folio
-from generator.printing.markdown import plain
+from generator.printing.markdown import parted, plain
 from runners.core.trace.fields import NBSP
 from runners.core.trace.records import Failure
 
