@@ -65,13 +65,6 @@ class Formula(NamedTuple):
     is_block: bool  # it stands in a line of its own
 
 
-class Slotted(NamedTuple):
-    """A text with private-use characters, and the expressions and formulas that they stand for."""
-
-    text: str
-    marks: dict[str, str | Formula]
-
-
 class Fault(NamedTuple):
     """A mistake at a character of a text."""
 
@@ -214,13 +207,11 @@ def _is_formula(match: re.Match[str]) -> bool:
     return bool(match["block"] or match["inline"])
 
 
-def slotted(text: str) -> Slotted:
-    """A text in which a private-use character stands for each expression and formula."""
-    marks: dict[str, str | Formula] = {}
-    first: dict[str, str] = {}
-    for position, (_, expression) in enumerate(expressions(text)):
-        mark = first.setdefault(expression, chr(FIRST_EXPRESSION + position))
-        marks[mark] = expression
+def slotted(text: str) -> tuple[str, dict[str, str | Formula]]:
+    """(The text, a private-use character for each expression and formula; what these stand for)."""
+    names = dict.fromkeys(expression for _, expression in expressions(text))
+    first = {name: chr(FIRST_EXPRESSION + position) for position, name in enumerate(names)}
+    marks: dict[str, str | Formula] = {mark: name for name, mark in first.items()}
 
     def taken(match: re.Match[str]) -> str:
         if not _is_formula(match):
@@ -230,4 +221,4 @@ def slotted(text: str) -> Slotted:
         return mark
 
     with_marks = _FORMULA.sub(taken, filled(text, first.__getitem__))
-    return Slotted(with_marks.replace(_LITERAL, "{{"), marks)
+    return with_marks.replace(_LITERAL, "{{"), marks

@@ -131,20 +131,13 @@ def render(
 def bare(text: str, fill: Fill, *, inline: bool) -> Text:
     """An author's text as any program shows it: no links, no attributes, formulas as LaTeX."""
     tokens, env = _parsed(text, inline=inline)
-
-    def put(mark: re.Match[str]) -> str:
-        match env["marks"][mark[0]]:
-            case prose.Formula(latex, is_block):
-                begins, ends = (r"\[", r"\]") if is_block else (r"\(", r"\)")
-                return f"{begins}{_MARK.sub(put_in_latex, escape(latex.strip()))}{ends}"
-            case expression:
-                return fill(expression)
-
-    def put_in_latex(mark: re.Match[str]) -> str:
-        return str(escape(formulas.as_latex(plain(put(mark)))))
-
-    html = RendererHTML().render([*_bare(tokens)], _MARKDOWN.options, env)
-    return Text(_MARK.sub(put, html).strip())
+    html = _CODE + RendererHTML().render([*_bare(tokens)], _MARKDOWN.options, env).strip()
+    for mark, expressed in env["marks"].items():
+        if isinstance(expressed, prose.Formula):
+            begins, ends = (r"\[", r"\]") if expressed.is_block else (r"\(", r"\)")
+            latex = f"{_LATEX}{escape(expressed.latex.strip())}{_CODE}"
+            html = html.replace(mark, f"{begins}{latex}{ends}")
+    return Text.of(_filled(_pieces(html, env["marks"]), fill, fill))
 
 
 def links_of(text: str) -> tuple[str, ...]:
