@@ -211,14 +211,14 @@ def slotted(text: str) -> tuple[str, dict[str, str | Formula]]:
     """(The text, a private-use character for each expression and formula; what these stand for)."""
     names = dict.fromkeys(expression for _, expression in expressions(text))
     first = {name: chr(FIRST_EXPRESSION + position) for position, name in enumerate(names)}
-    marks: dict[str, str | Formula] = {mark: name for name, mark in first.items()}
+    slots: dict[str, str | Formula] = {slot: name for name, slot in first.items()}
 
     def taken(match: re.Match[str]) -> str:
         if not _is_formula(match):
             return "$" if match[0] == r"\$" else match[0]
-        mark = chr(FIRST_FORMULA + len(marks))
-        marks[mark] = Formula(match["block"] or match["inline"], bool(match["block"]))
-        return mark
+        slot = chr(FIRST_FORMULA + len(slots))
+        slots[slot] = Formula(match["block"] or match["inline"], bool(match["block"]))
+        return slot
 
-    with_marks = _FORMULA.sub(taken, filled(text, first.__getitem__))
-    return with_marks.replace(_LITERAL, "{{"), marks
+    with_slots = _FORMULA.sub(taken, filled(text, first.__getitem__))
+    return with_slots.replace(_LITERAL, "{{"), slots

@@ -136,7 +136,7 @@ class Folio:
             text, self.expression, self._in_link, inline=False,
             note=str(len(self.noted) + 1), table=self.ui["table"]["scroll"],
         )  # fmt: skip
-        if "footnote" in written.marks:
+        if "footnote" in written.markup:
             self.noted.append(text)
         return written
 

@@ -29,11 +29,11 @@ def test_a_text_knows_what_it_holds():
         "[^n]: Here.\n\n|e|\n|-|\n|f|\n"
     )
     assert text.links == ("c.html",)
-    assert text.marks == {"formula", "table", "footnote"}
+    assert text.markup == {"formula", "table", "footnote"}
     read = "See a b 12 MiB x 12 MiB 12 MiB and it [1] e f Here"
     assert text.num_words == read.count(" ") + 1
     assert text.plain.startswith("See a b, 12 MiB, x = \\text{12 MiB} (12 MiB) and it[1].")
-    assert rendered_text("!!! note\n    It.").marks == {"admonition"}
+    assert rendered_text("!!! note\n    It.").markup == {"admonition"}
 
 
 def drawn(text):
