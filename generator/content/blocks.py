@@ -15,12 +15,11 @@ BOXES = ("note", "tip", "example", "warning")
 NOTE = re.compile(r"(?P<begins>^)?\[\^(?P<name>[^\]\s]+)\](?P<says>:)?", re.MULTILINE)
 LINES = "keep its lines, with | behind the key and not >"
 _BOX = re.compile(
-    r"^ *(?P<mark>!!!|\?\?\?)(?P<rest>[^\n]*)(?P<within>\n(?:[ \t]*\n)*(?P<indent> *)\S)?",
+    r'^ *(?P<mark>!!!|\?\?\?)(?: (?P<kind>\w+)(?: "[^"\n]*")?[ \t]*$)?[^\n]*'
+    r"(?P<within>\n(?:[ \t]*\n)*(?P<indent> *)\S)?",
     re.MULTILINE,
 )
-_BOX_HEAD = re.compile(r' (?P<kind>\w+)(?: "[^"]*")?[ \t]*')
 _DASHES = re.compile(r"(?:^|\|)[ \t]*:?-{2,}:?[ \t]*\|", re.MULTILINE)  # below the head of a table
-_BAR = re.compile(r"(?<!\\)\|")
 _IMAGE = re.compile(
     r"""!\[(?P<says>[^\]]*)\](?P<at>\((?P<file>[^()\s<>]+)(?:\s+(?:"[^"]*"|'[^']*'))?\))?"""
 )
@@ -68,7 +67,8 @@ def _tables(text: str, coded: str, mark: str) -> Iterator[tuple[int, str]]:
     tokens = _TABLES.parse(text) if dashes and mark != "line" else []
     tables = [token.map for token in tokens if token.type == "table_open" and token.map]
     lines = (text if mark == "page" else coded).splitlines(keepends=True) if tables else []
-    cells = [len(_BAR.split(row.strip().removeprefix("|").removesuffix("|"))) for row in lines]
+    rows = (row.strip().removeprefix("|").removesuffix("|").replace("\\|", "") for row in lines)
+    cells = [1 + row.count("|") for row in rows]
     for line, (head, _) in ((at, span) for span in tables for at in range(*span)):
         if cells[line] > cells[head]:
             message = f"{cells[line]} cells below a head of {cells[head]}; a bar in a cell is \\|"
@@ -81,11 +81,10 @@ def _tables(text: str, coded: str, mark: str) -> Iterator[tuple[int, str]]:
 def _boxes(text: str) -> Iterator[tuple[int, str]]:
     """Heads of boxes that open none."""
     for box in _BOX.finditer(text):
-        head = _BOX_HEAD.fullmatch(box["rest"])
         indent = len(box[0]) - len(box[0].lstrip(" "))
-        if box["mark"] != "!!!" or head is None:
+        if box["mark"] != "!!!" or box["kind"] is None:
             yield box.start("mark"), f'a box begins with a line: !!! note "Its title"; {LINES}'
-        elif head["kind"] not in BOXES:
-            yield box.start("rest") + 1, f"no box {head['kind']!r}{nearest(head['kind'], BOXES)}"
+        elif box["kind"] not in BOXES:
+            yield box.start("kind"), f"no box {box['kind']!r}{nearest(box['kind'], BOXES)}"
         elif not box["within"] or len(box["indent"]) < indent + 4:
             yield box.start("mark"), "indent what is in the box by four spaces"

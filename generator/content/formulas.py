@@ -8,18 +8,19 @@ it is a coefficient, an index or an exponent, and what was measured is an expres
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import product
 
 from math_core import LatexError, LatexToMathML
 
 from generator.content.numerals import QUANTITY, SPELLED, blank, numerals
 
-VALUE = re.compile("[\ue000-\uefff]")  # what stands for an expression
 _TO_MATHML = LatexToMathML(annotation=True, fancy_error=False)
-_ALIGNED = re.compile(r' style="text-align: (left|right);[^"]*"')
-_NOT_OURS = re.compile(r" (?:style|id|href)=")
-_NAMED = re.compile(rf"<m[io]\b[^>]*>({VALUE.pattern})</m[io]>")
+_NAMES = ("<mi>", '<mi mathvariant="normal">')
+_ALIGNED = ' style="text-align: '
+_NOT_OURS = (" style=", " id=", " href=")
 _WORDS = re.compile(r"\\(?:text|math[a-z]+|operatorname)\s*\{([^{}]*)\}")
-_SPECIAL = re.compile(r"[%#&_$]")  # what LaTeX reads as no letter, also in its text
+# What LaTeX reads as no letter, also in its text.
+_SPECIAL = str.maketrans({sign: f"\\{sign}" for sign in "%#&_$"})
 _NUMBER = re.compile(r"\d+(?:(?:\.|\{,\}|\\[,;:!]|~)\d+)*|[¼-¾⅐-⅞²³¹⁰-₉]")
 _RELATED = re.compile(
     r"\\(?:approx|equiv|geq?|gt|gg|leq?|lt|ll|neq?|propto|sim|to)(?![a-zA-Z])|[=<>≈≡≤≥≠&]|\\\\"
@@ -36,24 +37,29 @@ PRINT = "a formula says a law, so print a number with {{ … }}"
 def mathml(latex: str, *, is_block: bool) -> str:
     """The MathML of LaTeX; LatexError if invalid, or with colours, lengths or labels of equations.
 
-    A character of `VALUE` stands for each expression; a block is a line of its own. LatexError says
-    `12: what is wrong`, from the character 12 on.
+    A private-use character stands for each expression; a block is a line of its own. LatexError
+    says `12: what is wrong`, from the character 12 on.
     """
     made = _TO_MATHML.convert_with_local_state(latex, displaystyle=is_block)
-    made = _ALIGNED.sub(r' class="pb-\1"', made)
-    if _NOT_OURS.search(made):
+    begins, *cells = made.split(_ALIGNED)
+    for cell in cells:
+        style, _, rest = cell.partition('"')
+        begins += f' class="pb-{style.partition(";")[0]}"{rest}'
+    if any(attribute in begins for attribute in _NOT_OURS):
         raise LatexError("0: colours, lengths, numbers and labels of equations are not used here")
-    return _NAMED.sub(r"<mn>\1</mn>", made)
+    for name, value in product(_NAMES, values(latex)):
+        begins = begins.replace(f"{name}{value}</mi>", f"<mn>{value}</mn>")
+    return begins
 
 
 def values(latex: str) -> list[str]:
     """The characters of LaTeX that stand for expressions."""
-    return VALUE.findall(latex)
+    return [char for char in latex if "\ue000" <= char <= "\uefff"]
 
 
 def as_latex(printed: str) -> str:
     """Escape an expression's output for LaTeX, as text unless it is a number."""
-    text = _SPECIAL.sub(r"\\\g<0>", printed)
+    text = printed.translate(_SPECIAL)
     return text if text.replace(".", "").isdigit() else rf"\text{{{text}}}"
 
 
@@ -86,7 +92,7 @@ def _stated(latex: str) -> Iterator[tuple[int, str]]:
         side = latex[begins : ends[0]]
         bare = _LAYOUT.sub("", side)
         has_digit = any(map(str.isnumeric, bare))
-        is_number = has_digit and not re.search(r"[^\W\d_]|[\ue000-\uefff]", bare)
+        is_number = has_digit and not (values(bare) or any(map(str.isalpha, bare)))
         # 2 s may be twice a variable; 2 and an upright s, or 42 s, is a time.
         has_unit = QUANTITY.fullmatch(bare) and (_WORDS.search(side) or bare[1:2].isdigit())
         if has_unit or (is_number and bare not in ("0", "1", "-1")):

@@ -1,13 +1,11 @@
 """The words of the field, as an author writes them: content/glossary.yml."""
 
-import re
 from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
 from generator.content.words import Id, Prose, RunPath, Written
 
-_STAGE = re.compile(r"-\d$")
 Word = Annotated[str, StringConstraints(min_length=2, max_length=60, strip_whitespace=True)]
 
 
@@ -35,7 +33,7 @@ class Term(Written):
     @property
     def alike(self) -> tuple[str, ...]:
         """Spellings that are search synonyms; stages such as ZeRO-1 are not."""
-        return tuple(spelling for spelling in self.spellings if not _STAGE.search(spelling))
+        return tuple(spelling for spelling in self.spellings if spelling[-2:-1] != "-")
 
 
 class GlossaryFile(Written):

@@ -98,7 +98,6 @@ FENCE = re.compile(
     r"(?P<yaml>.*?)(?:^[ \t]*(?P=mark)[`~]*[ \t]*$|\Z)",
     re.DOTALL | re.MULTILINE,
 )
-_SEVERAL = re.compile(r"[a-z0-9-]+([\s,]+[a-z0-9-]+)+")  # ids in lines, without a list
 
 
 def within(name: str, text: str, start: int, end: int) -> YamlFile:
@@ -113,9 +112,10 @@ def quiz(name: str, text: str, start: int, end: int) -> Document[QuizFence]:
         raise ContentErrors([ContentError(name, *place_of(text, start), message)])
     source = within(name, text, start, end)
     written, places = source.document, source.places
-    if isinstance(written, str) and _SEVERAL.fullmatch(written):
-        ids = ", ".join(re.findall(r"[\w-]+", written))
-        raise ContentErrors([source.error((), f"several ids are a list: write [{ids}]")])
+    ids = written.replace(",", " ").split() if isinstance(written, str) else []
+    if len(ids) > 1 and "".join(ids).replace("-", "").isalnum():
+        message = f"several ids are a list: write [{', '.join(ids)}]"
+        raise ContentErrors([source.error((), message)])
     key = "items" if isinstance(written, dict) else "names"
     at = (key,) if isinstance(written, list) else (key, 0)
     moved = {(*at, *path): place for path, place in places.items()}

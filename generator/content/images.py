@@ -4,7 +4,6 @@ In: a document and the project's root. Out: the files of its images, by path und
 or what is wrong with one of them.
 """
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,6 @@ from generator.content.errors import ContentError, nearest
 
 SUFFIXES = (".png", ".svg", ".webp", ".jpg", ".jpeg", ".gif")
 MOST = 200  # kB
-# Of lessons, questions and pages; the texts of others stand on pages of several folders.
-_PLACES = re.compile(r"content/(?:topics/[^/]+/(?!topic\.)[^/]+\.yml|pages/.+\.md)")
 
 
 def files(document: Document[Any], root: Path) -> Iterator[tuple[str, Path]]:
@@ -36,10 +33,12 @@ def problems(document: Document[Any], root: Path) -> Iterator[ContentError]:
 
 
 def _problem(file: str, root: Path, name: str) -> str | None:
-    if not _PLACES.fullmatch(file):
+    is_by_hand, is_of_topic = file.startswith("content/pages/"), file.endswith("/topic.yml")
+    # The texts of other files stand on pages of several folders.
+    if is_of_topic or not (is_by_hand or Path(file).match("content/topics/*/*.yml")):
         return "lessons, questions and pages of content/pages show images, and no other text does"
     folder = (root / file).parent
-    top = root / "content/pages" if file.startswith("content/pages/") else folder
+    top = root / "content/pages" if is_by_hand else folder
     path = (folder / name).resolve()
     if not path.is_relative_to(top.resolve()) or path.suffix not in SUFFIXES:
         return f"it lies in {top.relative_to(root).as_posix()}, and is one of {', '.join(SUFFIXES)}"

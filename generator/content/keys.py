@@ -53,8 +53,12 @@ def page(models: Iterable[type[Written]], documents: Iterable[Any]) -> Iterator[
 
 def about(word: str, sections: Iterable[str]) -> list[str]:
     """The sections about a part or a key of this name."""
-    called = re.compile(rf"^(## |\| `){re.escape(word)}", re.IGNORECASE | re.MULTILINE)
-    return [*filter(called.search, sections)]
+    heads = tuple(f"{mark}{word.lower()}" for mark in ("## ", "| `"))
+    return [
+        section
+        for section in sections
+        if any(line.startswith(heads) for line in section.lower().splitlines())
+    ]
 
 
 @cache

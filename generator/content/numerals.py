@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 
 _WORD = re.compile(r"[^\W_](?:[^\W_]|[_.,:/·×^%°'’-](?=[^\W_]))*%?")
-_PIECE = re.compile(r"[^\W_]+%?")
 HYPHENED = re.compile(r"\b(?:ZeRO-[123]|GPT-[234]|[Aa]ll-(?:gather|reduce)|[Rr]educe-scatter)\b")
 _NAME = re.compile(  # fp32, 1F1B, 3D, but not took37ms
     r"(?!x\d|\w*\d(?:[mµun]s|min|[KMGT]i?B)$)[^\W\d]\w*|\dF\dB|\dD", re.IGNORECASE
@@ -50,7 +49,7 @@ QUANTITY = re.compile(  # a number with its unit
 )
 _SIDE = re.compile(rf"{QUANTITY.pattern}|[+−-]?(?![01]$){_NUMBER}", re.IGNORECASE)
 _RELATION = re.compile(r"[<>!:~]?=+|[<>≤≥≈≠~→←∈]|:\s|\b(?:is|was|of|to|by|at|took|takes)\b")
-_COMMAND = re.compile(r"(?:(?:\.venv/bin/)?(?:python|torchrun) .*|--\w\S*.*)")
+_COMMANDS = ("python ", "torchrun ", "--")
 _WITHIN = re.compile(rf"(?<![\w.])(?:\d+\.\d+|{_NUMBER}\s*{_LONG_UNIT})(?![\w.])", re.IGNORECASE)
 AFTER_VALUE = re.compile(  # of a text with a private-use character for each expression
     r"\ue000~*(?![~])(?:[\s*_`{[(-]|\\(?:[,;:! ]|[a-z]+(?=\{)))*"
@@ -70,7 +69,7 @@ def states_quantity(code: str) -> bool:
     sides = [[side.strip() for side in _RELATION.split(part)] for part in parts]
     is_compared = any(len(part) > 1 and any(map(_SIDE.fullmatch, part)) for part in sides)
     is_stated = QUANTITY.fullmatch(code.strip()) or _WITHIN.search(code)
-    is_command = _COMMAND.fullmatch(code) and " =" not in code
+    is_command = code.removeprefix(".venv/bin/").startswith(_COMMANDS) and " =" not in code
     return bool((is_compared and not is_command) or is_stated)
 
 
@@ -82,7 +81,8 @@ def numerals(plain: str) -> Iterator[tuple[int, str]]:
     plain = HYPHENED.sub(blank, plain)
     if any(map(str.isnumeric, plain)):
         for word in _WORD.finditer(plain):
-            if any(map(_is_numeral, _PIECE.findall(word[0]))):
+            letters = "".join(char if char.isalnum() or char == "%" else " " for char in word[0])
+            if any(map(_is_numeral, letters.split())):
                 yield word.start(), word[0]
 
 

@@ -4,6 +4,7 @@ What a page prints of it, `generator/printing/markdown.py` says.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from itertools import groupby, starmap
@@ -18,33 +19,35 @@ _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\ue000-\uf8ff\ufeff]"
 )
 _EXPRESSION = re.compile(r"\{\{(?<!\\\{\{)(?!\{)(.*?)\}\}", re.DOTALL)  # as `re` finds it fast
-_BRACES = re.compile(r"\{\{(?<!\\\{\{)|\}\}")
 _LITERAL = r"\{{"  # braces of code that begin no expression
-_CODE = re.compile(r"(?<![`\\])(?P<ticks>`+)(?!`)(.*?)(?<!`)(?P=ticks)(?!`)", re.DOTALL)
-_FENCE = re.compile(
-    r"^ {0,3}(?P<fence>```+|~~~+).*?^ {0,3}(?P=fence)[`~]*[ \t]*$", re.DOTALL | re.MULTILINE
-)
+_CODE = r"(?<![`\\])(?P<ticks>`+)(?!`)(.*?)(?<!`)(?P=ticks)(?!`)"
+_FENCE = r"^ {0,3}(?P<fence>```+|~~~+).*?^ {0,3}(?P=fence)[`~]*[ \t]*$"
 _FORMULA = re.compile(  # between two dollars or one that touch it; code, and a dollar itself
-    rf"(?=[ `~$\\])(?:{_FENCE.pattern}|{_CODE.pattern}|\\\$|"
+    rf"(?=[ `~$\\])(?:{_FENCE}|{_CODE}|\\\$|"
     r"(?<!\$)\$\$(?P<block>(?:\\.|[^$\\])+)\$\$"
     r"|(?<!\$)\$(?P<inline>(?![\s$])(?:\\.|(?!\n\s*\n)[^$\\])+(?<!\s))\$(?![\d$]))",
     re.DOTALL | re.MULTILINE,
 )
-_DOLLAR = re.compile(r"\$")
-_ENTITY = re.compile(r"&[a-zA-Z]\w*;")
-_DUNDER = re.compile(r"__(?<![\w\\]__)\w+__(?!\w)")
+_STRAY = re.compile(  # what Markdown would print otherwise than its author meant
+    r"(?=[{}$_&])(?:(?P<braces>\{\{(?<!\\\{\{)|\}\})|(?P<dollar>\$)"
+    r"|(?P<name>__(?<![\w\\]__)\w+__(?!\w))|(?P<reference>&[a-zA-Z]\w*;))"
+)
+_INSTEAD = {
+    "braces": ("braces", "the other half of the expression is missing"),
+    "dollar": ("dollar", "a formula ends where its last $ touches it; else write \\$"),
+    "name": ("name", "put it in `code`; the underscores make it bold"),
+    "reference": ("character reference", "write the character itself"),
+}
+_UNIT_PRINTED = "a value prints the one that its inputs give it"
+_UNSPELLED = "compute it in {{ … }} or say it without a number"
 OWN_FENCE = re.compile(  # of a page by hand
     r"^```(listing|quiz|verified)\n(?P<yaml>.*?)^```$", re.DOTALL | re.MULTILINE
 )
-_OTHER_FENCE = re.compile(
-    r"^[ \t]*(?P<fence>```+|~~~+)(?![`~]|[ \t]*(?:python|sh|text)?[ \t]*$)[^\n`]*$", re.MULTILINE
-)
 _LISTED = re.compile(r"^(?:[ \t]*[-*+])?[ \t]*\d{1,2}[.)](?=[ \t])", re.MULTILINE)
 _LINK = re.compile(r"\]\((<[^>\n]*>|[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)|<https?:[^>\s]*>")
-_OTHER_ADDRESS = re.compile(
-    r"(?<=\]\()(?:<?(?!https:)[a-z][a-z0-9+.-]*:|<?[/\\]|[^)\s]*\{\{)[^)\s]*", re.IGNORECASE
-)
-_SLOTTED = re.compile("\ue000~*")
+_INFOS = ("", "python", "sh", "text")  # behind the mark of a fence
+_WITHOUT_SLOTS = str.maketrans("\ue000~", "  ")
+_WITHOUT_SIGNS = str.maketrans("", "", "+.-")  # that a scheme may hold
 FIRST_EXPRESSION, FIRST_FORMULA = 0xE000, 0xF000
 
 
@@ -60,13 +63,6 @@ class Formula(NamedTuple):
 
     latex: str  # with private-use characters for expressions
     is_block: bool  # it stands in a line of its own
-
-
-class Slotted(NamedTuple):
-    """A text with private-use characters, and the expressions and formulas that they stand for."""
-
-    text: str
-    marks: dict[str, str | Formula]
 
 
 class Fault(NamedTuple):
@@ -102,31 +98,23 @@ def faults(text: str, mark: str) -> tuple[Fault, ...]:
 
 def _faults(text: str, mark: str) -> Iterator[Fault]:
     even, kept = _kept(text)
-    yield from _spans(text, even)
-    for match in filter(_is_formula, _FORMULA.finditer(even)):
-        if match["block"] and mark == "line":
-            yield Fault(match.start(), "a formula in a line stands between single dollars")
-        at = match.start("block" if match["block"] else "inline")
-        for offset, message in formulas.faults(match["block"] or match["inline"]):
-            yield Fault(at + offset, message)
+    yield from _formula_faults(text, even, mark)
     coded = _FORMULA.sub(lambda match: blank(match) if _is_formula(match) else match[0], even)
     yield from starmap(Fault, blocks.faults(kept, coded, mark))
-    prints = blocks.NOTE.sub(blank, _SLOTTED.sub(blank, kept))
-    bare = _LINK.sub(blank, prints if mark == "line" else _LISTED.sub(blank, prints))
     yield from _fences(text, mark)
-    for within, pattern, wrong, instead in (
-        (text, _INVISIBLE, "invisible character", "delete it"),
-        (even, AFTER_VALUE, "unit", "a value prints the one that its inputs give it"),
-        (text, _OTHER_ADDRESS, "link to", "links are relative or https"),
-        (bare, _BRACES, "braces", "the other half of the expression is missing"),
-        (bare, _DOLLAR, "dollar", "a formula ends where its last $ touches it; else write \\$"),
-        (bare, _DUNDER, "name", "put it in `code`; the underscores make it bold"),
-        (bare, _ENTITY, "character reference", "write the character itself"),
-        (bare, SPELLED, "spelled quantity", "compute it in {{ … }} or say it without a number"),
+    bare = blocks.NOTE.sub(blank, kept.translate(_WITHOUT_SLOTS))
+    bare = _LINK.sub(blank, bare if mark == "line" else _LISTED.sub(blank, bare))
+    stray = defaultdict[str | None, list[tuple[int, str]]](list)
+    for match in _STRAY.finditer(bare):
+        stray[match.lastgroup].append((match.start(), match[0]))
+    for within, places, wrong, instead in (
+        (text, _places(_INVISIBLE, text), "invisible character", "delete it"),
+        (even, _places(AFTER_VALUE, even), "unit", _UNIT_PRINTED),
+        (text, _other_addresses(text), "link to", "links are relative or https"),
+        *((bare, stray[kind], *told) for kind, told in _INSTEAD.items() if kind in stray),
+        (bare, _places(SPELLED, bare), "spelled quantity", _UNSPELLED),
     ):
-        of = pattern.groups  # the last, or all of it
-        matches = ((fault.start(of), fault[of]) for fault in pattern.finditer(within))
-        for offset, words in _by_line(within, matches):
+        for offset, words in _by_line(within, places):
             yield Fault(offset, f"{wrong} {words}; {instead}")
     for offset, words in _by_line(bare, numerals(bare)):
         instead = "print a value with {{ … }}, or put a name or a sequence in `code`"
@@ -134,23 +122,54 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
         yield Fault(offset, f"{wrong} {words}; {instead}")
 
 
-def _spans(text: str, even: str) -> Iterator[Fault]:
-    """Code spans that state a quantity."""
+def _formula_faults(text: str, even: str, mark: str) -> Iterator[Fault]:
+    """Mistakes in formulas, and code spans that state a quantity."""
     for match in _FORMULA.finditer(even):
-        code = _SLOTTED.sub("_", match[0].strip("`"))
-        if match["ticks"] and states_quantity(code):
+        if _is_formula(match):
+            if match["block"] and mark == "line":
+                yield Fault(match.start(), "a formula in a line stands between single dollars")
+            at = match.start("block" if match["block"] else "inline")
+            for offset, message in formulas.faults(match["block"] or match["inline"]):
+                yield Fault(at + offset, message)
+        elif match["ticks"]:
             written = text[match.start() : match.end()]
-            message = f"quantity {written!r}; it is no code; print it with {{{{ … }}}}"
-            yield Fault(match.start(), message, code)
+            code = filled(written, lambda _: "_").strip("`")
+            if states_quantity(code):
+                message = f"quantity {written!r}; it is no code; print it with {{{{ … }}}}"
+                yield Fault(match.start(), message, code)
+
+
+def _places(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, str]]:
+    """Where a pattern, or its last group, matches, and what."""
+    of = pattern.groups
+    return ((match.start(of), match[of]) for match in pattern.finditer(text))
+
+
+def _other_addresses(text: str) -> Iterator[tuple[int, str]]:
+    """Addresses of links that are neither relative nor https, or hold an expression."""
+    before, *links = text.split("](")
+    start = len(before)
+    for link in links:
+        address = "" if link[:1].isspace() else "".join(link.partition(")")[0].split()[:1])
+        scheme, colon, _ = address.removeprefix("<").lower().partition(":")
+        is_scheme = colon and scheme.translate(_WITHOUT_SIGNS).isalnum() and scheme.isascii()
+        if (is_scheme and scheme != "https") or scheme.startswith(("/", "\\")) or "{{" in address:
+            yield start + 2, address
+        start += 2 + len(link)
 
 
 def _fences(text: str, mark: str) -> Iterator[Fault]:
     """Fences that print as no text may; in a page, also those that were to be one of ours."""
-    for match in _OTHER_FENCE.finditer(OWN_FENCE.sub(blank, text) if mark == "page" else text):
-        write = "``` alone, or ```python, ```sh or ```text"
-        if mark == "page" and (kind := meant(match[0], ("listing", "quiz", "verified"))):
-            write = f"```{kind}, and ``` below it, each at the beginning of a line"
-        yield Fault(match.start("fence"), f"fence {match[0].strip()!r}; write {write}")
+    start = 0
+    for line in (OWN_FENCE.sub(blank, text) if mark == "page" else text).split("\n"):
+        fence = line.strip()
+        info = fence.lstrip("`~").strip()
+        if fence.startswith(("```", "~~~")) and info not in _INFOS and "`" not in info:
+            write = "``` alone, or ```python, ```sh or ```text"
+            if mark == "page" and (kind := meant(info, ("listing", "quiz", "verified"))):
+                write = f"```{kind}, and ``` below it, each at the beginning of a line"
+            yield Fault(start + line.index(fence), f"fence {fence!r}; write {write}")
+        start += len(line) + 1
 
 
 def _by_line(text: str, words_at: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
@@ -188,20 +207,18 @@ def _is_formula(match: re.Match[str]) -> bool:
     return bool(match["block"] or match["inline"])
 
 
-def slotted(text: str) -> Slotted:
-    """A text in which a private-use character stands for each expression and formula."""
-    marks: dict[str, str | Formula] = {}
-    first: dict[str, str] = {}
-    for position, (_, expression) in enumerate(expressions(text)):
-        mark = first.setdefault(expression, chr(FIRST_EXPRESSION + position))
-        marks[mark] = expression
+def slotted(text: str) -> tuple[str, dict[str, str | Formula]]:
+    """(The text, a private-use character for each expression and formula; what these stand for)."""
+    names = dict.fromkeys(expression for _, expression in expressions(text))
+    first = {name: chr(FIRST_EXPRESSION + position) for position, name in enumerate(names)}
+    slots: dict[str, str | Formula] = {slot: name for name, slot in first.items()}
 
     def taken(match: re.Match[str]) -> str:
         if not _is_formula(match):
             return "$" if match[0] == r"\$" else match[0]
-        mark = chr(FIRST_FORMULA + len(marks))
-        marks[mark] = Formula(match["block"] or match["inline"], bool(match["block"]))
-        return mark
+        slot = chr(FIRST_FORMULA + len(slots))
+        slots[slot] = Formula(match["block"] or match["inline"], bool(match["block"]))
+        return slot
 
-    with_marks = _FORMULA.sub(taken, filled(text, first.__getitem__))
-    return Slotted(with_marks.replace(_LITERAL, "{{"), marks)
+    with_slots = _FORMULA.sub(taken, filled(text, first.__getitem__))
+    return with_slots.replace(_LITERAL, "{{"), slots

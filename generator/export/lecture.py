@@ -5,12 +5,12 @@ first lab, and what students often get wrong with the evidence against it.
 """
 
 from generator.content.book import Topic
-from generator.content.typesetting import unlinked
 from generator.pages.compose import begin
 from generator.pages.environment import TEMPLATES, environment
 from generator.pages.page import Gathered
 from generator.pages.sheets import Sheet
 from generator.pages.views.lecture import IN_CLASS, MINUTES, lecture
+from generator.printing.markdown import unlinked
 from generator.values.evaluation import Evidence
 from generator.website.publish import ASSETS, style
 

@@ -9,11 +9,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from functools import cache
-from pathlib import Path
 
 from markupsafe import Markup, escape
 from rcssmin import cssmin  # type: ignore[import-untyped]
 
+from generator.content import prose
 from generator.content.book import Topic
 from generator.content.listed_code import anonymized
 from generator.items.answers import Backing, ExplainedAnswer
@@ -24,22 +24,15 @@ from generator.pages.elements.programs import RunOutput, printed
 from generator.pages.elements.tables import Table
 from generator.pages.view import View
 from generator.printing.folio import Folio
-from generator.printing.markdown import plain
+from generator.printing.markdown import Text, bare, plain
 from generator.values.evaluation import Evidence
+from generator.values.value import Value
 from generator.website.publish import STYLES
 from runners.core.trace.fields import NBSP
 
-_MATH = re.compile(r"<math\b([^>]*)>.*?<annotation\b[^>]*>(.*?)</annotation>.*?</math>", re.DOTALL)
-_DROPPED = re.compile(r"</?(?:a|span|wbr|div)\b[^>]*>")
-_SMALL = re.compile(r"<small[^>]*>(.*?)</small>")
 _MARK = r"(?:[(:]|, |\bare) ?{}[,.)]"  # beside a number, or below a table or figure
-_PICTURE = re.compile(r"<svg\b[^>]*>.*?</svg>|<img\b[^>]*>", re.DOTALL)
-_HEAD = re.compile(r'<svg\b[^>]*?viewBox="0 0 (\S+) (\S+)"[^>]*>')
-_DESCRIBED = re.compile(r"<(title|desc)\b[^>]*>(.*?)</\1>", re.DOTALL)
-_SOURCE = re.compile(r'\bsrc="([^"]*)"')
 _LIGHT = re.compile(r"light-dark\(([^,]+),[^;]+\)(?=[;}])")
 _PLAYED = ".pb-past{display:none}"  # the line of a player
-_TAG = re.compile(r"<(?!img\b)(\w+)\b[^>]*?( ?/)?>")
 
 
 def questions(
@@ -49,7 +42,7 @@ def questions(
     exported: list[View] = []
     left = defaultdict[str, list[str]](list)
     for topic in topics:
-        folio = Folio(evidence, evidence).in_link
+        folio = BareFolio(evidence, evidence)
         words = _words(folio)
         for quiz_item in topic.items.values():
             asked = question.question(quiz_item, folio, "question")
@@ -65,14 +58,25 @@ def questions(
     return exported, left
 
 
-def tidy(markup: str) -> Markup:
-    """HTML that any program shows: formulas as LaTeX, no links, elements without attributes."""
-    text = _SMALL.sub(r"(\1)", _DROPPED.sub("", _MATH.sub(_latex, str(markup))))
-    return Markup(_TAG.sub(lambda tag: f"<{tag[1]}{'/' if tag[2] else ''}>", text).strip())
+class BareFolio(Folio):
+    """What any program shows: formulas as LaTeX, no links, elements without attributes."""
 
+    def line(self, text: str) -> Text:
+        """An author's line."""
+        return bare(text, self.expression, inline=True)
 
-def _latex(formula: re.Match[str]) -> str:
-    return rf"\[{formula[2]}\]" if "block" in formula[1] else rf"\({formula[2]}\)"
+    def prose(self, text: str) -> Text:
+        """An author's prose."""
+        return bare(text, self.expression, inline=False)
+
+    def show(self, value: Value, claim: str = "", at: str = "") -> Text:
+        """A value, and behind it its marks."""
+        marks = ", ".join(self._marks(value))
+        return Text(escape(f"{value} ({marks})" if marks else value))
+
+    def printed(self, value: Value | None) -> Text:
+        """A value; a dash for None."""
+        return Text("–") if value is None else self.show(value)
 
 
 def _words(folio: Folio) -> list[tuple[re.Pattern[str], Markup]]:
@@ -98,7 +102,15 @@ def _question(
 ) -> View:
     quiz_item, kind = asked.item, asked.item.kind
     field = asked.form.field if isinstance(asked.form, question.TypedField) else None
-    stem = f"{folio.prose(quiz_item.stem)}{_table(asked.opened)}{_exhibit(asked.exhibit)}"
+    stem, files = str(folio.prose(quiz_item.stem)), dict[str, bytes]()
+    for _, address in prose.images(quiz_item.stem):
+        image = folio.book.root / "content/topics" / topic.id / address
+        file = f"{quiz_item.id}-{image.name}"
+        files[file] = image.read_bytes()
+        stem = stem.replace(f'src="{address}"', f'src="{file}"')
+    exhibited, drawings = _exhibit(asked.exhibit, quiz_item.id)
+    files |= drawings
+    stem += f"{_table(asked.opened)}{exhibited}"
     explains = str(asked.explains)
     if isinstance(quiz_item, FaultyLine):
         places = (quiz_item.wrong, quiz_item.right)
@@ -119,13 +131,12 @@ def _question(
         kind = "shape"
     if asked.backing:
         explains += f"<p>{_evidence_words(asked.backing)}</p>"
-    stem, files = pictures_apart(stem, quiz_item.id, folio.book.root / "content/topics" / topic.id)
     replies = [_reply(answer, field.unit.scale if field else 1) for answer in asked.answers]
     by_place = {reply.place: reply for reply in replies}
     is_arranged = kind in ("order", "match")
     texts = "".join(f"{reply.text} {reply.beside}" for reply in replies)
-    shows = plain(tidy(stem + texts * (field is None)))
-    tells = plain(tidy(explains + texts + "".join(reply.why for reply in replies)))
+    shows = plain(stem + texts * (field is None))
+    tells = plain(explains + texts + "".join(reply.why for reply in replies))
     used = {says: form.search(shows) for form, says in words if form.search(shows + tells)}
     stem += _paragraphs(says for says, is_shown in used.items() if is_shown)
     explains += _paragraphs(says for says, is_shown in used.items() if not is_shown)
@@ -137,15 +148,16 @@ def _question(
         alike=alike,  # of questions that one item asks in several cases, what they have in common
         topic_title=plain(folio.line(topic.file.title)),
         kind=kind,  # choice, several, order, match, number, shape, or predict, which is not graded
-        stem=tidy(stem),
+        stem=Markup(stem.strip()),
         replies=replies,  # those of an order in the right one
         # in a page's order
         shown=[by_place[answer.position] for answer in asked.form.shown if not field],
         spellings=[sign.join(sizes) for sign in (" × ", "×", " x ", "x")],  # of a shape
         is_typed=field is not None,
         is_arranged=is_arranged,  # pieces or pairs, which are explained all at once
-        solution=tidy(_solution_list(kind, replies) * is_arranged + explains),  # said of any answer
-        hints=[tidy(hint) for hint in asked.hints],
+        # said of any answer
+        solution=Markup((_solution_list(kind, replies) * is_arranged + explains).strip()),
+        hints=asked.hints,
         pictures=files,  # files that the stem shows, by name
     )
 
@@ -161,10 +173,10 @@ def _reply(answer: ExplainedAnswer, scale: float) -> View:
     return View(
         id=f"r{answer.position}" if is_right or reach is None else f"slip{answer.position}",
         place=answer.position,
-        text=tidy(answer.text),  # the option, the piece, the left side, or what is typed
+        text=answer.text,  # the option, the piece, the left side, or what is typed
         is_right=is_right,
-        why=tidy(f"{answer.why} {_evidence_words(answer.backing)}"),
-        beside=tidy(answer.beside or ""),  # the right side, or the value that a piece is sorted by
+        why=Markup(f"{answer.why} {_evidence_words(answer.backing)}".strip()),
+        beside=answer.beside or Markup(),  # the right side, or the value that a piece is sorted by
         number=numbers[0],  # in the unit that the stem names
         within=numbers[1],
         low=numbers[2],
@@ -209,20 +221,19 @@ def _table(table: Table | None) -> str:
     return f"<table><tbody>{lines}</tbody></table>{noted}"
 
 
-def _exhibit(exhibit: question.Exhibit | None) -> str:
-    """What stands below a stem: a figure, code, or what a run printed."""
+def _exhibit(exhibit: question.Exhibit | None, name: str) -> tuple[str, dict[str, bytes]]:
+    """What stands below a stem, a figure, code, or what a run printed; and the figure's files."""
     if exhibit is None:
-        return ""
-    figure, parts = exhibit.figure, []
+        return "", {}
+    figure, html, files = exhibit.figure, "", dict[str, bytes]()
     if figure:
-        parts += [f"<p>{figure.title}</p>", exhibit.drawing]
-        if figure.natures:
-            parts.append(f"<p>Runs drawn here: {figure.natures}.</p>")
+        drawn, files = _as_files(str(exhibit.drawing), name)
+        natures = f"<p>Runs drawn here: {figure.natures}.</p>" if figure.natures else ""
+        html = f"<p>{figure.title}</p>{drawn}{natures}"
     if exhibit.program:
-        parts.append(_pre(plain(exhibit.program.code)))
+        html += _pre(plain(exhibit.program.code))
     outputs = (exhibit.program.output if exhibit.program else None, exhibit.printed)
-    parts += [_run_output(output) for output in outputs if output]
-    return "".join(parts)
+    return html + "".join(_run_output(output) for output in outputs if output), files
 
 
 def _run_output(run: RunOutput) -> str:
@@ -238,33 +249,24 @@ def _pre(code: str) -> str:
 # --- pictures as files
 
 
-def pictures_apart(html: str, name: str, folder: Path) -> tuple[str, dict[str, bytes]]:
-    """(HTML, its drawings and images replaced by `<img>` of files; bytes of these files by name).
-
-    Of two drawings the wide one is taken; the names of files begin with `name`.
-    """
+def _as_files(drawing: str, name: str) -> tuple[str, dict[str, bytes]]:
+    """(HTML of a drawing, its SVG replaced by `<img>` of files; their bytes by names of `name`)."""
+    for around in (' class="pb-view"', "<div>", "</div>"):
+        drawing = drawing.replace(around, "")
+    html, *drawings = drawing.split("<svg ")
     files: dict[str, bytes] = {}
-
-    def as_file(picture: re.Match[str]) -> str:
-        text = picture[0]
-        if source := _SOURCE.search(text):
-            file = f"{name}-{Path(source[1]).name}"
-            files[file] = (folder / source[1]).read_bytes()
-            return text.replace(source[0], f'src="{file}"')
-        if "pb-narrow" in text.partition(">")[0] and "pb-wide" in html:
-            return ""
-        file = f"{name}-{len(files) + 1}.svg"
-        says = ". ".join(plain(words) for _, words in _DESCRIBED.findall(text))
-        files[file] = _HEAD.sub(_alone, text, count=1).encode()
-        return f'<img src="{file}" alt="{escape(says)}"/>'
-
-    return _PICTURE.sub(as_file, html), files
-
-
-def _alone(head: re.Match[str]) -> str:
-    """The beginning of a drawing as a document, with its styles; it is light on any screen."""
-    of = f'xmlns="http://www.w3.org/2000/svg" class="pb-drawing" viewBox="0 0 {head[1]} {head[2]}"'
-    return f'<svg {of} width="{head[1]}" height="{head[2]}"><style>{_style()}</style>'
+    for number, svg in enumerate(drawings, 1):
+        head, _, within = svg.partition(">")
+        within, end, after = within.partition("</svg>")
+        title, _, described = within.partition("</title>")
+        says = ". ".join(map(plain, (title, described.partition("</desc>")[0])))
+        width, height = head.partition('viewBox="')[2].partition('"')[0].split()[2:]
+        shape = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+        begins = f'<svg xmlns="http://www.w3.org/2000/svg" class="pb-drawing" {shape}>'
+        file = f"{name}-{number}.svg"
+        files[file] = f"{begins}<style>{_style()}</style>{within}{end}".encode()
+        html += f'<img src="{file}" alt="{escape(says)}"/>{after}'
+    return html, files
 
 
 @cache

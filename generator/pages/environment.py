@@ -7,10 +7,10 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from generator.content.typesetting import moment, unlinked
 from generator.pages.view import counted
 from generator.printing.folio import breakable, interface_words
-from generator.printing.markdown import plain
+from generator.printing.markdown import plain, unlinked
+from generator.printing.sources import moment
 
 TEMPLATES = Path(__file__).parent / "templates"
 _CODE = re.compile(r"`([^`]+)`")

@@ -114,7 +114,7 @@ def scripts(content: Content, draft: Draft, *, has_ways: bool) -> list[str]:
         "player": any(play.moments for play in plays),
         "pieces": has_variants,
         "numbers": has_variants,
-        "formulas": "formula" in draft.folio.marks,
+        "formulas": "formula" in draft.folio.markup,
     }
     names = [
         name for name, kinds in SCRIPTS.items()
@@ -131,7 +131,7 @@ def styles(content: Content, draft: Draft) -> list[str]:
     drawn += [part.of for part in walk(content) if isinstance(part, DrawnFigure)]
     is_needed = {
         "assets/asking.css": bool(asked.difference(PLAIN_KINDS)),
-        "assets/markup.css": bool(draft.folio.marks & {"formula", "footnote", "admonition"}),
+        "assets/markup.css": bool(draft.folio.markup & {"formula", "footnote", "admonition"}),
         "assets/play.css": any(figure.picture.play for figure in drawn),
         "assets/summary.css": draft.sheet.kind == "summary",
     }

@@ -10,7 +10,6 @@ from generator.content.book import Book
 from generator.content.exhibit import Listing, Verified
 from generator.content.handwritten import Fenced, split
 from generator.content.quiz import Item, QuizFence
-from generator.content.typesetting import moment
 from generator.pages.draft import Draft
 from generator.pages.elements import programs, questions
 from generator.pages.elements.element import Block, Element, Fold, Heading, ListOfLines
@@ -19,6 +18,7 @@ from generator.pages.view import label
 from generator.pages.views import watched
 from generator.printing.folio import escaped_heading
 from generator.printing.markdown import put_into
+from generator.printing.sources import moment
 
 Parts = Iterator[Element | Markup]
 

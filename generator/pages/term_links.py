@@ -37,7 +37,7 @@ class TermLinks:
             else piece
             for piece in text.pieces
         )
-        return Text.of(pieces, text.links, text.marks)
+        return Text.of(pieces, text.links, text.markup)
 
     def _link(self, match: re.Match[str]) -> str:
         term = self._ids[" ".join(match[0].lower().split())]

@@ -21,8 +21,7 @@ from markupsafe import Markup, escape
 
 from generator.content.book import Book
 from generator.content.shelf import page_of
-from generator.content.typesetting import parted
-from generator.printing.markdown import Piece, Text, render
+from generator.printing.markdown import Piece, Text, parted, render
 from generator.printing.sources import Sources
 from generator.values.evaluation import Evidence, verdict_words
 from generator.values.filters import SIDES, ClaimSentence, calls_of_claims
@@ -70,7 +69,7 @@ class Folio:
     assets: dict[str, bytes] = field(default_factory=dict)  # files that the page loads, by path
     loaded: set[str] = field(default_factory=set)
     natures: set[str] = field(default_factory=set)  # words behind its numbers
-    marks: set[str] = field(default_factory=set)  # what its texts hold: formulas, footnotes, boxes
+    markup: set[str] = field(default_factory=set)  # what its texts hold: formulas, footnotes, boxes
     linked_claims: set[str] = field(default_factory=set)
     texts: set[str] = field(default_factory=set)  # that authors wrote and it prints
 
@@ -140,21 +139,24 @@ class Folio:
     def line(self, text: str) -> Text:
         """An author's line as inline HTML."""
         self.texts.add(text)
-        written = render(text, self.expression, self.in_link.expression, inline=True)
-        self.marks |= written.marks
+        written = render(text, self.expression, self._in_link, inline=True)
+        self.markup |= written.markup
         return written
 
     def prose(self, text: str) -> Text:
         """An author's prose as HTML paragraphs, tables and footnotes."""
         self.texts.add(text)
         written = render(
-            text, self.expression, self.in_link.expression, inline=False,
+            text, self.expression, self._in_link, inline=False,
             note=str(len(self.noted) + 1), table=self.ui["table"]["scroll"],
         )  # fmt: skip
-        self.marks |= written.marks
-        if "footnote" in written.marks:
+        self.markup |= written.markup
+        if "footnote" in written.markup:
             self.noted.append(text)
         return written
+
+    def _in_link(self, expression: str) -> Text:
+        return self.in_link.expression(expression)
 
     def expression(self, expression: str) -> Text:
         """An expression as HTML: a value with its provenance, a claim's sentence, or plain text."""

@@ -21,17 +21,16 @@ from mdit_py_plugins.footnote import footnote_plugin
 
 from generator.content import formulas, prose
 from generator.content.numerals import HYPHENED
-from generator.content.typesetting import parted
 
 Fill = Callable[[str], str]  # an expression to its HTML
 
 
 class Mode(NamedTuple):
-    """How letters between two marks are read, and how an expression among them is printed."""
+    """How letters up to the next change of mode are read, and an expression among them printed."""
 
     form: Literal["value", "linked", "plain", "latex"] = "plain"
     is_read: bool = False  # by a reader, so that its words count
-    is_text: bool = False  # of the text without marks
+    is_text: bool = False  # of the text without markup
     is_running: bool = False  # words outside links, code and formulas
 
 
@@ -46,7 +45,7 @@ _MODES = {
     _LATEX: Mode("latex", False, True),
 }
 _NOTES, _TABLE = "\uf8fd", "\uf8fe"  # in ids of footnotes, their text's number; a table's name
-_MARK = re.compile("([\ue000-\uf8ff])")
+_PRIVATE = re.compile("([\ue000-\uf8ff])")
 _FORMULA = re.compile(r"(\(?)([\uf000-\uf7ff])([.,;:)]*)")  # with what a line may not part from it
 _LONG = re.compile(r"[\w.=()]{21,}")  # more letters than a line of a phone holds beside its label
 _JOINT = re.compile(r"(?<=\w[.=])(?=[^\W\d])|(?<=\w\()|(?<=[a-z])(?=[A-Z][a-z])")
@@ -55,14 +54,14 @@ SHORT = 26  # letters of a span that a line holds with words beside it
 LINE = 32  # letters of a name that a line of a phone holds
 WHOLE = 20  # letters of a part of a name that stays whole
 ALIGNED = {"right": "pb-number", "center": "pb-center"}  # cells of tables, by class
-MARKS = ("formula", "table", "footnote", "admonition")
+MARKUP = ("formula", "table", "footnote", "admonition")
 
 
 class Piece(NamedTuple):
     """HTML between two changes of mode."""
 
     html: str
-    text: str = ""  # without marks; of a formula its LaTeX
+    text: str = ""  # without markup; of a formula its LaTeX
     num_words: int = 0  # that a reader reads
     is_running: bool = False
 
@@ -80,10 +79,10 @@ class Text(Markup):
     HTML that is no author's, such as what methods of strings make of a text, is one piece.
     """
 
-    links: tuple[str, ...]
+    links: tuple[str, ...] = ()
     """addresses that its author links."""
-    marks: frozenset[str]
-    """those of `MARKS` that it holds."""
+    markup: frozenset[str] = frozenset()
+    """those of `MARKUP` that it holds."""
 
     @cached_property
     def pieces(self) -> tuple[Piece, ...]:
@@ -92,12 +91,12 @@ class Text(Markup):
 
     @classmethod
     def of(
-        cls, pieces: Iterable[Piece], links: Iterable[str] = (), marks: Iterable[str] = ()
+        cls, pieces: Iterable[Piece], links: Iterable[str] = (), markup: Iterable[str] = ()
     ) -> Self:
         """The text that consists of these pieces."""
         pieces = tuple(pieces)
         text = cls("".join(piece.html for piece in pieces))
-        text.pieces, text.links, text.marks = pieces, tuple(links), frozenset(marks)
+        text.pieces, text.links, text.markup = pieces, tuple(links), frozenset(markup)
         return text
 
     @classmethod
@@ -112,16 +111,8 @@ class Text(Markup):
 
     @property
     def plain(self) -> str:
-        """The text without marks; a formula is its LaTeX."""
+        """The text without markup; a formula is its LaTeX."""
         return "".join(piece.text for piece in self.pieces)
-
-
-class _Rendering(NamedTuple):
-    """A text as every page prints it, but for its expressions."""
-
-    pieces: tuple[Piece | Slot, ...]
-    links: tuple[str, ...]
-    marks: frozenset[str]
 
 
 def render(
@@ -132,15 +123,26 @@ def render(
     `fill` gives the HTML of an expression, and `linked` that of one in the words of a link. `note`
     tells the footnotes of this text from others of its page, and `table` names its tables.
     """
-    rendering = _rendered(text, inline=inline)
+    pieces, links, markup = _rendered(text, inline=inline)
     names = {_NOTES: note, _TABLE: table}
-    pieces = _filled(rendering.pieces, fill, linked, names)
-    return Text.of(pieces, rendering.links, rendering.marks)
+    return Text.of(_filled(pieces, fill, linked, names), links, markup)
+
+
+def bare(text: str, fill: Fill, *, inline: bool) -> Text:
+    """An author's text as any program shows it: no links, no attributes, formulas as LaTeX."""
+    tokens, env = _parsed(text, inline=inline)
+    html = _CODE + RendererHTML().render([*_bare(tokens)], _MARKDOWN.options, env).strip()
+    for slot, expressed in env["slots"].items():
+        if isinstance(expressed, prose.Formula):
+            begins, ends = (r"\[", r"\]") if expressed.is_block else (r"\(", r"\)")
+            latex = f"{_LATEX}{escape(expressed.latex.strip())}{_CODE}"
+            html = html.replace(slot, f"{begins}{latex}{ends}")
+    return Text.of(_filled(_pieces(html, env["slots"]), fill, fill))
 
 
 def links_of(text: str) -> tuple[str, ...]:
     """The addresses that an author's text links."""
-    return _rendered(text, inline=False).links
+    return _rendered(text, inline=False)[1]
 
 
 def put_into(text: str, fill: Fill, linked: Fill, escaped: Fill) -> str:
@@ -149,12 +151,12 @@ def put_into(text: str, fill: Fill, linked: Fill, escaped: Fill) -> str:
     `fill` and `linked` are those of `render`; `escaped` is of some HTML, in which nothing is
     Markdown.
     """
-    slotted, marks = prose.slotted(text)
+    slotted, slots = prose.slotted(text)
 
-    def put(mark: re.Match[str]) -> str:
-        html = _drawn(mark, marks, _CODE) if mark[2] else f"{_CODE}{mark[0]}"
-        filled = escaped(Text.of(_filled(_pieces(html, marks), fill, linked)))
-        return f'<span class="pb-formula">{filled}</span>' if mark[2] else filled
+    def put(slot: re.Match[str]) -> str:
+        html = _drawn(slot, slots, _CODE) if slot[2] else f"{_CODE}{slot[0]}"
+        filled = escaped(Text.of(_filled(_pieces(html, slots), fill, linked)))
+        return f'<span class="pb-formula">{filled}</span>' if slot[2] else filled
 
     return re.sub(f"{_FORMULA.pattern}|[\ue000-\uefff]", put, slotted)
 
@@ -190,15 +192,28 @@ def plain(html: str) -> str:
     return html.plain if isinstance(html, Text) else _without_tags(html)
 
 
+def unlinked(html: str) -> Markup:
+    """HTML without its links, whose words stay."""
+    return Markup(re.sub(r"</?a\b[^>]*>", "", str(html)))
+
+
+def parted(parts: Iterable[str], limit: int) -> str:
+    """Escaped parts of a name, joined by `<wbr>`, also after `_` in parts over `limit` letters."""
+    within = (part if len(part) <= limit else part.replace("_", "_<wbr>") for part in parts)
+    return "<wbr>".join(within)
+
+
 def _without_tags(html: str) -> str:
-    return unescape("".join(part.partition(">")[2] for part in f">{html}".split("<")))
+    if "<" in html:
+        html = "".join(part.partition(">")[2] for part in f">{html}".split("<"))
+    return unescape(html)
 
 
 def _num_words(html: str) -> int:
     """The words between the tags of a piece of HTML."""
     texts = (part.partition(">")[2] for part in f">{html.replace('<wbr>', '')}".split("<"))
-    words = (word for text in texts for word in text.split())  # a comma behind a link is none
-    return sum(any(char.isalnum() or char == "_" for char in word) for word in words)
+    words = [word for text in texts for word in text.split()]  # a comma behind a link is none
+    return sum(word[0].isalnum() or any(map(str.isalnum, word)) or "_" in word for word in words)
 
 
 # --- what Markdown makes of a text
@@ -226,22 +241,22 @@ def _is_in_link(tokens: Sequence[Token], at: int) -> bool:
 
 def _words(self: RendererHTML, tokens: Sequence[Token], at: int, *how: Any) -> str:
     """Words; a name such as ZeRO-1 breaks at no hyphen."""
-    mode, marks = _IN_LINK if _is_in_link(tokens, at) else _RUNNING, how[-1]["marks"]
+    mode, slots = _IN_LINK if _is_in_link(tokens, at) else _RUNNING, how[-1]["slots"]
     is_break = tokens[at].type == "softbreak"
     html = "\n" if is_break else RendererHTML.text(self, tokens, at, *how)
     html = HYPHENED.sub(rf'{_TAGS}<span class="pb-keep">{mode}\g<0>{_TAGS}</span>{mode}', html)
-    drawn = _FORMULA.sub(lambda match: _drawn(match, marks, mode), html)
+    drawn = _FORMULA.sub(lambda match: _drawn(match, slots, mode), html)
     return f"{mode}{drawn}{_TAGS}"
 
 
-def _drawn(match: re.Match[str], marks: Mapping[str, Any], around: str) -> str:
+def _drawn(match: re.Match[str], slots: Mapping[str, Any], around: str) -> str:
     """A formula, which carries its LaTeX, in the mode `around` it.
 
     No screen reader finds a link in a formula, so what its values are read from follows it. A
     browser may end a line on either side of a formula, also where a bracket or a point touches it.
     """
-    opens, mark, ends = match.groups()
-    latex, is_block = marks[mark]
+    opens, slot, ends = match.groups()
+    latex, is_block = slots[slot]
     made = formulas.mathml(latex.strip(), is_block=is_block)
     drawing, annotation, written = made.partition("<annotation")
     drawn = f"{_DRAWN}{drawing}{_LATEX}{annotation}{written}{around}"
@@ -288,23 +303,45 @@ for _type, _rule in {
     _MARKDOWN.add_render_rule(_type, _rule)
 
 
-@lru_cache(maxsize=65536)
-def _rendered(text: str, *, inline: bool) -> _Rendering:
-    slotted, marks = prose.slotted(" ".join(text.split()) if inline else text)
-    env: dict[str, Any] = {"docId": _NOTES, "marks": marks}
+def _parsed(text: str, *, inline: bool) -> tuple[list[Token], dict[str, Any]]:
+    """What Markdown reads in a text, and its `slots`, with what else renders it."""
+    slotted, slots = prose.slotted(" ".join(text.split()) if inline else text)
+    env: dict[str, Any] = {"docId": _NOTES, "slots": slots}
     tokens = _MARKDOWN.parseInline(slotted, env) if inline else _MARKDOWN.parse(slotted, env)
     for at, token in enumerate(tokens):
         token.attrs.pop("start", None)
         if token.type in ("th_open", "td_open"):
             _as_cell(tokens[at - 1 : at + 3])
+    return tokens, env
+
+
+def _bare(tokens: Iterable[Token]) -> Iterator[Token]:
+    """Tokens without links and boxes, and without attributes but those of images."""
+    for token in tokens:
+        kind = token.type.removesuffix("_open").removesuffix("_close")
+        token.tag = {"footnote_block": "ol", "footnote": "li"}.get(kind, token.tag)
+        if kind == "footnote_ref":
+            yield Token("text", "", 0, content=f"[{token.meta['id'] + 1}]")
+        elif kind != "footnote_anchor" and token.tag not in ("a", "div"):
+            token.attrs, token.info = token.attrs if kind == "image" else {}, ""
+            token.children = token.children and [*_bare(token.children)]
+            yield token
+
+
+@lru_cache(maxsize=65536)
+def _rendered(
+    text: str, *, inline: bool
+) -> tuple[tuple[Piece | Slot, ...], tuple[str, ...], frozenset[str]]:
+    """The pieces, the links and the markup of a text, as every page prints it."""
+    tokens, env = _parsed(text, inline=inline)
+    slots = env["slots"]
     html = str(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, env)).strip()
     spans = [span for token in tokens for span in token.children or ()]
     links = (str(span.attrs["href"]) for span in spans if span.type == "link_open")
     kinds = {token.type.partition("_")[0] for token in tokens}
-    if any(isinstance(mark, prose.Formula) for mark in marks.values()):
+    if any(isinstance(expressed, prose.Formula) for expressed in slots.values()):
         kinds.add("formula")
-    pieces = _pieces(html, marks)
-    return _Rendering(tuple(pieces), tuple(links), frozenset(kinds.intersection(MARKS)))
+    return tuple(_pieces(html, slots)), tuple(links), frozenset(kinds.intersection(MARKUP))
 
 
 def _as_cell(tokens: Sequence[Token]) -> None:
@@ -319,20 +356,20 @@ def _as_cell(tokens: Sequence[Token]) -> None:
         begins.attrs["scope"] = scope
 
 
-def _pieces(html: str, marks: Mapping[str, str | prose.Formula]) -> Iterator[Piece | Slot]:
-    """What the marks in HTML part; of a formula in an attribute its LaTeX."""
+def _pieces(html: str, slots: Mapping[str, str | prose.Formula]) -> Iterator[Piece | Slot]:
+    """What the slots and modes in HTML part; of a formula in an attribute its LaTeX."""
     mode, parts = _MODES[_TAGS], list[tuple[Mode, bool, str]]()
-    for part in _MARK.split(html):
+    for part in _PRIVATE.split(html):
         if part in _MODES:
             mode = _MODES[part]
         elif part:
-            parts.append((mode, part in (*marks, _NOTES, _TABLE), part))
-    for (mode, is_mark), group in groupby(parts, lambda part: part[:2]):
-        if is_mark:
-            for *_, mark in group:
-                match marks.get(mark, mark):
+            parts.append((mode, part in (*slots, _NOTES, _TABLE), part))
+    for (mode, is_slot), group in groupby(parts, lambda part: part[:2]):
+        if is_slot:
+            for *_, slot in group:
+                match slots.get(slot, slot):
                     case prose.Formula() as formula:
-                        yield from _pieces(str(escape(formula.latex)), marks)
+                        yield from _pieces(str(escape(formula.latex)), slots)
                     case expression:
                         yield Slot(expression, mode)
         else:

@@ -10,12 +10,12 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from markupsafe import Markup, escape
 
 from generator.content.shelf import page_of
-from generator.content.typesetting import moment
 from generator.values import formula
 from generator.values.evaluation import Evidence
 from generator.values.value import KINDS, Origin, Value
@@ -31,6 +31,12 @@ def command(paths: Iterable[str], machine: str, reference: str) -> str:
     """The command that measures each `EXPERIMENT.RUN.FIELD`, or less, again as on a machine."""
     on = [] if machine in ("", reference) else ["--from", machine]
     return " ".join([program(PYTHON), "reproduce", *map(shlex.quote, [*on, *paths])])
+
+
+def moment(recorded: str) -> str:
+    """An ISO time as `21 November 2026, 20:16:39 UTC`."""
+    when = datetime.fromisoformat(recorded).astimezone(UTC)
+    return f"{when.day} {when:%B %Y, %H:%M:%S} UTC"
 
 
 class Sources:

@@ -14,7 +14,7 @@ import pytest
 
 from generator.content.listed_code import text as text_of_program
 from generator.export import formats, lecture
-from generator.export.questions import questions, tidy
+from generator.export.questions import BareFolio, questions
 from generator.pages.elements import programs as listing
 from generator.pages.views.lecture import LINES, on_slides
 from generator.printing.folio import Folio
@@ -251,8 +251,11 @@ def test_a_program_on_slides_keeps_its_lines_and_leaves_space_for_its_output(rea
 
 
 def test_a_formula_goes_out_as_latex(evidence):
-    html = Folio(evidence, evidence).prose("The share is $\\frac{n}{p}$.")
-    assert tidy(html) == r"<p>The share is \(\frac{n}{p}\).</p>"
+    text = "The [share](x.html) is $\\frac{n}{p}$, or `a & b`[^n].\n\n[^n]: *It*.\n"
+    assert BareFolio(evidence, evidence).prose(text) == (
+        "<p>The share is \\(\\frac{n}{p}\\), or <code>a &amp; b</code>[1].</p>\n"
+        "<ol><li><p><em>It</em>.</p>\n</li></ol>"
+    )
 
 
 @pytest.mark.parametrize("name", formats.LACKS)

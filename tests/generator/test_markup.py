@@ -4,12 +4,12 @@ import re
 from xml.etree import ElementTree
 
 import pytest
+from generator.pages.views.columns import with_units
 from markdown import Markdown
 from markupsafe import Markup
 
 from generator.content import prose
 from generator.pages.press import Press
-from generator.pages.views.columns import with_units
 from generator.printing.markdown import render as render_text
 from generator.website.page_html import SiteMarkup
 from generator.website.publish import site_files
@@ -21,6 +21,19 @@ LINK = '<a class="pb-value" data-v="7">12 MiB</a>'
 
 def rendered_text(text):
     return render_text(text, lambda _: LINK, lambda _: "<span>12 MiB</span>", inline=False)
+
+
+def test_a_text_knows_what_it_holds():
+    text = rendered_text(
+        "See [a `b`](c.html), {{ a.b }}, $x = {{ a.b }}$ and it[^n].\n\n```\nno word\n```\n\n"
+        "[^n]: Here.\n\n|e|\n|-|\n|f|\n"
+    )
+    assert text.links == ("c.html",)
+    assert text.markup == {"formula", "table", "footnote"}
+    read = "See a b 12 MiB x 12 MiB 12 MiB and it [1] e f Here"
+    assert text.num_words == read.count(" ") + 1
+    assert text.plain.startswith("See a b, 12 MiB, x = \\text{12 MiB} (12 MiB) and it[1].")
+    assert rendered_text("!!! note\n    It.").markup == {"admonition"}
 
 
 def drawn(text):

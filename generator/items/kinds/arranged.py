@@ -1,6 +1,5 @@
 """Questions whose answers are arranged: pieces put in order, and pairs brought together."""
 
-import re
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
@@ -17,8 +16,6 @@ from generator.items.kinds.kind import OPEN, Found, ItemError, Key, Kind, is_ali
 from generator.printing.folio import Folio
 from generator.values.filters import LABELS
 from generator.values.value import Value, numeric
-
-_LABEL = re.compile(rf"(?:{'|'.join(LABELS)})\s*\(")  # names something, and states nothing of it
 
 
 class Piece(Written):
@@ -154,7 +151,9 @@ class Pairs(Kind[Match], of=Match):
         for place, pair in enumerate(self.item.pairs):
             is_backed = pair.claim or self.item.source
             if not is_backed and all(
-                _LABEL.match(expression) or self.evidence.prints_typed_number(expression)
+                # A label names something, and states nothing of it.
+                expression.partition("(")[0].rstrip() in LABELS
+                or self.evidence.prints_typed_number(expression)
                 for _, expression in prose.expressions(pair.right)
             ):
                 lack = "nothing backs this pair; print a value in right: or name its claim:"

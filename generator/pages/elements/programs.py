@@ -19,10 +19,9 @@ from pygments.token import STANDARD_TYPES, Token, _TokenType  # type: ignore[imp
 
 from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.listed_code import anonymized, download_path, listed
-from generator.content.typesetting import parted
 from generator.pages.elements.element import Element
 from generator.printing.folio import Folio, breakable
-from generator.printing.markdown import Text, plain
+from generator.printing.markdown import Text, parted, plain
 from runners.core.trace.fields import NBSP
 from runners.core.trace.records import Failure
 

@@ -8,12 +8,11 @@ from itertools import groupby
 from markupsafe import Markup, escape
 
 from generator.content.glossary import Term
-from generator.content.typesetting import unlinked
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Content, Element, Fold, NarrowingField, Unfound
 from generator.pages.elements.programs import run_link
 from generator.printing.folio import Folio
-from generator.printing.markdown import plain
+from generator.printing.markdown import plain, unlinked
 
 TERMS = "assets/terms.js"  # sources.js knows it
 

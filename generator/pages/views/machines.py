@@ -10,7 +10,6 @@ from typing import NamedTuple
 from markupsafe import Markup, escape
 
 from generator.content.shelf import MachineFolder, TraceOnPage, measure_command
-from generator.content.typesetting import moment
 from generator.pages.draft import Draft
 from generator.pages.elements.element import (
     Aside,
@@ -29,6 +28,7 @@ from generator.pages.views import trials
 from generator.pages.views.claims import proofs
 from generator.pages.views.frame import reproduce_command
 from generator.printing.folio import ABSENT, Folio, breakable
+from generator.printing.sources import moment
 from generator.values import units
 from generator.values.evaluation import Evidence
 from generator.values.regime import CROWDED, is_crowded, num_ranks

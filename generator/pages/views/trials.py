@@ -7,7 +7,6 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from generator.content.lesson import Trial, TryFile
-from generator.content.typesetting import moment
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Aside, Block, Element, ListOfLines
 from generator.pages.elements.programs import Command, PrintedText, run_link
@@ -16,7 +15,7 @@ from generator.pages.environment import command_words
 from generator.pages.lessons import reveal
 from generator.pages.view import label
 from generator.printing.folio import Folio
-from generator.printing.sources import PYTHON
+from generator.printing.sources import PYTHON, moment
 from generator.values.evaluation import Evidence
 from runners.core.trace.fields import NBSP
 from runners.core.trace.records import Run, Trace

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from generator.content.typesetting import moment
 from generator.figures.drawings.strip import Bar, strip
 from generator.figures.figures import FigureOnPage
 from generator.figures.picture import DrawnState, NumberTable, Picture, both_widths
@@ -19,7 +18,7 @@ from generator.pages.elements.tables import Table
 from generator.pages.environment import command_words, unbroken, with_code
 from generator.pages.view import label
 from generator.printing.folio import breakable
-from generator.printing.sources import PYTHON
+from generator.printing.sources import PYTHON, moment
 from runners.system.book import program
 from runners.verify.report import Cause, Finding, Off, Parameter, Watched
 from runners.verify.report import causes as known_causes
