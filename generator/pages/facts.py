@@ -155,7 +155,8 @@ def claims(content: Content, folio: Folio) -> frozenset[str]:
 
 def natures(content: Content, folio: Folio) -> list[tuple[str, str]]:
     """The natures of numbers on a page, also of hidden ones, each with its meaning."""
-    marks = " ".join(folio.natures)
+    captions = (part.caption for part in walk(content) if isinstance(part, Table))
+    marks = " ".join([*folio.natures, *captions])
     return [(word, means) for word, means in folio.ui["natures"].items() if word in marks]
 
 

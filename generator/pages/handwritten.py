@@ -34,6 +34,11 @@ class WrittenMarkdown(Element):
         """As it is."""
         return self.markdown
 
+    def parts(self) -> Iterator[Markup]:
+        """Its words, but for those that it folds."""
+        folds = f"</details>{self.markdown}".split("<details")
+        yield from (Markup(part.partition("</details>")[2]) for part in folds)
+
 
 @dataclass(frozen=True)
 class DownloadedProgram(Element):

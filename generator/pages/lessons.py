@@ -130,7 +130,7 @@ def _because(decision: Decision, draft: Draft) -> Markup:
         run = "The run" if folio.run(decision.run) else "skipped"
         link = Markup('{} <a class="pb-opens" href="{}{}">{}</a>')
         return link.format(because, folio.root, folio.place_of(decision.run), run)
-    claim = claims.verdict_row(decision.claim, folio)
+    claim = claims.verdict_row(decision.claim, folio, always_sides=False)
     sides = " (predicted {}, observed {})" if claim.is_contrary else ""
     reason = Markup("{} Claim: {}" + sides)
     return reason.format(because, claims.verdict_link(claim), claim.predicted, claim.observed)

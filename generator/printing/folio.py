@@ -115,7 +115,6 @@ class Folio:
         if not shared or any(value.run_origins for value, marks in marked_values if not marks):
             return self
         part = self.without_mark("".join({*shared} - {REFERENCE}), REFERENCE not in shared)
-        self.natures.update(shared)
         caption = " and ".join(shared).replace(REFERENCE, f"of the {REFERENCE} machine")
         return part._copy_with(caption=caption)
 
@@ -172,7 +171,6 @@ class Folio:
     def show(self, value: Value, claim: str = "", at: str = "") -> Text:
         """HTML of a value: a link to its run, or if none gave it, to the claim or page `at`."""
         self.runs.update(self._runs_of(value))
-        self.linked_claims.update({claim} - {""})
         place = self.sources.place(value, self.claim_place(claim) if claim else at)
         marks = ", ".join(self._marks(value))
         self.natures.add(marks)
@@ -182,6 +180,8 @@ class Folio:
             html = f'<span class="pb-label">{words.html}</span>'
         else:
             number = self.sources.number(value)
+            if claim and value.link_target is None:
+                self.linked_claims.add(claim)
             html = f'<a class="{css}" href="{place}" data-v="{number}">{words.html}</a>'
         return Text.of([words._replace(html=html)])
 

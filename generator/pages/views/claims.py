@@ -73,21 +73,26 @@ def verdict_rows(names: Sequence[str], folio: Folio) -> list[JudgedClaim]:
     return rows
 
 
-def verdict_row(name: str, folio: Folio) -> JudgedClaim:
-    """A claim, by name, and its verdict; without numbers that the section has already."""
+def verdict_row(name: str, folio: Folio, *, always_sides: bool = True) -> JudgedClaim:
+    """A claim, by name, and its verdict; without numbers that the section has already.
+
+    Where its sides are not always shown, only a contrary verdict has them.
+    """
     claim, outcome = folio.book.claims[name], folio.judged(name)
     folio.runs.update(outcome.runs)
     folio.linked_claims.add(name)
     is_repeated = name in folio.shown_claims
+    is_contrary = not is_repeated and outcome.verdict in CONTRARY
+    has_sides = is_contrary or (always_sides and not is_repeated)
     return JudgedClaim(
-        *_verdict(outcome, folio, has_sides=not is_repeated),
+        *_verdict(outcome, folio, has_sides=has_sides),
         claim=claim,
         href=folio.root + folio.claim_place(name),
         says=folio.line(claim.says),
         runs=outcome.runs,
         formula=_formula_of(claim, folio),
         is_repeated=is_repeated,
-        is_contrary=not is_repeated and outcome.verdict in CONTRARY,
+        is_contrary=is_contrary,
         regime=_regime_of(outcome, folio) if _is_of_a_machine(folio, claim) else Markup(),
     )
 

@@ -115,7 +115,7 @@ def _compared(written: CostTable, draft: Draft) -> Iterator[Element | Markup]:
     yield _cost_table(written, draft.folio)
     if written.afterword:
         yield draft.prose(written.afterword)
-    yield from draft.backing(written.backed_by)
+    yield from draft.backing(written.backed_by, written.sources)
 
 
 def _cost_table(written: CostTable, folio: Folio) -> Table:

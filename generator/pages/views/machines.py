@@ -313,6 +313,7 @@ def _runs_on(experiment: str, measured: MachineFolder, folio: Folio) -> MachineR
     several = [row.nature for row in ran if num_ranks(row.run) > 1]
     nature = CROWDED if len(several) >= LEAST and {*several} == {CROWDED} else ""
     ran = [row._replace(nature="") for row in ran] if nature else ran
+    folio.natures.update([nature, *(row.nature for row in ran)])
     words = dict.fromkeys(word for row in ran for word in row.measured)
     ran = [row._replace(measured=dict.fromkeys(words, ABSENT) | row.measured) for row in ran]
     measures = [word for word in words if any(row.measured[word] != ABSENT for row in ran)]

@@ -231,13 +231,17 @@ class Plans:
 
     def compared(self, layout: Layout, chosen: Choices) -> list[Markup | str]:
         """A layout's cells: words, bytes needed, least seconds, and the bottleneck."""
-        is_tight = layout.is_tight(numeric(chosen.memory))
         return [
-            label(self.label(layout.answer)) + (NEARLY_FULL if is_tight else ""),
+            self.named(layout, chosen),
             self.needs(layout.answer),
             self.seconds(layout.bounds.at_least, "law_of_time", layout, chosen),
             layout.bounds.bottleneck,
         ]
+
+    def named(self, layout: Layout, chosen: Choices) -> Markup:
+        """A layout in words, and whether it nearly fills the device."""
+        is_tight = layout.is_tight(numeric(chosen.memory))
+        return label(self.label(layout.answer)) + (NEARLY_FULL if is_tight else "")
 
     def measured(self, layout: Layout, chosen: Choices) -> Measured:
         """A layout to measure: its cells, range of time, and its program's command."""
@@ -321,7 +325,7 @@ def _models(folio: Folio) -> Iterator[Row]:
         yield [
             MODEL.format(page, plans.grid.title, count),
             label(f"{options['mesh']} {first.device.name}, {options['sequence']} tokens"),
-            plans.compared(made.measured[0], first)[0] if made else label(NOTHING_FITS),
+            plans.named(made.measured[0], first) if made else label(NOTHING_FITS),
         ]
 
 
