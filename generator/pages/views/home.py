@@ -250,7 +250,7 @@ class Progress(Element):
 
 WAY = Markup(
     '<li><a href="{}.html" data-page="{}" data-items="{}"><span>{}</span>'
-    '<span class="pb-progress"></span></a><p>{}{}</p></li>'
+    '<span class="pb-progress"></span></a>\n<p>{}{}</p></li>'
 )
 
 

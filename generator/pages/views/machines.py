@@ -83,7 +83,7 @@ def machines(draft: Draft) -> Parts:
     """The page that lists all machines."""
     folio, book = draft.folio, draft.folio.book
     yield draft.opening(draft.sheet.about)
-    title = Markup('<p class="pb-topic-title"><a href="{}.html">{}</a></p>')
+    title = Markup('<p class="pb-topic-title"><a href="{}.html">{}</a></p>\n')
     facts = Markup("<p>{}: {}, {} {}, {}{}. {} measured.</p>")
     lines = []
     for name, measured in book.machines.items():
