@@ -136,6 +136,7 @@ class ListOfLines(Element):
     tag: str = "ul"
     css: str = ""
     line_css: str = ""
+    is_found: bool = True
 
 
 @dataclass(frozen=True)
@@ -144,13 +145,7 @@ class Aside(Element):
 
     words: Markup
     css: str = "pb-aside"
-
-
-@dataclass(frozen=True)
-class UnfoundAside(Aside):
-    """A paragraph whose class keeps it out of the search."""
-
-    IS_FOUND = False
+    is_found: bool = True
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ class TriedWay(NamedTuple):
     name: Markup
     bars: Sequence[Bar]
     need: float  # no line may lie below it for the run to fit
-    outcome: Markup
+    outcome: str  # which readers do not see before they have answered
     fits: bool
 
 
@@ -151,7 +151,7 @@ def _row(way: Survivor, peaks: Sequence[Value], top: float, line: float, folio: 
     name = escape(folio.strategy(run))
     if way.says:
         name = Markup("<span>{} <small>({})</small></span>").format(folio.line(way.says), name)
-    return TriedWay(name, bars, max(shares), escape(outcome), fits)
+    return TriedWay(name, bars, max(shares), outcome, fits)
 
 
 # --- the list of topics
