@@ -68,6 +68,13 @@ class MemoryGame(Element):
     place: int  # among them
     drag: str = DRAG  # what a reader does after the task
 
+    def parts(self) -> Iterator[Element | Markup]:
+        """What stands there before readers press a button."""
+        yield from (self.question, self.about, self.task, self.budget)
+        for row in self.rows:
+            yield from (row.name, *(bar.peak for bar in row.bars))
+        yield from (self.line, self.next)
+
 
 @dataclass(frozen=True)
 class GoOn(Element):
