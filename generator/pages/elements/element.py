@@ -167,6 +167,7 @@ class ListOfLines(Element):
     tag: str = "ul"
     css: str = ""
     line_css: str = ""
+    is_found: bool = True
 
 
 @dataclass(frozen=True)
@@ -186,6 +187,7 @@ class Aside(Element):
 
     words: Markup
     css: str = "pb-aside"
+    is_found: bool = True
 
 
 @dataclass(frozen=True)
@@ -193,13 +195,6 @@ class Anchors(Element):
     """Former anchors of a place."""
 
     names: Sequence[str]
-
-
-@dataclass(frozen=True)
-class UnfoundAside(Aside):
-    """A paragraph whose class keeps it out of the search."""
-
-    IS_FOUND = False
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from generator.pages.elements.element import (
     Element,
     Fold,
     ListOfLines,
-    UnfoundAside,
 )
 from generator.pages.elements.tables import Row, Table
 from generator.pages.environment import unbroken
@@ -64,7 +63,7 @@ def evidence(draft: Draft) -> Parts:
     machine = machine_link(book.machine.name, book.is_reference, folio)
     cpu, cores, memory = map(folio.cell, MACHINE)
     words = MEASURED.format(machine, cpu, cores, accelerators(book.machine), memory)
-    yield UnfoundAside(words, "pb-meta")
+    yield Aside(words, "pb-meta", is_found=False)
     yield Markup('<div id="repeat"></div>')
     yield from draft.passage("Run it yourself", book.home.repeat)
     yield draft.heading(2, "Summary")
@@ -81,7 +80,7 @@ def evidence(draft: Draft) -> Parts:
             anchors = Markup().join(anchored(reference.id, "") for reference in of_rows)
             lines.append(anchors + counted(len(of_rows)) + PUBLISHED)
         title = Markup("Sources that this book cites: ") + counted(len(documents))
-        sources = ListOfLines(lines, css="pb-sources", line_css="pb-cited")
+        sources = ListOfLines(lines, css="pb-sources", line_css="pb-cited", is_found=False)
         yield Fold(title, [sources], is_found=True)
 
 

@@ -9,7 +9,14 @@ from markupsafe import Markup, escape
 
 from generator.content.glossary import Term
 from generator.pages.draft import Draft
-from generator.pages.elements.element import Content, Element, Fold, NarrowingField, Unfound
+from generator.pages.elements.element import (
+    Content,
+    Element,
+    Fold,
+    Heading,
+    NarrowingField,
+    Unfound,
+)
 from generator.pages.elements.programs import run_link
 from generator.printing.folio import Folio
 from generator.printing.markdown import plain, unlinked
@@ -24,6 +31,11 @@ class DefinedTerm(Element):
     id: str
     name: Markup
     content: Content  # its definition and what follows that
+
+    def parts(self) -> Iterator[Element | Markup]:
+        """Its name as the heading of its entry, and the content."""
+        yield Heading(3, self.name, f"term-{self.id}", self.name, is_anchored=False)
+        yield from self.content
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class TriedWay(NamedTuple):
     name: Markup
     bars: Sequence[Bar]
     need: float  # no line may lie below it for the run to fit
-    outcome: Markup
+    outcome: str  # which readers do not see before they have answered
     fits: bool
 
 
@@ -68,6 +68,13 @@ class MemoryGame(Element):
     models: Sequence[str]  # of all games of the page
     place: int  # among them
     drag: str = DRAG  # what a reader does after the task
+
+    def parts(self) -> Iterator[Element | Markup]:
+        """What stands there before readers press a button."""
+        yield from (self.question, self.about, self.task, self.budget)
+        for row in self.rows:
+            yield from (row.name, *(bar.peak for bar in row.bars))
+        yield from (self.line, self.next)
 
 
 @dataclass(frozen=True)
@@ -152,7 +159,7 @@ def _row(way: Survivor, peaks: Sequence[Value], top: float, line: float, folio: 
     name = escape(folio.strategy(run))
     if way.says:
         name = Markup("<span>{} <small>({})</small></span>").format(folio.line(way.says), name)
-    return TriedWay(name, bars, max(shares), escape(outcome), fits)
+    return TriedWay(name, bars, max(shares), outcome, fits)
 
 
 # --- the list of topics
@@ -251,7 +258,7 @@ class Progress(Element):
 
 WAY = Markup(
     '<li><a href="{}.html" data-page="{}" data-items="{}"><span>{}</span>'
-    '<span class="pb-progress"></span></a><p>{}{}</p></li>'
+    '<span class="pb-progress"></span></a>\n<p>{}{}</p></li>'
 )
 
 

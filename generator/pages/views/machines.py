@@ -18,7 +18,6 @@ from generator.pages.elements.element import (
     Facts,
     Fold,
     ListOfLines,
-    UnfoundAside,
 )
 from generator.pages.elements.programs import PrintedText
 from generator.pages.elements.tables import Row, Table, with_units
@@ -85,7 +84,7 @@ def machines(draft: Draft) -> Parts:
     """The page that lists all machines."""
     folio, book = draft.folio, draft.folio.book
     yield draft.opening(draft.sheet.about)
-    title = Markup('<p class="pb-topic-title"><a href="{}.html">{}</a></p>')
+    title = Markup('<p class="pb-topic-title"><a href="{}.html">{}</a></p>\n')
     facts = Markup("<p>{}: {}, {} {}, {}{}. {} measured.</p>")
     lines = []
     for name, measured in book.machines.items():
@@ -114,7 +113,7 @@ def machine(draft: Draft) -> Parts:
         .format(unbroken(name), _experiments(len(measured.traces)))
     )  # fmt: skip
     every = Markup('{} · <a href="{}machines/index.html">all machines</a>')
-    yield UnfoundAside(every.format(_which(name, folio), folio.root), "pb-meta")
+    yield Aside(every.format(_which(name, folio), folio.root), "pb-meta", is_found=False)
     for title, of in (("What it is", _facts), ("Measured primitives", _primitives)):
         if facts := [(escape(word), fact) for word, fact in of(measured, folio)]:
             yield draft.heading(2, title)
@@ -289,7 +288,7 @@ def _tries(experiment: str, folio: Folio) -> Iterator[Element]:
     for own in trials.of_experiment(experiment, folio):
         words = Markup("; ").join(own.changed) or "as declared"
         about = title.format(breakable(own.run), moment(own.when), words)
-        yield UnfoundAside(about, "pb-listing-title")
+        yield Aside(about, "pb-listing-title", is_found=False)
         yield PrintedText("\n".join(own.lines))
 
 

@@ -21,7 +21,7 @@ from generator.figures.play.bar_views import plans as bars
 from generator.figures.play.frame import packed
 from generator.figures.play.states import Control
 from generator.pages.draft import Draft
-from generator.pages.elements.element import Aside, Block, Element, Fold, UnfoundAside
+from generator.pages.elements.element import Aside, Block, Element, Fold
 from generator.pages.elements.programs import CopiedCommand
 from generator.pages.elements.tables import Table
 from generator.pages.view import Row, counted, label
@@ -410,7 +410,7 @@ def planned(draft: Draft) -> Parts:
     facts.append(link.format(folio.root, "how-to-read-a-plan", "How to read a plan"))
     if order:
         facts.append(link.format(folio.root, "clusters", folio.line(order.table)))
-    yield UnfoundAside(Markup(" · ").join(facts), "pb-meta")
+    yield Aside(Markup(" · ").join(facts), "pb-meta", is_found=False)
     yield play
     if int(plans.grid.architecture["num_experts"]) > 1:
         yield from draft.passage("Experts", own.experts)

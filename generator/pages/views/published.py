@@ -53,7 +53,7 @@ def published(draft: Draft) -> Iterator[Element | Markup]:
     yield Table(["Kind", "#Median error", "#Measurements", misses], scores)
     yield draft.heading(2, "Every published number")
     titles = [CASE, "Kind", "#Published", "#Simulated", "#Error"]
-    rows = [*_peak_rows(page, draft.folio)]
+    rows = [*peak_rows(page, draft.folio)]
     yield Fold(Markup("The numbers, a row each"), [Table(titles, rows, is_found=False)])
     if page.compiled:
         yield from draft.passage("Compiled runs, apart", page.compiled)
@@ -98,7 +98,7 @@ def _compared(name: str, kind: str, measure: str, folio: Folio) -> tuple[Value, 
     return cited, simulated, ((simulated - cited) / cited).formatted(way="percent")
 
 
-def _peak_rows(page: PeaksPage, folio: Folio) -> Iterator[Row]:
+def peak_rows(page: PeaksPage, folio: Folio) -> Iterator[Row]:
     """Yield a row for each published peak beside its simulation; below a miss, what explains it."""
     before = ""
     for name, run, kind in _peaks(folio):
