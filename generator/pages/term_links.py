@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from generator.content.glossary import Term
-from generator.printing.markdown import Text
+from generator.printing.markdown import Piece, Text
 
 PAGE = "glossary"
 MOST_LINKS = 40  # in the text of a page; values open their popover, and do not count
@@ -32,10 +32,8 @@ class TermLinks:
         if self._pattern is None:
             return text
         pieces = (
-            piece._replace(html=self._pattern.sub(self._link, piece.html))
-            if piece.is_running
-            else piece
-            for piece in text.pieces
+            Piece(self._pattern.sub(self._link, html) if mode.is_running else html, mode)
+            for html, mode in text.pieces
         )
         return Text.of(pieces, text.links, text.markup)
 

@@ -21,7 +21,7 @@ from markupsafe import Markup, escape
 
 from generator.content.book import Book
 from generator.content.shelf import page_of
-from generator.printing.markdown import Piece, Text, parted, render
+from generator.printing.markdown import Text, parted, render
 from generator.printing.sources import Sources
 from generator.values.evaluation import Evidence, verdict_words
 from generator.values.filters import SIDES, ClaimSentence, calls_of_claims
@@ -174,16 +174,14 @@ class Folio:
         place = self.sources.place(value, self.claim_place(claim) if claim else at)
         marks = ", ".join(self._marks(value))
         self.natures.add(marks)
-        css, words = _look(str(value), value.kind, marks, bool(value.absent))
+        css, text = _look(str(value), value.kind, marks, bool(value.absent))
         is_drawn = value.origin is not None and value.origin.is_nowhere
         if not self.opens or is_drawn:  # which stands for itself
-            html = f'<span class="pb-label">{words.html}</span>'
-        else:
-            number = self.sources.number(value)
-            if claim and value.link_target is None:
-                self.linked_claims.add(claim)
-            html = f'<a class="{css}" href="{place}" data-v="{number}">{words.html}</a>'
-        return Text.of([words._replace(html=html)])
+            return Text(f'<span class="pb-label">{text}</span>')
+        number = self.sources.number(value)
+        if claim and value.link_target is None:
+            self.linked_claims.add(claim)
+        return Text(f'<a class="{css}" href="{place}" data-v="{number}">{text}</a>')
 
     def _marks(self, value: Value) -> list[str]:
         """The words behind a value: its nature, and whether the reference machine measured it."""
@@ -254,15 +252,14 @@ def sentence(outcome: Judged) -> str:
 
 
 @lru_cache(maxsize=65536)
-def _look(printed: str, kind: Kind, mark: str, is_absent: bool) -> tuple[str, Piece]:
+def _look(printed: str, kind: Kind, mark: str, is_absent: bool) -> tuple[str, Markup]:
     """The classes of a value's link, and what stands in it."""
     text = escape(printed)
     if mark:
         text += Markup(' <small class="pb-nature">{}</small>').format(mark)
     absent = " pb-absent" if is_absent else ""
-    (words,) = Text(text).pieces
-    long = " pb-long" if len(words.text) > LONG else ""
-    return f"pb-value pb-{kind}{absent}{long}", words
+    long = " pb-long" if len(text.striptags()) > LONG else ""
+    return f"pb-value pb-{kind}{absent}{long}", text
 
 
 def breakable(name: str) -> Markup:

@@ -61,9 +61,7 @@ class Piece(NamedTuple):
     """HTML between two changes of mode."""
 
     html: str
-    text: str = ""  # without markup; of a formula its LaTeX
-    num_words: int = 0  # that a reader reads
-    is_running: bool = False
+    mode: Mode
 
 
 class Slot(NamedTuple):
@@ -87,7 +85,7 @@ class Text(Markup):
     @cached_property
     def pieces(self) -> tuple[Piece, ...]:
         """Its parts, between two changes of mode."""
-        return (Piece(str(self), _without_tags(self), _num_words(self)),)
+        return (Piece(str(self), _MODES[_CODE]),)
 
     @classmethod
     def of(
@@ -102,17 +100,21 @@ class Text(Markup):
     @classmethod
     def of_words(cls, words: str) -> Self:
         """Running words that are no Markdown."""
-        return cls.of([Piece(str(escape(words)), words, _num_words(words), is_running=True)])
+        return cls.of([Piece(str(escape(words)), _MODES[_RUNNING])])
 
     @property
     def num_words(self) -> int:
         """The words that a reader reads: none of listings, and of a formula its signs."""
-        return sum(piece.num_words for piece in self.pieces)
+        read = (html for html, mode in self.pieces if mode.is_read or not mode.is_text)
+        return _num_words("".join(read))
 
     @property
     def plain(self) -> str:
         """The text without markup; a formula is its LaTeX."""
-        return "".join(piece.text for piece in self.pieces)
+        return "".join(
+            _without_tags(html) if mode.is_text else "\n" * html.count("\n")
+            for html, mode in self.pieces
+        )
 
 
 def render(
@@ -169,22 +171,17 @@ def _filled(
         if isinstance(piece, Piece):
             yield piece
         elif piece.expression in names:
-            yield Piece(names[piece.expression])
+            yield Piece(names[piece.expression], piece.mode)
         else:
             mode = piece.mode
             printed = (fill if mode.form == "value" else linked)(piece.expression)
             printed = printed if isinstance(printed, Text) else Text(printed)
-            parts: Sequence[Piece] = printed.pieces
             if mode.form in ("plain", "latex"):
                 words = printed.plain if mode.form == "plain" else formulas.as_latex(printed.plain)
-                parts = [Piece(str(escape(words)), words, printed.num_words)]
-            for html, words, num_words, is_running in parts:
-                yield Piece(
-                    html,
-                    words if mode.is_text else "",
-                    num_words if mode.is_read else 0,
-                    is_running and mode.is_running,
-                )
+                yield Piece(str(escape(words)), mode)
+                continue
+            for part in printed.pieces:
+                yield part if mode.is_running or not part.mode.is_text else Piece(part.html, mode)
 
 
 def plain(html: str) -> str:
@@ -210,7 +207,7 @@ def _without_tags(html: str) -> str:
 
 
 def _num_words(html: str) -> int:
-    """The words between the tags of a piece of HTML."""
+    """The words between the tags of HTML."""
     texts = (part.partition(">")[2] for part in f">{html.replace('<wbr>', '')}".split("<"))
     words = [word for text in texts for word in text.split()]  # a comma behind a link is none
     return sum(word[0].isalnum() or any(map(str.isalnum, word)) or "_" in word for word in words)
@@ -373,6 +370,4 @@ def _pieces(html: str, slots: Mapping[str, str | prose.Formula]) -> Iterator[Pie
                     case expression:
                         yield Slot(expression, mode)
         else:
-            html = "".join(part for *_, part in group)
-            text = _without_tags(html) if mode.is_text else "\n" * html.count("\n")
-            yield Piece(html, text, _num_words(html) if mode.is_read else 0, mode.is_running)
+            yield Piece("".join(part for *_, part in group), mode)

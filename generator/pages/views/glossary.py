@@ -34,7 +34,7 @@ class DefinedTerm(Element):
 
     def parts(self) -> Iterator[Element | Markup]:
         """Its name as the heading of its entry, and the content."""
-        yield Heading(3, self.name, f"term-{self.id}", self.name, is_anchored=False)
+        yield Heading(3, self.name, f"term-{self.id}", is_anchored=False)
         yield from self.content
 
 
