@@ -107,7 +107,7 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
         claims=facts.claims(content, folio),
         texts=frozenset(folio.texts),
         scripts=scripts,
-        searched=facts.searched(content, heading),
+        searched=facts.searched(content, heading, is_markdown=bool(sheet.text)),
         assets={path: file for path, file in folio.assets.items() if path in page},
     )
 

@@ -22,9 +22,7 @@ from generator.pages.views.glossary import Terms
 from generator.pages.views.guide import RunQuestions, TechniqueTable
 from generator.pages.views.home import GoOn, MemoryGame, Progress, TopicMap, WayList
 from generator.pages.views.plans import PlanPlay
-from generator.pages.views.stages import PredictionTable
 from generator.pages.views.statements import TestedStatement
-from generator.pages.views.watched import CauseTable
 from generator.printing.folio import Folio
 from generator.printing.markdown import Text
 
@@ -36,7 +34,7 @@ WORDS_PER_MINUTE = 180
 SCRIPTS: dict[str, tuple[type[Element], ...]] = {
     "page": (Element,),
     "proofbook": (GoOn, Progress, Question, Sitting, TopicMap, WayList),
-    "sources": (CauseTable, PlanPlay, PlayedFigure, PredictionTable, Table, TechniqueTable),
+    "sources": (PlanPlay, PlayedFigure, Table, TechniqueTable),
     "schedule+kinds+question": (Question,),
     "pieces": (Pairs, Pieces),
     "numbers": (TypedField,),
@@ -81,11 +79,15 @@ class SearchPart:
     anchor: str
     title: Markup
     words: list[Markup] = field(default_factory=list)
+    is_first: bool = False
 
     def __html__(self) -> str:
-        """A section, as Material's search reads it."""
-        section = Markup('<h2 id="{}">{}</h2>{}')
-        return section.format(self.anchor, self.title, Markup(" ").join(self.words))
+        """A section, as Material's search reads it; the first is the page's."""
+        section = Markup('<h{} id="{}">{}</h{}>{}')
+        level = 2 - self.is_first
+        read = (_text(part).read.replace("<br>", "<br> ") for part in [self.title, *self.words])
+        title, *words = map(Markup, read)
+        return section.format(level, self.anchor, title, level, Markup(" ").join(words))
 
 
 def headings(content: Content) -> list[Heading]:
@@ -163,8 +165,12 @@ def natures(content: Content, folio: Folio) -> list[tuple[str, str]]:
 def minutes(content: Content, folio: Folio) -> int:
     """Reading minutes of a page, from its words, questions and figures to operate."""
     num_plays = sum(isinstance(part, PlayedFigure) for part in walk(content))
-    num_words = sum(Text(words).num_words for words in _read(content))
+    num_words = sum(_text(words).num_words for words in _read(content))
     return max(1, round(num_words / WORDS_PER_MINUTE + len(folio.items) + num_plays))
+
+
+def _text(words: Markup) -> Text:
+    return words if isinstance(words, Text) else Text(words)
 
 
 def _read(content: object) -> Iterator[Markup]:
@@ -179,11 +185,15 @@ def _read(content: object) -> Iterator[Markup]:
             yield from _read(part)
 
 
-def searched(content: Content, heading: Heading) -> Markup:
-    """The sections of a page as the search shows them, as HTML that Material reads."""
-    sections = [SearchPart(heading.anchor, heading.html)]
-    _gather(content, sections, sections[0], is_found=True)
-    return Markup("").join(sections)
+def searched(content: Content, heading: Heading, *, is_markdown: bool) -> str:
+    """The sections of a page as the search shows them, as HTML that Material reads.
+
+    Of a page that is Markdown, only those of its elements: MkDocs knows the rest.
+    """
+    sections = [SearchPart(heading.anchor, heading.html, is_first=True)]
+    elements = [part for part in content if not isinstance(part, WrittenMarkdown)]
+    _gather(elements, sections, sections[0], is_found=True)
+    return "".join(section.__html__() for section in sections[is_markdown:])
 
 
 def _gather(
@@ -200,7 +210,7 @@ def _gather(
             own.words.extend([words] if is_found else [])
         elif isinstance(part, PlayedFigure):  # its title names quantities and answers nothing
             sections.append(SearchPart(f"figure-{part.id}", part.of.title))
-            _gather([part.of.caption], sections, sections[-1], is_found=is_found)
+            _gather([*part.parts()][1:], sections, sections[-1], is_found=is_found)
         elif isinstance(part, Table):
             _gather_rows(part, sections, own, is_found=is_found and part.is_found)
         else:
@@ -215,7 +225,7 @@ def _gather_rows(
     """Each row with an anchor is a section; of others, and of the head, the words are found."""
     if not is_found:
         return
-    own.words += [escape(title) for title in table.titles if not title.startswith("#")]
+    own.words += [escape(title.removeprefix("#")) for title in table.titles]
     for row, anchor in zip(table.rows, table.ids, strict=True):
         section, cells = own, table.words_of(row)
         if anchor:

@@ -103,10 +103,14 @@ class Text(Markup):
         return cls.of([Piece(str(escape(words)), _MODES[_RUNNING])])
 
     @property
+    def read(self) -> str:
+        """What of its HTML a reader reads: no listings, and of a formula its signs."""
+        return "".join(html for html, mode in self.pieces if mode.is_read or not mode.is_text)
+
+    @property
     def num_words(self) -> int:
-        """The words that a reader reads: none of listings, and of a formula its signs."""
-        read = (html for html, mode in self.pieces if mode.is_read or not mode.is_text)
-        return _num_words("".join(read))
+        """The words that a reader reads."""
+        return _num_words(self.read)
 
     @property
     def plain(self) -> str:

@@ -98,6 +98,8 @@ def _scroll_tables(root: Element) -> None:
 def _searched(root: Element) -> str:
     """The HTML of a tree as the search reads it: no code, and a section for a row with an id."""
     tree = deepcopy(root)
+    tags = [element.tag for element in tree]
+    tree[:] = tree[tags.index("h1") if "h1" in tags else 0 :]
     for element in list(tree.iter()):
         for child in list(element):
             if child.tag == "pre" or "right" in child.get("style", ""):
@@ -106,12 +108,12 @@ def _searched(root: Element) -> str:
             heading = SubElement(element, "h3", id=place)
             heading.text, heading[:] = element[0].text, element[0][:]
             element[:] = [heading, *element[1:-1]]
-    html: str = markdown.serializers.to_html_string(element)
-    return html
+    return str(_HTML.sub("", _html(tree)))
 
 
 def _html(element: Element) -> str:
-    return str(markdown.serializers.to_html_string(element))
+    html: str = markdown.serializers.to_html_string(element)
+    return html
 
 
 def _scrolled(table: Element) -> Element:

@@ -311,8 +311,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
 
     def _searched(self, path: str) -> str:
         """What the search may show of a page: of one by hand, what Markdown made of its text."""
-        is_by_hand = bool(self.press.sheets[path].text)
-        return self.searched[path] if is_by_hand else self.press.pages[path].searched
+        return self.searched.get(path, "") + self.press.pages[path].searched
 
     @event_priority(-50)
     def _after_the_search(

@@ -11,9 +11,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
+from html import escape
 from typing import ClassVar
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from generator.pages.environment import environment
 
@@ -104,7 +105,8 @@ class Heading(Element):
     @property
     def words(self) -> Markup:
         """Its number and its words, as lists show them."""
-        return escape(f"{self.number} {self.text}" if self.number else self.text)
+        words = f"{self.number} {self.text}" if self.number else self.text
+        return Markup(escape(words, quote=False))
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,7 @@ class Apart(Element):
 class Waiting(Element):
     """Content that waits for the answer to a question, and meanwhile `what` is there."""
 
+    IS_FOUND = False
     question: str
     what: str
     content: Content

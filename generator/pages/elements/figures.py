@@ -60,6 +60,8 @@ class PlayedFigure(DrawnFigure):
     def parts(self) -> Iterator[Element | Markup]:
         """Its title and its caption."""
         yield from (self.of.title, self.play.task, self.of.caption)
+        for control in self.play.controls:
+            yield from map(escape, (control.label, *control.options))
 
 
 def figure(drawn: FigureOnPage, folio: Folio) -> DrawnFigure:

@@ -72,8 +72,9 @@ def row_name(cells: Sequence[Markup]) -> str:
 def _num_words(cell: Markup) -> int:
     """The words of a cell outside code."""
     outside = " ".join(part.partition("</code>")[2] for part in f"</code>{cell}".split("<code>"))
-    words = Markup(outside.replace("<", " <")).striptags().split()
-    return sum(len([letter for letter in word if letter.isalpha()]) > 1 for word in words)
+    text = Markup(outside.replace("<", " <")).striptags()
+    letters = "".join(letter if letter.isalpha() else " " for letter in text)
+    return sum(len(word) > 1 for word in letters.split())
 
 
 def with_units(titles: Row, rows: Sequence[Row]) -> tuple[list[Markup], list[list[Markup]]]:

@@ -8,7 +8,15 @@ from markupsafe import Markup, escape
 
 from generator.content.guide import Edge, GuideFile, Symptom, Technique
 from generator.pages.draft import Draft
-from generator.pages.elements.element import Aside, Block, Content, Element, Fold, ListOfLines
+from generator.pages.elements.element import (
+    Aside,
+    Block,
+    Content,
+    Element,
+    Fold,
+    Heading,
+    ListOfLines,
+)
 from generator.pages.elements.programs import run_link
 from generator.pages.views import plans
 from generator.pages.views.claims import JudgedClaim, runs_behind, verdict_rows
@@ -30,6 +38,14 @@ class TechniqueTable(Element):
     """Techniques in groups, each with a title."""
 
     groups: Sequence[tuple[Markup, Sequence[TechniqueRow]]]
+
+    def parts(self) -> Iterator[Element | Markup]:
+        """Each technique as an entry of the search."""
+        for title, techniques in self.groups:
+            yield title
+            for row in techniques:
+                yield Heading(3, row.name, row.anchor, is_anchored=False)
+                yield from (row.saved, row.costs)
 
 
 class RunQuestion(NamedTuple):

@@ -108,6 +108,12 @@ class PlanPlay(Element):
     drawn: Markup  # the advice of the first choice
     script: str  # the address of that with all
 
+    def parts(self) -> Iterator[Markup]:
+        """What readers choose."""
+        yield self.task
+        for control in self.controls:
+            yield from map(escape, (control.label, *control.options))
+
 
 @dataclass(frozen=True)
 class ModelTabs(Element):
@@ -121,7 +127,7 @@ class ModelTabs(Element):
 class LayoutNames(Table):
     """The names of plans, folded."""
 
-    IS_FOUND = IS_READ = False
+    IS_READ = False
 
 
 class Setting(NamedTuple):
@@ -416,7 +422,7 @@ def planned(draft: Draft) -> Parts:
         yield from draft.passage("Experts", own.experts)
     names = [run for run, *_ in _named(plans)]
     rows = [row for _, *row in _named(plans)]
-    yield LayoutNames(["Run", "Layout", "#Needs"], rows, anchors=names)
+    yield LayoutNames(["Run", "Layout", "#Needs"], rows, is_found=False, anchors=names)
     again = Markup(
         "To repeat these simulations: <code>.venv/bin/python -m runners plan check {}</code>"
     )

@@ -18,6 +18,7 @@ from generator.content.lesson import Recorded, RecordedRow, TraceFile
 from generator.figures.drawings.lanes import IDLE, Lane, Travel, lanes
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Block, Content, Drawing, Element, Fold
+from generator.pages.elements.tables import Table
 from generator.printing.folio import Folio
 from generator.printing.markdown import Text, plain
 from generator.values.filters import shape
@@ -61,10 +62,8 @@ class RecordedFacts(Element):
 
 
 @dataclass(frozen=True)
-class PredictionTable(Element):
-    """The steps of a prediction, each with a note and its values below it."""
-
-    steps: Sequence[RecordedStep]
+class PredictionTable(Table):
+    """The steps of a prediction; the last cell of each, its note and its values, is below it."""
 
 
 def trace(draft: Draft) -> Iterator[Element | Markup]:
@@ -82,12 +81,23 @@ def trace(draft: Draft) -> Iterator[Element | Markup]:
     if lesson.prediction:
         title = folio.line(lesson.prediction.title or "Prediction, layer by layer")
         yield from draft.passage(title, lesson.prediction.introduction)
-        yield PredictionTable(_recorded(lesson.prediction, "prediction", folio))
+        yield _prediction(_recorded(lesson.prediction, "prediction", folio))
     yield from draft.sections(lesson.more, 2)
     yield from draft.checks(lesson.checks, "Questions")
     yield draft.heading(2, "Key insight")
     yield from draft.item(lesson.commit, "commit")
     yield draft.waiting(lesson.commit, "the key insight", [draft.insight(lesson.takeaway)])
+
+
+def _prediction(steps: Sequence[RecordedStep]) -> PredictionTable:
+    rows = []
+    for number, step in enumerate(steps, 1):
+        facts = [("First values", step.values)] if step.values else []
+        line = Markup('<br>{}: <span class="pb-values">{}</span>')
+        below = Markup("").join(line.format(*fact) for fact in [*facts, *step.facts])
+        title = Markup('<span class="pb-label">{}</span> {}').format(number, step.title)
+        rows.append([title, step.shape_in, step.operation, step.shape_out, step.note + below])
+    return PredictionTable(["Step", "In", "Operation", "Out", "Note"], rows)
 
 
 def _recorded(written: Recorded, field: str, folio: Folio) -> list[RecordedStep]:

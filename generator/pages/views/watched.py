@@ -3,7 +3,7 @@
 In: the trace of a watched script, and the table of causes. Out: its page, a figure and tables.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
@@ -40,10 +40,8 @@ VERDICTS = {"agrees": "pb-holds", "differs": "pb-does-not-hold"}
 
 
 @dataclass(frozen=True)
-class CauseTable(Element):
-    """Findings of one kind: a row each, with its anchor, its usual cause and the book's section."""
-
-    rows: Sequence[tuple[str, Markup, Markup, Markup]]
+class CauseTable(Table):
+    """Findings of one kind: a row each, with its usual cause and the book's section."""
 
 
 def watched(draft: Draft) -> Iterator[Element | Markup]:
@@ -115,13 +113,15 @@ def _section(cause: Cause, draft: Draft) -> Markup:
 def causes(draft: Draft) -> Iterator[tuple[str, CauseTable]]:
     """The tables of known causes, each with its title."""
     for group, title in GROUPS.items():
+        own = {key: cause for key, cause in known_causes().items() if cause.group == group}
         rows = [
-            (f"cause-{key.replace(' ', '-').replace(chr(39), '')}", escape(cause.title),
-             with_code(cause.usually), _section(cause, draft))
-            for key, cause in known_causes().items() if cause.group == group
-        ]  # fmt: skip
+            [escape(cause.title), with_code(cause.usually), _section(cause, draft)]
+            for cause in own.values()
+        ]
+        anchors = [f"cause-{key.replace(' ', '-').replace(chr(39), '')}" for key in own]
         if rows:
-            yield title, CauseTable(rows)
+            titles = ["Finding", "What usually causes it", "The book"]
+            yield title, CauseTable(titles, rows, anchors=anchors)
 
 
 def command(trace: Watched) -> Markup:
