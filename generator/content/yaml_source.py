@@ -13,6 +13,7 @@ import yaml
 from generator.content.errors import ContentError, ContentErrors, place_of
 
 Path = tuple[str | int, ...]
+Mistake = tuple[Path, str]  # where something is wrong, from the part at hand on, and why
 _TAG = "tag:yaml.org,2002:"
 _KINDS = {f"{_TAG}{kind}" for kind in ("map", "seq", "str", "null", "bool", "int", "float")}
 _OPENING = re.compile(r"[ -]*(?:[\w-]+:)? *\{\{")  # a value that begins with an expression

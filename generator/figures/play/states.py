@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from generator.content.errors import nearest
 from generator.content.exhibit import Figure, Play, PlayControl, View
-from generator.content.yaml_source import Path
+from generator.content.yaml_source import Mistake, Path
 from generator.printing.folio import Folio
 from generator.values.evaluation import Evidence
 from generator.values.value import Value
@@ -109,7 +109,7 @@ def option_of(control: PlayControl, path: str, evidence: Evidence) -> str:
     return evidence.plain(control.words[word]) if word in control.words else word
 
 
-def faults(figure: Figure, evidence: Evidence) -> Iterator[tuple[Path, str]]:
+def faults(figure: Figure, evidence: Evidence) -> Iterator[Mistake]:
     """Yield a play's mistakes as field path and message: unprintable expressions, equal states."""
     play = figure.play
     if play is None:
@@ -133,7 +133,7 @@ def faults(figure: Figure, evidence: Evidence) -> Iterator[tuple[Path, str]]:
     yield from _unread_words(figure, play, evidence)
 
 
-def _unread_words(figure: Figure, play: Play, evidence: Evidence) -> Iterator[tuple[Path, str]]:
+def _unread_words(figure: Figure, play: Play, evidence: Evidence) -> Iterator[Mistake]:
     """Words for a value or a run that the figure does not have."""
     controls: list[tuple[Path, PlayControl]]
     controls = [(("controls", n), control) for n, control in enumerate(play.controls)]
@@ -150,7 +150,7 @@ def _unread_words(figure: Figure, play: Play, evidence: Evidence) -> Iterator[tu
                 yield ("play", *at, "words", word), message
 
 
-def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[tuple[Path, str]]:
+def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[Mistake]:
     """Expressions over a run that no page could print."""
     read: dict[Path, str | None] = {
         ("facts", position, "value"): fact.value for position, fact in enumerate(play.facts)

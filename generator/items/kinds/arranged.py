@@ -12,8 +12,9 @@ from generator.content import prose
 from generator.content.errors import nearest
 from generator.content.quiz import Item
 from generator.content.words import ClaimId, Expression, Line, RunPath, Written
+from generator.content.yaml_source import Mistake
 from generator.items.answers import ExplainedAnswer, claim_backing
-from generator.items.kinds.kind import OPEN, Found, ItemError, Key, Kind, is_alike
+from generator.items.kinds.kind import OPEN, ItemError, Key, Kind, is_alike
 from generator.printing.folio import Folio
 from generator.values.filters import LABELS
 from generator.values.value import Value, numeric
@@ -149,7 +150,7 @@ class Pairs(Kind[Match], of=Match):
             return OPEN
         return Key(right=tuple(range(self.num_places)))
 
-    def key_mistakes(self) -> Iterator[Found]:
+    def key_mistakes(self) -> Iterator[Mistake]:
         """Yield (path, message): pairs without claim, source or value; mistakes of the key."""
         for place, pair in enumerate(self.item.pairs):
             is_backed = pair.claim or self.item.source

@@ -11,9 +11,9 @@ from markupsafe import Markup
 from generator.content.claim import NumberTolerance
 from generator.content.quiz import Drawable, Item
 from generator.content.words import Expression, Line, MisconceptionId, Prose, Written
-from generator.content.yaml_source import Path
+from generator.content.yaml_source import Mistake, Path
 from generator.items.answers import ExplainedAnswer, Reach, refutation_of
-from generator.items.kinds.kind import OPEN, AnswerField, End, FieldUnit, Found, Key, Kind, is_alike
+from generator.items.kinds.kind import OPEN, AnswerField, End, FieldUnit, Key, Kind, is_alike
 from generator.printing.folio import Folio
 from generator.values.units import AS_RULED, PLAIN, printed
 from generator.values.value import Value, numeric
@@ -131,7 +131,7 @@ class TypedNumber(Kind[TypedT], of=Number):
         rounded = abs(abs(value.number) - _parts(value)[0] * unit_of(value).scale)
         return Reach(value.number, max(self._slack(value, is_slip=is_slip), rounded))
 
-    def key_mistakes(self) -> Iterator[Found]:
+    def key_mistakes(self) -> Iterator[Mistake]:
         """Yield (path, message): an answer nobody could type, slips that are not told apart."""
         answer = self.key.value
         if answer is None:
@@ -141,7 +141,7 @@ class TypedNumber(Kind[TypedT], of=Number):
             if problem:
                 yield ("slips", number, "gives"), problem
 
-    def _unsound(self, answer: Value) -> Iterator[Found]:
+    def _unsound(self, answer: Value) -> Iterator[Mistake]:
         """A word, and a measured value of which nobody says how near is right."""
         if isinstance(answer.number, str) and not re.search(r"\d", answer.number):
             yield ("answer",), f"the answer is {str(answer)!r}, not a number"
@@ -208,7 +208,7 @@ class Prediction(TypedNumber[Predict], of=Predict):
             return 0.0
         return (_SLIP if is_slip else _CLOSE) * (numeric(high) - numeric(low))
 
-    def _unsound(self, answer: Value) -> Iterator[Found]:
+    def _unsound(self, answer: Value) -> Iterator[Mistake]:
         """A slider without the answer on it."""
         if isinstance(answer.number, str):
             yield ("answer",), f"the answer is {str(answer)!r}, not a number"
