@@ -14,6 +14,7 @@ from generator.content.words import (
     RunPath,
     Written,
 )
+from generator.content.yaml_source import Path
 
 
 class GrowthSeries(Written):
@@ -105,6 +106,13 @@ class Play(Written):
     budget: Expression | None = None
     """an expression: where the movable line over `memory` starts."""
     regions: Regions | None = None
+
+    @property
+    def named_controls(self) -> dict[Path, PlayControl]:
+        """The controls, and what names runs beside each other, by their paths in a figure."""
+        controls: dict[Path, PlayControl]
+        controls = {("play", "controls", n): control for n, control in enumerate(self.controls)}
+        return controls | ({("play", "beside"): self.beside} if self.beside else {})
 
     @model_validator(mode="after")
     def _shows_what_it_describes(self) -> Self:

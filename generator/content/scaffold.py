@@ -185,11 +185,12 @@ def new_lesson(
     beliefs = (name for name, belief in book.misconceptions.items() if belief.refuted_by in own)
     run = book.run(path)
     mode = "trace" if run and (run.stages or run.epochs) else "worked"
-    bound: dict[str, object]
-    bound = {"name": name, "mode": mode, "claim": claim, "path": path, "run": run}
-    bound["title"] = name.replace("-", " ").capitalize()
-    bound["order"] = 1 + max((topic.file.order for topic in book.topics), default=0)
-    bound["belief"] = next(beliefs, None)  # never that of another topic
+    bound: dict[str, object] = {
+        "name": name, "mode": mode, "claim": claim, "path": path, "run": run,
+        "title": name.replace("-", " ").capitalize(),
+        "order": 1 + max((topic.file.order for topic in book.topics), default=0),
+        "belief": next(beliefs, None),  # never that of another topic
+    }  # fmt: skip
     folder = content / "topics" / name
     schema = "" if own_book() else _SCHEMA.format(up="../../../", file="{file}")
     return _written({

@@ -116,33 +116,11 @@ class GrowthRun:
     predicted: Value | None
 
 
-def runs_by_series(growth: GrowthChart, evidence: Evidence) -> dict[str, list[GrowthRun]]:
-    """By each series' label, a `GrowthRun` for each of its measured runs, sorted by x."""
-    by_label: dict[str, list[GrowthRun]] = {}
-    for series in growth.series:
-        formula = series.predicted or growth.predicted
-        rows = [row for run in series.runs if (row := _row(growth, formula, run, evidence))]
-        by_label[series.label] = sorted(rows, key=lambda row: numeric(row.x))
-    return by_label
-
-
-def _row(
-    growth: GrowthChart, formula: str | None, run: str, evidence: Evidence
-) -> GrowthRun | None:
-    x, measured = (evidence.value(expression, run) for expression in (growth.x, growth.measured))
-    if x is None or measured is None:
-        return None
-    predicted = evidence.value(formula, run) if formula else None
-    return GrowthRun(run, x, measured, predicted)
-
-
 def growth(figure: Figure, folio: Folio) -> Picture:
     """`Picture`: SVG of a figure's measured values over x by series, with the formula; a table."""
     assert figure.growth is not None
     written = figure.growth
-    by_label = {
-        label: runs for label, runs in runs_by_series(written, folio.evidence).items() if runs
-    }
+    by_label = _runs_by_series(written, folio.evidence)
     rows = [row for runs in by_label.values() for row in runs]
     for row in rows:
         folio.run(row.run)
@@ -165,6 +143,23 @@ def growth(figure: Figure, folio: Folio) -> Picture:
     says = "; ".join(say for _, _, say in points if say)
     state = DrawnState(both_widths(plot, series, x, y, HEIGHT), says)
     return Picture(table, state.svg(figure.id, plain_line(figure.title, folio)))
+
+
+def _runs_by_series(chart: GrowthChart, evidence: Evidence) -> dict[str, list[GrowthRun]]:
+    """The measured runs of each series that has any, by its label, sorted by x."""
+    by_label: dict[str, list[GrowthRun]] = {}
+    for series in chart.series:
+        for run in series.runs:
+            expressions = (chart.x, chart.measured, series.predicted or chart.predicted)
+            x, measured, predicted = (
+                evidence.value(how, run) if how else None for how in expressions
+            )
+            if x is not None and measured is not None:
+                row = GrowthRun(run, x, measured, predicted)
+                by_label.setdefault(series.label, []).append(row)
+    for rows in by_label.values():
+        rows.sort(key=lambda row: numeric(row.x))
+    return by_label
 
 
 def _unit(values: Sequence[Value]) -> tuple[str, float]:

@@ -76,15 +76,13 @@ def site_files(
     files.update(press.assets)
     files.update(_assets())
     files.update(_joint(files))
-    for name, path in sorted(raw_traces(book, content).items()):
-        files[name] = path.read_bytes()
     files.update(_programs(book))
-    shown_images = dict(
-        image for document in book.documents for image in images.files(document, book.root)
-    )
-    files.update((name, path.read_bytes()) for name, path in shown_images.items())
+    copied = dict(sorted(raw_traces(book, content).items()))
+    for document in book.documents:
+        copied.update(images.files(document, book.root))
     if (content / "picture.png").is_file():
-        files[PICTURE] = (content / "picture.png").read_bytes()
+        copied[PICTURE] = content / "picture.png"
+    files.update((name, path.read_bytes()) for name, path in copied.items())
     folder = content / "pages"
     for path in (path for path in handwritten.files(folder) if path.suffix != ".md"):
         name = path.relative_to(folder).as_posix()

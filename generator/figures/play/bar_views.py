@@ -29,11 +29,6 @@ def _joined(*words: str) -> str:
     return " · ".join(filter(None, words))
 
 
-def _cells(read: Mapping[str, str], folio: Folio) -> dict[str, Markup]:
-    """Expressions by the title of their column."""
-    return {name: folio.cell(what) for name, what in read.items()}
-
-
 def _parts(label: str, held: Mapping[str, float], size: float, folio: Folio) -> list[BarPart]:
     """The parts of a bar, from their bytes by class."""
     words = folio.ui["play"]["classes"]
@@ -132,7 +127,7 @@ def _peak_cells(labelled: LabelledRun, folio: Folio) -> dict[str, Markup]:
     words = folio.ui["play"]["classes"]
     at = f"{labelled.path}.ranks[{labelled.run.ranks.index(record)}].memory.at_peak"
     held = [name for name, number in _by_class(fullest).items() if number]
-    return _cells({words[name].capitalize(): f"{at}.{name}_bytes" for name in held}, folio)
+    return {words[name].capitalize(): folio.cell(f"{at}.{name}_bytes") for name in held}
 
 
 # --- what ranks send
@@ -151,7 +146,7 @@ def sent(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnStat
         ]
         drawings = both_widths(stacks, rows, f"{unit} per step", most * 1.05 / size or 1)
         cells = tuple(
-            _cells({f"Sent by {name}": how for name, how in read.items()}, folio)
+            {f"Sent by {name}": folio.cell(how) for name, how in read.items()}
             for read, _ in sent_by_run
         )
         drawn.append(DrawnState(drawings, _described(rows), cells))

@@ -115,7 +115,7 @@ def faults(figure: Figure, evidence: Evidence) -> Iterator[Mistake]:
     if play is None:
         return
     paths_by_state: dict[tuple[str, ...], str] = {}
-    controls = [*play.controls, *([play.beside] if play.beside else [])]
+    controls = [*play.named_controls.values()]
     for path in figure.runs:
         if evidence.book.run(path) is None:
             continue  # reported where it is named
@@ -135,11 +135,8 @@ def faults(figure: Figure, evidence: Evidence) -> Iterator[Mistake]:
 
 def _unread_words(figure: Figure, play: Play, evidence: Evidence) -> Iterator[Mistake]:
     """Words for a value or a run that the figure does not have."""
-    controls: list[tuple[Path, PlayControl]]
-    controls = [(("controls", n), control) for n, control in enumerate(play.controls)]
-    controls += [(("beside",), play.beside)] if play.beside else []
     paths = [*figure.runs, *([play.reference] if play.reference else [])]
-    for at, control in controls:
+    for at, control in play.named_controls.items():
         read = [evidence.value(control.reads, path) if control.reads else path for path in paths]
         known = [str(value) for value in read if value is not None]
         for word in control.words if len(known) == len(paths) else ():
@@ -147,29 +144,27 @@ def _unread_words(figure: Figure, play: Play, evidence: Evidence) -> Iterator[Mi
                 message = (
                     f"{control.label!r} has no {word!r}{nearest(word, known) or '; delete it'}"
                 )
-                yield ("play", *at, "words", word), message
+                yield (*at, "words", word), message
 
 
 def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[Mistake]:
     """Expressions over a run that no page could print."""
     read: dict[Path, str | None] = {
-        ("facts", position, "value"): fact.value for position, fact in enumerate(play.facts)
+        ("play", "facts", position, "value"): fact.value for position, fact in enumerate(play.facts)
     }
-    for position, control in enumerate(play.controls):
-        read["controls", position, "reads"] = control.reads
+    read |= {(*at, "reads"): control.reads for at, control in play.named_controls.items()}
     run = evidence.book.run(path)
     for position, view in enumerate(play.shows):
-        read["shows", position] = NEEDED.get(view)
+        read["play", "shows", position] = NEEDED.get(view)
         if run and view in RULES and run.strategy not in RULES[view]:
             message = f"{view} has no rule for {path}, a run of {run.strategy!r}; it has one for "
             yield ("play", "shows", position), message + " and ".join(RULES[view])
     if play.regions:
-        read["regions", "x"], read["regions", "y"] = play.regions.x, play.regions.y
-    read["beside", "reads"] = play.beside.reads if play.beside else None
+        read |= {("play", "regions", axis): getattr(play.regions, axis) for axis in ("x", "y")}
     for at, expression in read.items():
         evaluated = evidence.evaluate(expression, path) if expression else None
         if evaluated and (problem := evidence.why_unprintable(evaluated)):
-            yield ("play", *at), f"for {path}: {expression}: {problem}"
+            yield at, f"for {path}: {expression}: {problem}"
 
 
 def _options(control: PlayControl, paths: Sequence[str], evidence: Evidence) -> list[str]:

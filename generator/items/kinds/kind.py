@@ -160,7 +160,10 @@ class Kind(Generic[ItemT]):
 
     def answers(self, folio: Folio) -> tuple[ExplainedAnswer, ...]:
         """Every answer explained, in the order in which pages explain them."""
-        return tuple(self._explained(place, folio) for place in self.page_order())
+        return tuple(self._explained(place, folio) for place in self._explained_order())
+
+    def _explained_order(self) -> Sequence[int]:
+        return self.page_order()
 
     def _explained(self, place: int, folio: Folio) -> ExplainedAnswer:
         """The answer at a place, explained."""
