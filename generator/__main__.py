@@ -156,7 +156,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _notes(book: Book, evidence: Evidence) -> Iterator[str]:
-    """What a check could not look at, and what is to be written."""
+    """Yield lines: what a check could not look at, and what is still to be written."""
     lent: dict[str, list[str]] = {}
     for name, trace in book.traces.items():
         if trace.is_fallback:
@@ -260,7 +260,7 @@ def _refuse_existing(*paths: Path) -> None:
 
 
 def _topics(options: argparse.Namespace, names: Sequence[str]) -> tuple[Evidence, list[Topic]]:
-    """The evidence of a checked book, and the topics that are named, or all of them."""
+    """The evidence of a checked book, and the named topics, or all of them."""
     evidence = content_checks.checked(load(options.content, options.machine))
     if options.machine is None and evidence.reference:
         evidence = evidence.reference  # beside whose numbers the questions were written

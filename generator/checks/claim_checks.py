@@ -46,7 +46,7 @@ def mistakes(evidence: Evidence, document: Document[ClaimFile]) -> Iterator[Mist
 
 
 def _texts(evidence: Evidence, claim: Claim) -> Iterator[Mistake]:
-    """Why an expression cannot stand in a text of a claim on one of its runs."""
+    """Expressions that a text of the claim cannot print on one of its runs."""
     for field in fields_of(claim):
         for _, expression in prose.expressions(field.text) if field.path[0] != "for" else ():
             problem = why_not_stated(evidence, expression)
@@ -75,7 +75,7 @@ def _problems(evidence: Evidence, written: Claim, judged: list[Claim]) -> Iterat
 
 
 def _timed(evidence: Evidence, claim: Claim) -> Iterator[Mistake]:
-    """A side of a law that reads a measured time."""
+    """A law whose side reads a measured time."""
     sides = evidence.sides(claim) if claim.kind == "law" else ()
     for at, side in zip(("predicted", "observed"), sides, strict=False):
         for field in side.measured:
@@ -96,7 +96,7 @@ def _unplaced(evidence: Evidence, claim: Claim) -> Iterator[Mistake]:
 
 
 def _regime(evidence: Evidence, judged: list[Claim]) -> Iterator[Mistake]:
-    """What a claim leaves open of the conditions under which its runs were measured."""
+    """Conditions of the measured runs that neither a run nor the claim states."""
     for claim in judged:
         runs = {name: evidence.book.run(name) for name in evidence.judged(claim.id).runs}
         measured = {name: run for name, run in runs.items() if run and run.nature != "simulated"}

@@ -88,8 +88,8 @@ def document_errors(evidence: Evidence, document: Document[Any]) -> Iterator[Con
     """Yield an error for every mistake in a file, by the runs shown and the reference machine's."""
     for judged in filter(None, (evidence, evidence.reference)):
         for field in document.fields:
-            yield from _text(judged, document, field)
-            yield from _reference(judged, document, field)
+            yield from _text_mistakes(judged, document, field)
+            yield from _unknown_reference(judged, document, field)
         for check_file in (own for kind, own in _BY_FILE if isinstance(document.model, kind)):
             for path, message in check_file(judged, document):
                 yield document.error(path, message)
@@ -102,8 +102,9 @@ def document_errors(evidence: Evidence, document: Document[Any]) -> Iterator[Con
         yield from _wrong_programs(evidence.book, document)
 
 
-def _text(evidence: Evidence, document: Document[Any], field: TextField) -> Iterator[ContentError]:
-    """What is wrong in a line, a prose or an expression."""
+def _text_mistakes(
+    evidence: Evidence, document: Document[Any], field: TextField
+) -> Iterator[ContentError]:
     if isinstance(document.model, ClaimFile):
         return  # judged and checked on each run
     if field.mark == "expression":
@@ -130,10 +131,10 @@ def _fallen(evidence: Evidence, expression: str) -> str | None:
     return None
 
 
-def _reference(
+def _unknown_reference(
     evidence: Evidence, document: Document[Any], field: TextField
 ) -> Iterator[ContentError]:
-    """An id or a run that does not exist, or a claim that backs an advice and does not hold."""
+    """Ids and runs that do not exist; claims behind an advice that do not hold."""
     book, problem = evidence.book, None
     if field.mark == "run":
         evaluation = evidence.evaluate(field.text)
@@ -151,7 +152,7 @@ def _reference(
 
 
 def _topic(evidence: Evidence, document: Document[TopicFile]) -> Iterator[Mistake]:
-    """The topics that one requires come before it, so that none leads in a circle."""
+    """Required topics that do not come before the topic, so that none leads in a circle."""
     orders = {topic.id: topic.file.order for topic in evidence.book.topics}
     for position, name in enumerate(document.model.requires):
         if orders.get(name, -1) >= document.model.order:
@@ -159,7 +160,7 @@ def _topic(evidence: Evidence, document: Document[TopicFile]) -> Iterator[Mistak
 
 
 def _plan(evidence: Evidence, document: Document[PlanFile]) -> Iterator[Mistake]:
-    """Rates of devices in other units, and words for rows that nobody published."""
+    """Rates of devices in a wrong unit; words for rows that nobody published."""
     for at, device in enumerate(document.model.devices):
         for key, unit in (("compute", "FLOP/s"), ("link", "bytes/s"), ("between", "bytes/s")):
             rate = evidence.evaluate(getattr(device, key)).result
@@ -174,18 +175,18 @@ def _plan(evidence: Evidence, document: Document[PlanFile]) -> Iterator[Mistake]
 
 def _items(evidence: Evidence, document: Document[QuizFile]) -> Iterator[Mistake]:
     for position, question in enumerate(document.model.items):
-        for path, message in _of_item(evidence, question):
+        for path, message in _item_mistakes(evidence, question):
             yield ("items", position, *path), message
 
 
 def _fences(evidence: Evidence, document: Document[HandWritten]) -> Iterator[Mistake]:
     for number, fence in enumerate(document.model.quizzes):
         for position, question in enumerate(fence.items):
-            for path, message in _of_item(evidence, question):
+            for path, message in _item_mistakes(evidence, question):
                 yield ("quizzes", number, "items", position, *path), message
 
 
-def _of_item(evidence: Evidence, question: Item) -> Iterator[Mistake]:
+def _item_mistakes(evidence: Evidence, question: Item) -> Iterator[Mistake]:
     drawn = question.exhibit.drawing if question.exhibit else None
     for path, message in lesson_checks.faults_of_figure(evidence, drawn) if drawn else ():
         yield ("exhibit", "drawing", *path), message
@@ -200,7 +201,7 @@ def _of_item(evidence: Evidence, question: Item) -> Iterator[Mistake]:
 
 
 def _listings(evidence: Evidence, document: Document[Any]) -> Iterator[Mistake]:
-    """Code that is to be shown and is not there, that another run executed, or with lost notes."""
+    """Listed code that is missing, that another run executed, or that lacks a noted line."""
     book = evidence.book
     for field in document.fields:
         listing = field.part
@@ -224,7 +225,7 @@ def _listings(evidence: Evidence, document: Document[Any]) -> Iterator[Mistake]:
 
 
 def _wrong_programs(book: Book, document: Document[WrongFile]) -> Iterator[ContentError]:
-    """Programs of a lab whose changes do not fit its solution, or make no Python of it."""
+    """Programs of a lab whose changes do not fit the solution, or make no Python of it."""
     for program in wrong_programs(book.root / document.source.file):
         try:
             ast.parse(program.assembled())

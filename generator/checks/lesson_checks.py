@@ -112,33 +112,32 @@ def cost_mistakes(evidence: Evidence, document: Document[CostFile]) -> Iterator[
                 problem = f"{law} prints no formula; give the claim formula:"
             if problem:
                 yield ("tables", number, "rows", position, "law"), problem
-    for path, message in _calculator(evidence, document.model.calculator):
+    for path, message in _calculator_mistakes(evidence, document.model.calculator):
         yield ("calculator", *path), message
 
 
-def _calculator(evidence: Evidence, calculator: Calculator) -> Iterator[Mistake]:
-    """What is wrong with the calculator of a lesson on cost, each at its path below it."""
+def _calculator_mistakes(evidence: Evidence, calculator: Calculator) -> Iterator[Mistake]:
     inputs = [entered.name for entered in calculator.inputs]
     for position, entered in enumerate(calculator.inputs):
         for field, problem in _other_quantity(evidence, entered):
             yield ("inputs", position, field), problem
         others = {*inputs} - {entered.name}
         if entered.at_most:
-            yield from _unknown(("inputs", position, "at_most"), entered.at_most, others)
+            yield from _unknown_names(("inputs", position, "at_most"), entered.at_most, others)
     for position, output in enumerate(calculator.outputs):
-        lost = list(_unknown(("outputs", position, "formula"), output.formula, inputs))
+        lost = list(_unknown_names(("outputs", position, "formula"), output.formula, inputs))
         yield from lost
         for number, written in enumerate(() if lost else output.checked_on):
             if written.law is None or written.law in evidence.book.claims:
                 check = check_on_run(written, output, calculator, evidence)
-                wrong = (_unknown(("given", name), name, inputs) for name in written.given)
-                mistakes = [*chain.from_iterable(wrong), *_of_check(evidence, output, check)]
+                wrong = (_unknown_names(("given", name), name, inputs) for name in written.given)
+                mistakes = [*chain.from_iterable(wrong), *_run_mistakes(evidence, output, check)]
                 for path, message in mistakes or _too_far(evidence, output, check):
                     yield ("outputs", position, "checked_on", number, *path), message
 
 
 def _other_quantity(evidence: Evidence, entered: CalculatorInput) -> Iterator[tuple[str, str]]:
-    """Where an input starts and ends, if not in its quantity; what fails is told elsewhere."""
+    """Bounds of an input that are not in its quantity."""
     wanted = units.BY_NAME[entered.quantity]
     for field in ("low", "start", "high"):
         written = getattr(entered, field)
@@ -149,8 +148,8 @@ def _other_quantity(evidence: Evidence, entered: CalculatorInput) -> Iterator[tu
                 yield field, f"{written} is {bound.unit}, not {entered.quantity}"
 
 
-def _unknown(path: Path, formula: str, known: Collection[str]) -> Iterator[Mistake]:
-    """A formula that cannot be read, or names that are no inputs."""
+def _unknown_names(path: Path, formula: str, known: Collection[str]) -> Iterator[Mistake]:
+    """A formula that cannot be parsed, or names in it that are no inputs."""
     try:
         names = parsed(formula).names
     except ExpressionError as error:
@@ -161,8 +160,10 @@ def _unknown(path: Path, formula: str, known: Collection[str]) -> Iterator[Mista
             yield path, f"no input is named {name!r}{nearest(name, known)}"
 
 
-def _of_check(evidence: Evidence, output: CalculatorOutput, check: CheckOnRun) -> Iterator[Mistake]:
-    """What is wrong with a run that a formula is compared with, and not computed from."""
+def _run_mistakes(
+    evidence: Evidence, output: CalculatorOutput, check: CheckOnRun
+) -> Iterator[Mistake]:
+    """A comparison with a run that measured nothing, or that reads what it is compared with."""
     measured = evidence.evaluate(check.measured)
     if not (measured.error or measured.absent or measured.measured):
         yield ("measured",), f"{check.measured} is nothing that a run measured"
@@ -181,7 +182,7 @@ def _of_check(evidence: Evidence, output: CalculatorOutput, check: CheckOnRun) -
 
 
 def _too_far(evidence: Evidence, output: CalculatorOutput, check: CheckOnRun) -> Iterator[Mistake]:
-    """Whether the formula is further off than allowed; judged where the book was written."""
+    """A formula that is further off than allowed; judged where the book was written."""
     if evidence.why_unprintable(evidence.evaluate(check.measured)):
         return  # said where it is written
     try:

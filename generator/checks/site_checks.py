@@ -56,7 +56,7 @@ def _scalars(tree: yaml.Node | tuple[yaml.Node, ...]) -> Iterator[str]:
 
 
 def _keys(node: yaml.Node | None) -> Iterator[tuple[str, yaml.Node]]:
-    """The keys of a mapping, or of a list of names and mappings, each with what it holds."""
+    """The keys of a mapping, or of a list of names and mappings, with their values."""
     if isinstance(node, yaml.MappingNode):
         yield from ((str(key.value), held) for key, held in node.value)
     for element in node.value if isinstance(node, yaml.SequenceNode) else ():

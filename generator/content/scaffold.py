@@ -216,7 +216,7 @@ def _filled(file: str, **values: object) -> str:
 
 
 def _written(files: Mapping[Path, str]) -> list[Path]:
-    """Write files where there are none yet."""
+    """Write files; CannotScaffoldError if any is there already."""
     for path in files:
         if path.exists():
             raise CannotScaffoldError(f"{path} exists already")
@@ -227,7 +227,7 @@ def _written(files: Mapping[Path, str]) -> list[Path]:
 
 
 def _run_to_lean_on(book: Book, experiment: str | None) -> str:
-    """The run that has recorded most, of an experiment or of all; empty where there is none."""
+    """The path of the run that recorded most, of one experiment or of all; else empty."""
     runs = {
         f"{name}.{run}": bool(record.stages) + bool(record.epochs)
         for name, on_page in book.traces.items()

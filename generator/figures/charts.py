@@ -73,7 +73,7 @@ def _names_of(paths: Sequence[str], folio: Folio) -> dict[str, str]:
 
 
 def _lines(panel: str, read: Read) -> Iterator[Series]:
-    """Lines that dashes tell apart; of more runs than there are dashes, training alone."""
+    """A line for training and validation of each run; too many runs, training alone."""
     fields = {panel: "training", f"validation_{panel}": "validation"}
     if len(fields) * len(read) > len(LINES):
         fields = {panel: "training"}
@@ -92,7 +92,6 @@ def _lines(panel: str, read: Read) -> Iterator[Series]:
 
 
 def _table_of_epochs(read: Read, folio: Folio) -> NumberTable:
-    """A row for each epoch of each run."""
     columns = [field for field in FIELDS if any(any(values[field]) for values in read.values())]
     table = NumberTable(["Epoch", *(column.replace("_", " ").capitalize() for column in columns)])
     for of_run, values in read.items():
@@ -125,7 +124,7 @@ def growth(figure: Figure, folio: Folio) -> Picture:
     for row in rows:
         folio.run(row.run)
     measured = folio.column_head(row.measured for row in rows)
-    table = _table(by_label, written, measured, folio)
+    table = _table_of_growth(by_label, written, measured, folio)
     if not rows:
         return Picture(table)
     of_x = _unit([row.x for row in rows])
@@ -163,7 +162,7 @@ def _runs_by_series(chart: GrowthChart, evidence: Evidence) -> dict[str, list[Gr
 
 
 def _unit(values: Sequence[Value]) -> tuple[str, float]:
-    """The unit of an axis, and how much one of it is, so that its numbers are easily read."""
+    """The unit of an axis, and its size in base units, chosen by the largest value."""
     return units.of_axis(values[0].unit, max(abs(numeric(value)) for value in values))
 
 
@@ -194,10 +193,9 @@ def _series(
             yield Series("" if n else BY_FORMULA, formula, "formula")
 
 
-def _table(
+def _table_of_growth(
     by_label: Mapping[str, Sequence[GrowthRun]], written: GrowthChart, measured: str, folio: Folio
 ) -> NumberTable:
-    """Every number."""
     head = ["Run", plain_line(written.x_label, folio), measured]
     if written.predicted:
         head.append(BY_FORMULA)

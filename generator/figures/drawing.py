@@ -138,8 +138,8 @@ class Drawing:
 
     def arrow(self, x1: float, y1: float, x2: float, y2: float, *, both: bool = False) -> None:
         """Add a line with a head at its end, or at both ends."""
-        drawn = f"M{_places([(x1, y1)])}L{_places([(x2, y2)])}{_head(x1, y1, x2, y2)}"
-        self.add("path", "communication", d=drawn + (_head(x2, y2, x1, y1) if both else ""))
+        drawn = f"M{_places([(x1, y1)])}L{_places([(x2, y2)])}{_arrow_head(x1, y1, x2, y2)}"
+        self.add("path", "communication", d=drawn + (_arrow_head(x2, y2, x1, y1) if both else ""))
 
     def word(
         self, x: float, y: float, text: str, look: str = "", anchor: Anchor = "start",
@@ -188,8 +188,7 @@ def _places(points: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{number(x)},{number(y)}" for x, y in points)
 
 
-def _head(x1: float, y1: float, x2: float, y2: float) -> str:
-    """The open head of an arrow from one place to another."""
+def _arrow_head(x1: float, y1: float, x2: float, y2: float) -> str:
     back = math.atan2(y1 - y2, x1 - x2)
     left, right = (
         (x2 + 7 * math.cos(back + turn), y2 + 7 * math.sin(back + turn)) for turn in (-0.5, 0.5)

@@ -45,7 +45,7 @@ class FigureOnPage(NamedTuple):
 
 def draw(figure: Figure, folio: Folio) -> FigureOnPage:
     """`FigureOnPage`: a figure drawn by its kind, caption, natures; `missing` runs, and why."""
-    named = _named(figure)
+    named = _run_paths(figure)
     folio = folio.for_runs(named)
     folio.figures.append(figure.id)
     again = folio.figures.count(figure.id)
@@ -77,21 +77,21 @@ def exhibit(figure: Figure, question: str, folio: Folio) -> tuple[FigureOnPage, 
 
 
 def _natures(figure: Figure, runs: Sequence[Run], folio: Folio) -> str:
-    """What no word beside a bar or a point could say: that a run drawn here is no ordinary one."""
+    """The natures of a figure's runs that no label in it states, joined by commas."""
     natures: list[str] = sorted({run.nature for run in runs} - {"real", folio.unmarked})
     draws_times = figure.growth is not None and "timing." in (figure.growth.measured or "")
     crowded = {run.world_size for run in runs if draws_times and is_crowded(run)}
     if crowded:  # whose labels do not say it
         named = " and ".join(SPELLED.get(num, str(num)) for num in sorted(crowded))
         natures.append(CROWDED if all(map(is_crowded, runs)) else f"{CROWDED} ({named} ranks)")
-    machines = map(folio.book.machine_of, filter(folio.book.run, _named(figure)))
+    machines = map(folio.book.machine_of, filter(folio.book.run, _run_paths(figure)))
     if folio.marks_reference and folio.book.reference.name in machines:
         natures.append(REFERENCE)
     return ", ".join(natures)
 
 
-def _named(figure: Figure) -> list[str]:
-    """Every run that a figure names, each once."""
+def _run_paths(figure: Figure) -> list[str]:
+    """Paths of all runs that a figure names, each once."""
     of_growth = (
         [run for series in figure.growth.series for run in series.runs] if figure.growth else []
     )

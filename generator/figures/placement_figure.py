@@ -27,7 +27,6 @@ def placement(figure: Figure, folio: Folio) -> Picture:
 
 
 def _panel(path: str, run: Run, folio: Folio) -> Panel:
-    """What the ranks of a run hold, and what they send."""
     assert run.model is not None
     ranks = []
     for rank in range(run.world_size):
@@ -48,7 +47,7 @@ def _panel(path: str, run: Run, folio: Folio) -> Panel:
 
 
 def _travels(path: str, run: Run, folio: Folio) -> Iterator[str]:
-    """What travels in one step: each operation, and what all ranks send that do."""
+    """A line for each operation of a step: the bytes that each rank sends which sends any."""
     sent: dict[str, list[str]] = {}
     for position in range(len(run.ranks)):
         for operation, how in sorted(sent_bytes(path, run, position).items()):
@@ -63,7 +62,6 @@ def _ranks(ranks: Iterable[int]) -> str:
 
 
 def _in_words(panel: Panel) -> str:
-    """The panel as a sentence, for those who cannot see it."""
     ranks = "; ".join(
         f"{rank.label} holds {', '.join(part.name for part in rank.parts)}"
         + (f" ({rank.words})" if rank.words else "")
@@ -74,7 +72,7 @@ def _in_words(panel: Panel) -> str:
 
 
 def _table(placed: Mapping[str, Run], folio: Folio) -> NumberTable:
-    """The layers, equal neighbours as one, and what each rank holds in all and sends."""
+    """Bytes of the layers, equal neighbours as one, and what each rank holds and sends."""
     table = NumberTable(["What", "Bytes", "Held or sent by"])
     for path, run in placed.items():
         assert run.model is not None

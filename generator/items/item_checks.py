@@ -50,7 +50,7 @@ def mistakes(question: Item, evidence: Evidence) -> Iterator[Mistake]:
 
 
 def _asserted(question: Item, evidence: Evidence) -> Iterator[Mistake]:
-    """Keys stated by the author: refused in a book, elsewhere only with a source."""
+    """Keys that the author states: refused in a book, elsewhere allowed with a source."""
     message = "nothing shows this; compute it, or say under source: of the item where it stands"
     if evidence.rests_on_runs:
         message = "a key of a book follows from its claims and expressions"
@@ -121,7 +121,7 @@ def missing_evidence(other: Item, evidence: Evidence) -> Iterator[str]:
 
 
 def _misleading(question: Item, other: Item, evidence: Evidence) -> Iterator[str]:
-    """Why a case is not asked, as the runs came out."""
+    """Reasons not to ask a case, by how the runs came out."""
     case, first = (kind_of(variant, evidence) for variant in (other, question))
     try:
         key, own = case.key, first.key
@@ -149,18 +149,18 @@ def draw_mistakes(question: Item, evidence: Evidence) -> Iterator[Mistake]:
     """Yield (path, message): a key that differs from its law; at other paths the first bad draw."""
     if not isinstance(question, Drawable) or question.draws is None or evidence.reference:
         return
-    problems = dict(_of_law(question.as_written, question.draws, evidence))
+    problems = dict(_law_problems(question.as_written, question.draws, evidence))
     for draw in question.draws.shuffled(question.id):
         called = ", ".join(f"{name} = {value}" for name, value in draw.items())
-        for path, problem in _of_draw(
+        for path, problem in _draw_problems(
             question.as_written, question.draws, short_names(draw), evidence
         ):
             problems.setdefault(path, f"draw {called}: {problem}")
     yield from problems.items()
 
 
-def _of_law(question: Drawable, draws: Draws, evidence: Evidence) -> Iterator[Mistake]:
-    """Whether the key is the law: with the settings of its run, it is what the law predicts."""
+def _law_problems(question: Drawable, draws: Draws, evidence: Evidence) -> Iterator[Mistake]:
+    """A key that differs from the prediction of its law at the settings of its run."""
     claim = evidence.book.claims.get(draws.law)
     if claim is None:
         return  # said where it is named
@@ -180,10 +180,9 @@ def _of_law(question: Drawable, draws: Draws, evidence: Evidence) -> Iterator[Mi
         yield path, f"with the settings of its run {both}"
 
 
-def _of_draw(
+def _draw_problems(
     question: Drawable, draws: Draws, names: Mapping[str, str], evidence: Evidence
 ) -> Iterator[Mistake]:
-    """What is wrong with one draw."""
     values = []
     for path, expression in question.answer_expressions():
         evaluation = evidence.evaluate(bind_expression(expression, names))
@@ -211,7 +210,7 @@ def _of_draw(
 
 
 def _outside(key: Value) -> str | None:
-    """Why a number is none that the law is about."""
+    """Why a number cannot be what a law predicts; else None."""
     number = numeric(key)
     if number < 0:
         return "a negative number"
@@ -221,7 +220,7 @@ def _outside(key: Value) -> str | None:
 
 
 def _broken(condition: str, names: Mapping[str, str], evidence: Evidence) -> str | None:
-    """Why a condition is not true of a draw."""
+    """Message if a condition is not true of a draw; else None."""
     parts = _CONDITION.fullmatch(condition)
     if parts is None:
         return f"{condition!r} is no condition; write `a <= b`, or with one of >=, <, >"

@@ -94,7 +94,6 @@ def site_files(
 
 
 def _assets() -> dict[str, bytes]:
-    """The site's own scripts and styles."""
     files = {
         f"assets/{path.relative_to(ASSETS).as_posix()}": _asset(path)
         for path in sorted(ASSETS.rglob("*"))
@@ -108,7 +107,7 @@ def _assets() -> dict[str, bytes]:
 
 
 def _joint(files: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
-    """Each file of several scripts that a page loads: compressed, it is smaller than they are."""
+    """Yield each file that joins several scripts of a page, which compresses better."""
     lists = {match[1] for content in files.values() if (match := _SCRIPTS.match(content))}
     for name in sorted({name for names in lists for name in json.loads(names)}):
         if JOINT in name:
@@ -142,7 +141,7 @@ def raw_traces(book: Book, content: Path) -> dict[str, Path]:
 
 
 def _programs(book: Book) -> dict[str, bytes]:
-    """Every program that pages offer for download, by its path under the site's root."""
+    """The programs that pages offer for download, by path under the site's root."""
     fields = (field for document in book.documents for field in document.fields)
     runs = (statement.program for statement in book.statements.values() if statement.program)
     paths = {claim_checks.program_path(book, run) for run in runs}
@@ -152,7 +151,7 @@ def _programs(book: Book) -> dict[str, bytes]:
 
 
 def _asset(path: Path) -> bytes:
-    """A file as pages load it, without comments and idle space; names of a script are its own."""
+    """A script or a style as pages load it: minified, and a script in a function of its own."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".js":
         text = f'(function(){{"use strict";{jsmin(text)}\n}})();\n'
@@ -245,7 +244,7 @@ def committed_sources(content: Path) -> bytes:
 
 
 def _git(folder: Path, *command: str) -> bytes | None:
-    """What a command of git prints; None where there is no repository."""
+    """The output of a git command; None where there is no repository."""
     try:
         return subprocess.run(["git", *command], cwd=folder, capture_output=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):

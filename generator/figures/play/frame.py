@@ -65,7 +65,7 @@ def _state_markup(
     by_view: Mapping[View, Sequence[DrawnState]],
     folio: Folio,
 ) -> Markup:
-    """Each view of one state below the other, titled by what it shows and how it is known."""
+    """The drawings of all views of a state, each below its title."""
     words, drawn = folio.ui["play"], Markup()
     is_simulated = any(labelled.run.nature == "simulated" for labelled in state.runs)
     for view, of_view in by_view.items():

@@ -134,7 +134,7 @@ def faults(figure: Figure, evidence: Evidence) -> Iterator[Mistake]:
 
 
 def _unread_words(figure: Figure, play: Play, evidence: Evidence) -> Iterator[Mistake]:
-    """Words for a value or a run that the figure does not have."""
+    """Words of a control for values or runs that the figure does not have."""
     paths = [*figure.runs, *([play.reference] if play.reference else [])]
     for at, control in play.named_controls.items():
         read = [evidence.value(control.reads, path) if control.reads else path for path in paths]
@@ -148,7 +148,7 @@ def _unread_words(figure: Figure, play: Play, evidence: Evidence) -> Iterator[Mi
 
 
 def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[Mistake]:
-    """Expressions over a run that no page could print."""
+    """Expressions of a play that cannot be printed for a run; views without a rule for it."""
     read: dict[Path, str | None] = {
         ("play", "facts", position, "value"): fact.value for position, fact in enumerate(play.facts)
     }
@@ -168,7 +168,7 @@ def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[Mistak
 
 
 def _options(control: PlayControl, paths: Sequence[str], evidence: Evidence) -> list[str]:
-    """The options of a control: numbers by size, all else as its words or the runs are ordered."""
+    """The options of a control: numbers by size, others in the order of its words or runs."""
     paths = sorted(paths, key=[*control.words, *paths].index)
     read = {
         option_of(control, path, evidence): control.reads and evidence.value(control.reads, path)

@@ -166,7 +166,6 @@ class Kind(Generic[ItemT]):
         return self.page_order()
 
     def _explained(self, place: int, folio: Folio) -> ExplainedAnswer:
-        """The answer at a place, explained."""
         raise NotImplementedError
 
     def field(self, folio: Folio) -> AnswerField | None:
