@@ -50,7 +50,7 @@ def mistakes(question: Item, evidence: Evidence) -> Iterator[Mistake]:
 
 
 def _asserted(question: Item, evidence: Evidence) -> Iterator[Mistake]:
-    """Keys that the author states: refused in a book, elsewhere allowed with a source."""
+    """Keys stated by the author: refused in a book, elsewhere only with a source."""
     message = "nothing shows this; compute it, or say under source: of the item where it stands"
     if evidence.rests_on_runs:
         message = "a key of a book follows from its claims and expressions"
@@ -121,7 +121,7 @@ def missing_evidence(other: Item, evidence: Evidence) -> Iterator[str]:
 
 
 def _misleading(question: Item, other: Item, evidence: Evidence) -> Iterator[str]:
-    """Reasons not to ask a case, by how the runs came out."""
+    """Why a case is not asked, as the runs came out."""
     case, first = (kind_of(variant, evidence) for variant in (other, question))
     try:
         key, own = case.key, first.key
@@ -149,18 +149,18 @@ def draw_mistakes(question: Item, evidence: Evidence) -> Iterator[Mistake]:
     """Yield (path, message): a key that differs from its law; at other paths the first bad draw."""
     if not isinstance(question, Drawable) or question.draws is None or evidence.reference:
         return
-    problems = dict(_law_problems(question.as_written, question.draws, evidence))
+    problems = dict(_of_law(question.as_written, question.draws, evidence))
     for draw in question.draws.shuffled(question.id):
         called = ", ".join(f"{name} = {value}" for name, value in draw.items())
-        for path, problem in _draw_problems(
+        for path, problem in _of_draw(
             question.as_written, question.draws, short_names(draw), evidence
         ):
             problems.setdefault(path, f"draw {called}: {problem}")
     yield from problems.items()
 
 
-def _law_problems(question: Drawable, draws: Draws, evidence: Evidence) -> Iterator[Mistake]:
-    """A key that differs from the prediction of its law at the settings of its run."""
+def _of_law(question: Drawable, draws: Draws, evidence: Evidence) -> Iterator[Mistake]:
+    """Whether the key is the law: with the settings of its run, it is what the law predicts."""
     claim = evidence.book.claims.get(draws.law)
     if claim is None:
         return  # said where it is named
@@ -180,9 +180,10 @@ def _law_problems(question: Drawable, draws: Draws, evidence: Evidence) -> Itera
         yield path, f"with the settings of its run {both}"
 
 
-def _draw_problems(
+def _of_draw(
     question: Drawable, draws: Draws, names: Mapping[str, str], evidence: Evidence
 ) -> Iterator[Mistake]:
+    """What is wrong with one draw."""
     values = []
     for path, expression in question.answer_expressions():
         evaluation = evidence.evaluate(bind_expression(expression, names))
@@ -210,7 +211,7 @@ def _draw_problems(
 
 
 def _outside(key: Value) -> str | None:
-    """Why a number cannot be what a law predicts; else None."""
+    """Why a number is none that the law is about."""
     number = numeric(key)
     if number < 0:
         return "a negative number"
@@ -220,7 +221,7 @@ def _outside(key: Value) -> str | None:
 
 
 def _broken(condition: str, names: Mapping[str, str], evidence: Evidence) -> str | None:
-    """Message if a condition is not true of a draw; else None."""
+    """Why a condition is not true of a draw."""
     parts = _CONDITION.fullmatch(condition)
     if parts is None:
         return f"{condition!r} is no condition; write `a <= b`, or with one of >=, <, >"

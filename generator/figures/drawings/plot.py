@@ -74,18 +74,18 @@ def dashed(name: str, points: Sequence[tuple[float, float, str]], position: int)
     return Series(name, points, f"{look} thick", (look.partition(" ")[0], shape), 3.3)
 
 
-def _with_bands(series: Sequence[Series], near: float) -> list[Series]:
-    """The series, with a band for a thick line that a later one covers."""
+def _parted(series: Sequence[Series], near: float) -> list[Series]:
+    """The same, with a band for a thick line that a later one lies on, so that both are seen."""
     return [
         replace(earlier, line=f"{earlier.line.partition(' ')[0]} band")
         if "thick" in earlier.line
-        and any(_covers(later, earlier, near) for later in series[n + 1 :])
+        and any(_is_on(later, earlier, near) for later in series[n + 1 :])
         else earlier
         for n, earlier in enumerate(series)
     ]
 
 
-def _covers(later: Series, earlier: Series, near: float) -> bool:
+def _is_on(later: Series, earlier: Series, near: float) -> bool:
     pairs = list(zip(later.points, earlier.points, strict=False))
     num_near = sum(a[0] == b[0] and abs(a[1] - b[1]) <= near for a, b in pairs)
     return len(later.points) == len(earlier.points) < 2 * num_near
@@ -101,7 +101,7 @@ def plot(
     """
     drawing = Drawing(layout.width)
     drawing.word(0, LINE / 2, title, "strong")
-    series = _with_bands(series, NEAR * (y.ticks[-1] - y.ticks[0]) / height)
+    series = _parted(series, NEAR * (y.ticks[-1] - y.ticks[0]) / height)
     keys = [LegendEntry(curve.name, curve.line, curve.mark) for curve in series if curve.name]
     top = GAP + (legend(drawing, keys, 10 + LINE * bool(title)) if keys or not title else LINE)
     to_x, to_y = _axes(drawing, x, y, top, height, sides)
@@ -170,7 +170,7 @@ def crossed(
 
 
 def _draw_sides(drawing: Drawing, x: Scale, y: Scale, above: str, below: str) -> None:
-    """Fill both sides of the line from the lower left to the upper right, with words."""
+    """The two sides of the line from the lower left to the upper right, and their words."""
     low, high = (x.start, y.start), (x.end, y.end)
     for side, look in (((x.end, y.start), "series-b"), ((x.start, y.end), "series-a")):
         drawing.area([low, side, high], f"region {look}")

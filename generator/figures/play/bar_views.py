@@ -29,7 +29,13 @@ def _joined(*words: str) -> str:
     return " · ".join(filter(None, words))
 
 
-def _class_parts(label: str, held: Mapping[str, float], size: float, folio: Folio) -> list[BarPart]:
+def _cells(read: Mapping[str, str], folio: Folio) -> dict[str, Markup]:
+    """Expressions by the title of their column."""
+    return {name: folio.cell(what) for name, what in read.items()}
+
+
+def _parts(label: str, held: Mapping[str, float], size: float, folio: Folio) -> list[BarPart]:
+    """The parts of a bar, from their bytes by class."""
     words = folio.ui["play"]["classes"]
     return [
         BarPart(kind, words[kind], num / size, f"{label}, {words[kind]}: {printed_bytes(num)}")
@@ -78,7 +84,7 @@ def memory(states: Sequence[PlayState], figure: Figure, folio: Folio) -> list[Dr
 
 
 def _budget_slider(start: float, top: float, unit: str, printed: Markup) -> SimpleNamespace:
-    """A slider for a budget: its start, range and step in the unit of the axis."""
+    """Where a line starts, and how far readers may move it, in the unit of the axis."""
     step, start = 10.0 ** math.floor(math.log10(top / 100)), round(start, 3)
     low = round(start % step, 3)  # from which steps lead to `start`
     return SimpleNamespace(
@@ -88,7 +94,7 @@ def _budget_slider(start: float, top: float, unit: str, printed: Markup) -> Simp
 
 
 def _peaks(labelled: LabelledRun) -> list[tuple[Memory, RankRecord]]:
-    """The memory and the record of each rank whose peak is known by class."""
+    """The memory of each rank whose peak is known by class, and its record."""
     return [
         (record.memory, record)
         for record in labelled.run.ranks
@@ -104,7 +110,7 @@ def _rows(labelled: LabelledRun, size: float, start: float, folio: Folio) -> Ite
     for place, (peak, record) in enumerate(_peaks(labelled)):
         name = f"rank {record.rank}" if len(labelled.run.ranks) > 1 else ""
         label = _joined(labelled.label if not place else "", name) or "rank"
-        parts = _class_parts(_joined(labelled.label, name) or "rank", _by_class(peak), size, folio)
+        parts = _parts(_joined(labelled.label, name) or "rank", _by_class(peak), size, folio)
         total = peak.peak_bytes or 0
         # of a plan: the memory of a device with which a rank fits, and below which it cannot
         need, least = (
@@ -118,7 +124,7 @@ def _rows(labelled: LabelledRun, size: float, start: float, folio: Folio) -> Ite
 
 
 def _peak_cells(labelled: LabelledRun, folio: Folio) -> dict[str, Markup]:
-    """Bytes by class of the fullest rank at its peak."""
+    """What the fullest rank held at its peak, by class."""
     peaks = _peaks(labelled)
     if not peaks:
         return {}
@@ -126,7 +132,7 @@ def _peak_cells(labelled: LabelledRun, folio: Folio) -> dict[str, Markup]:
     words = folio.ui["play"]["classes"]
     at = f"{labelled.path}.ranks[{labelled.run.ranks.index(record)}].memory.at_peak"
     held = [name for name, number in _by_class(fullest).items() if number]
-    return {words[name].capitalize(): folio.cell(f"{at}.{name}_bytes") for name in held}
+    return _cells({words[name].capitalize(): f"{at}.{name}_bytes" for name in held}, folio)
 
 
 # --- what ranks send
@@ -145,7 +151,7 @@ def sent(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnStat
         ]
         drawings = both_widths(stacks, rows, f"{unit} per step", most * 1.05 / size or 1)
         cells = tuple(
-            {f"Sent by {name}": folio.cell(how) for name, how in read.items()}
+            _cells({f"Sent by {name}": how for name, how in read.items()}, folio)
             for read, _ in sent_by_run
         )
         drawn.append(DrawnState(drawings, _described(rows), cells))
@@ -153,7 +159,7 @@ def sent(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnStat
 
 
 def _most_sent(labelled: LabelledRun, folio: Folio) -> tuple[dict[str, str], dict[str, float]]:
-    """By operation, the expression and the bytes of what the rank sends that sends most."""
+    """By operation, the expression of what a rank sends, and its bytes; of the rank with most."""
     ranks = []
     for place in range(len(labelled.run.ranks)):
         read = sent_bytes(labelled.path, labelled.run, place)
@@ -196,6 +202,7 @@ def plans(layouts: Sequence[tuple[str, Run, Verdict]], memory: float, folio: Fol
 
 
 def _fullest(run: Run) -> RankRecord:
+    """The rank that needs most of its device."""
     return max(run.ranks, key=lambda rank: number(rank.measures["needed_bytes"]))
 
 
@@ -206,5 +213,5 @@ def _layout_bar(label: str, run: Run, verdict: Verdict, size: float, folio: Foli
     needed, reserved = (number(rank.measures[f"{name}_bytes"]) for name in ("needed", "reserved"))
     beyond = {"allocator": reserved - sum(held.values()), "outside": needed - reserved}
     verdict_words = folio.ui["playing"]["over" if is_over else verdict]
-    parts = _class_parts(label, held | beyond, size, folio)
+    parts = _parts(label, held | beyond, size, folio)
     return Stack("", label, parts, f"{printed_bytes(needed)} · {verdict_words}", is_over=is_over)
