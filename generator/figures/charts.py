@@ -51,7 +51,9 @@ def epochs(figure: Figure, folio: Folio) -> Picture:
             )
             described = f"{panel.capitalize()}. {described}"
             title = plain_line(figure.title, folio)
-            svg = drawing.svg(f"{figure.id}-{panel}", title, described, f"pb-{panel}")
+            svg = drawing.svg(
+                f"{figure.id}-{panel}", title, described, f"pb-{panel}", is_operated=folio.opens
+            )
             panels += Markup("<div><p>{}</p>{}</div>").format(panel.capitalize(), svg)
     drawings = Markup('<div class="pb-panels">{}</div>').format(panels) if panels else None
     return Picture(_table_of_epochs(read, folio), drawings)
@@ -141,7 +143,8 @@ def growth(figure: Figure, folio: Folio) -> Picture:
     y = axis_of(y_title, ys if is_log else {0, *ys}, 5, is_logarithmic=is_log)
     says = "; ".join(say for _, _, say in points if say)
     state = DrawnState(both_widths(plot, series, x, y, HEIGHT), says)
-    return Picture(table, state.svg(figure.id, plain_line(figure.title, folio)))
+    title = plain_line(figure.title, folio)
+    return Picture(table, state.svg(figure.id, title, is_operated=folio.opens))
 
 
 def _runs_by_series(chart: GrowthChart, evidence: Evidence) -> dict[str, list[GrowthRun]]:

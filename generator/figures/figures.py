@@ -5,7 +5,6 @@ drawing in `drawings/`, which knows nothing of runs. Whatever is drawn also stan
 number with its provenance.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -27,9 +26,6 @@ KINDS: dict[str, Callable[[Figure, Folio], Picture]] = {
     "growth": growth,
     "play": play,
 }
-_UNUSED = re.compile(  # by a drawing alone
-    r'<svg class="[^"]*\bpb-wide\b.*?</svg>| data-(?:say|moments|during)="[^"]*"', re.DOTALL
-)
 
 
 class FigureOnPage(NamedTuple):
@@ -70,10 +66,9 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
 def exhibit(figure: Figure, question: str, folio: Folio) -> tuple[FigureOnPage, Markup]:
     """Pair: a question's `FigureOnPage`, and its one drawing as SVG, of a play the first state."""
     alone = play_states.first_alone(figure, folio).model_copy(update={"id": f"of-{question}"})
-    drawn = draw(alone, folio)
+    drawn = draw(alone, folio.in_link)
     play = drawn.picture.play
-    drawing = play.drawn if play else drawn.picture.drawings or Markup()
-    return drawn, Markup(_UNUSED.sub("", drawing))
+    return drawn, play.drawn if play else drawn.picture.drawings or Markup()
 
 
 def _natures(figure: Figure, runs: Sequence[Run], folio: Folio) -> str:

@@ -76,12 +76,16 @@ class DrawnState:
     moments: tuple[Moment, ...] = ()  # when something begins or ends, if the state is played
     budget: SimpleNamespace | None = None  # a line that readers move: its start and its range
 
-    def svg(self, name: str, title: str) -> Markup:
-        """The SVG of each layout, with the words as description."""
+    def svg(self, name: str, title: str, *, is_operated: bool = True) -> Markup:
+        """The SVG of each layout, with the words as description; the narrow one if not operated."""
         return Markup("").join(
-            drawing.svg(f"{name}-{layout.name}", title, self.says, f"pb-{layout.name}")
+            drawing.svg(
+                f"{name}-{layout.name}", title, self.says, f"pb-{layout.name}",
+                is_operated=is_operated,
+            )
             for drawing, layout in zip(self.drawings, (WIDE, NARROW), strict=True)
-        )
+            if is_operated or layout is NARROW
+        )  # fmt: skip
 
 
 def both_widths(

@@ -23,7 +23,8 @@ def placement(figure: Figure, folio: Folio) -> Picture:
     drawn = [_panel(path, run, folio) for path, run in placed.items()]
     says = " ".join(map(_in_words, drawn))
     state = DrawnState(both_widths(panels, drawn), says)
-    return Picture(table, state.svg(figure.id, plain_line(figure.title, folio)))
+    title = plain_line(figure.title, folio)
+    return Picture(table, state.svg(figure.id, title, is_operated=folio.opens))
 
 
 def _panel(path: str, run: Run, folio: Folio) -> Panel:

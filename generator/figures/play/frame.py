@@ -71,10 +71,12 @@ def _state_markup(
         kind = "simulated" if is_simulated else "measured"
         state_view = of_view[position]
         title = words["views"][state_view.title or view].format(kind=kind)
-        svg = state_view.svg(f"{figure.id}-{view}", f"{plain_line(figure.title, folio)}: {title}")
+        called = f"{plain_line(figure.title, folio)}: {title}"
+        svg = state_view.svg(f"{figure.id}-{view}", called, is_operated=folio.opens)
         if state_view.moments:
             told = json.dumps(state_view.moments, ensure_ascii=False, separators=(",", ":"))
-            svg = Markup('<div data-moments="{}">{}</div>').format(told, svg)
+            moments = Markup(' data-moments="{}"').format(told) if folio.opens else ""
+            svg = Markup("<div{}>{}</div>").format(moments, svg)
         drawn += Markup('<p class="pb-view">{}</p>{}').format(title, svg)
     return drawn
 
