@@ -233,7 +233,7 @@ def _export(options: argparse.Namespace) -> int:
     if not paths:
         wanted = ", ".join(f"--{name} FILE" for name in EXPORTS)
         raise scaffold.CannotScaffoldError(f"nothing to write; name at least one of {wanted}")
-    _refuse_existing(*paths.values())
+    scaffold.refuse_existing(*paths.values())
     for line in formats.write(*_topics(options, options.topics), paths):
         print(line)
     return 0
@@ -243,7 +243,7 @@ def _class(options: argparse.Namespace) -> int:
     from generator.export import lecture
 
     folder = options.folder or Path(f"class-{options.topic}")
-    _refuse_existing(folder)
+    scaffold.refuse_existing(folder)
     evidence, (topic,) = _topics(options, [options.topic])
     documents = lecture.documents(evidence, topic)
     folder.mkdir(parents=True)
@@ -251,12 +251,6 @@ def _class(options: argparse.Namespace) -> int:
         (folder / name).write_bytes(document)
     print(f"{folder}: {', '.join(documents)}; begin with plan.html, and print from a browser")
     return 0
-
-
-def _refuse_existing(*paths: Path) -> None:
-    for path in paths:
-        if path.exists():
-            raise scaffold.CannotScaffoldError(f"{path} exists already")
 
 
 def _topics(options: argparse.Namespace, names: Sequence[str]) -> tuple[Evidence, list[Topic]]:

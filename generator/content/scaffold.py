@@ -215,11 +215,15 @@ def _filled(file: str, **values: object) -> str:
     return _YAML.from_string(_FILES[file]).render(values)
 
 
-def _written(files: Mapping[Path, str]) -> list[Path]:
-    """Write files; CannotScaffoldError if any is there already."""
-    for path in files:
+def refuse_existing(*paths: Path) -> None:
+    """CannotScaffoldError if any of the paths exists."""
+    for path in paths:
         if path.exists():
             raise CannotScaffoldError(f"{path} exists already")
+
+
+def _written(files: Mapping[Path, str]) -> list[Path]:
+    refuse_existing(*files)
     for path, text in files.items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -77,12 +77,13 @@ def site_files(
     files.update(_assets())
     files.update(_joint(files))
     files.update(_programs(book))
-    copied = dict(sorted(raw_traces(book, content).items()))
-    for document in book.documents:
-        copied.update(images.files(document, book.root))
+    traces = book.machines.items()
+    copied = [f"traces/{machine}/{name}.json" for machine, own in traces for name in own.traces]
+    copied += [trace.file for trace in book.traces.values() if trace.is_of_planner]
+    copied += [name for document in book.documents for name in images.files(document)]
+    files |= {name: (content / name).read_bytes() for name in copied}
     if (content / "picture.png").is_file():
-        copied[PICTURE] = content / "picture.png"
-    files.update((name, path.read_bytes()) for name, path in copied.items())
+        files[PICTURE] = (content / "picture.png").read_bytes()
     folder = content / "pages"
     for path in (path for path in handwritten.files(folder) if path.suffix != ".md"):
         name = path.relative_to(folder).as_posix()
@@ -128,15 +129,6 @@ def guest_assets() -> dict[str, bytes]:
     return {
         f"{GUEST}/quiz.css": _asset(GUEST_STYLE) + css.encode(),
         f"{GUEST}/quiz.js": b"".join(scripts),
-    }
-
-
-def raw_traces(book: Book, content: Path) -> dict[str, Path]:
-    """`{path under the site's root: file on disk}` of each measured trace, and of plans."""
-    files = [f"{folder}/{name}.json" for folder, of in book.machines.items() for name in of.traces]
-    measured = {f"traces/{name}": content / "traces" / name for name in files}
-    return measured | {
-        trace.file: content / trace.file for trace in book.traces.values() if trace.is_of_planner
     }
 
 
