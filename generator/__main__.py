@@ -282,10 +282,10 @@ def _keys(options: argparse.Namespace) -> int:
     for name, function in {**FUNCTIONS, **closed_forms()}.items():
         takes = ", ".join(inspect.signature(function).parameters)
         about, _, _ = (inspect.getdoc(function) or "").partition("\n\n")
-        functions.append(f"| `{name}({takes})` | {keys.line(about)} |")
+        functions.append(f"| `{name}({takes})` | {keys.table_cell(about)} |")
     functions += (f"| `{name}('claim')` | {about} |" for name, about in OF_CLAIMS.items())
     sections = [*keys.page(FILES.values(), files), "\n".join(functions)]
-    if options.word and not (sections := keys.about(options.word, sections)):
+    if options.word and not (sections := keys.sections_about(options.word, sections)):
         raise scaffold.CannotScaffoldError(f"no part and no key begins with {options.word!r}")
     print("\n".join(sections).replace("python -m runners", program()))
     if errors:

@@ -146,7 +146,7 @@ def _of_keys(
     source: YamlFile, model: type[Written], path: Path, details: list[ErrorDetails]
 ) -> Iterator[ContentError]:
     """A line for each unknown key of a part, and one line for all keys that it lacks."""
-    models = keys.part_at(model, details[0]["loc"][: KEYED[details[0]["type"]]])
+    models = keys.models_at(model, details[0]["loc"][: KEYED[details[0]["type"]]])
     part = reduce(getitem, path, source.document)
     written = {key for key, value in part.items() if value not in NOTHING}
     lacking: list[tuple[str, ...]]
@@ -158,7 +158,7 @@ def _of_keys(
     ):
         ours = chain(*map(keys.properties, models))
         meant = near(key, chain(*lacking)) or near(key, {*ours} - written)
-        known = [meant] if meant else keys.of_file(model)
+        known = [meant] if meant else keys.all_keys(model)
         hint = "; it belongs to another part" if key in known else nearest(key, known)
         if ": " in key:
             meant = key.partition(":")[0]

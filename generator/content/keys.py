@@ -48,10 +48,10 @@ def page(models: Iterable[type[Written]], documents: Iterable[Any]) -> Iterator[
         where = f" For example in `{file}`." if file not in about else ""
         own = [part for _, part in examples]
         rows = (_row(key, schema, model, own) for key, schema in properties(model).items())
-        yield "\n".join([f"\n## {model.__name__}\n\n{line(about)}{where}\n\n{_HEAD}", *rows])
+        yield "\n".join([f"\n## {model.__name__}\n\n{table_cell(about)}{where}\n\n{_HEAD}", *rows])
 
 
-def about(word: str, sections: Iterable[str]) -> list[str]:
+def sections_about(word: str, sections: Iterable[str]) -> list[str]:
     """The sections about a part or a key of this name."""
     called = re.compile(rf"^(## |\| `){re.escape(word)}", re.IGNORECASE | re.MULTILINE)
     return [*filter(called.search, sections)]
@@ -66,12 +66,12 @@ def properties(model: type[Written]) -> dict[str, Any]:
     return dict(whole["properties"])
 
 
-def of_file(model: type[Written]) -> frozenset[str]:
-    """The keys that may stand anywhere in a file."""
+def all_keys(model: type[Written]) -> frozenset[str]:
+    """The keys of a part and of all parts within it."""
     return frozenset(key for part in _models(model, {}) for key in properties(part))
 
 
-def part_at(model: type[Written], place: Iterable[str | int]) -> list[type[Written]]:
+def models_at(model: type[Written], place: Iterable[str | int]) -> list[type[Written]]:
     """A list of models: those that pydantic's error location `place` in a `model` may refer to."""
     candidates = [model]
     for step in place:
@@ -132,7 +132,7 @@ def _row(key: str, schema: dict[str, Any], model: type[Written], parts: list[Wri
     example = _example(key, fields[name].annotation, given)
     description, limits = _description(schema), ", ".join(_limits(schema))
     told = [description.removesuffix(".") if limits else description, limits]
-    return f"| `{key}` | {required} | {line('; '.join(filter(None, told)))} | {example} |"
+    return f"| `{key}` | {required} | {table_cell('; '.join(filter(None, told)))} | {example} |"
 
 
 def _limits(schema: dict[str, Any]) -> Iterator[str]:
@@ -174,10 +174,10 @@ def _example(key: str, annotation: object, values: list[object]) -> str:
         return ""
     plain = (as_written(value.strip()) if isinstance(value, str) else value for value in values)
     texts = (yaml.safe_dump({key: value}, **_FLOW) for value in plain)
-    shortest = min((line(text)[1:-1] for text in texts), key=len)
+    shortest = min((table_cell(text)[1:-1] for text in texts), key=len)
     return f"`{textwrap.shorten(shortest, 100, placeholder=' …')}`"
 
 
-def line(text: str) -> str:
+def table_cell(text: str) -> str:
     """A text as a cell of a table."""
     return " ".join(text.split()).replace("|", "\\|")

@@ -42,7 +42,7 @@ def _keys():
     for document in documents(FROZEN)[0]:
         model, source = type(document.model), document.source
         for path, place in source.places.items() if model in FILES.values() else ():
-            holding = keys.part_at(model, path[:-1])
+            holding = keys.models_at(model, path[:-1])
             part = next(
                 (one for one in holding if path[-1:] and path[-1] in keys.properties(one)), None
             )
