@@ -53,7 +53,9 @@ def epochs(figure: Figure, folio: Folio) -> Picture:
             )
             described = f"{panel.capitalize()}. {described}"
             title = plain_line(figure.title, folio)
-            svg = drawing.svg(f"{figure.id}-{panel}", title, described, f"pb-{panel}")
+            svg = drawing.svg(
+                f"{figure.id}-{panel}", title, described, f"pb-{panel}", is_operated=folio.opens
+            )
             panels += Markup("<div><p>{}</p>{}</div>").format(panel.capitalize(), svg)
     drawings = Markup('<div class="pb-panels">{}</div>').format(panels) if panels else None
     return Picture(_table_of_epochs(read, folio), drawings)
@@ -75,7 +77,7 @@ def _names_of(paths: Sequence[str], folio: Folio) -> dict[str, str]:
 
 
 def _lines(panel: str, read: Read) -> Iterator[Series]:
-    """Lines that dashes tell apart; of more runs than there are dashes, training alone."""
+    """A line for training and validation of each run; too many runs, training alone."""
     fields = {panel: "training", f"validation_{panel}": "validation"}
     if len(fields) * len(read) > len(LINES):
         fields = {panel: "training"}
@@ -94,7 +96,6 @@ def _lines(panel: str, read: Read) -> Iterator[Series]:
 
 
 def _table_of_epochs(read: Read, folio: Folio) -> NumberTable:
-    """A row for each epoch of each run."""
     columns = [field for field in FIELDS if any(any(values[field]) for values in read.values())]
     table = NumberTable(["Epoch", *(column.replace("_", " ").capitalize() for column in columns)])
     for of_run, values in read.items():
@@ -117,13 +118,13 @@ class GrowthRun(NamedTuple):
     predicted: Value | None
 
 
-def _runs_by_series(growth: GrowthChart, evidence: Evidence) -> dict[str, list[GrowthRun]]:
-    """By each series' label, its measured runs, sorted by x; no series without any."""
+def _runs_by_series(chart: GrowthChart, evidence: Evidence) -> dict[str, list[GrowthRun]]:
+    """The measured runs of each series that has any, by its label, sorted by x."""
     by_label: dict[str, list[GrowthRun]] = {}
-    for series in growth.series:
-        formula = series.predicted or growth.predicted
+    for series in chart.series:
+        formula = series.predicted or chart.predicted
         for run in series.runs:
-            x, measured = evidence.value(growth.x, run), evidence.value(growth.measured, run)
+            x, measured = evidence.value(chart.x, run), evidence.value(chart.measured, run)
             if x is not None and measured is not None:
                 predicted = evidence.value(formula, run) if formula else None
                 row = GrowthRun(run, x, measured, predicted)
@@ -139,7 +140,7 @@ def growth(figure: Figure, folio: Folio) -> Picture:
     for row in rows:
         folio.run(row.run)
     measured = folio.column_head(row.measured for row in rows)
-    table = _table(by_label, written, measured, folio)
+    table = _table_of_growth(by_label, written, measured, folio)
     if not rows:
         return Picture(table)
     of_x = _unit([row.x for row in rows])
@@ -156,11 +157,12 @@ def growth(figure: Figure, folio: Folio) -> Picture:
     y = axis_of(y_title, ys if is_log else {0, *ys}, 5, is_logarithmic=is_log)
     says = "; ".join(say for _, _, say in points if say)
     state = DrawnState(both_widths(plot, series, x, y, HEIGHT), says)
-    return Picture(table, state.svg(figure.id, plain_line(figure.title, folio)))
+    title = plain_line(figure.title, folio)
+    return Picture(table, state.svg(figure.id, title, is_operated=folio.opens))
 
 
 def _unit(values: Sequence[Value]) -> tuple[str, float]:
-    """The unit of an axis, and how much one of it is, so that its numbers are easily read."""
+    """The unit of an axis, and its size in base units, chosen by the largest value."""
     return units.of_axis(values[0].unit, max(abs(numeric(value)) for value in values))
 
 
@@ -191,10 +193,9 @@ def _series(
             yield Series("" if n else BY_FORMULA, formula, "formula")
 
 
-def _table(
+def _table_of_growth(
     by_label: Mapping[str, Sequence[GrowthRun]], written: GrowthChart, measured: str, folio: Folio
 ) -> NumberTable:
-    """Every number."""
     head = ["Run", plain_line(written.x_label, folio), measured]
     if written.predicted:
         head.append(BY_FORMULA)

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
+from typing import NamedTuple
 
 from markupsafe import Markup
 
 from generator.figures.drawing import NARROW, WIDE, Drawing
+from generator.figures.play.states import Control, PlayState
 from generator.printing.folio import Folio
 from generator.printing.markdown import plain
 from generator.values import units
@@ -23,6 +25,34 @@ class NumberTable:
     rows: list[list[Markup | str]] = field(default_factory=list)
 
 
+class StateRow(NamedTuple):
+    """A run of a state, in the table of all."""
+
+    state: int  # its place
+    words: list[str]  # what tells it apart
+    run: str
+    nature: str  # unless it is real
+    source: str
+    cells: list[Markup]
+
+
+@dataclass(frozen=True)
+class Play:
+    """What readers operate: a figure's controls, the first state drawn, and a table of all."""
+
+    task: Markup
+    script: str  # the path of all states' drawings
+    controls: Sequence[Control]
+    first: PlayState
+    drawn: Markup
+    moments: Sequence[str]  # of the first state, in words
+    budget: SimpleNamespace | None  # a slider
+    words: Sequence[str]  # heads of what tells rows apart
+    head: Sequence[str]  # of their numbers
+    rows: Sequence[StateRow]
+    is_drawn: bool  # whether bars show all these numbers
+
+
 @dataclass
 class Picture:
     """The drawings of a figure, and their numbers.
@@ -32,7 +62,7 @@ class Picture:
 
     table: NumberTable
     drawings: Markup | None = None
-    play: SimpleNamespace | None = None
+    play: Play | None = None
 
 
 @dataclass(frozen=True)
@@ -46,12 +76,16 @@ class DrawnState:
     moments: tuple[Moment, ...] = ()  # when something begins or ends, if the state is played
     budget: SimpleNamespace | None = None  # a line that readers move: its start and its range
 
-    def svg(self, name: str, title: str) -> Markup:
-        """The SVG of each layout, with the words as description."""
+    def svg(self, name: str, title: str, *, is_operated: bool = True) -> Markup:
+        """The SVG of each layout, with the words as description; the narrow one if not operated."""
         return Markup("").join(
-            drawing.svg(f"{name}-{layout.name}", title, self.says, f"pb-{layout.name}")
+            drawing.svg(
+                f"{name}-{layout.name}", title, self.says, f"pb-{layout.name}",
+                is_operated=is_operated,
+            )
             for drawing, layout in zip(self.drawings, (WIDE, NARROW), strict=True)
-        )
+            if is_operated or layout is NARROW
+        )  # fmt: skip
 
 
 def both_widths(

@@ -26,11 +26,11 @@ def placement(figure: Figure, folio: Folio) -> Picture:
     drawn = [_panel(path, run, folio) for path, run in placed.items()]
     says = " ".join(map(_in_words, drawn))
     state = DrawnState(both_widths(panels, drawn), says)
-    return Picture(table, state.svg(figure.id, plain_line(figure.title, folio)))
+    title = plain_line(figure.title, folio)
+    return Picture(table, state.svg(figure.id, title, is_operated=folio.opens))
 
 
 def _panel(path: str, run: Run, folio: Folio) -> Panel:
-    """What the ranks of a run hold, and what they send."""
     assert run.model is not None
     ranks = []
     for rank in range(run.world_size):
@@ -51,7 +51,7 @@ def _panel(path: str, run: Run, folio: Folio) -> Panel:
 
 
 def _travels(path: str, run: Run, folio: Folio) -> Iterator[str]:
-    """What travels in one step: each operation, and what all ranks send that do."""
+    """A line for each operation of a step: the bytes that each rank sends which sends any."""
     sent: dict[str, list[str]] = {}
     for position in range(len(run.ranks)):
         for operation, size in sorted(sent_bytes(path, run, position, folio).items()):
@@ -66,7 +66,6 @@ def _ranks(ranks: Iterable[int]) -> str:
 
 
 def _in_words(panel: Panel) -> str:
-    """The panel as a sentence, for those who cannot see it."""
     ranks = "; ".join(
         f"{rank.label} holds {', '.join(part.name for part in rank.parts)}"
         + (f" ({rank.words})" if rank.words else "")
@@ -77,7 +76,7 @@ def _in_words(panel: Panel) -> str:
 
 
 def _table(placed: Mapping[str, Run], folio: Folio) -> NumberTable:
-    """The layers, equal neighbours as one, and what each rank holds in all and sends."""
+    """Bytes of the layers, equal neighbours as one, and what each rank holds and sends."""
     table = NumberTable(["What", "Bytes", "Held or sent by"])
     for path, run in placed.items():
         assert run.model is not None

@@ -9,13 +9,13 @@ import base64
 import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from types import SimpleNamespace
 
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure, View
+from generator.content.exhibit import Play as FigurePlay
 from generator.figures.charts import loss
-from generator.figures.picture import DrawnState, NumberTable, Picture, plain_line
+from generator.figures.picture import DrawnState, NumberTable, Picture, Play, StateRow, plain_line
 from generator.figures.play.bar_views import memory, sent
 from generator.figures.play.grid_views import block, ring
 from generator.figures.play.states import Control, PlayState, states
@@ -41,21 +41,20 @@ def play(figure: Figure, folio: Folio) -> Picture:
     if not all(len(of_view) == len(all_states) for of_view in by_view.values()) or not all_states:
         return Picture(NumberTable([]))
     drawn = [_state_markup(figure, n, state, by_view, folio) for n, state in enumerate(all_states)]
-    return Picture(
-        NumberTable([]),
-        play=SimpleNamespace(
-            task=folio.line(figure.play.task),
-            script=packed(figure.id, [state.at for state in all_states], drawn, folio),
-            controls=controls,
-            first=all_states[0],
-            drawn=drawn[0],
-            moments=[words for of_view in by_view.values() for _, words in of_view[0].moments],
-            budget=next(
-                (of_view[0].budget for of_view in by_view.values() if of_view[0].budget), None
-            ),
-            **_table(figure, controls, all_states, by_view, folio),
-        ),
-    )
+    task = folio.line(figure.play.task)
+    script = packed(figure.id, [state.at for state in all_states], drawn, folio)
+    words, head, rows = _table(figure.play, controls, all_states, by_view, folio)
+    runs = [labelled.path for state in all_states for labelled in state.runs]
+    facts = [folio.evidence.value(fact.value, run) for fact in figure.play.facts for run in runs]
+    firsts = [of_view[0] for of_view in by_view.values()]
+    played = Play(
+        task, script, controls, all_states[0], drawn[0],
+        moments=[words for first in firsts for _, words in first.moments],
+        budget=next((first.budget for first in firsts if first.budget), None),
+        words=words, head=head, rows=rows,
+        is_drawn={*by_view} <= {"memory", "sent"} and all(v.unit == BYTES for v in facts if v),
+    )  # fmt: skip
+    return Picture(NumberTable([]), play=played)
 
 
 def _state_markup(
@@ -65,17 +64,19 @@ def _state_markup(
     by_view: Mapping[View, Sequence[DrawnState]],
     folio: Folio,
 ) -> Markup:
-    """Each view of one state below the other, titled by what it shows and how it is known."""
+    """The drawings of all views of a state, each below its title."""
     words, drawn = folio.ui["play"], Markup()
     is_simulated = any(labelled.run.nature == "simulated" for labelled in state.runs)
     for view, of_view in by_view.items():
         kind = "simulated" if is_simulated else "measured"
         state_view = of_view[position]
         title = words["views"][state_view.title or view].format(kind=kind)
-        svg = state_view.svg(f"{figure.id}-{view}", f"{plain_line(figure.title, folio)}: {title}")
+        called = f"{plain_line(figure.title, folio)}: {title}"
+        svg = state_view.svg(f"{figure.id}-{view}", called, is_operated=folio.opens)
         if state_view.moments:
             told = json.dumps(state_view.moments, ensure_ascii=False, separators=(",", ":"))
-            svg = Markup('<div data-moments="{}">{}</div>').format(told, svg)
+            moments = Markup(' data-moments="{}"').format(told) if folio.opens else ""
+            svg = Markup("<div{}>{}</div>").format(moments, svg)
         drawn += Markup('<p class="pb-view">{}</p>{}').format(title, svg)
     return drawn
 
@@ -97,44 +98,34 @@ def packed(
 
 
 def _table(
-    figure: Figure, controls: Sequence[Control], all_states: Sequence[PlayState],
+    play: FigurePlay, controls: Sequence[Control], all_states: Sequence[PlayState],
     by_view: Mapping[View, Sequence[DrawnState]], folio: Folio,
-) -> dict[str, object]:  # fmt: skip
-    """A row for each run of every state: what tells it apart, its facts, and what is drawn of it.
-
-    `words` are the heads of the columns that tell rows apart, `head` those of the others;
-    `is_drawn` tells that bars show all of its numbers.
-    """
-    assert figure.play is not None
-    facts, beside = figure.play.facts, figure.play.beside
-    has_labels = any(labelled.label for state in all_states for labelled in state.runs)
+) -> tuple[list[str], list[str], list[StateRow]]:  # fmt: skip
+    """Heads of the words that tell runs apart, heads of numbers, a row for each run of a state."""
     words = [control.label for control in controls]
-    if has_labels:
-        words.append(folio.evidence.plain(beside.label) if beside else "Run")
+    if has_labels := any(labelled.label for state in all_states for labelled in state.runs):
+        words.append(folio.evidence.plain(play.beside.label) if play.beside else "Run")
+    in_order = sorted(enumerate(all_states), key=lambda numbered: numbered[1].at)
+    runs = [(n, state, *run) for n, state in in_order for run in enumerate(state.runs)]
+    drawn = {
+        (n, number): {
+            name: cell
+            for views in by_view.values()
+            for name, cell in (views[n].cells[number] if views[n].cells else {}).items()
+        }
+        for n, _, number, _ in runs
+    }
+    names = list(dict.fromkeys(name for cells in drawn.values() for name in cells))
     rows = []
-    for position, state in sorted(enumerate(all_states), key=lambda numbered: numbered[1].at):
+    for n, state, number, labelled in runs:
         options = [control.options[at] for control, at in zip(controls, state.at, strict=True)]
-        for number, labelled in enumerate(state.runs):
-            drawn: dict[str, Markup] = {}
-            for cells in (views[position].cells for views in by_view.values()):
-                drawn |= cells[number] if cells else {}
-            nature = labelled.run.nature
-            rows.append(
-                SimpleNamespace(
-                    state=position,
-                    words=[*options, *([labelled.label] if has_labels else [])],
-                    facts=[folio.evidence.value(fact.value, labelled.path) for fact in facts],
-                    drawn=drawn,
-                    run=labelled.path,
-                    nature="" if nature in ("real", folio.unmarked) else nature,
-                    source=folio.place_of(labelled.path),
-                )
+        facts = (folio.evidence.value(fact.value, labelled.path) for fact in play.facts)
+        known = (drawn[n, number].get(name, NOTHING) for name in names)
+        nature = "" if labelled.run.nature in ("real", folio.unmarked) else labelled.run.nature
+        rows.append(
+            StateRow(
+                n, [*options, *[labelled.label] * has_labels], labelled.path, nature,
+                folio.place_of(labelled.path), [*map(folio.printed, facts), *known],
             )
-    names = list(dict.fromkeys(name for row in rows for name in row.drawn))
-    for row in rows:
-        known = (row.drawn.get(name, NOTHING) for name in names)
-        row.cells = [*map(folio.printed, row.facts), *known]
-    head = [*(plain_line(fact.label, folio) for fact in facts), *names]
-    sizes = [fact for row in rows for fact in row.facts if fact]
-    is_drawn = set(by_view) <= {"memory", "sent"} and all(size.unit == BYTES for size in sizes)
-    return {"words": words, "head": head, "rows": rows, "is_drawn": is_drawn}
+        )  # fmt: skip
+    return words, [*(plain_line(fact.label, folio) for fact in play.facts), *names], rows

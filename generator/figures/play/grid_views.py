@@ -35,7 +35,6 @@ SUMS = {"forward": ("attended", "output"), "backward": ("attended", "input")}
 
 
 def _places(num: int) -> list[float]:
-    """The moments of a play with so many, from 0 to 1."""
     return [round(n / (num - 1), 4) for n in range(num)]
 
 
@@ -85,7 +84,7 @@ def _in_words(rows: Held) -> str:
 
 
 def _cells(before: list[list[int]], held: list[list[int]]) -> Held:
-    """What a frame shows, with an arrow to what has changed; a sum of all ranks is whole."""
+    """The cells of a frame, with an arrow to each that changed; a sum of all ranks is whole."""
     whole = [sum(column) for column in zip(*start(len(held)), strict=True)]
     return [
         [
@@ -130,7 +129,7 @@ def block(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnSta
 def _cell(
     way: str, name: str, rank: int, sizes: dict[str, int], ranks: int, words: dict[str, str]
 ) -> Cell:
-    """What a rank holds after an operation, as its shape: tokens by features."""
+    """The shape that a rank holds after an operation, tokens by features."""
     holds = HELD[way][name]
     tokens, width = sizes["num_tokens_per_step"], sizes["width"]
     if holds == "partial":

@@ -64,7 +64,6 @@ def schedule(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[Drawn
 
 
 def _pipeline(run: Run) -> list[list[Action]]:
-    """The actions of each rank of a run."""
     ratio, num = (number(run.settings[n]) for n in ("backward_ratio", "num_microbatches"))
     return step_rules.pipeline(run.strategy, run.world_size, int(num), ratio)
 

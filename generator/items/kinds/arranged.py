@@ -1,6 +1,6 @@
 """Questions whose answers are arranged: pieces put in order, and pairs brought together."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Literal, Self
@@ -11,8 +11,9 @@ from generator.content import prose
 from generator.content.errors import nearest
 from generator.content.quiz import Item
 from generator.content.words import ClaimId, Expression, Line, RunPath, Written
+from generator.content.yaml_source import Mistake
 from generator.items.answers import ExplainedAnswer, claim_backing
-from generator.items.kinds.kind import OPEN, Found, ItemError, Key, Kind, is_alike
+from generator.items.kinds.kind import OPEN, ItemError, Key, Kind, is_alike
 from generator.printing.folio import Folio
 from generator.values.filters import LABELS
 from generator.values.value import Value, numeric
@@ -96,10 +97,8 @@ class Pieces(Kind[Ordering], of=Ordering):
         message = f"{path} recorded no stage or step {name!r}{nearest(name, recorded)}"
         return self.refused(("pieces", lacking, "recorded"), message)
 
-    def answers(self, folio: Folio) -> tuple[ExplainedAnswer, ...]:
-        """The pieces in the right order, each with its value."""
-        order = range(self.num_places) if self.key.is_open else self.key.right
-        return tuple(self._explained(place, folio) for place in order)
+    def _explained_order(self) -> Sequence[int]:
+        return range(self.num_places) if self.key.is_open else self.key.right
 
     def _explained(self, place: int, folio: Folio) -> ExplainedAnswer:
         piece = self.item.pieces[place]
@@ -146,7 +145,7 @@ class Pairs(Kind[Match], of=Match):
             return OPEN
         return Key(right=tuple(range(self.num_places)))
 
-    def key_mistakes(self) -> Iterator[Found]:
+    def key_mistakes(self) -> Iterator[Mistake]:
         """Yield (path, message): pairs without claim, source or value; mistakes of the key."""
         for place, pair in enumerate(self.item.pairs):
             is_backed = pair.claim or self.item.source
@@ -160,13 +159,11 @@ class Pairs(Kind[Match], of=Match):
                 yield ("pairs", place), lack
         yield from super().key_mistakes()
 
-    def answers(self, folio: Folio) -> tuple[ExplainedAnswer, ...]:
-        """`ExplainedAnswer`s: each pair, in the order written, as right, backed by its claim."""
-        return tuple(
-            ExplainedAnswer(
-                folio.line(pair.left), folio.line(pair.why), "right", position=place,
-                backing=(claim_backing(pair.claim, folio),) if pair.claim else (),
-                beside=folio.line(pair.right),
-            )
-            for place, pair in enumerate(self.item.pairs)
-        )  # fmt: skip
+    def _explained_order(self) -> Sequence[int]:
+        return range(self.num_places)
+
+    def _explained(self, place: int, folio: Folio) -> ExplainedAnswer:
+        pair = self.item.pairs[place]
+        text, why, beside = map(folio.line, (pair.left, pair.why, pair.right))
+        backing = (claim_backing(pair.claim, folio),) if pair.claim else ()
+        return ExplainedAnswer(text, why, "right", "", place, backing, beside)

@@ -161,7 +161,7 @@ class OneOption(Kind[SingleChoice | Several], of=SingleChoice):
         )
 
     def _unclear(self, problem: str) -> Key:
-        """No key: a mistake, unless another machine's runs decide."""
+        """Refuse a key that is not one option; open on the runs of another machine."""
         judged = ", ".join(f"{name}: {claim.verdict}" for name, claim in self._outcomes.items())
         message = f"item {self.item.id!r}{problem} ({judged or 'no right_if'})"
         return self.refused(("id",), message)

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 from markupsafe import Markup, escape
 
 from generator.figures.figures import FigureOnPage
+from generator.figures.picture import Play
 from generator.pages.elements.element import Apart, Element
 from generator.pages.elements.tables import Table, with_units
 from generator.printing.folio import Folio, breakable
@@ -52,7 +52,7 @@ class PlayedFigure(DrawnFigure):
     rows: Sequence[StateRow] = ()
 
     @property
-    def play(self) -> SimpleNamespace:
+    def play(self) -> Play:
         """What readers operate."""
         assert self.of.picture.play
         return self.of.picture.play
