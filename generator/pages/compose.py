@@ -105,7 +105,7 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
         headings=headings,
         terms=frozenset(draft.links.used),
         claims=facts.claims(content, folio),
-        texts=frozenset(folio.texts),
+        texts=frozenset(folio.texts | folio.sources.texts),
         scripts=scripts,
         searched=facts.searched(content, heading, is_markdown=bool(sheet.text)),
         assets={path: file for path, file in folio.assets.items() if path in page},
@@ -139,7 +139,8 @@ def _about(
         has_waiting = any(waits) or any(isinstance(part, Waiting) for part in walk(content))
         has_measured = any(value.kind == "measured" for value in folio.sources.values)
         yield frame.LessonMeta(sheet.mode, has_measured, has_waiting)
-    yield from frame.measured_elsewhere(draft)
+    if sheet.kind not in UNMEASURED:
+        yield from frame.measured_elsewhere(draft)
     listed = facts.contents(headings) if sheet.has_toc or sheet.mode else []
     if listed:
         yield OnThisPage(listed)
