@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -30,10 +29,21 @@ class StateRow(NamedTuple):
 
     state: int  # its place
     words: list[str]  # what tells it apart
-    run: str
+    run: Markup
     nature: str  # unless it is real
-    source: str
+    href: str
     cells: list[Markup]
+
+
+class Budget(NamedTuple):
+    """A line over bars, which readers move in the unit of the axis."""
+
+    start: float
+    low: float
+    top: float
+    step: float
+    unit: str
+    printed: Markup  # where it starts
 
 
 @dataclass(frozen=True)
@@ -41,12 +51,12 @@ class Play:
     """What readers operate: a figure's controls, the first state drawn, and a table of all."""
 
     task: Markup
-    script: str  # the path of all states' drawings
+    script: str  # the address of all states' drawings
     controls: Sequence[Control]
     first: PlayState
     drawn: Markup
     moments: Sequence[str]  # of the first state, in words
-    budget: SimpleNamespace | None  # a slider
+    budget: Budget | None
     words: Sequence[str]  # heads of what tells rows apart
     head: Sequence[str]  # of their numbers
     rows: Sequence[StateRow]
@@ -71,10 +81,10 @@ class DrawnState:
 
     drawings: tuple[Drawing, Drawing]  # for a wide page and for a phone
     says: str
-    cells: Sequence[Mapping[str, Markup]] = ()  # for each run of the state, the values drawn
+    cells: Mapping[str, Mapping[str, Markup]] = field(default_factory=dict)  # drawn, by run
     title: str = ""  # the key of the words above it, where these are not those of the view
     moments: tuple[Moment, ...] = ()  # when something begins or ends, if the state is played
-    budget: SimpleNamespace | None = None  # a line that readers move: its start and its range
+    budget: Budget | None = None
 
     def svg(self, name: str, title: str, *, is_operated: bool = True) -> Markup:
         """The SVG of each layout, with the words as description; the narrow one if not operated."""

@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import SimpleNamespace
 
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure
 from generator.figures.axes import AxisMark
 from generator.figures.drawings.stacks import BarPart, Stack, stacks
-from generator.figures.picture import DrawnState, both_widths, byte_unit, printed_bytes
+from generator.figures.picture import Budget, DrawnState, both_widths, byte_unit, printed_bytes
 from generator.figures.placement_figure import sent_bytes
 from generator.figures.play.states import LabelledRun, PlayState
 from generator.figures.step_rules import number
@@ -63,7 +62,10 @@ def memory(states: Sequence[PlayState], figure: Figure, folio: Folio) -> list[Dr
     unit, size = byte_unit(max(peaks))
     start = (numeric(budget) if budget else max(peaks)) / size
     top = max(max(peaks) / size, start) * 1.05
-    moved = _budget_slider(start, top, unit, folio.show(budget)) if budget else None
+    step = 10.0 ** math.floor(math.log10(top / 100))
+    begin = round(start, 3)
+    low = round(begin % step, 3)  # from which steps lead to `begin`
+    moved = Budget(begin, low, round(top, 3), step, unit, folio.show(budget)) if budget else None
     is_one = all(
         labelled.run.world_size == 1 and labelled.run.nature == "real" for labelled in runs
     )
@@ -72,20 +74,10 @@ def memory(states: Sequence[PlayState], figure: Figure, folio: Folio) -> list[Dr
     for state in states:
         rows = [row for labelled in state.runs for row in _rows(labelled, size, start, folio)]
         drawings = both_widths(stacks, rows, title, top, budget=AxisMark(start))
-        cells = tuple(_peak_cells(labelled, folio) for labelled in state.runs)
+        cells = {labelled.path: _peak_cells(labelled, folio) for labelled in state.runs}
         word = "one_device" if is_one else ""
         drawn.append(DrawnState(drawings, _described(rows), cells, word, budget=moved))
     return drawn
-
-
-def _budget_slider(start: float, top: float, unit: str, printed: Markup) -> SimpleNamespace:
-    """Where a line starts, and how far readers may move it, in the unit of the axis."""
-    step, start = 10.0 ** math.floor(math.log10(top / 100)), round(start, 3)
-    low = round(start % step, 3)  # from which steps lead to `start`
-    return SimpleNamespace(
-        label="Budget", start=start, low=low, top=round(top, 3), step=step, unit=unit,
-        shown=printed,
-    )  # fmt: skip
 
 
 def _peaks(labelled: LabelledRun) -> list[tuple[Memory, RankRecord]]:
@@ -145,10 +137,10 @@ def sent(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnStat
     for state, of_state in zip(states, bars, strict=True):
         rows = [_bar(run, sent_by, size) for run, sent_by in zip(state.runs, of_state, strict=True)]
         drawings = both_widths(stacks, rows, f"{unit} per step", most * 1.05 / size or 1)
-        cells = tuple(
-            {f"Sent by {name}": folio.show(value) for name, value in sent_by.items()}
-            for sent_by in of_state
-        )
+        cells = {
+            run.path: {f"Sent by {name}": folio.show(value) for name, value in sent_by.items()}
+            for run, sent_by in zip(state.runs, of_state, strict=True)
+        }
         drawn.append(DrawnState(drawings, _described(rows), cells))
     return drawn
 

@@ -8,20 +8,21 @@ script of the figure's own, `assets/figures/….js`, which play.js loads when th
 import base64
 import json
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure, View
-from generator.content.exhibit import Play as FigurePlay
 from generator.figures.charts import loss
 from generator.figures.picture import DrawnState, NumberTable, Picture, Play, StateRow, plain_line
 from generator.figures.play.bar_views import memory, sent
 from generator.figures.play.grid_views import block, ring
 from generator.figures.play.states import Control, PlayState, states
 from generator.figures.play.step_views import overlap, schedule, unit_steps
-from generator.printing.folio import Folio
+from generator.printing.folio import Folio, breakable
 from generator.values.units import BYTES
+from generator.values.value import Value
 
 VIEWS: dict[View, Callable[[Sequence[PlayState], Figure, Folio], list[DrawnState]]] = {
     "memory": memory, "sent": sent, "loss": loss, "schedule": schedule,
@@ -33,48 +34,52 @@ NOTHING = Markup("–")  # of a part that this run does not have
 
 def play(figure: Figure, folio: Folio) -> Picture:
     """`Picture` whose `play` has controls, the first state drawn, a script of all, and a table."""
-    assert figure.play is not None
+    written = figure.play
+    assert written is not None
     controls, all_states = states(figure, folio)
-    by_view = {
-        view: VIEWS[view](all_states, figure, folio) for view in figure.play.shows if all_states
-    }
-    if not all(len(of_view) == len(all_states) for of_view in by_view.values()) or not all_states:
+    by_view = [VIEWS[view](all_states, figure, folio) for view in written.shows if all_states]
+    if not all_states or not all(by_view):
         return Picture(NumberTable([]))
-    drawn = [_state_markup(figure, n, state, by_view, folio) for n, state in enumerate(all_states)]
-    task = folio.line(figure.play.task)
+    by_state = [
+        dict(zip(written.shows, views, strict=True)) for views in zip(*by_view, strict=True)
+    ]
+    drawn = [
+        _state_markup(figure, state, views, folio)
+        for state, views in zip(all_states, by_state, strict=True)
+    ]
+    task = folio.line(written.task)
     script = packed(figure.id, [state.at for state in all_states], drawn, folio)
-    words, head, rows = _table(figure.play, controls, all_states, by_view, folio)
     runs = [labelled.path for state in all_states for labelled in state.runs]
-    facts = [folio.evidence.value(fact.value, run) for fact in figure.play.facts for run in runs]
-    firsts = [of_view[0] for of_view in by_view.values()]
+    facts = {
+        path: [folio.evidence.value(fact.value, path) for fact in written.facts] for path in runs
+    }
+    are_bytes = all(value.unit == BYTES for of_run in facts.values() for value in of_run if value)
+    names, rows = _table(controls, all_states, chain(*by_view), facts, folio)
     played = Play(
-        task, script, controls, all_states[0], drawn[0],
-        moments=[words for first in firsts for _, words in first.moments],
-        budget=next((first.budget for first in firsts if first.budget), None),
-        words=words, head=head, rows=rows,
-        is_drawn={*by_view} <= {"memory", "sent"} and all(v.unit == BYTES for v in facts if v),
+        task, folio.root + script, controls, all_states[0], drawn[0],
+        moments=[words for view in by_state[0].values() for _, words in view.moments],
+        budget=next((view.budget for view in by_state[0].values() if view.budget), None),
+        words=[control.label for control in controls]
+        + ([folio.evidence.plain(written.beside.label)] if written.beside else []),
+        head=[*(plain_line(fact.label, folio) for fact in written.facts), *names],
+        rows=rows, is_drawn={*written.shows} <= {"memory", "sent"} and are_bytes,
     )  # fmt: skip
     return Picture(NumberTable([]), play=played)
 
 
 def _state_markup(
-    figure: Figure,
-    position: int,
-    state: PlayState,
-    by_view: Mapping[View, Sequence[DrawnState]],
-    folio: Folio,
+    figure: Figure, state: PlayState, views: Mapping[View, DrawnState], folio: Folio
 ) -> Markup:
     """The drawings of all views of a state, each below its title."""
     words, drawn = folio.ui["play"], Markup()
     is_simulated = any(labelled.run.nature == "simulated" for labelled in state.runs)
-    for view, of_view in by_view.items():
-        kind = "simulated" if is_simulated else "measured"
-        state_view = of_view[position]
-        title = words["views"][state_view.title or view].format(kind=kind)
+    kind = "simulated" if is_simulated else "measured"
+    for name, view in views.items():
+        title = words["views"][view.title or name].format(kind=kind)
         called = f"{plain_line(figure.title, folio)}: {title}"
-        svg = state_view.svg(f"{figure.id}-{view}", called, is_operated=folio.opens)
-        if state_view.moments:
-            told = json.dumps(state_view.moments, ensure_ascii=False, separators=(",", ":"))
+        svg = view.svg(f"{figure.id}-{name}", called, is_operated=folio.opens)
+        if view.moments:
+            told = json.dumps(view.moments, ensure_ascii=False, separators=(",", ":"))
             moments = Markup(' data-moments="{}"').format(told) if folio.opens else ""
             svg = Markup("<div{}>{}</div>").format(moments, svg)
         drawn += Markup('<p class="pb-view">{}</p>{}').format(title, svg)
@@ -98,34 +103,24 @@ def packed(
 
 
 def _table(
-    play: FigurePlay, controls: Sequence[Control], all_states: Sequence[PlayState],
-    by_view: Mapping[View, Sequence[DrawnState]], folio: Folio,
-) -> tuple[list[str], list[str], list[StateRow]]:  # fmt: skip
-    """Heads of the words that tell runs apart, heads of numbers, a row for each run of a state."""
-    words = [control.label for control in controls]
-    if has_labels := any(labelled.label for state in all_states for labelled in state.runs):
-        words.append(folio.evidence.plain(play.beside.label) if play.beside else "Run")
+    controls: Sequence[Control], all_states: Sequence[PlayState], views: Iterable[DrawnState],
+    facts: Mapping[str, Sequence[Value | None]], folio: Folio,
+) -> tuple[list[str], list[StateRow]]:  # fmt: skip
+    """Names of the values drawn; a row for each run of a state, with its facts and these values."""
     in_order = sorted(enumerate(all_states), key=lambda numbered: numbered[1].at)
-    runs = [(n, state, *run) for n, state in in_order for run in enumerate(state.runs)]
-    drawn = {
-        (n, number): {
-            name: cell
-            for views in by_view.values()
-            for name, cell in (views[n].cells[number] if views[n].cells else {}).items()
-        }
-        for n, _, number, _ in runs
-    }
-    names = list(dict.fromkeys(name for cells in drawn.values() for name in cells))
+    runs = [(n, state.at, labelled) for n, state in in_order for labelled in state.runs]
+    drawn: dict[str, dict[str, Markup]] = {labelled.path: {} for *_, labelled in runs}
+    for path, cells in chain.from_iterable(view.cells.items() for view in views):
+        drawn[path].update(cells)
+    names = list(dict.fromkeys(chain.from_iterable(drawn.values())))
     rows = []
-    for n, state, number, labelled in runs:
-        options = [control.options[at] for control, at in zip(controls, state.at, strict=True)]
-        facts = (folio.evidence.value(fact.value, labelled.path) for fact in play.facts)
-        known = (drawn[n, number].get(name, NOTHING) for name in names)
+    for n, at, labelled in runs:
+        path = labelled.path
+        words = [control.options[place] for control, place in zip(controls, at, strict=True)]
+        words += [labelled.label] if labelled.label else []
         nature = "" if labelled.run.nature in ("real", folio.unmarked) else labelled.run.nature
-        rows.append(
-            StateRow(
-                n, [*options, *[labelled.label] * has_labels], labelled.path, nature,
-                folio.place_of(labelled.path), [*map(folio.printed, facts), *known],
-            )
-        )  # fmt: skip
-    return words, [*(plain_line(fact.label, folio) for fact in play.facts), *names], rows
+        numbers = [folio.printed(value) for value in facts[path]]
+        numbers += [drawn[path].get(name, NOTHING) for name in names]
+        href = folio.root + folio.place_of(path)
+        rows.append(StateRow(n, words, breakable(path), nature, href, numbers))
+    return names, rows
