@@ -64,12 +64,10 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
     return FigureOnPage(figure.id, title, caption, natures, picture, missing)
 
 
-def exhibit(figure: Figure, question: str, folio: Folio) -> tuple[FigureOnPage, Markup]:
-    """Pair: a question's `FigureOnPage`, and its one drawing as SVG, of a play the first state."""
+def exhibit(figure: Figure, question: str, folio: Folio) -> FigureOnPage:
+    """`FigureOnPage` of a question, which nobody operates: of a play the first state alone."""
     alone = play_states.first_alone(figure, folio).model_copy(update={"id": f"of-{question}"})
-    drawn = draw(alone, folio.in_link)
-    play = drawn.picture.play
-    return drawn, play.drawn if play else drawn.picture.drawings or Markup()
+    return draw(alone, folio.in_link)
 
 
 def _natures(figure: Figure, runs: Sequence[Run], folio: Folio) -> str:

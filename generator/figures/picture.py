@@ -74,6 +74,11 @@ class Picture:
     drawings: Markup | None = None
     play: Play | None = None
 
+    @property
+    def still(self) -> Markup:
+        """The drawings that nobody operates: of a play, those of its first state."""
+        return self.play.drawn if self.play else self.drawings or Markup()
+
 
 @dataclass(frozen=True)
 class DrawnState:

@@ -34,8 +34,15 @@ HELD: dict[str, dict[str, Holds]] = {
 SUMS = {"forward": ("attended", "output"), "backward": ("attended", "input")}
 
 
-def _places(num: int) -> list[float]:
-    return [round(n / (num - 1), 4) for n in range(num)]
+def _played(
+    frames: Sequence[Held], told: Sequence[str], says: str, grid: tuple[list[str], list[str], int],
+    groups: Sequence[str] = (),
+) -> DrawnState:  # fmt: skip
+    """A state drawn as a grid, with a frame and words for each of its moments."""
+    moments = [round(n / (len(frames) - 1), 4) for n in range(len(frames))]
+    by_moment = dict(zip(moments, frames, strict=True))
+    drawings = both_widths(chunks, by_moment, *grid, groups=groups)
+    return DrawnState(drawings, says, moments=tuple(zip(moments, told, strict=True)))
 
 
 # --- the ring
@@ -70,11 +77,9 @@ def ring(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnStat
             words[do].format(n=n, of=num - 1) for do in ("adding", "keeping") for n in range(1, num)
         ]
         cells = [_cells(*pair) for pair in zip([frames[0], *frames], frames, strict=False)]
-        places = _places(len(frames))
-        named = [[f"{name} {n}" for n in range(num)] for name in ("rank", words["chunk"])]
-        drawings = both_widths(chunks, dict(zip(places, cells, strict=True)), *named, num)
-        says = (f"{title}\n{_in_words(rows)}" for title, rows in zip(told, cells, strict=True))
-        drawn.append(DrawnState(drawings, told[-1], moments=tuple(zip(places, says, strict=True))))
+        ranks, names = ([f"{name} {n}" for n in range(num)] for name in ("rank", words["chunk"]))
+        says = [f"{title}\n{_in_words(rows)}" for title, rows in zip(told, cells, strict=True)]
+        drawn.append(_played(cells, says, told[-1], (ranks, names, num)))
     return drawn
 
 
@@ -116,13 +121,9 @@ def block(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnSta
             ]
             sent = " " + words["summed"].format(size=size) if name in SUMS[way] else ""
             told.append(f"{words[way].capitalize()}: {words['rows'][name]}.{sent}")
-        places = _places(len(told))
-        drawings = both_widths(
-            chunks, dict(zip(places, frames[1:], strict=True)), list(words["rows"].values()),
-            columns, num, groups=[words[way] for way in SUMS],
-        )  # fmt: skip
         says = words["says"].format(n=sum(map(len, SUMS.values())), size=size)
-        drawn.append(DrawnState(drawings, says, moments=tuple(zip(places, told, strict=True))))
+        grid = list(words["rows"].values()), columns, num
+        drawn.append(_played(frames[1:], told, says, grid, [words[way] for way in SUMS]))
     return drawn
 
 
