@@ -171,12 +171,10 @@ def statement_mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[
     """Yield (path, message): a statement's verdict not borne out, its program not listable."""
     book = evidence.book
     for position, statement in enumerate(document.model.statements):
-        problem = None
         if statement.program and book.run(statement.program):
             file = program_path(book, statement.program)
-            problem = listed_code.why_not_listed(book.root, file, None)
-        if problem:
-            yield ("statements", position, "program"), problem
+            if problem := listed_code.why_not_listed(book.root, file, None):
+                yield ("statements", position, "program"), problem
         if statement.claim not in book.claims or evidence.reference:
             continue
         outcome = evidence.judged(statement.claim)

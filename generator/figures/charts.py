@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -11,7 +12,7 @@ from generator.content.exhibit import Figure, GrowthChart
 from generator.figures.axes import Scale, percent, plain
 from generator.figures.drawing import WIDE
 from generator.figures.drawings.plot import LINES, MARKS, Axis, Series, axis_of, dashed, plot
-from generator.figures.picture import DrawnState, NumberTable, Picture, both_widths, plain_line
+from generator.figures.picture import DrawnState, NumberTable, Picture, plain_line
 from generator.figures.play.states import PlayState
 from generator.printing.folio import Folio
 from generator.values import units
@@ -156,7 +157,7 @@ def growth(figure: Figure, folio: Folio) -> Picture:
     x = Axis(x_title, sorted({ends[0], *xs}), ends, lambda value: plain(value, 4), is_log)
     y = axis_of(y_title, ys if is_log else {0, *ys}, 5, is_logarithmic=is_log)
     says = "; ".join(say for _, _, say in points if say)
-    state = DrawnState(both_widths(plot, series, x, y, HEIGHT), says)
+    state = DrawnState(partial(plot, series, x, y, HEIGHT), says)
     title = plain_line(figure.title, folio)
     return Picture(table, state.svg(figure.id, title, is_operated=folio.opens))
 
@@ -222,7 +223,7 @@ def loss(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnStat
     y = axis_of("", [y for _, y, _ in points], 4)
     return [
         DrawnState(
-            both_widths(plot, series, x, y, PANEL_HEIGHT),
+            partial(plot, series, x, y, PANEL_HEIGHT),
             "; ".join(f"{curve.name}: {curve.points[-1][2]}" for curve in series),
         )
         for series in lines

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from generator.figures.drawing import NARROW, WIDE, Drawing
+from generator.figures.drawing import NARROW, WIDE, Drawing, PageWidth
 from generator.figures.play.states import Control, PlayState
 from generator.printing.folio import Folio
 from generator.printing.markdown import plain
@@ -82,9 +82,9 @@ class Picture:
 
 @dataclass(frozen=True)
 class DrawnState:
-    """One state of runs: a drawing for each layout, and the same in words."""
+    """One state of runs: how it is drawn on a page of any width, and the same in words."""
 
-    drawings: tuple[Drawing, Drawing]  # for a wide page and for a phone
+    draw: Callable[[PageWidth], Drawing]
     says: str
     cells: Mapping[str, Mapping[str, Markup]] = field(default_factory=dict)  # drawn, by run
     title: str = ""  # the key of the words above it, where these are not those of the view
@@ -94,20 +94,12 @@ class DrawnState:
     def svg(self, name: str, title: str, *, is_operated: bool = True) -> Markup:
         """The SVG of each layout, with the words as description; the narrow one if not operated."""
         return Markup("").join(
-            drawing.svg(
+            self.draw(layout).svg(
                 f"{name}-{layout.name}", title, self.says, f"pb-{layout.name}",
                 is_operated=is_operated,
             )
-            for drawing, layout in zip(self.drawings, (WIDE, NARROW), strict=True)
-            if is_operated or layout is NARROW
+            for layout in ((WIDE, NARROW) if is_operated else (NARROW,))
         )  # fmt: skip
-
-
-def both_widths(
-    draw: Callable[..., Drawing], *what: object, **more: object
-) -> tuple[Drawing, Drawing]:
-    """A drawing for a wide page, and the same for a phone."""
-    return draw(*what, layout=WIDE, **more), draw(*what, layout=NARROW, **more)
 
 
 def plain_line(text: str, folio: Folio) -> str:

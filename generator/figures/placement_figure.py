@@ -1,11 +1,12 @@
 """Which rank holds which layer, and what travels between ranks in a step."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import groupby
 
 from generator.content.exhibit import Figure
 from generator.figures.drawings.stacks import BarPart, Panel, Stack, panels
-from generator.figures.picture import DrawnState, NumberTable, Picture, both_widths, plain_line
+from generator.figures.picture import DrawnState, NumberTable, Picture, plain_line
 from generator.printing.folio import Folio
 from generator.values.value import Value
 from runners.closed_forms.steps import ring_bytes, share_bytes
@@ -24,8 +25,7 @@ def placement(figure: Figure, folio: Folio) -> Picture:
     if not placed:
         return Picture(table)
     drawn = [_panel(path, run, folio) for path, run in placed.items()]
-    says = " ".join(map(_in_words, drawn))
-    state = DrawnState(both_widths(panels, drawn), says)
+    state = DrawnState(partial(panels, drawn), " ".join(map(_in_words, drawn)))
     title = plain_line(figure.title, folio)
     return Picture(table, state.svg(figure.id, title, is_operated=folio.opens))
 

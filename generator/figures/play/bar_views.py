@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure
 from generator.figures.axes import AxisMark
 from generator.figures.drawings.stacks import BarPart, Stack, stacks
-from generator.figures.picture import Budget, DrawnState, both_widths, byte_unit, printed_bytes
+from generator.figures.picture import Budget, DrawnState, byte_unit, printed_bytes
 from generator.figures.placement_figure import sent_bytes
 from generator.figures.play.states import LabelledRun, PlayState
 from generator.figures.step_rules import number
@@ -73,10 +74,10 @@ def memory(states: Sequence[PlayState], figure: Figure, folio: Folio) -> list[Dr
     drawn = []
     for state in states:
         rows = [row for labelled in state.runs for row in _rows(labelled, size, start, folio)]
-        drawings = both_widths(stacks, rows, title, top, budget=AxisMark(start))
+        draw = partial(stacks, rows, title, top, budget=AxisMark(start))
         cells = {labelled.path: _peak_cells(labelled, folio) for labelled in state.runs}
         word = "one_device" if is_one else ""
-        drawn.append(DrawnState(drawings, _described(rows), cells, word, budget=moved))
+        drawn.append(DrawnState(draw, _described(rows), cells, word, budget=moved))
     return drawn
 
 
@@ -136,12 +137,12 @@ def sent(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnStat
     drawn = []
     for state, of_state in zip(states, bars, strict=True):
         rows = [_bar(run, sent_by, size) for run, sent_by in zip(state.runs, of_state, strict=True)]
-        drawings = both_widths(stacks, rows, f"{unit} per step", most * 1.05 / size or 1)
+        draw = partial(stacks, rows, f"{unit} per step", most * 1.05 / size or 1)
         cells = {
             run.path: {f"Sent by {name}": folio.show(value) for name, value in sent_by.items()}
             for run, sent_by in zip(state.runs, of_state, strict=True)
         }
-        drawn.append(DrawnState(drawings, _described(rows), cells))
+        drawn.append(DrawnState(draw, _described(rows), cells))
     return drawn
 
 
@@ -182,12 +183,10 @@ def plans(layouts: Sequence[tuple[str, Run, Verdict]], memory: float, folio: Fol
     end = longest if is_far else max(longest, memory)
     unit, size = byte_unit(end)
     rows = [_layout_bar(label, run, verdict, size, folio) for label, run, verdict in layouts]
-    drawings = both_widths(
-        stacks, rows, f"{unit} per rank",
-        (end * 1.05 if needs == whole else max([memory * AXIS, *whole])) / size,
-        budget=None if is_far else AxisMark(memory / size, printed_bytes(memory)),
-    )  # fmt: skip
-    return DrawnState(drawings, _described(rows))
+    top = (end * 1.05 if needs == whole else max([memory * AXIS, *whole])) / size
+    budget = None if is_far else AxisMark(memory / size, printed_bytes(memory))
+    draw = partial(stacks, rows, f"{unit} per rank", top, budget=budget)
+    return DrawnState(draw, _described(rows))
 
 
 def _fullest(run: Run) -> RankRecord:

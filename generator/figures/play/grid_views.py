@@ -10,11 +10,12 @@ forward, and in backward before the former.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 from generator.content.exhibit import Figure
 from generator.figures.drawings.chunks import Cell, chunks
-from generator.figures.picture import DrawnState, both_widths, printed_bytes
+from generator.figures.picture import DrawnState, printed_bytes
 from generator.figures.play.states import PlayState
 from generator.printing.folio import Folio
 
@@ -41,8 +42,8 @@ def _played(
     """A state drawn as a grid, with a frame and words for each of its moments."""
     moments = [round(n / (len(frames) - 1), 4) for n in range(len(frames))]
     by_moment = dict(zip(moments, frames, strict=True))
-    drawings = both_widths(chunks, by_moment, *grid, groups=groups)
-    return DrawnState(drawings, says, moments=tuple(zip(moments, told, strict=True)))
+    draw = partial(chunks, by_moment, *grid, groups=groups)
+    return DrawnState(draw, says, moments=tuple(zip(moments, told, strict=True)))
 
 
 # --- the ring

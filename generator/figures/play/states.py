@@ -59,16 +59,11 @@ def states(figure: Figure, folio: Folio) -> tuple[list[Control], list[PlayState]
     """Pair: a figure's `Control`s; a `PlayState` for each combination of options that completed."""
     assert figure.play is not None
     play, evidence = figure.play, folio.evidence
-    measured = [
-        (path, run)
-        for path in figure.runs
-        if (run := folio.run(path)) is not None and run.status == "completed"
-    ]
-    options = [
-        _options(control, [path for path, _ in measured], evidence) for control in play.controls
-    ]
+    runs = {path: run for path in figure.runs if (run := folio.run(path))}
+    measured = {path: run for path, run in runs.items() if run.status == "completed"}
+    options = [_options(control, [*measured], evidence) for control in play.controls]
     by_options: dict[tuple[int, ...], list[LabelledRun]] = {}
-    for path, run in measured:
+    for path, run in measured.items():
         words = [option_of(control, path, evidence) for control in play.controls]
         at = tuple(known.index(word) for known, word in zip(options, words, strict=True))
         label = option_of(play.beside, path, evidence) if play.beside else ""
@@ -112,7 +107,7 @@ def faults(figure: Figure, evidence: Evidence) -> Iterator[Mistake]:
     if play is None:
         return
     paths_by_state: dict[tuple[str, ...], str] = {}
-    controls = [*play.named_controls.values()]
+    controls = list(play.named_controls.values())
     for path in figure.runs:
         if evidence.book.run(path) is None:
             continue  # reported where it is named

@@ -4,6 +4,7 @@ What a run measured of the same step is drawn beside it: when it ended, or the m
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from generator.content.exhibit import Figure
 from generator.figures import step_rules
@@ -11,7 +12,7 @@ from generator.figures.axes import AxisMark, round_values
 from generator.figures.drawings.schedule import Curve
 from generator.figures.drawings.schedule import overlap as drawn_over_link
 from generator.figures.drawings.schedule import schedule as drawn
-from generator.figures.picture import DrawnState, Moment, both_widths, byte_unit, printed_bytes
+from generator.figures.picture import DrawnState, Moment, byte_unit, printed_bytes
 from generator.figures.play.states import PlayState
 from generator.figures.step_rules import Action, number
 from generator.printing.folio import Folio
@@ -44,9 +45,7 @@ def schedule(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[Drawn
             for rank, actions in enumerate(step)
         }
         loads = [step_rules.in_flight(actions) for actions in rows.values()] if is_split else []
-        drawings = both_widths(
-            drawn, rows, "time, in forward passes", words, loads=loads, groups=groups
-        )
+        draw = partial(drawn, rows, "time, in forward passes", words, loads=loads, groups=groups)
         idle = {
             title: units.printed(step_rules.idle_share(step), units.SHARE, AS_RULED)
             for title, step in steps.items()
@@ -55,7 +54,7 @@ def schedule(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[Drawn
             f"{title} idle, computed: {share}".strip() for title, share in idle.items()
         )
         moments = _moments(rows, words, groups=groups)
-        drawn_states.append(DrawnState(drawings, says, moments=moments))
+        drawn_states.append(DrawnState(draw, says, moments=moments))
     return drawn_states
 
 
@@ -73,15 +72,13 @@ def overlap(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnS
     ends = [1000 * run.timing.step.median_seconds for run in runs if run.timing.step]
     longest = max(*ends, *(step.end for step in steps))
     for step, measured in zip(steps, ends, strict=True):
-        drawings = both_widths(
-            drawn_over_link, step, names, "time, ms", words,
-            longest=longest, mark=AxisMark(measured, "measured"),
-        )  # fmt: skip
+        mark = AxisMark(measured, "measured")
+        draw = partial(drawn_over_link, step, names, "time, ms", words, longest=longest, mark=mark)
         waits = units.printed(step.end / step.computed[-1].start - 1, units.SHARE, AS_RULED)
         rows = dict(zip(names, step, strict=True))
         moments = _moments(rows, words | words["moments"])
         says = f"Waits after backward, computed, as a share of forward and backward: {waits}"
-        drawn_states.append(DrawnState(drawings, says, moments=moments))
+        drawn_states.append(DrawnState(draw, says, moments=moments))
     return drawn_states
 
 
@@ -111,8 +108,8 @@ def unit_steps(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[Dra
             f"the rank holds {printed_bytes(total)}{', the peak' * (total == max(totals))}"
             for total in totals
         ]
-        drawings = both_widths(drawn, rows, "events of a step, in their order", words, curve=curve)
-        drawn_states.append(DrawnState(drawings, says, moments=_moments(rows, words, told)))
+        draw = partial(drawn, rows, "events of a step, in their order", words, curve=curve)
+        drawn_states.append(DrawnState(draw, says, moments=_moments(rows, words, told)))
     return drawn_states
 
 

@@ -52,7 +52,7 @@ class Ordering(Item):
 class Pieces(Kind[Ordering], of=Ordering):
     """The order follows from the values, or from the stages or steps of one run."""
 
-    form = places = "pieces"
+    places = "pieces"
     instruction = "put in order"
     is_ordered = is_sequence = has_one_key = True
 
@@ -85,17 +85,14 @@ class Pieces(Kind[Ordering], of=Ordering):
         recorded = [stage.name for stage in run.stages]
         if not set(names) & set(recorded):
             recorded = [step.name for step in run.prediction]
-        lacking = next((n for n, name in enumerate(names) if name not in recorded), None)
-        if lacking is None:
-            for place, name in enumerate(names):
-                if name in names[:place]:
-                    message = f"another piece is {name!r} already; no order"
-                    raise ItemError(("pieces", place, "recorded"), message)
-            order = sorted(range(len(names)), key=lambda n: recorded.index(names[n]))
-            return Key(right=tuple(order))
-        name = names[lacking]
-        message = f"{path} recorded no stage or step {name!r}{nearest(name, recorded)}"
-        return self.refused(("pieces", lacking, "recorded"), message)
+        for place, name in enumerate(names):
+            at = "pieces", place, "recorded"
+            if name not in recorded:
+                message = f"{path} recorded no stage or step {name!r}{nearest(name, recorded)}"
+                return self.refused(at, message)
+            if name in names[:place]:
+                raise ItemError(at, f"another piece is {name!r} already; no order")
+        return Key(right=tuple(sorted(range(len(names)), key=lambda n: recorded.index(names[n]))))
 
     def _explained_order(self) -> Sequence[int]:
         return range(self.num_places) if self.key.is_open else self.key.right
@@ -126,7 +123,7 @@ class Match(Item):
 class Pairs(Kind[Match], of=Match):
     """Each left side belongs to the right side that the author wrote beside it."""
 
-    form = places = "pairs"
+    places = "pairs"
     instruction = "match the pairs"
     is_ordered = True
     texts = ("left", "right")

@@ -75,7 +75,6 @@ TypedT = TypeVar("TypedT", bound=Number | Predict)
 class TypedNumber(Kind[TypedT], of=Number):
     """A value, how far off an answer may be, and what each named mistake would give."""
 
-    form = "field"
     instruction = "type the answer"
 
     @property

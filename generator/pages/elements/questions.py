@@ -235,12 +235,12 @@ def _form(
         program = programs.listing(quiz_item.wrong, folio)
         choices = [line.code for line in quiz_item.lines]
         return Lines(anchor, shown, program, programs.code_lines(quiz_item.wrong, choices, folio))
-    if kind.form == "pieces":
+    if kind.places == "pieces":
         ends = (quiz_item.ends or ()) if isinstance(quiz_item, Ordering) else ()
         return Pieces(anchor, shown, [folio.line(end) for end in ends])
-    if kind.form == "pairs":
+    if kind.places == "pairs":
         return Pairs(anchor, shown, list(kind.answers(folio)))
-    if kind.form == "field":
+    if not kind.places:
         return TypedField(anchor, shown, field)
     return Options(anchor, shown, quiz_item.kind == "several")
 
