@@ -212,22 +212,18 @@ def _table_of_growth(
 # --- losses of the steps of a play
 
 
-def loss(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """A `DrawnState` per state: loss by step, a line for each run, all states on the same axes."""
+def loss(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[DrawnState]:
+    """Yield each state drawn: loss by step, a line for each run, all states on the same axes."""
     lines = [list(_losses(state, folio)) for state in states]
     points = [point for series in lines for curve in series for point in curve.points]
     if not points:
-        return []
+        return
     last = max(x for x, _, _ in points)
     x = Axis("step", Scale(1, last, 0, 1).ticks(6), ends=(1, last))
     y = axis_of("", [y for _, y, _ in points], 4)
-    return [
-        DrawnState(
-            partial(plot, series, x, y, PANEL_HEIGHT),
-            "; ".join(f"{curve.name}: {curve.points[-1][2]}" for curve in series),
-        )
-        for series in lines
-    ]
+    for series in lines:
+        says = "; ".join(f"{curve.name}: {curve.points[-1][2]}" for curve in series)
+        yield DrawnState(partial(plot, series, x, y, PANEL_HEIGHT), says)
 
 
 def _losses(state: PlayState, folio: Folio) -> Iterator[Series]:

@@ -8,7 +8,7 @@ script of the figure's own, `assets/figures/….js`, which play.js loads when th
 import base64
 import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from markupsafe import Markup
@@ -24,7 +24,7 @@ from generator.printing.folio import Folio, breakable
 from generator.values.units import BYTES
 from generator.values.value import Value
 
-VIEWS: dict[View, Callable[[Sequence[PlayState], Figure, Folio], list[DrawnState]]] = {
+VIEWS: dict[View, Callable[[Sequence[PlayState], Figure, Folio], Iterator[DrawnState]]] = {
     "memory": memory, "sent": sent, "loss": loss, "schedule": schedule,
     "chunks": ring, "overlap": overlap, "units": unit_steps, "block": block,
 }  # fmt: skip
@@ -37,7 +37,7 @@ def play(figure: Figure, folio: Folio) -> Picture:
     written = figure.play
     assert written is not None
     controls, all_states = states(figure, folio)
-    by_view = [VIEWS[view](all_states, figure, folio) for view in written.shows if all_states]
+    by_view = [list(VIEWS[view](all_states, figure, folio)) for view in written.shows if all_states]
     if not all_states or not all(by_view):
         return Picture(NumberTable([]))
     by_state = [

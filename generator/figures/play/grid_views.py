@@ -9,7 +9,7 @@ of the MLP are cut by columns, the other two by rows. Partial sums meet after th
 forward, and in backward before the former.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Literal
 
@@ -65,9 +65,9 @@ def after(before: Sequence[Sequence[int]], step: int) -> list[list[int]]:
     return rows
 
 
-def ring(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """A `DrawnState` per state: a ring all-reduce among its first run's ranks, of sample digits."""
-    words, drawn = folio.ui["play"]["ring"], []
+def ring(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[DrawnState]:
+    """Yield each state drawn: a ring all-reduce among its first run's ranks, of sample digits."""
+    words = folio.ui["play"]["ring"]
     for state in states:
         num = state.runs[0].run.world_size
         frames = [start(num)]
@@ -80,8 +80,7 @@ def ring(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnStat
         cells = [_cells(*pair) for pair in zip([frames[0], *frames], frames, strict=False)]
         ranks, names = ([f"{name} {n}" for n in range(num)] for name in ("rank", words["chunk"]))
         says = [f"{title}\n{_in_words(rows)}" for title, rows in zip(told, cells, strict=True)]
-        drawn.append(_played(cells, says, told[-1], (ranks, names, num)))
-    return drawn
+        yield _played(cells, says, told[-1], (ranks, names, num))
 
 
 def _in_words(rows: Held) -> str:
@@ -104,9 +103,9 @@ def _cells(before: list[list[int]], held: list[list[int]]) -> Held:
 # --- the block
 
 
-def block(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """A `DrawnState` per state: shapes its first run's ranks hold in a tensor-parallel block."""
-    words, drawn = folio.ui["play"]["block"], []
+def block(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[DrawnState]:
+    """Yield each state drawn: shapes its first run's ranks hold in a tensor-parallel block."""
+    words = folio.ui["play"]["block"]
     for state in states:
         run = state.runs[0].run
         sizes = {name: value for name, value in run.settings.items() if isinstance(value, int)}
@@ -124,8 +123,7 @@ def block(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnSta
             told.append(f"{words[way].capitalize()}: {words['rows'][name]}.{sent}")
         says = words["says"].format(n=sum(map(len, SUMS.values())), size=size)
         grid = list(words["rows"].values()), columns, num
-        drawn.append(_played(frames[1:], told, says, grid, [words[way] for way in SUMS]))
-    return drawn
+        yield _played(frames[1:], told, says, grid, [words[way] for way in SUMS])
 
 
 def _cell(

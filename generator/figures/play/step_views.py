@@ -3,7 +3,7 @@
 What a run measured of the same step is drawn beside it: when it ended, or the most that it held.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from generator.content.exhibit import Figure
@@ -28,13 +28,13 @@ LOOKS = {
 }  # fmt: skip
 
 
-def schedule(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """A `DrawnState` per state: the pipeline schedules of its runs by rule, and shares of idling.
+def schedule(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[DrawnState]:
+    """Yield each state drawn: the pipeline schedules of its runs by rule, and shares of idling.
 
     Each state has an axis of its own: forward passes of another number of microbatches last another
     time.
     """
-    words, drawn_states = folio.ui["play"]["actions"], []
+    words = folio.ui["play"]["actions"]
     is_split = any(state.runs[0].run.settings["num_microbatches"] != 1 for state in states)
     for state in states:
         steps = {labelled.label: _pipeline(labelled.run) for labelled in state.runs}
@@ -53,9 +53,7 @@ def schedule(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[Drawn
         says = "; ".join(
             f"{title} idle, computed: {share}".strip() for title, share in idle.items()
         )
-        moments = _moments(rows, words, groups=groups)
-        drawn_states.append(DrawnState(draw, says, moments=moments))
-    return drawn_states
+        yield DrawnState(draw, says, moments=_moments(rows, words, groups=groups))
 
 
 def _pipeline(run: Run) -> list[list[Action]]:
@@ -63,10 +61,10 @@ def _pipeline(run: Run) -> list[list[Action]]:
     return step_rules.pipeline(run.strategy, run.world_size, int(num), ratio)
 
 
-def overlap(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """A `DrawnState` per state: a DDP step computed from its first run; the measured end."""
+def overlap(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[DrawnState]:
+    """Yield each state drawn: a DDP step computed from its first run; the measured end."""
     words = folio.ui["play"]["actions"] | folio.ui["play"]["overlap"]
-    names, drawn_states = ("rank", "link"), []
+    names = ("rank", "link")
     runs = [state.runs[0].run for state in states]
     steps = [step_rules.overlapped(run.settings, overlaps=run.strategy == "ddp") for run in runs]
     ends = [1000 * run.timing.step.median_seconds for run in runs if run.timing.step]
@@ -78,18 +76,16 @@ def overlap(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnS
         rows = dict(zip(names, step, strict=True))
         moments = _moments(rows, words | words["moments"])
         says = f"Waits after backward, computed, as a share of forward and backward: {waits}"
-        drawn_states.append(DrawnState(draw, says, moments=moments))
-    return drawn_states
+        yield DrawnState(draw, says, moments=moments)
 
 
-def unit_steps(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """A `DrawnState` per state: an FSDP step by rule for its first run's layers; the bytes held."""
+def unit_steps(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[DrawnState]:
+    """Yield each state drawn: an FSDP step by rule for its first run's layers; the bytes held."""
     words = folio.ui["play"]["actions"] | folio.ui["play"]["units"]
     runs = [state.runs[0].run for state in states]
     peaks = [max(rank.memory.peak_bytes or 0 for rank in run.ranks if rank.memory) for run in runs]
     unit, size = byte_unit(max(peaks))
     title, ticks = f"{unit} per rank", round_values(0, max(peaks) / size, 4)
-    drawn_states = []
     for run, peak in zip(runs, peaks, strict=True):
         assert run.model is not None
         sizes = [layer.bytes for layer in run.model.layers]
@@ -109,8 +105,7 @@ def unit_steps(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[Dra
             for total in totals
         ]
         draw = partial(drawn, rows, "events of a step, in their order", words, curve=curve)
-        drawn_states.append(DrawnState(draw, says, moments=_moments(rows, words, told)))
-    return drawn_states
+        yield DrawnState(draw, says, moments=_moments(rows, words, told))
 
 
 def _moments(
