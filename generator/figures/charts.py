@@ -12,7 +12,7 @@ from generator.content.exhibit import Figure, GrowthChart
 from generator.figures.axes import Scale, percent, plain
 from generator.figures.drawing import WIDE
 from generator.figures.drawings.plot import LINES, MARKS, Axis, Series, axis_of, dashed, plot
-from generator.figures.picture import DrawnState, NumberTable, Picture, plain_line
+from generator.figures.picture import DrawnState, NumberRow, Picture, plain_line
 from generator.figures.play.states import PlayState
 from generator.printing.folio import Folio
 from generator.values import units
@@ -59,7 +59,9 @@ def epochs(figure: Figure, folio: Folio) -> Picture:
             )
             panels += Markup("<div><p>{}</p>{}</div>").format(panel.capitalize(), svg)
     drawings = Markup('<div class="pb-panels">{}</div>').format(panels) if panels else None
-    return Picture(_table_of_epochs(read, folio), drawings)
+    fields = [field for field in FIELDS if any(any(values[field]) for values in read.values())]
+    head = ["Epoch", *(field.replace("_", " ").capitalize() for field in fields)]
+    return Picture(head, list(_rows_of_epochs(read, fields, folio)), drawings)
 
 
 def _names_of(paths: Sequence[str], folio: Folio) -> dict[str, str]:
@@ -96,15 +98,11 @@ def _lines(panel: str, read: Read) -> Iterator[Series]:
                 position += 1
 
 
-def _table_of_epochs(read: Read, folio: Folio) -> NumberTable:
-    columns = [field for field in FIELDS if any(any(values[field]) for values in read.values())]
-    table = NumberTable(["Epoch", *(column.replace("_", " ").capitalize() for column in columns)])
+def _rows_of_epochs(read: Read, fields: Sequence[str], folio: Folio) -> Iterator[NumberRow]:
     for of_run, values in read.items():
-        for n, row in enumerate(zip(*(values[column] for column in columns), strict=True), 1):
+        for n, row in enumerate(zip(*(values[field] for field in fields), strict=True), 1):
             label = f"{of_run} · epoch {n}" if len(read) > 1 else f"epoch {n}"
-            cells = ["" if value is None else folio.show(value) for value in row]
-            table.rows.append([label, *cells])
-    return table
+            yield [label, *("" if value is None else folio.show(value) for value in row)]
 
 
 # --- growth
@@ -141,9 +139,11 @@ def growth(figure: Figure, folio: Folio) -> Picture:
     for row in rows:
         folio.run(row.run)
     measured = folio.column_head(row.measured for row in rows)
-    table = _table_of_growth(by_label, written, measured, folio)
+    head = ["Run", plain_line(written.x_label, folio), measured]
+    head += [BY_FORMULA] if written.predicted else []
+    table = list(_rows_of_growth(by_label, len(head) - 1, folio))
     if not rows:
-        return Picture(table)
+        return Picture(head)
     of_x = _unit([row.x for row in rows])
     of_y = _unit([value for row in rows for value in (row.measured, row.predicted) if value])
     series = list(_series(by_label, measured.lower(), of_x[1], of_y[1], folio))
@@ -159,7 +159,7 @@ def growth(figure: Figure, folio: Folio) -> Picture:
     says = "; ".join(say for _, _, say in points if say)
     state = DrawnState(partial(plot, series, x, y, HEIGHT), says)
     title = plain_line(figure.title, folio)
-    return Picture(table, state.svg(figure.id, title, is_operated=folio.opens))
+    return Picture(head, table, state.svg(figure.id, title, is_operated=folio.opens))
 
 
 def _unit(values: Sequence[Value]) -> tuple[str, float]:
@@ -194,19 +194,14 @@ def _series(
             yield Series("" if n else BY_FORMULA, formula, "formula")
 
 
-def _table_of_growth(
-    by_label: Mapping[str, Sequence[GrowthRun]], written: GrowthChart, measured: str, folio: Folio
-) -> NumberTable:
-    head = ["Run", plain_line(written.x_label, folio), measured]
-    if written.predicted:
-        head.append(BY_FORMULA)
-    table = NumberTable(head)
+def _rows_of_growth(
+    by_label: Mapping[str, Sequence[GrowthRun]], num_values: int, folio: Folio
+) -> Iterator[NumberRow]:
     for label, runs in by_label.items():
         for row in runs:
-            values = (row.x, row.measured, row.predicted)[: len(head) - 1]
             name = Markup("{} · <code>{}</code>").format(folio.line(label), row.run)
-            table.rows.append([name, *map(folio.printed, values)])
-    return table
+            values = (row.x, row.measured, row.predicted)[:num_values]
+            yield [name, *map(folio.printed, values)]
 
 
 # --- losses of the steps of a play

@@ -16,12 +16,7 @@ from generator.values import units
 Moment = tuple[float, str]
 
 
-@dataclass
-class NumberTable:
-    """Numbers behind a figure: a head, and rows whose first cell names the row."""
-
-    head: list[str]
-    rows: list[list[Markup | str]] = field(default_factory=list)
+NumberRow = Sequence[Markup | str]  # its name, and numbers
 
 
 class StateRow(NamedTuple):
@@ -63,14 +58,15 @@ class Play:
     is_drawn: bool  # whether bars show all these numbers
 
 
-@dataclass
+@dataclass(frozen=True)
 class Picture:
-    """The drawings of a figure, and their numbers.
+    """The drawings of a figure, and the table of the numbers behind them.
 
     A figure that readers operate has all that it shows in `play`, which `play/frame.py` makes.
     """
 
-    table: NumberTable
+    head: Sequence[str] = ()
+    rows: Sequence[NumberRow] = ()
     drawings: Markup | None = None
     play: Play | None = None
 

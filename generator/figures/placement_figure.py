@@ -6,7 +6,7 @@ from itertools import groupby
 
 from generator.content.exhibit import Figure
 from generator.figures.drawings.stacks import BarPart, Panel, Stack, panels
-from generator.figures.picture import DrawnState, NumberTable, Picture, plain_line
+from generator.figures.picture import DrawnState, NumberRow, Picture, plain_line
 from generator.printing.folio import Folio
 from generator.values.value import Value
 from runners.closed_forms.steps import ring_bytes, share_bytes
@@ -21,13 +21,13 @@ def placement(figure: Figure, folio: Folio) -> Picture:
     """`Picture`: SVG of the layers that each rank of a figure's runs holds, and sends; a table."""
     runs = {path: folio.run(path) for path in figure.runs}
     placed = {path: run for path, run in runs.items() if run and run.model}
-    table = _table(placed, folio)
+    head, rows = ["What", "Bytes", "Held or sent by"], list(_rows(placed, folio))
     if not placed:
-        return Picture(table)
+        return Picture(head)
     drawn = [_panel(path, run, folio) for path, run in placed.items()]
     state = DrawnState(partial(panels, drawn), " ".join(map(_in_words, drawn)))
     title = plain_line(figure.title, folio)
-    return Picture(table, state.svg(figure.id, title, is_operated=folio.opens))
+    return Picture(head, rows, state.svg(figure.id, title, is_operated=folio.opens))
 
 
 def _panel(path: str, run: Run, folio: Folio) -> Panel:
@@ -75,9 +75,8 @@ def _in_words(panel: Panel) -> str:
     return f"{panel.title}: {ranks}.{travels}"
 
 
-def _table(placed: Mapping[str, Run], folio: Folio) -> NumberTable:
+def _rows(placed: Mapping[str, Run], folio: Folio) -> Iterator[NumberRow]:
     """Bytes of the layers, equal neighbours as one, and what each rank holds and sends."""
-    table = NumberTable(["What", "Bytes", "Held or sent by"])
     for path, run in placed.items():
         assert run.model is not None
         name = f"{folio.strategy(run)} · " if len(placed) > 1 else ""
@@ -89,7 +88,7 @@ def _table(placed: Mapping[str, Run], folio: Folio) -> NumberTable:
             named = f"{first.name}–{others[-1][1].name}, each" if others else first.name
             how = "in shards" if first.is_sharded else "whole"
             num_bytes = folio.printed(folio.reading(path, "model", "layers", position, "bytes"))
-            table.rows.append([f"{name}{named}", num_bytes, f"{how} on {_ranks(first.ranks)}"])
+            yield [f"{name}{named}", num_bytes, f"{how} on {_ranks(first.ranks)}"]
         alike: dict[tuple[str, str], list[tuple[int, Value]]] = {}
         for position in range(len(run.ranks)):
             held = folio.reading(path, "ranks", position, *HELD)
@@ -98,8 +97,7 @@ def _table(placed: Mapping[str, Run], folio: Folio) -> NumberTable:
                 alike.setdefault((what, str(size)), []).append((position, size))
         for (what, _), holders in alike.items():
             ranks = _ranks(position for position, _ in holders)
-            table.rows.append([f"{name}{what}", folio.show(holders[0][1]), ranks])
-    return table
+            yield [f"{name}{what}", folio.show(holders[0][1]), ranks]
 
 
 def sent_bytes(path: str, run: Run, place: int, folio: Folio) -> dict[str, Value]:

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from generator.content.exhibit import Figure, View
 from generator.figures.charts import loss
-from generator.figures.picture import DrawnState, NumberTable, Picture, Play, StateRow, plain_line
+from generator.figures.picture import DrawnState, Picture, Play, StateRow, plain_line
 from generator.figures.play.bar_views import memory, sent
 from generator.figures.play.grid_views import block, ring
 from generator.figures.play.states import Control, PlayState, states
@@ -39,7 +39,7 @@ def play(figure: Figure, folio: Folio) -> Picture:
     controls, all_states = states(figure, folio)
     by_view = [list(VIEWS[view](all_states, figure, folio)) for view in written.shows if all_states]
     if not all_states or not all(by_view):
-        return Picture(NumberTable([]))
+        return Picture()
     by_state = [
         dict(zip(written.shows, views, strict=True)) for views in zip(*by_view, strict=True)
     ]
@@ -64,7 +64,7 @@ def play(figure: Figure, folio: Folio) -> Picture:
         head=[*(plain_line(fact.label, folio) for fact in written.facts), *names],
         rows=rows, is_drawn={*written.shows} <= {"memory", "sent"} and are_bytes,
     )  # fmt: skip
-    return Picture(NumberTable([]), play=played)
+    return Picture(play=played)
 
 
 def _state_markup(

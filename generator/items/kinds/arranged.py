@@ -1,6 +1,6 @@
 """Questions whose answers are arranged: pieces put in order, and pairs brought together."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Literal, Self
@@ -94,9 +94,6 @@ class Pieces(Kind[Ordering], of=Ordering):
                 raise ItemError(at, f"another piece is {name!r} already; no order")
         return Key(right=tuple(sorted(range(len(names)), key=lambda n: recorded.index(names[n]))))
 
-    def _explained_order(self) -> Sequence[int]:
-        return range(self.num_places) if self.key.is_open else self.key.right
-
     def _explained(self, place: int, folio: Folio) -> ExplainedAnswer:
         piece = self.item.pieces[place]
         beside = folio.cell(piece.by) if piece.by else None
@@ -155,9 +152,6 @@ class Pairs(Kind[Match], of=Match):
                 lack = "nothing backs this pair; print a value in right: or name its claim:"
                 yield ("pairs", place), lack
         yield from super().key_mistakes()
-
-    def _explained_order(self) -> Sequence[int]:
-        return range(self.num_places)
 
     def _explained(self, place: int, folio: Folio) -> ExplainedAnswer:
         pair = self.item.pairs[place]

@@ -158,11 +158,10 @@ class Kind(Generic[ItemT]):
         yield from ()
 
     def answers(self, folio: Folio) -> tuple[ExplainedAnswer, ...]:
-        """Every answer explained, in the order in which pages explain them."""
-        return tuple(self._explained(place, folio) for place in self._explained_order())
-
-    def _explained_order(self) -> Sequence[int]:
-        return self.page_order()
+        """Every answer explained: as the page shows them, but an order as it is right."""
+        solved = self.key.right or range(self.num_places)
+        order = solved if self.is_ordered else self.page_order()
+        return tuple(self._explained(place, folio) for place in order)
 
     def _explained(self, place: int, folio: Folio) -> ExplainedAnswer:
         raise NotImplementedError

@@ -64,7 +64,7 @@ def figure(drawn: FigureOnPage) -> DrawnFigure:
 
 def drawn_once(drawn: FigureOnPage, *, with_numbers: bool = True) -> DrawnFigure:
     """A figure as an element that nobody operates."""
-    table = drawn.picture.table
-    heads = [*table.head[:1], *(f"#{name}" for name in table.head[1:])]
-    numbers = Table(heads, table.rows, head_css="pb-label") if with_numbers else None
+    head, rows = drawn.picture.head, drawn.picture.rows
+    heads = [*head[:1], *(f"#{name}" for name in head[1:])]
+    numbers = Table(heads, rows, head_css="pb-label") if with_numbers else None
     return DrawnFigure(drawn, numbers)

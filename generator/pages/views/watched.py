@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 
 from generator.figures.drawings.strip import Bar, strip
 from generator.figures.figures import FigureOnPage
-from generator.figures.picture import DrawnState, NumberTable, Picture
+from generator.figures.picture import DrawnState, Picture
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Aside, Block, Element, ListOfLines
 from generator.pages.elements.figures import DrawnFigure
@@ -165,7 +165,7 @@ def strip_of_tensors(trace: Watched, name: str) -> DrawnFigure:
         "the factor that most of them share, which the weights of the loss judge."
     ).format(label(says))
     title = Markup("Each tensor beside that of one process")
-    return DrawnFigure(FigureOnPage(name, title, caption, "", Picture(NumberTable([]), svg), []))
+    return DrawnFigure(FigureOnPage(name, title, caption, "", Picture(drawings=svg), []))
 
 
 def tensors(trace: Watched) -> Table:
