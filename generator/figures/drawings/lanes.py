@@ -36,7 +36,7 @@ class Travel(NamedTuple):
 def lanes(rows: Sequence[Lane], travels: Sequence[Travel]) -> Drawing:
     """`Drawing` of a lane for each rank, arrows where neighbours send, a rail for other transfers.
 
-    All transfers on the rail have the same ends.
+    The rail has the ends of the first of these, and the words of all with the same ends.
     """
     steps = [
         (travel.words, travel.source, travel.destination)
