@@ -45,7 +45,7 @@ def lanes(rows: Sequence[Lane], travels: Sequence[Travel]) -> Drawing:
         if abs(travel.source - travel.destination) == 1
     ]
     railed = [travel for travel in travels if travel not in steps]
-    words = ", ".join(dict.fromkeys(travel.words for travel in railed))
+    words = ", ".join(dict.fromkeys(move.words for move in railed if move[1:] == railed[0][1:]))
     shared = railed[0]._replace(words=words) if railed else None
     gap, top = GAP if steps else NARROW_GAP, 26 if shared else 2
     drawing = Drawing(WIDTH, top + len(rows) * (HEIGHT + gap) - gap + 2)
