@@ -73,7 +73,7 @@ def write(evidence: Evidence, topics: Sequence[Topic], paths: Mapping[str, Path]
 
 
 def _lacking(asked: View, lacks: Mapping[str, str]) -> str:
-    """For which reason a format has no place for a question, if it has none."""
+    """The reason, a key of `lacks`, for which a format cannot hold a question; else empty."""
     kinds = (asked.kind, "picture" if asked.pictures else "")
     return next((kind for kind in kinds if kind in lacks), "")
 
@@ -96,7 +96,7 @@ def file_content(name: str, asked: Sequence[View], book: Book, folio: Folio) -> 
 
 
 def _pools(asked: Sequence[View]) -> dict[str, list[View]]:
-    """The questions of a topic, and apart from them those that one item asks in several cases."""
+    """The questions of a topic under "", and apart the cases of one item, by its id."""
     pools: dict[str, list[View]] = {"": []}
     for question in asked:
         pools.setdefault(question.alike, []).append(question)
@@ -108,7 +108,7 @@ def _filled(template: str, **values: object) -> bytes:
 
 
 def _gift_line(html: str) -> Markup:
-    """A text on one line, in which nothing is GIFT's own."""
+    """A text on one line, with GIFT's special characters escaped."""
     return Markup(_SPECIAL.sub(r"\\\1", str(html)).replace("\n", "\\n"))
 
 
@@ -117,7 +117,7 @@ def _pictures(asked: Iterable[View]) -> dict[str, bytes]:
 
 
 def _zipped(files: Mapping[str, bytes]) -> bytes:
-    """A ZIP file that does not tell when it was made."""
+    """A ZIP file without times, so that equal files give equal bytes."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as package:
         for name, content in files.items():
@@ -158,5 +158,5 @@ def _decks(asked: Sequence[View], title: str, moment: float) -> bytes:
 
 
 def _number(of: str) -> int:
-    """What Anki knows a deck or a kind of card by: 31 bits of a name."""
+    """An id for Anki: 31 bits of the hash of a name."""
     return int.from_bytes(hashlib.sha256(of.encode()).digest()[:4], "big") >> 1

@@ -227,7 +227,7 @@ def _exhibit(exhibit: question.Exhibit | None, name: str) -> tuple[str, dict[str
         return "", {}
     figure, html, files = exhibit.figure, "", dict[str, bytes]()
     if figure:
-        drawn, files = _as_files(str(exhibit.drawing), name)
+        drawn, files = _as_files(str(figure.picture.still), name)
         natures = f"<p>Runs drawn here: {figure.natures}.</p>" if figure.natures else ""
         html = f"<p>{figure.title}</p>{drawn}{natures}"
     if exhibit.program:

@@ -114,7 +114,7 @@ class Draft:
         """The figure of an id, if there is one."""
         if not name:
             return []
-        return [drawn.figure(figures.draw(self._figures[name], self.folio), self.folio)]
+        return [drawn.figure(figures.draw(self._figures[name], self.folio))]
 
     def figure_to_try(self, name: str | None) -> str:
         """Words that name a figure that readers operate, for what waits; nothing for others."""

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 from markupsafe import Markup, escape
 
 from generator.figures.figures import FigureOnPage
+from generator.figures.picture import Play, StateRow
 from generator.pages.elements.element import Apart, Element
 from generator.pages.elements.tables import Table, with_units
-from generator.printing.folio import Folio, breakable
+from generator.printing.folio import breakable
 
 
 @dataclass(frozen=True)
@@ -32,27 +32,14 @@ class DrawnFigure(Element):
 
 
 @dataclass(frozen=True)
-class StateRow:
-    """A run of a state of a figure, in the table of all."""
-
-    state: int
-    words: Sequence[str]  # what tells it apart
-    run: Markup
-    nature: str
-    href: str
-    cells: Sequence[Markup]
-
-
-@dataclass(frozen=True)
 class PlayedFigure(DrawnFigure):
     """A figure that readers operate: without a script its first state, and a table of all."""
 
-    script: str = ""  # the address of that with the other states
     head: Sequence[Markup] = ()  # of the table's numbers, with their units
     rows: Sequence[StateRow] = ()
 
     @property
-    def play(self) -> SimpleNamespace:
+    def play(self) -> Play:
         """What readers operate."""
         assert self.of.picture.play
         return self.of.picture.play
@@ -64,26 +51,20 @@ class PlayedFigure(DrawnFigure):
             yield from map(escape, (control.label, *control.options))
 
 
-def figure(drawn: FigureOnPage, folio: Folio) -> DrawnFigure:
+def figure(drawn: FigureOnPage) -> DrawnFigure:
     """A figure as an element: operated if it is a play."""
     play = drawn.picture.play
     if play is None:
         return drawn_once(drawn)
     heads = [escape("#") + breakable(name) for name in play.head]
     titles, cells = with_units(heads, [row.cells for row in play.rows])
-    rows = [
-        StateRow(
-            row.state, row.words, breakable(row.run), row.nature, folio.root + row.source, numbers
-        )
-        for row, numbers in zip(play.rows, cells, strict=True)
-    ]
-    head = [Markup(title[1:]) for title in titles]
-    return PlayedFigure(drawn, None, folio.root + play.script, head, rows)
+    rows = [row._replace(cells=own) for row, own in zip(play.rows, cells, strict=True)]
+    return PlayedFigure(drawn, None, [Markup(title[1:]) for title in titles], rows)
 
 
 def drawn_once(drawn: FigureOnPage, *, with_numbers: bool = True) -> DrawnFigure:
     """A figure as an element that nobody operates."""
-    table = drawn.picture.table
-    heads = [*table.head[:1], *(f"#{name}" for name in table.head[1:])]
-    numbers = Table(heads, table.rows, head_css="pb-label") if with_numbers else None
+    head, rows = drawn.picture.head, drawn.picture.rows
+    heads = [*head[:1], *(f"#{name}" for name in head[1:])]
+    numbers = Table(heads, rows, head_css="pb-label") if with_numbers else None
     return DrawnFigure(drawn, numbers)

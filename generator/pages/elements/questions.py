@@ -36,7 +36,6 @@ class Exhibit(Element):
     """What a question shows below its stem. Nothing in it opens."""
 
     figure: FigureOnPage | None
-    drawing: Markup
     program: programs.ListedProgram | None
     printed: programs.RunOutput | None
 
@@ -218,11 +217,9 @@ def _exhibit(quiz_item: Item, folio: Folio) -> Exhibit | None:
     exhibit, figure = quiz_item.exhibit, folio.book.exhibited.get(quiz_item.id)
     if exhibit is None:
         return None
-    drawn, drawing = figures.exhibit(figure, quiz_item.id, folio) if figure else (None, Markup())
     program, log = exhibit.program, exhibit.log
     return Exhibit(
-        figure=drawn,
-        drawing=drawing,
+        figure=figures.exhibit(figure, quiz_item.id, folio) if figure else None,
         program=programs.listing(program, folio, is_asked=True) if program else None,
         printed=programs.printed(log, folio) if log else None,
     )
@@ -238,12 +235,12 @@ def _form(
         program = programs.listing(quiz_item.wrong, folio)
         choices = [line.code for line in quiz_item.lines]
         return Lines(anchor, shown, program, programs.code_lines(quiz_item.wrong, choices, folio))
-    if kind.form == "pieces":
+    if kind.places == "pieces":
         ends = (quiz_item.ends or ()) if isinstance(quiz_item, Ordering) else ()
         return Pieces(anchor, shown, [folio.line(end) for end in ends])
-    if kind.form == "pairs":
+    if kind.places == "pairs":
         return Pairs(anchor, shown, list(kind.answers(folio)))
-    if kind.form == "field":
+    if not kind.places:
         return TypedField(anchor, shown, field)
     return Options(anchor, shown, quiz_item.kind == "several")
 
