@@ -30,10 +30,10 @@ from generator.content.prose import meant
 from generator.pages.guest import Guest
 from generator.printing.folio import Folio
 from generator.website import publish
+from generator.website.page_html import last_level
 
 QUIZZES = "quizzes"  # the folder of questions, beside mkdocs.yml
 _PAGE = re.compile(r'href="([^":#?]+\.md)(?=["#])')
-_HEADING = re.compile(r"<h([1-6])\b")
 log = get_plugin_logger("proofbook")
 
 
@@ -108,7 +108,7 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
             if not paragraph:
                 html = html.replace(fence.token, str(escape(fence.written.strip())))
                 continue
-            level = int([1, *_HEADING.findall(before)][-1])
+            level = last_level(before)
             html = before + _slot(len(asked)) + after
             asked.append(self._questions(fence, level, folio, page.file, files))
         if any(asked):
