@@ -1,12 +1,13 @@
 """Items → questions as other programs hold them: HTML without links, classes and scripts.
 
-In: a checked book. Out: a `View` for each item in each of its cases, in the order of the topics. No
-item is among them that has no key here, or that Recall leaves out.
+In: a checked book. Out: an `ExportedQuestion` for each item in each of its cases, in the order of
+the topics. No item is among them that has no key here, or that Recall leaves out.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 
@@ -22,7 +23,6 @@ from generator.items.kinds.picked import FaultyLine
 from generator.pages.elements import questions as question
 from generator.pages.elements.programs import RunOutput, printed
 from generator.pages.elements.tables import Table
-from generator.pages.view import View
 from generator.printing.folio import Folio
 from generator.printing.markdown import Text, bare, plain
 from generator.values.evaluation import Evidence
@@ -32,21 +32,68 @@ from runners.core.trace.fields import NBSP
 
 _MARK = r"(?:[(:]|, |\bare) ?{}[,.)]"  # beside a number, or below a table or figure
 _LIGHT = re.compile(r"light-dark\(([^,]+),[^;]+\)(?=[;}])")
+ARRANGED = ("order", "match")
 _PLAYED = ".pb-past{display:none}"  # the line of a player
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer that can be given; of a number, also one that a mistake gives."""
+
+    id: str
+    position: int
+    text: Markup  # the option, the piece, the left side, or what is typed
+    is_right: bool
+    why: Markup
+    beside: Markup  # the right side, or the value that a piece is sorted by
+    number: str = ""  # in the unit that the stem names
+    within: str = ""
+    low: str = ""
+    high: str = ""
+
+
+@dataclass(frozen=True)
+class ExportedQuestion:
+    """A question as other programs hold it."""
+
+    id: str  # the item's; in a further case, with its number
+    topic: str
+    title: str  # what it asks
+    alike: str  # of questions that one item asks in several cases, what they have in common
+    topic_title: str
+    kind: str  # choice, several, order, match, number, shape, or predict, which is not graded
+    stem: Markup
+    replies: Sequence[Reply]  # those of an order in the right one
+    shown: Sequence[Reply]  # in a page's order; none that is typed
+    is_typed: bool
+    solution: Markup  # said of any answer
+    hints: Sequence[Markup]
+    pictures: Mapping[str, bytes]  # files that the stem shows, by name
+
+    @property
+    def is_arranged(self) -> bool:
+        """Whether it has pieces or pairs, which are explained all at once."""
+        return self.kind in ARRANGED
+
+    @property
+    def spellings(self) -> list[str]:
+        """The answer that is a shape, as people type it."""
+        sizes = plain(self.replies[0].text).replace(",", "").replace(NBSP, " ").split(" × ")
+        return [sign.join(sizes) for sign in (" × ", "×", " x ", "x")]
 
 
 def questions(
     evidence: Evidence, topics: Iterable[Topic]
-) -> tuple[list[View], dict[str, list[str]]]:
-    """(`View`s to export, each item in all its cases; by reason, the ids of items left out)."""
-    exported: list[View] = []
+) -> tuple[list[ExportedQuestion], dict[str, list[str]]]:
+    """(Questions to export, each item in all its cases; by reason, the ids of items left out)."""
+    exported: list[ExportedQuestion] = []
     left = defaultdict[str, list[str]](list)
     for topic in topics:
         folio = BareFolio(evidence, evidence)
         words = _words(folio)
         for quiz_item in topic.items.values():
             asked = question.question(quiz_item, folio, "question")
-            if asked.is_open:
+            if asked.kind.key.is_open:
                 left["the runs leave open what is right"].append(quiz_item.id)
             elif quiz_item.id not in topic.items_by_mode.get("recall", topic.items):
                 left["they make sense on their own page only"].append(quiz_item.id)
@@ -99,9 +146,8 @@ def _question(
     folio: Folio,
     words: Iterable[tuple[re.Pattern[str], Markup]],
     alike: str,
-) -> View:
-    quiz_item, kind = asked.item, asked.item.kind
-    field = asked.form.field if isinstance(asked.form, question.TypedField) else None
+) -> ExportedQuestion:
+    quiz_item, kind, field = asked.item, str(asked.item.kind), asked.field
     stem, files = str(folio.prose(quiz_item.stem)), dict[str, bytes]()
     for _, address in prose.images(quiz_item.stem):
         image = folio.book.root / "content/topics" / topic.id / address
@@ -113,9 +159,9 @@ def _question(
     stem += f"{_table(asked.opened)}{exhibited}"
     explains = str(asked.explains)
     if isinstance(quiz_item, FaultyLine):
-        places = (quiz_item.wrong, quiz_item.right)
         wrong, right = (
-            _pre(anonymized(folio.book.root, code.path, code.object)) for code in places
+            _pre(anonymized(folio.book.root, code.path, code.object))
+            for code in (quiz_item.wrong, quiz_item.right)
         )
         asks = "" if "Which line" in quiz_item.stem else "<p>Which line is at fault?</p>"
         kind = "choice"
@@ -132,59 +178,44 @@ def _question(
     if asked.backing:
         explains += f"<p>{_evidence_words(asked.backing)}</p>"
     replies = [_reply(answer, field.unit.scale if field else 1) for answer in asked.answers]
-    by_place = {reply.place: reply for reply in replies}
-    is_arranged = kind in ("order", "match")
+    by_position = {reply.position: reply for reply in replies}
     texts = "".join(f"{reply.text} {reply.beside}" for reply in replies)
     shows = plain(stem + texts * (field is None))
     tells = plain(explains + texts + "".join(reply.why for reply in replies))
     used = {says: form.search(shows) for form, says in words if form.search(shows + tells)}
     stem += _paragraphs(says for says, is_shown in used.items() if is_shown)
     explains += _paragraphs(says for says, is_shown in used.items() if not is_shown)
-    sizes = plain(replies[0].text).replace(",", "").replace(NBSP, " ").split(" × ")
-    return View(
-        id=quiz_item.id,  # the item's; in a further case, with its number
+    solved = _solution_list(kind, replies) if kind in ARRANGED else ""
+    return ExportedQuestion(
+        id=quiz_item.id,
         topic=topic.id,
-        title=question.in_short(quiz_item, folio),  # what it asks
-        alike=alike,  # of questions that one item asks in several cases, what they have in common
+        title=question.in_short(quiz_item, folio),
+        alike=alike,
         topic_title=plain(folio.line(topic.file.title)),
-        kind=kind,  # choice, several, order, match, number, shape, or predict, which is not graded
+        kind=kind,
         stem=Markup(stem.strip()),
-        replies=replies,  # those of an order in the right one
-        # in a page's order
-        shown=[by_place[answer.position] for answer in asked.form.shown if not field],
-        spellings=[sign.join(sizes) for sign in (" × ", "×", " x ", "x")],  # of a shape
+        replies=replies,
+        shown=[by_position[answer.position] for answer in asked.shown if not field],
         is_typed=field is not None,
-        is_arranged=is_arranged,  # pieces or pairs, which are explained all at once
-        # said of any answer
-        solution=Markup((_solution_list(kind, replies) * is_arranged + explains).strip()),
+        solution=Markup((solved + explains).strip()),
         hints=asked.hints,
-        pictures=files,  # files that the stem shows, by name
+        pictures=files,
     )
 
 
-def _reply(answer: ExplainedAnswer, scale: float) -> View:
-    """An answer that can be given; of a number, also one that a mistake gives."""
-    reach, is_right = answer.reach, answer.verdict == "right"
-    numbers: Sequence[str] = ("", "", "", "")
+def _reply(answer: ExplainedAnswer, scale: float) -> Reply:
+    reach, is_right, numbers = answer.reach, answer.verdict == "right", list[str]()
     if reach and reach.number is not None:
         ends = reach.number - reach.within, reach.number + reach.within
         in_unit = (f"{number / scale:.12g}" for number in (reach.number, reach.within, *ends))
         numbers = [f"{Decimal(number):f}" for number in in_unit]  # no reader of GIFT takes 1e-6
-    return View(
-        id=f"r{answer.position}" if is_right or reach is None else f"slip{answer.position}",
-        place=answer.position,
-        text=answer.text,  # the option, the piece, the left side, or what is typed
-        is_right=is_right,
-        why=Markup(f"{answer.why} {_evidence_words(answer.backing)}".strip()),
-        beside=answer.beside or Markup(),  # the right side, or the value that a piece is sorted by
-        number=numbers[0],  # in the unit that the stem names
-        within=numbers[1],
-        low=numbers[2],
-        high=numbers[3],
-    )
+    why = Markup(f"{answer.why} {_evidence_words(answer.backing)}".strip())
+    name = f"r{answer.position}" if is_right or reach is None else f"slip{answer.position}"
+    beside = answer.beside or Markup()
+    return Reply(name, answer.position, answer.text, is_right, why, beside, *numbers)
 
 
-def _solution_list(kind: str, replies: Iterable[View]) -> str:
+def _solution_list(kind: str, replies: Iterable[Reply]) -> str:
     """Why pieces and pairs belong where they do."""
     lines = (
         f"{reply.text}{': ' if reply.beside else ''}{reply.beside}<br/>{reply.why}"

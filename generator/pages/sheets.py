@@ -20,7 +20,7 @@ class Sheet:
     """What one page is, before it is printed."""
 
     path: str  # under the site's root
-    kind: str  # which function composes it (`composed.py`)
+    kind: str  # which function composes it (`compose.py`)
     heading: str  # its title, an author's line; of what runs measured, plain text
     about: str  # for search engines and previews
     source: str | None = None  # the file that an author edits

@@ -46,22 +46,27 @@ class SiteMarkup(markdown.Extension):  # type: ignore[misc]
 
     def run(self, root: Element) -> None:
         """Change the tree: link headings to themselves, wrap tables, let keyboards scroll code."""
-        taken: set[str] = set()
-        for row in root.iterfind(".//tbody/tr"):
-            cells = [Markup(_html(cell)) for cell in row if "right" not in cell.get("style", "")]
-            if name := row_name(cells):
-                row.set("id", unique(name, taken))
+        _give_ids(root)
         self.searched = _searched(root)
         for parent in list(root.iter()):
             for at, element in enumerate(parent):
                 if element.tag == "table":
                     parent[at] = _scrolled(element)
+        for code in root.iterfind(".//pre/code"):
+            code.set("tabindex", "0")
         for element in root.iter():
             _as_class(element)
             if element.tag in ("h2", "h3", "h4", "h5", "h6"):
                 _link(element)
-        for code in root.iterfind(".//pre/code"):
-            code.set("tabindex", "0")
+
+
+def _give_ids(root: Element) -> None:
+    """Give each row with a sentence in a cell an id of the first cell's words."""
+    taken: set[str] = set()
+    for row in root.iterfind(".//tbody/tr"):
+        cells = [Markup(_html(cell)) for cell in row if "right" not in cell.get("style", "")]
+        if name := row_name(cells):
+            row.set("id", unique(name, taken))
 
 
 def _searched(root: Element) -> str:
@@ -130,7 +135,6 @@ def put_mistakes(site: Path, mistakes: str) -> None:
 
 def broken_links(site: Path) -> Iterator[str]:
     """Yield a message per relative link of an `<article>` whose file or anchor the site lacks."""
-
     ids_of = cache(lambda page: ids(page.read_text(encoding="utf-8")))
     for page in sorted(site.rglob("*.html")):
         if page.name == "404.html":  # shown at any depth, so it has links from the root

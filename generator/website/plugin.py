@@ -43,6 +43,7 @@ from generator.content import reading, scaffold
 from generator.content.book import Book
 from generator.content.errors import ContentErrors
 from generator.pages.elements.element import Heading
+from generator.pages.environment import reread
 from generator.pages.facts import LEVEL
 from generator.pages.press import EVERYTHING, Press
 from generator.printing.folio import interface_words
@@ -177,7 +178,8 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         """Print the book; while serving, the pages of what has changed since they were printed."""
         files = dict(self._states(config))
         changed = {path for path, _ in files.items() ^ self.files.items()}
-        interface_words.cache_clear()
+        if any(path.is_relative_to(GENERATOR) for path in changed):
+            reread()
         if any(path.suffix in (".py", ".txt") for path in changed):
             forget_code()
         is_published = self.is_deploying or self.config.committed_only

@@ -20,6 +20,11 @@ class DrawnFigure(Element):
     numbers: Table | None = None  # behind it
 
     @property
+    def needs(self) -> frozenset[str]:
+        """Also the style of states, if it is drawn of a play."""
+        return super().needs | ({"state"} if self.of.picture.play else set())
+
+    @property
     def id(self) -> str:
         """Its id on the page."""
         return self.of.id
@@ -56,6 +61,11 @@ class PlayedFigure(DrawnFigure):
         """What readers operate."""
         assert self.of.picture.play
         return self.of.picture.play
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Also the script of a player, if it is played."""
+        return super().needs | ({"moments"} if self.play.moments else set())
 
     def parts(self) -> Iterator[Element | Markup]:
         """Its title and its caption."""

@@ -6,7 +6,7 @@ the lines in which a corrected program differs from a wrong one.
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from pygments.token import STANDARD_TYPES, Token, _TokenType  # type: ignore[imp
 
 from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.listed_code import anonymized, download_path, listed
+from generator.items.kinds.picked import FaultyLine
 from generator.pages.elements.element import Element
 from generator.printing.folio import Folio, breakable
 from generator.printing.markdown import Text, parted, plain
@@ -132,15 +133,6 @@ class Difference(Element):
     lines: Markup  # empty where most lines differ
 
 
-def whole(
-    program: ListedProgram,
-    rows: Sequence[tuple[int, Markup, Markup]] = (),
-    is_printed: bool = False,
-) -> WholeProgram:
-    """For templates."""
-    return WholeProgram(program, Notes(rows) if rows else None, is_printed)
-
-
 def listing(written: Listing, folio: Folio, is_asked: bool = False) -> ListedProgram:
     """A listing: coloured code, and what its run printed; a question hides the file's name."""
     code = (anonymized if is_asked else listed)(folio.book.root, written.path, written.object)
@@ -234,11 +226,10 @@ def breakable_code(code: Markup) -> Markup:
     return Markup(_NAME.sub(lambda name: parted([name[0]], WHOLE), joined))
 
 
-def code_lines(
-    wrong: Listing, choices: Iterable[str], folio: Folio
-) -> list[tuple[Markup, int | None]]:
-    """Pairs: a line of a program as a question shows it; its index in `choices`, or None."""
-    places = {line.strip(): place for place, line in enumerate(choices)}
+def code_lines(question: FaultyLine, folio: Folio) -> list[tuple[Markup, int | None]]:
+    """Pairs: a line of a faulty program as a question shows it; its place among the choices."""
+    wrong = question.wrong
+    places = {line.code.strip(): place for place, line in enumerate(question.lines)}
     lines = highlighted_lines(anonymized(folio.book.root, wrong.path, wrong.object).rstrip())
     return [
         (

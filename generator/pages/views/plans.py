@@ -23,8 +23,8 @@ from generator.figures.play.states import Control
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Aside, Block, Element, Fold
 from generator.pages.elements.programs import CopiedCommand
-from generator.pages.elements.tables import Table
-from generator.pages.view import Row, counted, label
+from generator.pages.elements.tables import Row, Table
+from generator.pages.environment import counted, label
 from generator.pages.views import published
 from generator.pages.views.claims import proofs
 from generator.printing.folio import Folio, breakable
