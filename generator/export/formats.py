@@ -79,9 +79,7 @@ def _lacking(asked: ExportedQuestion, lacks: Mapping[str, str]) -> str:
 
 def file_content(name: str, asked: Sequence[ExportedQuestion], book: Book, folio: Folio) -> bytes:
     """The questions `asked` as bytes, by format: GIFT text, an Anki deck, or a ZIP of QTI."""
-    topics = [
-        (topic, _pools([*own])) for topic, own in groupby(asked, lambda of: of.topic)
-    ]
+    topics = [(topic, _pools([*own])) for topic, own in groupby(asked, lambda of: of.topic)]
     if name == "gift":
         return _filled("gift.txt", topics=topics, line=_gift_line)
     if name == "anki":
