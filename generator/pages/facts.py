@@ -153,7 +153,7 @@ def _gather(
             words = part.html if isinstance(part, Heading) else part
             own.words += [words] * is_found
         elif isinstance(part, PlayedFigure):  # its title names quantities and answers nothing
-            sections.append(SearchPart(f"figure-{part.id}", part.of.title))
+            sections.append(SearchPart(f"figure-{part.of.id}", part.of.title))
             _gather([*part.parts()][1:], sections, sections[-1], is_found=is_found)
         elif isinstance(part, Table):
             if is_found and part.is_found:

@@ -24,11 +24,6 @@ class DrawnFigure(Element):
         """Also the style of states, if it is drawn of a play."""
         return super().needs | ({"state"} if self.of.picture.play else set())
 
-    @property
-    def id(self) -> str:
-        """Its id on the page."""
-        return self.of.id
-
     def parts(self) -> Iterator[Element | Markup]:
         """Its title, its caption and the numbers behind it."""
         yield from (self.of.title, self.of.caption)
@@ -37,24 +32,12 @@ class DrawnFigure(Element):
 
 
 @dataclass(frozen=True)
-class StateRow:
-    """A run of a state of a figure, in the table of all."""
-
-    state: int
-    words: Sequence[str]  # what tells it apart
-    run: Markup
-    nature: str
-    href: str
-    cells: Sequence[Markup]
-
-
-@dataclass(frozen=True)
 class PlayedFigure(DrawnFigure):
     """A figure that readers operate: without a script its first state, and a table of all."""
 
-    script: str = ""  # the address of that with the other states
+    root: str = ""  # what leads to the site's root
     head: Sequence[Markup] = ()  # of the table's numbers, with their units
-    rows: Sequence[StateRow] = ()
+    cells: Sequence[Sequence[Markup]] = ()  # of each of the play's rows, under this head
 
     @property
     def play(self) -> SimpleNamespace:
@@ -68,7 +51,7 @@ class PlayedFigure(DrawnFigure):
         return super().needs | ({"moments"} if self.play.moments else set())
 
     def parts(self) -> Iterator[Element | Markup]:
-        """Its title and its caption."""
+        """Its title, its task, its caption and its controls."""
         yield from (self.of.title, self.play.task, self.of.caption)
         for control in self.play.controls:
             yield from map(escape, (control.label, *control.options))
@@ -81,14 +64,7 @@ def figure(drawn: FigureOnPage, folio: Folio) -> DrawnFigure:
         return drawn_once(drawn)
     heads = [escape("#") + breakable(name) for name in play.head]
     titles, cells = with_units(heads, [row.cells for row in play.rows])
-    rows = [
-        StateRow(
-            row.state, row.words, breakable(row.run), row.nature, folio.root + row.source, numbers
-        )
-        for row, numbers in zip(play.rows, cells, strict=True)
-    ]
-    head = [Markup(title[1:]) for title in titles]
-    return PlayedFigure(drawn, None, folio.root + play.script, head, rows)
+    return PlayedFigure(drawn, None, folio.root, [Markup(title[1:]) for title in titles], cells)
 
 
 def drawn_once(drawn: FigureOnPage, *, with_numbers: bool = True) -> DrawnFigure:
