@@ -168,7 +168,7 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
         headings=headings,
         terms=frozenset(draft.links.used),
         claims=frozenset(folio.linked_claims),
-        texts=frozenset(folio.texts),
+        texts=frozenset(folio.texts | folio.sources.texts),
         scripts=around.scripts,
         searched=facts.searched(content, heading, is_markdown=bool(sheet.text)),
         assets={path: file for path, file in folio.assets.items() if path in page},

@@ -9,6 +9,7 @@ from markupsafe import Markup
 from generator.content.book import Book
 from generator.content.exhibit import Listing, Verified
 from generator.content.handwritten import Fenced, split
+from generator.content.prose import Formula, slotted
 from generator.content.quiz import Item, QuizFence
 from generator.pages.draft import Draft
 from generator.pages.elements import programs, questions
@@ -87,8 +88,18 @@ def _piece(piece: str | Fenced, number: int, draft: Draft) -> Parts:
         listing = draft.program(piece)
         yield listing if piece.object else DownloadedProgram(listing)
     else:
+        folio.markup.update(_markup_of(piece))
         html = put_into(piece, folio.expression, folio.in_link.expression, escaped_heading)
         yield WrittenMarkdown(Markup(programs.fences_as_listings(html)))
+
+
+def _markup_of(markdown: str) -> Iterator[str]:
+    """What a piece of Markdown holds that needs a style sheet or a script."""
+    if any(isinstance(slot, Formula) for slot in slotted(markdown)[1].values()):
+        yield "formula"
+    lines = markdown.splitlines()
+    yield from ["admonition"] * any(line.lstrip().startswith("!!! ") for line in lines)
+    yield from ["footnote"] * any(line.startswith("[^") for line in lines)
 
 
 def _own_runs(draft: Draft) -> Fold:

@@ -47,6 +47,7 @@ class Sources:
         self._evidence, self._root, self._natures = evidence, root, natures
         self._numbers: dict[object, int] = {}
         self.values: list[Value] = []
+        self.texts: set[str] = set()  # that authors wrote and the block has
 
     def number(self, value: Value) -> int:
         """The number of a value on this page; equal values share one."""
@@ -119,6 +120,7 @@ class Sources:
             return says, [self.number(leaf) for leaf in value.leaves], None
         if origin.reference:
             cited = self._evidence.book.references[origin.reference]
+            self.texts.add(cited.title)
             return f"{cited.title} ({cited.where})", None, None
         if origin.is_nowhere:
             return origin.field, [], None  # the inputs of no formula

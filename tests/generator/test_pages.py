@@ -7,11 +7,14 @@ from typing import get_args
 import pytest
 import yaml
 from markdown import Markdown
+from markupsafe import Markup
 
 from generator.checks.claim_checks import bears_out
 from generator.content.claim import SentenceVerdict
+from generator.pages import facts
+from generator.pages.elements.element import Apart, Block, Fold, Waiting
 from generator.pages.press import Press
-from generator.pages.views import frame
+from generator.printing.folio import Folio
 from generator.website import publish
 from tests.generator.conftest import render
 from tests.generator.scenes import a_program_repeats_two_statements, a_stage_broadcast
@@ -98,7 +101,7 @@ def with_a_page_by_hand(copy):
     """The frozen book, whose first hour ends with a page of content/pages."""
     (copy.content / "pages").mkdir(exist_ok=True)
     path = copy.content / "pages" / "about.md"
-    path.write_text(HAND.format("word " * frame.WORDS_PER_MINUTE * 5))
+    path.write_text(HAND.format("word " * facts.WORDS_PER_MINUTE * 5))
     copy.edit("site.yml", LAST, LAST + ADDED)
     return copy
 
@@ -125,12 +128,13 @@ def test_a_step_of_the_first_hour_that_is_no_page_is_a_mistake(with_a_page_by_ha
 
 
 def test_minutes_count_what_a_page_shows_its_questions_and_its_figures_to_operate():
-    text = f"<p>{'word ' * frame.WORDS_PER_MINUTE * 3}</p>"
-    folded = f'<details class="pb-details"><summary>More</summary>{text}</details>'
-    states = f'<table class="pb-table pb-states pb-stack"><tr><td>{text}</td></tr></table>'
-    assert frame.minutes(text, 0) == 3
-    assert frame.minutes(text + folded + states, 2) == 3 + 2
-    assert frame.minutes(f'{text}<figure data-play="x.js"></figure>', 0) == 3 + 1
+    folio = Folio(None, None)
+    text = Markup(f"<p>{'word ' * facts.WORDS_PER_MINUTE * 3}</p>")
+    folded = Fold(Markup("More"), [text])
+    assert facts.minutes([text], folio) == 3
+    assert facts.minutes([text, Waiting("asked", "what", [text])], folio) == 6
+    folio.items += ["asked", "again"]
+    assert facts.minutes([Block([text, folded, Apart([text])])], folio) == 3 + 2
 
 
 # --- retracted sentences: the verdicts that they may have, and the programs that repeat them

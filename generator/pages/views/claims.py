@@ -150,6 +150,7 @@ def reference_words(reference: Reference, folio: Folio) -> Markup:
     """A source: its title as a link, where in it, and what it says."""
     words = Markup('<a href="{}" rel="noreferrer">{}</a>, {}. {}')
     title, where = breakable(reference.title), breakable(reference.where)
+    folio.texts.update((reference.title, reference.where))
     return words.format(reference.url, title, where, folio.line(reference.says))
 
 

@@ -386,7 +386,7 @@ def _order(order: OrderPart, draft: Draft) -> Parts:
     names = [name for name, run in steps if "num_rows" in run.ranks[0].measures]
     rows = [
         [name.upper(), *(
-            folio.cell(f"plan_steps.{name}.ranks[0].measures.{measure}")
+            folio.printed(folio.reading(f"plan_steps.{name}", "ranks", 0, "measures", measure))
             for measure in ("num_rows", "num_possible")
         )]
         for name in names
