@@ -82,7 +82,7 @@ FEW = 2  # headings of a page without a sidebar
 LISTED_WITH = frozenset({"introduction", "overview", "mental_model", "concept", "takeaways"})
 # Pages of these kinds name each machine beside its numbers.
 OF_MACHINES = ("runs", "machine", "evidence")
-# The feet of these name no machine.
+# What stands around these names no machine.
 UNMEASURED = (*OF_MACHINES, "glossary", "lab", "watched")
 HIDDEN = [
     *range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F,

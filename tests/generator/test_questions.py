@@ -109,9 +109,6 @@ def test_a_link_carries_the_items_of_the_page_it_leads_to_with_the_digests_they_
     assert seen
 
 
-FORMS = {"field": "typed_field"}
-
-
 def test_every_kind_has_a_form_and_a_script_that_reads_it():
     forms = (ROOT / "generator/pages/templates/elements/items.j2").read_text()
     assets = ROOT / "generator/website/assets"
@@ -120,5 +117,5 @@ def test_every_kind_has_a_form_and_a_script_that_reads_it():
     assert Kind.BY_MODEL
     for model, kind in Kind.BY_MODEL.items():
         (name,) = get_args(model.model_fields["kind"].annotation)
-        assert f"macro {FORMS.get(kind.form, kind.form)}(one)" in forms
+        assert f"macro {kind.form}(one)" in forms
         assert re.search(rf"\b{name}[:,]", script), name

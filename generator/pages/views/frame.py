@@ -66,7 +66,7 @@ class Frame:
     content: Content
     at_hand: str  # the machine at hand
     machines: Sequence[tuple[str, bool]]  # as `machines`
-    names_machines: bool  # at its foot
+    names_machines: bool  # above and below its content
     origins: Sequence[PageOrigin]
     surprises: Sequence[tuple[str, Run]]
     kinds: frozenset[str]  # how its numbers were found
