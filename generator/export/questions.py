@@ -17,12 +17,10 @@ from rcssmin import cssmin  # type: ignore[import-untyped]
 from generator.content import prose
 from generator.content.book import Topic
 from generator.content.listed_code import anonymized
-from generator.items.answers import Backing, ExplainedAnswer
-from generator.items.kinds.arranged import Ordering
+from generator.items.answers import ExplainedAnswer
 from generator.items.kinds.picked import FaultyLine
 from generator.pages.elements import questions as question
-from generator.pages.elements.programs import RunOutput, printed
-from generator.pages.elements.tables import Table
+from generator.pages.environment import macros
 from generator.printing.folio import Folio
 from generator.printing.markdown import Text, bare, plain
 from generator.values.evaluation import Evidence
@@ -33,6 +31,7 @@ from runners.core.trace.fields import NBSP
 _MARK = r"(?:[(:]|, |\bare) ?{}[,.)]"  # beside a number, or below a table or figure
 _LIGHT = re.compile(r"light-dark\(([^,]+),[^;]+\)(?=[;}])")
 ARRANGED = ("order", "match")
+BARE = "exported/question.html.j2"
 _PLAYED = ".pb-past{display:none}"  # the line of a player
 
 
@@ -147,45 +146,32 @@ def _question(
     words: Iterable[tuple[re.Pattern[str], Markup]],
     alike: str,
 ) -> ExportedQuestion:
-    quiz_item, kind, field = asked.item, str(asked.item.kind), asked.field
-    stem, files = str(folio.prose(quiz_item.stem)), dict[str, bytes]()
+    quiz_item, field, bare = asked.item, asked.field, macros(BARE)
+    written, files, drawn = str(folio.prose(quiz_item.stem)), dict[str, bytes](), ""
     for _, address in prose.images(quiz_item.stem):
         image = folio.book.root / "content/topics" / topic.id / address
         file = f"{quiz_item.id}-{image.name}"
         files[file] = image.read_bytes()
-        stem = stem.replace(f'src="{address}"', f'src="{file}"')
-    exhibited, drawings = _exhibit(asked.exhibit, quiz_item.id)
-    files |= drawings
-    stem += f"{_table(asked.opened)}{exhibited}"
-    explains = str(asked.explains)
+        written = written.replace(f'src="{address}"', f'src="{file}"')
+    if asked.exhibit and asked.exhibit.figure:
+        drawn, drawings = _as_files(str(asked.exhibit.drawing), quiz_item.id)
+        files |= drawings
+    kind, codes = "shape" if field and not field.is_number else str(quiz_item.kind), list[str]()
     if isinstance(quiz_item, FaultyLine):
-        wrong, right = (
-            _pre(anonymized(folio.book.root, code.path, code.object))
-            for code in (quiz_item.wrong, quiz_item.right)
-        )
-        asks = "" if "Which line" in quiz_item.stem else "<p>Which line is at fault?</p>"
-        kind = "choice"
-        stem += f"{asks}{wrong}{_run_output(printed(quiz_item.wrong.run, folio))}"
-        explains += f"<p>Corrected:</p>{right}"
-    elif isinstance(quiz_item, Ordering) and quiz_item.ends:
-        first, last = map(folio.line, quiz_item.ends)
-        stem += f"<p>First: {first}. Last: {last}.</p>"
-    elif field and field.is_number:
-        unit = f" ({escape(field.unit.label)})" if field.unit.label else ""
-        stem += f"<p>Type a number{unit}.</p>"
-    elif field:
-        kind = "shape"
-    if asked.backing:
-        explains += f"<p>{_evidence_words(asked.backing)}</p>"
+        kind, root = "choice", folio.book.root
+        both = quiz_item.wrong, quiz_item.right
+        codes = [anonymized(root, code.path, code.object) for code in both]
+    stem = str(bare["stem"](asked, Markup(written), Markup(drawn), codes))
+    explains = str(bare["explains"](asked, codes))
     replies = [_reply(answer, field.unit.scale if field else 1) for answer in asked.answers]
     by_position = {reply.position: reply for reply in replies}
     texts = "".join(f"{reply.text} {reply.beside}" for reply in replies)
     shows = plain(stem + texts * (field is None))
     tells = plain(explains + texts + "".join(reply.why for reply in replies))
     used = {says: form.search(shows) for form, says in words if form.search(shows + tells)}
-    stem += _paragraphs(says for says, is_shown in used.items() if is_shown)
-    explains += _paragraphs(says for says, is_shown in used.items() if not is_shown)
-    solved = _solution_list(kind, replies) if kind in ARRANGED else ""
+    stem += "".join(f"<p>{says}</p>" for says, is_shown in used.items() if is_shown)
+    explains += "".join(f"<p>{says}</p>" for says, is_shown in used.items() if not is_shown)
+    solved = bare["solution"](kind, replies) if kind in ARRANGED else ""
     return ExportedQuestion(
         id=quiz_item.id,
         topic=topic.id,
@@ -197,7 +183,7 @@ def _question(
         replies=replies,
         shown=[by_position[answer.position] for answer in asked.shown if not field],
         is_typed=field is not None,
-        solution=Markup((solved + explains).strip()),
+        solution=Markup(f"{solved}{explains}".strip()),
         hints=asked.hints,
         pictures=files,
     )
@@ -209,72 +195,10 @@ def _reply(answer: ExplainedAnswer, scale: float) -> Reply:
         ends = reach.number - reach.within, reach.number + reach.within
         in_unit = (f"{number / scale:.12g}" for number in (reach.number, reach.within, *ends))
         numbers = [f"{Decimal(number):f}" for number in in_unit]  # no reader of GIFT takes 1e-6
-    why = Markup(f"{answer.why} {_evidence_words(answer.backing)}".strip())
+    why = macros(BARE)["why"](answer)
     name = f"r{answer.position}" if is_right or reach is None else f"slip{answer.position}"
     beside = answer.beside or Markup()
-    return Reply(name, answer.position, answer.text, is_right, why, beside, *numbers)
-
-
-def _solution_list(kind: str, replies: Iterable[Reply]) -> str:
-    """Why pieces and pairs belong where they do."""
-    lines = (
-        f"{reply.text}{': ' if reply.beside else ''}{reply.beside}<br/>{reply.why}"
-        for reply in replies
-    )
-    tag = "ol" if kind == "order" else "ul"
-    return f"<{tag}>{''.join(f'<li>{line}</li>' for line in lines)}</{tag}>"
-
-
-def _evidence_words(backing: Iterable[Backing]) -> str:
-    """What shows it, in words."""
-    sentences = []
-    for proof in backing:
-        if proof.belief:
-            sentences.append(f"The misconception: “{proof.belief}”")
-        if proof.says:
-            against, verdict = " against it" * bool(proof.belief), f" ({proof.verdict})"
-            sentences.append(f"The proof{against}: {proof.says}{verdict * bool(proof.verdict)}")
-    return " ".join(sentences)
-
-
-def _paragraphs(words: Iterable[str]) -> str:
-    return "".join(f"<p>{word}</p>" for word in words)
-
-
-def _table(table: Table | None) -> str:
-    """A table of values; nothing where there is none."""
-    if table is None:
-        return ""
-    head = "".join(f"<th>{title.removeprefix('#')}</th>" for title in table.titles)
-    body = ("".join(f"<td>{cell}</td>" for cell in row) for row in table.rows)
-    lines = "".join(f"<tr>{row}</tr>" for row in (head, *body))
-    noted = f"<p>The runs of this table are {table.caption}.</p>" if table.caption else ""
-    return f"<table><tbody>{lines}</tbody></table>{noted}"
-
-
-def _exhibit(exhibit: question.Exhibit | None, name: str) -> tuple[str, dict[str, bytes]]:
-    """What stands below a stem, a figure, code, or what a run printed; and the figure's files."""
-    if exhibit is None:
-        return "", {}
-    figure, html, files = exhibit.figure, "", dict[str, bytes]()
-    if figure:
-        drawn, files = _as_files(str(exhibit.drawing), name)
-        natures = f"<p>Runs drawn here: {figure.natures}.</p>" if figure.natures else ""
-        html = f"<p>{figure.title}</p>{drawn}{natures}"
-    if exhibit.program:
-        html += _pre(plain(exhibit.program.code))
-    outputs = (exhibit.program.output if exhibit.program else None, exhibit.printed)
-    return html + "".join(_run_output(output) for output in outputs if output), files
-
-
-def _run_output(run: RunOutput) -> str:
-    """What a program printed, and how it ended if it failed."""
-    texts = "".join(_pre(text) for text in (run.printed, run.message) if text)
-    return f"<p>It printed:</p>{texts}" if texts else f"<p>It printed nothing ({run.status}).</p>"
-
-
-def _pre(code: str) -> str:
-    return f"<pre>{escape(code.strip())}</pre>"
+    return Reply(name, answer.position, answer.text, is_right, why.strip(), beside, *numbers)
 
 
 # --- pictures as files

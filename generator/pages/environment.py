@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -40,9 +39,9 @@ def environment() -> Environment:
 
 
 @cache
-def macros() -> dict[str, Callable[..., Any]]:
-    """The macros of `templates/elements`, by name without its underscores."""
-    names = environment().list_templates(filter_func=lambda name: name.startswith("elements/"))
+def macros(under: str = "elements/") -> dict[str, Callable[..., Markup]]:
+    """The macros of the templates under a path, by name without its underscores."""
+    names = environment().list_templates(filter_func=lambda name: name.startswith(under))
     modules = (environment().get_template(name).module for name in names)
     return {
         name.replace("_", ""): macro for module in modules for name, macro in vars(module).items()

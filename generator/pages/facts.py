@@ -28,7 +28,7 @@ SCRIPTS = {
     "sources": "opening PlanPlay PlayedFigure Table TechniqueTable",
     "schedule+kinds+question": "Question",
     "pieces": "pieces pairs variants",
-    "numbers": "field variants",
+    "numbers": "typed_field variants",
     "asked": "Question",
     "recall": "Sitting",
     "figures": "DrawnFigure PlanPlay",

@@ -117,5 +117,5 @@ def test_every_kind_has_a_form_and_a_script_that_reads_it():
     assert Kind.BY_MODEL
     for model, kind in Kind.BY_MODEL.items():
         (name,) = get_args(model.model_fields["kind"].annotation)
-        assert f"macro {kind.form}(one)" in forms
+        assert f"macro {kind.places or 'typed_field'}(one)" in forms
         assert re.search(rf"\b{name}[:,]", script), name

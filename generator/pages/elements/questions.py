@@ -102,7 +102,7 @@ class Question(Element):
     @property
     def needs(self) -> frozenset[str]:
         """Also its kind and its form."""
-        return super().needs | {self.item.kind, self.kind.form}
+        return super().needs | {self.item.kind, self.kind.places or "typed_field"}
 
     def parts(self) -> Iterator[Element | Markup]:
         """What is asked, without hints and key."""
@@ -110,7 +110,7 @@ class Question(Element):
         yield from (self.stem, self.more)
         yield from (part for part in (self.about, self.exhibit) if part)
         words = [answer.text for answer in self.shown]
-        if self.kind.form == "pairs":
+        if self.kind.places == "pairs":
             words += [answer.beside or Markup() for answer in self.closed]
         yield Unfound([*words, *self.ends, *(code for code, _ in self.lines)])
 
