@@ -4,7 +4,7 @@ MkDocs checks its menu and the links of pages by hand; the texts of a book becom
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import cache
 from html import unescape
@@ -22,12 +22,18 @@ from generator.printing.markdown import ALIGNED
 
 _LINK = re.compile(r'<a\b[^>]*?\bhref="([^"]*)"')
 _ID_OR_NAME = re.compile(r'\s(?:id|name)="([^"]*)"')
+_TO_MARKDOWN = re.compile(r'href="([^":#?]+\.md)(?=["#])')
 _HTML = markdown.util.HTML_PLACEHOLDER_RE
 
 
 def ids(html: str) -> frozenset[str]:
     """The ids and names of a page's elements, to which links may lead."""
     return frozenset(map(unescape, _ID_OR_NAME.findall(html)))
+
+
+def relinked(html: str, address_of: Callable[[str], str]) -> str:
+    """HTML whose links to Markdown files lead to the addresses of their pages."""
+    return _TO_MARKDOWN.sub(lambda link: f'href="{address_of(link[1])}', html)
 
 
 def last_level(html: str) -> int:
