@@ -129,8 +129,7 @@ class Draft:
 
     def notes(self, program: ExplainedProgram) -> programs.Notes:
         """What the lines of a program do."""
-        rows = programs.notes(program, self.folio)
-        return programs.Notes([(row[0], row[1], self.links.linked(row[2])) for row in rows])
+        return programs.notes(program, self.folio, self.links.linked)
 
     def item(self, name: str | None, asked_as: str) -> list[Element]:
         """The topic's question of an id, if there is one."""

@@ -46,6 +46,11 @@ class Sitting(Element):
     questions: Sequence[Question]
     elsewhere: Sequence[Markup]  # links to questions that their own pages ask, as lines of a list
 
+    @property
+    def needs(self) -> frozenset[str]:
+        """Also the scripts of all forms, if there are variants."""
+        return super().needs | ({"variants"} if self.variants else set())
+
 
 @dataclass(frozen=True)
 class KeptAnswers(Element):

@@ -13,8 +13,7 @@ from markupsafe import Markup, escape
 from generator.content.claim import Claim, Domain, NumberTolerance, Reference
 from generator.pages.elements.element import Aside, Element, Fold, ListOfLines
 from generator.pages.elements.tables import Table
-from generator.pages.environment import unbroken
-from generator.pages.view import counted
+from generator.pages.environment import counted, unbroken
 from generator.printing.folio import Folio, breakable
 from generator.printing.markdown import plain
 from generator.values import claim_formula, regime, units

@@ -22,7 +22,7 @@ from generator.pages.draft import Draft
 from generator.pages.elements.element import Block, Content, Element, Fold, ListOfLines
 from generator.pages.elements.programs import run_link
 from generator.pages.elements.tables import Row, Table
-from generator.pages.view import label
+from generator.pages.environment import label
 from generator.pages.views.claims import BOUNDS, css_of, sides_of, tolerance_of
 from generator.printing.folio import ABSENT, Folio
 from generator.values import calculator as calculators

@@ -16,8 +16,7 @@ from generator.pages.elements.element import (
     ListOfLines,
 )
 from generator.pages.elements.tables import Row, Table
-from generator.pages.environment import unbroken
-from generator.pages.view import counted
+from generator.pages.environment import counted, unbroken
 from generator.pages.views.claims import measured_by, reference_words
 from generator.pages.views.machines import accelerators, machine_link
 from generator.printing.folio import Folio, breakable

@@ -16,7 +16,7 @@ from generator.pages.draft import Draft
 from generator.pages.elements.element import Aside, Block, Content, Element, Fold
 from generator.pages.elements.programs import Command
 from generator.pages.elements.tables import Row, Table
-from generator.pages.view import label
+from generator.pages.environment import label
 from generator.printing.folio import Folio
 from runners.labs.shelf import EVERYWHERE, LENT
 from runners.traces.differences import wrong_programs

@@ -21,8 +21,7 @@ from generator.pages.elements.element import (
 )
 from generator.pages.elements.programs import PrintedText
 from generator.pages.elements.tables import Row, Table, with_units
-from generator.pages.environment import unbroken, with_code
-from generator.pages.view import counted, label
+from generator.pages.environment import counted, label, unbroken, with_code
 from generator.pages.views import trials
 from generator.pages.views.claims import proofs
 from generator.pages.views.frame import reproduce_command

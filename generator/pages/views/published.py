@@ -14,8 +14,8 @@ from markupsafe import Markup
 from generator.content.plan_page import PeaksPage
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Aside, Element, Fold
-from generator.pages.elements.tables import Table
-from generator.pages.view import Row, counted, label
+from generator.pages.elements.tables import Row, Table
+from generator.pages.environment import counted, label
 from generator.printing.folio import Folio, breakable
 from generator.values.value import Value, computed, numeric
 from runners.core.trace.records import Run
