@@ -104,8 +104,7 @@ def cost(draft: Draft) -> Iterator[Element | Markup]:
         yield draft.waiting(asked, what, _compared(written, draft))
     yield from draft.passage("A calculator", lesson.calculator.introduction)
     yield _calculator(lesson.calculator, draft)
-    yield from draft.checks(lesson.checks)
-    yield from draft.takeaway(lesson.takeaway)
+    yield from draft.end(lesson.checks, lesson.takeaway)
 
 
 def _compared(written: CostTable, draft: Draft) -> Iterator[Element | Markup]:
