@@ -1,6 +1,7 @@
 """The templates' environment, and how they print words."""
 
 import re
+from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def environment() -> Environment:
     made.filters |= {
         "plain": plain, "breakable": breakable, "moment": moment, "with_code": with_code,
         "unbroken": unbroken, "counted": counted,
-        "unlinked": unlinked, "command_words": command_words,
+        "unlinked": unlinked, "command_words": command_words, "typed": typed,
     }  # fmt: skip
     made.globals["ui"] = interface_words()
     made.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
@@ -46,6 +47,13 @@ def command_words(command: str) -> Markup:
     """A command whose lines end between words, and not at a hyphen inside an option."""
     words = (unbroken(word) if word.startswith("-") else word for word in command.split())
     return Markup(" ").join(words)
+
+
+def typed(number: float, digits: int = 6) -> str:
+    """A number as a field holds it: no more digits than tell it apart, and no exponent."""
+    if number.is_integer() and abs(number) < 2**53:
+        return str(int(number))
+    return format(Decimal(f"{number:.{digits}g}"), "f")
 
 
 def with_code(reason: str) -> Markup:
