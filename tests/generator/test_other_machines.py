@@ -137,4 +137,4 @@ def test_a_try_of_a_run_that_this_machine_skipped_shows_the_number_of_the_try(co
     copy.add_machine("desk", "tiny_memory", "tiny_training")
     copy.change_run(scenes.AVERAGED, "desk", **scenes.SKIPPED)
     pages = render(load(copy.content, None, fresh, with_tries=True))
-    assert '<td class="pb-number pb-label">0.600</td>' in pages["topics/averaging/try.md"]
+    assert '<span class="pb-label">0.600</span>' in pages["topics/averaging/try.md"]
