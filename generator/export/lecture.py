@@ -20,12 +20,13 @@ from generator.pages.compose import begin
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Content, Element
 from generator.pages.elements.programs import ListedProgram
-from generator.pages.elements.tables import Row, Table
+from generator.pages.elements.tables import Table
 from generator.pages.environment import TEMPLATES, environment
 from generator.pages.page import Gathered
 from generator.pages.sheets import Sheet
 from generator.pages.views import claims, labs
-from generator.printing.folio import Folio, breakable
+from generator.pages.views.claims import JudgedClaim
+from generator.printing.folio import Folio
 from generator.printing.markdown import plain, unlinked
 from generator.values.evaluation import Evidence
 from generator.website.publish import ASSETS, style
@@ -38,19 +39,16 @@ SHOWN: tuple[Mode, ...] = ("learn", "deep", "why", "worked", "trace", "cost", "e
 WEIGHTS = {"learn": 3, "deep": 4, "paper": 3, "lab": 4}
 OTHER_WEIGHT = 2
 BELIEFS = 7  # the most frequent, on a page
-MISTAKES = ["Belief", "What runs showed", "#Predicted", "#Observed"]
 LINES = 25  # of a program on a slide, in letters that the last row can read
 EXPLAINED = 6  # lines that a heading and the words below an output take
 AN_EMPTY_LINE = 3  # lines further from the middle are no worse a place to cut a program
 
 
 class PresentedLesson(NamedTuple):
-    """A lesson that a class shows, and the question to vote on before it, if it asks any."""
+    """A lesson that a class shows."""
 
     title: Markup
     about: Markup
-    letter: str
-    question: Sequence[Element]
     kept: Element | Markup
 
 
@@ -64,13 +62,14 @@ class Lecture:
     requires: Sequence[str]  # topics
     steps: Sequence[tuple[str, int, int]]  # a mode, `beliefs`, `paper` or `lab`, and its minutes
     lessons: Mapping[Mode, PresentedLesson]
+    votes: Mapping[Mode, tuple[str, Element]]  # a letter, and the question that comes before it
     idea: Content
     program: ListedProgram | None  # the smallest of the topic
     codes: Sequence[Markup]  # the same, a slide each
     output_says: Markup
     laws: Table | None
     paper: Sequence[Element]  # questions
-    mistakes: Table  # a row for each belief
+    mistakes: Sequence[tuple[Markup, JudgedClaim]]  # beliefs, each with the claim against it
     lab: Markup  # the title of the first
     task: Content
 
@@ -81,7 +80,7 @@ def documents(evidence: Evidence, topic: Topic) -> dict[str, bytes]:
     css = style().decode() + "".join(path.read_text(encoding="utf-8") for path in sheets)
     sheet = Sheet("class.md", "class", "", "", topic=topic, lab=next(iter(topic.labs), None))
     plan = _lecture(begin(sheet, Gathered(evidence, {}, {})))
-    needs = {"lab": plan.task, "mistakes": plan.mistakes.rows, "questions": plan.paper}
+    needs = {"lab": plan.task, "mistakes": plan.mistakes, "questions": plan.paper}
     page, files = environment().get_template("exported/class.html.j2"), {}
     for part in (part for part in PARTS if needs.get(part, True)):
         html = page.render(part=part, lecture=plan, css=css, minutes=MINUTES, in_class=IN_CLASS)
@@ -93,18 +92,19 @@ def _lecture(draft: Draft) -> Lecture:
     topic, folio = draft.topic, draft.folio
     modes = [mode for mode in SHOWN if mode in topic.lessons][:3]
     recalled = topic.items_by_mode.get("recall", topic.items)  # not only on their own page
-    names = [name for name in recalled if _fits_paper(topic.items[name], folio.evidence)]
-    asked: dict[str, Mode] = {}
-    for mode in modes:  # hands are raised for an option of the first of its questions that has some
-        own = (name for name in topic.items_by_mode[mode] if name in names and name not in asked)
-        choices = (name for name in own if topic.items[name].kind == "choice")
-        asked |= {name: mode for name in [next(choices, None)] if name}
-    rows = _mistakes(topic, folio)
-    paper = _on_paper(topic, {*names} - {*asked})
-    more = {"beliefs": rows, "paper": paper, "lab": topic.labs}
+    names = {name for name in recalled if _fits_paper(topic.items[name], folio.evidence)}
+    asked: dict[Mode, str] = {}
+    for mode in modes:
+        for name in topic.items_by_mode[mode]:
+            if topic.items[name].kind == "choice" and name in names - {*asked.values()}:
+                asked[mode] = name  # hands are raised for one of its options
+                break
+    votes = zip("ABC", asked.items(), strict=False)
+    mistakes, paper = _mistakes(topic, folio), _on_paper(topic, names - {*asked.values()})
+    more = {"beliefs": mistakes, "paper": paper, "lab": topic.labs}
     titles = {other.id: other.file.title for other in folio.book.topics}
     summary = draft.prose(topic.file.summary)
-    lessons = {mode: _presented(mode, asked, draft) for mode in modes}
+    lessons = {mode: _presented(mode, draft) for mode in modes}
     learn = topic.lessons["learn"].model if "learn" in modes else None
     idea: Content = []
     program, output_says = None, Markup()
@@ -122,33 +122,31 @@ def _lecture(draft: Draft) -> Lecture:
         requires=[plain(folio.line(titles[name])) for name in topic.file.requires],
         steps=_timed([*modes, *(step for step, content in more.items() if content)]),
         lessons=lessons,
+        votes={mode: (letter, draft.item(name, "question")[0]) for letter, (mode, name) in votes},
         idea=idea,
         program=program,
         codes=on_slides(program) if program else [],
         output_says=output_says,
         laws=claims.judged_table(laws, has_formula=True) if laws else None,
         paper=[question for name in paper for question in draft.item(name, "question")],
-        mistakes=Table(MISTAKES, rows, is_headed=False),
+        mistakes=mistakes,
         lab=folio.line(lab.title) if lab else Markup(),
         task=[*labs.task(draft, pictured)] if lab else [],
     )
 
 
-def _presented(mode: Mode, asked: Mapping[str, Mode], draft: Draft) -> PresentedLesson:
+def _presented(mode: Mode, draft: Draft) -> PresentedLesson:
     topic, lesson = draft.topic, draft.topic.lessons[mode].model
-    named = [name for name, own in asked.items() if own == mode]
-    letter = "".join("ABC"[[*asked].index(name)] for name in named)
-    posed = [question for name in named for question in draft.item(name, "question")]
     kept: Element | Markup
     if isinstance(lesson, DeepFile):
         kept = draft.lines(lesson.takeaways)
     else:
         kept = draft.prose(getattr(lesson, "takeaway", lesson.introduction))
     title, about = map(draft.folio.line, (lesson.title, topic.file.modes[mode]))
-    return PresentedLesson(title, about, letter, posed, kept)
+    return PresentedLesson(title, about, kept)
 
 
-def _mistakes(topic: Topic, folio: Folio) -> list[Row]:
+def _mistakes(topic: Topic, folio: Folio) -> list[tuple[Markup, JudgedClaim]]:
     """A topic's most frequent misconceptions, each with the claim that refutes it."""
     parts = (
         part
@@ -157,18 +155,11 @@ def _mistakes(topic: Topic, folio: Folio) -> list[Row]:
         for part in getattr(quiz_item, key, ())
     )
     named = Counter(part.misconception for part in parts if part.misconception)
-    rows: list[Row] = []
-    for name, _ in named.most_common(BELIEFS):
-        belief = folio.line(folio.book.misconceptions[name].belief)
-        claim = claims.verdict_row(folio.book.misconceptions[name].refuted_by, folio)
-        says = claim.says + (f" ({claim.words})" if claim.words != "holds" else "")
-        if claim.formula:
-            says += Markup("<br><small>Compared: {}</small>").format(claim.formula)
-        says += claims.regime_words(claim) or Markup("<br>")
-        runs = Markup(", ").join(map(breakable, claim.runs))
-        says += Markup("<small>Run{}: {}</small>").format("s" * (len(claim.runs) > 1), runs)
-        rows.append([Markup("“{}”").format(belief), says, claim.predicted, claim.observed])
-    return rows
+    misconceptions = [folio.book.misconceptions[name] for name, _ in named.most_common(BELIEFS)]
+    return [
+        (folio.line(wrong.belief), claims.verdict_row(wrong.refuted_by, folio))
+        for wrong in misconceptions
+    ]
 
 
 def on_slides(program: ListedProgram) -> list[Markup]:

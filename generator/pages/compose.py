@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from generator.content.chain import chain
-from generator.content.lesson import DeepFile
+from generator.content.lesson import DeepFile, LessonFile
 from generator.pages import facts
 from generator.pages.composed import COMPOSED
 from generator.pages.draft import Draft
@@ -63,7 +63,9 @@ def begin(sheet: Sheet, gathered: Gathered) -> Draft:
 def printed(sheet: Sheet, gathered: Gathered) -> Page:
     """The page of a sheet: its content, what stands around it, and the facts of both."""
     draft = begin(sheet, gathered)
-    content = list(COMPOSED[sheet.kind](draft))
+    is_lesson = sheet.kind == sheet.mode  # or, with a mode, a page of its chain
+    opening = [draft.lede(draft.lesson(LessonFile).introduction)] if is_lesson else []
+    content = [*opening, *COMPOSED[sheet.kind](draft)]
     folio, taken = draft.folio, set[str]()
     for table in (part for part in walk(content) if isinstance(part, Table)):
         table.give_ids(taken)

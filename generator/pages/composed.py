@@ -1,4 +1,7 @@
-"""Which function composes a page, by the name of its kind (`sheets.py`)."""
+"""Which function composes a page, by the name of its kind (`sheets.py`).
+
+Of a lesson it composes what follows the introduction.
+"""
 
 from collections.abc import Callable, Iterator
 

@@ -34,17 +34,15 @@ def deep(draft: Draft) -> Parts:
     """The first page of Deep."""
     lesson, in_link = draft.lesson(DeepFile), draft.folio.in_link
     overview, model = lesson.overview, lesson.mental_model
-    yield draft.lede(lesson.introduction)
     yield draft.heading(2, "Overview")
     texts = overview.what, overview.why_it_matters, overview.where_it_fits
-    words: list[Element | Markup] = [draft.prose(text) for text in texts]
+    words: list[Element | Markup] = [*draft.texts(*texts)]
     for way, places in {"Before": overview.before, "After": overview.after}.items():
         links = Markup(" · ").join(map(draft.line, places))
         words += [Aside(Markup("{} this: {}").format(way, links))] if places else []
     yield Block(words)
     yield draft.heading(2, "Mental model")
-    insight = draft.insight(model.core_idea)
-    analogy = [draft.prose(model.analogy)] if model.analogy else []
+    insight, analogy = draft.insight(model.core_idea), draft.texts(model.analogy)
     yield Block([insight, *analogy, *draft.figure(model.figure)])
     yield draft.heading(2, "Build-up")
     pages = []
@@ -86,14 +84,11 @@ def _step(step: BuildStep, draft: Draft) -> Parts:
     yield Block([draft.prose(step.text), *draft.figure(step.figure)])
     yield from draft.item(step.commit, "before")
     what = "the result" + ", the insight" * bool(step.insight)
-    yield draft.waiting(step.commit, what, _result(step, draft))
-
-
-def _result(step: BuildStep, draft: Draft) -> Parts:
-    yield from (draft.heading(2, "Result"), draft.prose(step.result))
+    result: list[Element | Markup] = [draft.heading(2, "Result"), draft.prose(step.result)]
     if step.insight:
-        yield draft.insight(step.insight)
-    yield from draft.backing(step.claims, step.sources)
+        result.append(draft.insight(step.insight))
+    result += draft.backing(step.claims, step.sources)
+    yield draft.waiting(step.commit, what, result)
 
 
 def _myth(myth: Myth, draft: Draft) -> Parts:

@@ -60,6 +60,10 @@ class Draft:
         """An author's paragraphs with the page's links to terms."""
         return self.links.linked(self.folio.prose(text))
 
+    def texts(self, *written: str | None) -> list[Markup]:
+        """Those texts that there are, as paragraphs."""
+        return [self.prose(text) for text in written if text]
+
     def heading(
         self, level: int, words: str, number: int | None = None, *, anchor: str = "",
         css: str = "", is_listed: bool = True,
@@ -188,23 +192,17 @@ class Draft:
         figure = self.figure_to_try(section.figure) or ", a figure" * bool(section.figure)
         what = f"the explanation{figure}{', a table' * bool(table)}"
         what += ", a program with its output" * bool(program)
-        yield self.waiting(commit, what, self._told(section, table, program))
-
-    def _told(
-        self, section: Backed, table: LessonTable | None, program: ExplainedProgram | None
-    ) -> Iterator[Element | Markup]:
-        yield self.prose(section.text)
-        yield from self.figure(section.figure)
+        told: list[Element | Markup] = [self.prose(section.text), *self.figure(section.figure)]
         if table:
-            yield from self.table(table, self.folio.line(table.first_column or "What"))
+            told += self.table(table, self.folio.line(table.first_column or "What"))
         if program:  # what it printed, and the program closed: the text has said how it works
             listed = self.program(program)
-            yield from (listed.output, self.prose(program.output_says))
-            yield programs.WholeProgram(listed, self.notes(program))
-        yield from self.backing(section.claims, section.sources)
+            told += [listed.output, self.prose(program.output_says)]
+            told.append(programs.WholeProgram(listed, self.notes(program)))
+        told += self.backing(section.claims, section.sources)
+        yield self.waiting(commit, what, told)
 
     def table(self, table: LessonTable, first: str) -> Iterator[Element | Markup]:
         """A table of values, and what to see in it."""
         yield tables.of_values(table, self.folio, first)
-        if table.afterword:
-            yield self.prose(table.afterword)
+        yield from self.texts(table.afterword)

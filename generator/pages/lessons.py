@@ -39,7 +39,6 @@ def reveal(summary: str, after: str, content: Iterable[Element | Markup], css: s
 def learn(draft: Draft) -> Parts:
     """The first page of a topic."""
     lesson = draft.lesson(files.LearnFile)
-    yield draft.lede(lesson.introduction)
     yield draft.heading(2, "The idea")
     yield Block([draft.prose(lesson.idea), *draft.figure(lesson.figure)])
     yield draft.heading(2, "Predict, then see")
@@ -64,7 +63,6 @@ def _seen(lesson: files.LearnFile, draft: Draft) -> Parts:
 def worked(draft: Draft) -> Parts:
     """One case, term by term."""
     lesson = draft.lesson(files.WorkedFile)
-    yield draft.lede(lesson.introduction)
     yield draft.heading(2, "Step by step")
     for number, step in enumerate(lesson.steps, 1):
         yield draft.heading(3, draft.folio.line(step.title), number)
@@ -75,7 +73,6 @@ def worked(draft: Draft) -> Parts:
 def why(draft: Draft) -> Parts:
     """What the technique is for, what came before it, and which method to use when."""
     lesson, folio = draft.lesson(files.WhyFile), draft.folio
-    yield draft.lede(lesson.introduction)
     yield from draft.sections([lesson.purpose], 3, "What it is for")
     yield from draft.sections(lesson.before, 3, "What came before")
     yield from draft.passage("Which method, when", lesson.decisions_say)
@@ -112,7 +109,6 @@ def _because(decision: files.Decision, draft: Draft) -> Markup:
 def challenge(draft: Draft) -> Parts:
     """Problems to solve, each with its worked answer."""
     lesson = draft.lesson(files.ChallengeFile)
-    yield draft.lede(lesson.introduction)
     yield draft.heading(2, "Problems")
     for number, problem in enumerate(lesson.problems, 1):
         title = draft.folio.line(problem.title)
@@ -127,7 +123,6 @@ def challenge(draft: Draft) -> Parts:
 def experiment(draft: Draft) -> Parts:
     """A task, hints, and a solution that waits for the answer to the page's question."""
     lesson, folio = draft.lesson(files.ExperimentFile), draft.folio
-    yield draft.lede(lesson.introduction)
     asked_first = None if lesson.asks_after_task else lesson.commit
     yield from draft.item(asked_first, "commit")
     yield from draft.passage("Problem", lesson.problem)
@@ -199,8 +194,7 @@ def summary(draft: Draft) -> Parts:
     topic, folio = draft.topic, draft.folio
     lessons = {mode: written.model for mode, written in topic.lessons.items()}
     yield Block([draft.prose(topic.file.summary)], "pb-lede pb-summary")
-    if topic.file.symbols:
-        yield Block([draft.prose(topic.file.symbols)])
+    yield from (Block([text]) for text in draft.texts(topic.file.symbols))
     first = lessons.get("learn")
     if isinstance(first, files.LearnFile):
         figure = draft.first_state(topic.figures[f"learn#{first.figure}"])

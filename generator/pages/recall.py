@@ -58,7 +58,6 @@ class KeptAnswers(Element):
 def recall(draft: Draft) -> Iterator[Element | Markup]:
     """The questions of a topic, other topics, what is kept, and why questions return."""
     lesson, topic, folio = draft.lesson(RecallFile), draft.topic, draft.folio
-    yield draft.lede(lesson.introduction)
     yield draft.heading(2, "Questions of this topic")
     names = [name for name in topic.items if name not in lesson.leave_out]
     script = _script([topic.items[name] for name in names], folio)

@@ -43,7 +43,6 @@ DEVICES = {"H100": ("h100-bf16", "connectx-7"), "A100": ("a100-bf16", "selene-hd
 PER_NODE = 8  # devices, and adapters
 HALF, STATE = 2, 12  # bytes: of a number in bf16; of a master and two moments in fp32
 OF_PROGRAM = {"reductions"}  # inputs that a model leaves as they are
-_END_OF_CALLED = re.compile(r"[,:]| \(")
 _NAME = re.compile(r"[a-z_]\w*")
 _FORMULA = re.compile(r"`[^`]+`(?=[^`])")
 
@@ -53,7 +52,6 @@ class CalculatorField(NamedTuple):
 
     written: CalculatorInput
     label: Markup
-    called: str  # by formulas and messages: the beginning of its label
     unit: str
     size: float  # of one of the field, in what formulas calculate with
     start: float
@@ -78,27 +76,19 @@ class OperatedCalculator(Element):
 def cost(draft: Draft) -> Iterator[Element | Markup]:
     """The page of what a technique costs."""
     lesson = draft.lesson(CostFile)
-    yield draft.lede(lesson.introduction)
     yield from draft.item(lesson.commit, "commit")
     for written in lesson.tables:
         title = draft.folio.line(written.title)
         yield draft.heading(2, title)
         what = f"“{title}”{draft.figure_to_try(written.figure)}"
         asked = lesson.commit if written.waits else None
-        yield draft.waiting(asked, what, _compared(written, draft))
+        told: list[Element | Markup] = [draft.prose(written.text), *draft.figure(written.figure)]
+        told += [_cost_table(written, draft.folio), *draft.texts(written.afterword)]
+        told += draft.backing(written.backed_by, written.sources)
+        yield draft.waiting(asked, what, told)
     yield from draft.passage("A calculator", lesson.calculator.introduction)
     yield _calculator(lesson.calculator, draft)
     yield from draft.end(lesson.checks, lesson.takeaway)
-
-
-def _compared(written: CostTable, draft: Draft) -> Iterator[Element | Markup]:
-    """Laws beside what their runs measured."""
-    yield draft.prose(written.text)
-    yield from draft.figure(written.figure)
-    yield _cost_table(written, draft.folio)
-    if written.afterword:
-        yield draft.prose(written.afterword)
-    yield from draft.backing(written.backed_by, written.sources)
 
 
 def _cost_table(written: CostTable, folio: Folio) -> Table:
@@ -156,7 +146,7 @@ def _calculator(written: Calculator, draft: Draft) -> OperatedCalculator:
     of_all = [check for own in checked for check in own]
     fields = [_field(variable, start[variable.name], of_all, folio) for variable in written.inputs]
     complete = [field for field in fields if field] if all(fields) else []
-    called = {variable.name: _called(variable) for variable in written.inputs}
+    called = {variable.name: variable.called for variable in written.inputs}
     heads = _heads((check.measured for check in of_all), folio)
     results, rows, by_run = [], [], []
     for output, checks in zip(written.outputs, checked, strict=True):
@@ -171,7 +161,7 @@ def _calculator(written: Calculator, draft: Draft) -> OperatedCalculator:
             folio.run(check.run)
             numbers = map(folio.printed, (check.by_formula, check.measured, check.off))
             by_run.append([title, run_link(check.run, folio), *numbers])
-    afterword = [Block([draft.prose(written.afterword)])] if written.afterword else []
+    afterword = [Block([text]) for text in draft.texts(written.afterword)]
     table = Table(["Result", "Formula", "#At the start", "Compared with"], rows)
     every_run = Table(["Result", "Run", *heads], by_run)
     fold = Fold(Markup("Each formula compared with every run"), [every_run], "pb-numbers")
@@ -198,11 +188,6 @@ def _compared_with(
         says += Markup(' <strong class="pb-does-not-hold">further off than it may be</strong>')
     runs = "run" if len(checks) == 1 else "runs"
     return says.format(len(checks), runs, off, run_link(worst.run, folio), within)
-
-
-def _called(variable: CalculatorInput) -> str:
-    """What formulas and messages call an input: the beginning of its label."""
-    return _END_OF_CALLED.split(variable.label)[0]
 
 
 def _known_models(fields: Sequence[CalculatorField], folio: Folio) -> Iterator[tuple[str, str]]:
@@ -258,7 +243,6 @@ def _field(
     return CalculatorField(
         variable,
         folio.line(variable.label),
-        _called(variable),
         unit,
         float(size),
         opens,

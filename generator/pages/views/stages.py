@@ -54,15 +54,13 @@ class PredictionTable(Table):
 def trace(draft: Draft) -> Iterator[Element | Markup]:
     """The page of one training and one prediction, as runs recorded them."""
     lesson, folio = draft.lesson(TraceFile), draft.folio
-    yield draft.lede(lesson.introduction)
     if lesson.data_flow:
         yield from draft.passage("Data flow, stage by stage", lesson.data_flow.introduction)
         yield Block([*_stages(lesson.data_flow, draft)])  # opening a stage closes the others
     if lesson.training:
         yield from draft.passage("The training curve", lesson.training.introduction)
         yield from draft.figure(lesson.training.figure)
-        if lesson.training.afterword:
-            yield Block([draft.prose(lesson.training.afterword)])
+        yield from (Block([text]) for text in draft.texts(lesson.training.afterword))
     if lesson.prediction:
         title = folio.line(lesson.prediction.title or "Prediction, layer by layer")
         yield from draft.passage(title, lesson.prediction.introduction)

@@ -28,7 +28,6 @@ OWN_TITLES = "You changed", "#Yours", "#This page's", "When"
 def trials(draft: Draft) -> Iterator[Element | Markup]:
     """The page of the mode Try: each trial with its question, its run, and what to change."""
     lesson = draft.lesson(TryFile)
-    yield draft.lede(lesson.introduction)
     for number, trial in enumerate(lesson.trials, 1):
         yield from draft.passage(draft.folio.line(trial.title), trial.situation, number)
         yield from draft.item(trial.item, "commit")
