@@ -8,12 +8,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, zip_longest
-from typing import NamedTuple
 
 from markupsafe import Markup
 
 from generator.content.book import Topic
-from generator.content.lesson import DeepFile, LearnFile, Mode
+from generator.content.lesson import LearnFile, Mode
 from generator.content.quiz import Item
 from generator.items.kinds import kind_of
 from generator.pages.compose import begin
@@ -44,14 +43,6 @@ EXPLAINED = 6  # lines that a heading and the words below an output take
 AN_EMPTY_LINE = 3  # lines further from the middle are no worse a place to cut a program
 
 
-class PresentedLesson(NamedTuple):
-    """A lesson that a class shows."""
-
-    title: Markup
-    about: Markup
-    kept: Element | Markup
-
-
 @dataclass(frozen=True)
 class Lecture:
     """A class of a topic; parts without content are empty."""
@@ -61,7 +52,8 @@ class Lecture:
     summary: Markup
     requires: Sequence[str]  # topics
     steps: Sequence[tuple[str, int, int]]  # a mode, `beliefs`, `paper` or `lab`, and its minutes
-    lessons: Mapping[Mode, PresentedLesson]
+    # Of each that it shows the title, what it is for, and what to keep of it.
+    lessons: Mapping[Mode, tuple[Markup, Markup, Element | Markup]]
     votes: Mapping[Mode, tuple[str, Element]]  # a letter, and the question that comes before it
     idea: Content
     program: ListedProgram | None  # the smallest of the topic
@@ -104,8 +96,12 @@ def _lecture(draft: Draft) -> Lecture:
     more = {"beliefs": mistakes, "paper": paper, "lab": topic.labs}
     titles = {other.id: other.file.title for other in folio.book.topics}
     summary = draft.prose(topic.file.summary)
-    lessons = {mode: _presented(mode, draft) for mode in modes}
-    learn = topic.lessons["learn"].model if "learn" in modes else None
+    models = {mode: topic.lessons[mode].model for mode in modes}
+    lessons = {
+        mode: (folio.line(lesson.title), folio.line(topic.file.modes[mode]), draft.kept(lesson))
+        for mode, lesson in models.items()
+    }
+    learn = models.get("learn")
     idea: Content = []
     program, output_says = None, Markup()
     if isinstance(learn, LearnFile):
@@ -133,17 +129,6 @@ def _lecture(draft: Draft) -> Lecture:
         lab=folio.line(lab.title) if lab else Markup(),
         task=[*labs.task(draft, pictured)] if lab else [],
     )
-
-
-def _presented(mode: Mode, draft: Draft) -> PresentedLesson:
-    topic, lesson = draft.topic, draft.topic.lessons[mode].model
-    kept: Element | Markup
-    if isinstance(lesson, DeepFile):
-        kept = draft.lines(lesson.takeaways)
-    else:
-        kept = draft.prose(getattr(lesson, "takeaway", lesson.introduction))
-    title, about = map(draft.folio.line, (lesson.title, topic.file.modes[mode]))
-    return PresentedLesson(title, about, kept)
 
 
 def _mistakes(topic: Topic, folio: Folio) -> list[tuple[Markup, JudgedClaim]]:

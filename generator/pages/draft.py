@@ -104,6 +104,12 @@ class Draft:
         yield self.heading(2, "Takeaway")
         yield self.insight(takeaway)
 
+    def kept(self, lesson: LessonFile) -> Element | Markup:
+        """What to keep of a lesson: its takeaways, or else its introduction."""
+        if takeaways := getattr(lesson, "takeaways", None):
+            return self.lines(takeaways)
+        return self.prose(getattr(lesson, "takeaway", lesson.introduction))
+
     # --- figures, programs, questions, claims
 
     def drawn(self, figure: Figure) -> DrawnFigure:

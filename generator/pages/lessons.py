@@ -43,7 +43,12 @@ def learn(draft: Draft) -> Parts:
     yield Block([draft.prose(lesson.idea), *draft.figure(lesson.figure)])
     yield draft.heading(2, "Predict, then see")
     yield from draft.item(lesson.commit, "commit")
-    yield reveal(SEEN, lesson.commit, _seen(lesson, draft), " pb-seen")
+    seen: list[Element | Markup] = []
+    if lesson.seen.title != SEEN:
+        title = draft.folio.line(lesson.seen.title)
+        seen.append(draft.heading(3, title, css="pb-reveal-title", is_listed=False))
+    seen += draft.section_body(lesson.seen)
+    yield reveal(SEEN, lesson.commit, seen, " pb-seen")
     yield draft.heading(2, "The smallest real program")
     program = draft.program(lesson.program)
     lines = draft.heading(3, "Line by line", is_listed=False), draft.notes(lesson.program)
@@ -51,13 +56,6 @@ def learn(draft: Draft) -> Parts:
     printed: list[Element | Markup] = [program.output, draft.prose(lesson.program.output_says)]
     yield Block([program, *lines, below, draft.waiting(lesson.commit, "what it printed", printed)])
     yield from draft.end(lesson.checks, lesson.takeaway)
-
-
-def _seen(lesson: files.LearnFile, draft: Draft) -> Parts:
-    if lesson.seen.title != SEEN:
-        title = draft.folio.line(lesson.seen.title)
-        yield draft.heading(3, title, css="pb-reveal-title", is_listed=False)
-    yield from draft.section_body(lesson.seen)
 
 
 def worked(draft: Draft) -> Parts:
@@ -123,8 +121,8 @@ def challenge(draft: Draft) -> Parts:
 def experiment(draft: Draft) -> Parts:
     """A task, hints, and a solution that waits for the answer to the page's question."""
     lesson, folio = draft.lesson(files.ExperimentFile), draft.folio
-    asked_first = None if lesson.asks_after_task else lesson.commit
-    yield from draft.item(asked_first, "commit")
+    is_late = lesson.asks_after_task
+    yield from draft.item(None if is_late else lesson.commit, "commit")
     yield from draft.passage("Problem", lesson.problem)
     if lesson.output:
         yield draft.heading(3, "What the run printed")
@@ -136,7 +134,7 @@ def experiment(draft: Draft) -> Parts:
     if lesson.constraints:
         task += [Markup("<p>Constraints:</p>"), draft.lines(lesson.constraints)]
     yield Block(task)
-    yield from draft.item(None if asked_first else lesson.commit, "commit")
+    yield from draft.item(lesson.commit if is_late else None, "commit")
     yield from draft.sections([lesson.refuted, lesson.restated], 3, after=lesson.commit)
     if lesson.hints:
         yield draft.heading(3, "Hints")
@@ -203,12 +201,10 @@ def summary(draft: Draft) -> Parts:
             link = '<a href="learn.html#figure-{}">The figure with its other settings, on Learn</a>'
             yield Aside(Markup(link).format(figure.id), "pb-meta pb-opens")
     for mode, title in SUMMARIZED.items():
-        lesson = lessons.get(mode)
-        if isinstance(lesson, files.DeepFile):
+        if mode in lessons:
             yield draft.heading(2, title)
-            yield draft.lines(lesson.takeaways)
-        elif isinstance(lesson, files.LearnFile | files.WhyFile | files.CostFile):
-            yield from draft.passage(title, lesson.takeaway)
+            kept = draft.kept(lessons[mode])
+            yield kept if isinstance(kept, Element) else Block([kept])
     yield draft.heading(2, "Laws, and what runs measured")
     laws = claims.verdict_rows(topic.file.key_laws, folio)
     yield claims.judged_table(laws, has_formula=True)
