@@ -207,6 +207,6 @@ class OnThisPage(Element):
 class Facts(Element):
     """Facts, each behind the words that name it."""
 
-    rows: Sequence[tuple[Markup, Markup]]
+    rows: Sequence[tuple[Markup, Markup | Sequence[Markup]]]
     css: str = ""  # of these words
     is_found: bool = True

@@ -33,6 +33,7 @@ from generator.values.regime import CROWDED, is_crowded, num_ranks
 from generator.values.value import Value, computed, numeric
 from runners.core.trace.fields import Key
 from runners.core.trace.records import NO_TORCH, Machine, Run, Trace, software
+from runners.traces.summary import beside
 
 FACTS = (
     ("Processor", "cpu"), ("Cores", "num_cores"), ("Memory", "memory_bytes"),
@@ -284,11 +285,11 @@ def _explained(by_machine: Sequence[MachineRuns]) -> str:
 def _tries(experiment: str, folio: Folio) -> Iterator[Element]:
     """The reader's own runs of an experiment, each beside the run of the page."""
     title = Markup("<code>{}</code>, {}: {}")
-    for own in trials.of_experiment(experiment, folio):
-        words = Markup("; ").join(own.changed) or "as declared"
-        about = title.format(breakable(own.run), moment(own.when), words)
+    for trace, name, own, book in trials.tried(experiment, folio):
+        words = Markup("; ").join(trials.changed(book, own)) or "as declared"
+        about = title.format(breakable(name), moment(trace.recorded_at), words)
         yield Aside(about, "pb-listing-title", is_found=False)
-        yield PrintedText("\n".join(own.lines))
+        yield PrintedText("\n".join(beside(own, book)))
 
 
 def _by_machine(experiment: str, folio: Folio) -> list[MachineRuns]:
