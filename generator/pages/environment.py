@@ -11,6 +11,7 @@ from generator.pages.view import counted
 from generator.printing.folio import breakable, interface_words
 from generator.printing.markdown import plain, unlinked
 from generator.printing.sources import moment
+from runners.core.trace.records import software
 
 TEMPLATES = Path(__file__).parent / "templates"
 _CODE = re.compile(r"`([^`]+)`")
@@ -30,7 +31,7 @@ def environment() -> Environment:
     made.filters |= {
         "plain": plain, "breakable": breakable, "moment": moment, "with_code": with_code,
         "unbroken": unbroken, "counted": counted,
-        "unlinked": unlinked, "command_words": command_words,
+        "unlinked": unlinked, "command_words": command_words, "software": software,
     }  # fmt: skip
     made.globals["ui"] = interface_words()
     made.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
