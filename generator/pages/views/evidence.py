@@ -14,7 +14,7 @@ from generator.pages.draft import Draft
 from generator.pages.elements.element import Block, Element, Fold, Worded
 from generator.pages.elements.tables import Table
 from generator.pages.view import counted
-from generator.pages.views.claims import measured_by
+from generator.pages.views.claims import CitedSources, measured_by
 from generator.printing.folio import Folio
 from generator.values.claim_formula import off_by
 from generator.values.machines import disagree
@@ -65,15 +65,6 @@ class TalliedClaims(Worded):
     surprises: Sequence[tuple[str, str, Run]]  # each with its experiment and its name
     furthest: Table | None  # laws
     others: Sequence[tuple[str, int, int]]  # machines: the claims that each decides, and otherwise
-
-
-@dataclass(frozen=True)
-class CitedSources(Element):
-    """What the book cites."""
-
-    IS_FOUND = False
-    documents: Sequence[Sequence[tuple[Reference, Markup]]]  # with what each place says
-    of_rows: Sequence[Reference]  # of published tables
 
 
 def evidence(draft: Draft) -> Iterator[Element | Markup]:
@@ -162,4 +153,4 @@ def _cited(folio: Folio) -> CitedSources:
         else:
             says = folio.line(reference.says)
             documents.setdefault(reference.url, []).append((reference, says))
-    return CitedSources([*documents.values()], apart)
+    return CitedSources([*documents.values()], apart, is_anchored=True)

@@ -171,9 +171,9 @@ def _refuted(belief: Markup, claim: JudgedClaim) -> Row:
     says = claim.says + (f" ({claim.words})" if claim.words != "holds" else "")
     if claim.formula:
         says += Markup("<br><small>Compared: {}</small>").format(claim.formula)
-    says += claims.regime_words(claim) or Markup("<br>")
-    runs = Markup(", ").join(map(breakable, claim.runs))
-    says += Markup("<small>Run{}: {}</small>").format("s" * (len(claim.runs) > 1), runs)
+    says += claim.regime_words or Markup("<br>")
+    runs = Markup(", ").join(map(breakable, claim.outcome.runs))
+    says += Markup("<small>Run{}: {}</small>").format("s" * (len(claim.outcome.runs) > 1), runs)
     return [Markup("“{}”").format(belief), says, claim.predicted, claim.observed]
 
 

@@ -22,7 +22,7 @@ from generator.pages.elements.element import (
 )  # fmt: skip
 from generator.pages.elements.programs import highlighted, printed
 from generator.pages.environment import command_words, unbroken
-from generator.pages.views.claims import JudgedClaim, measured_by, verdict_link, verdict_row
+from generator.pages.views.claims import JudgedClaim, measured_by, verdict_row
 from generator.printing.folio import Folio, breakable
 from generator.printing.markdown import plain
 from generator.printing.sources import command
@@ -125,8 +125,8 @@ def _evidence(sentence: Statement, row: JudgedClaim, folio: Folio) -> Iterator[E
         yield Aside(_download(sentence.program, folio), "pb-listing-title")
     yield Aside(_judged(row, folio))
     machine = measured_by(folio.judged(sentence.claim), folio)
-    again = command_words(command(row.runs, machine, folio.book.reference.name))
-    natures = {run.nature for run in map(folio.book.run, row.runs) if run}
+    again = command_words(command(row.outcome.runs, machine, folio.book.reference.name))
+    natures = {run.nature for run in map(folio.book.run, row.outcome.runs) if run}
     verb = "Simulate" if natures == {"simulated"} else "Measure"
     yield Aside(AGAIN.format(verb, again), "pb-listing-title")
     if sentence.program:
@@ -161,13 +161,15 @@ def _torchrun(path: str, file: str, folio: Folio) -> Markup:
 def _judged(row: JudgedClaim, folio: Folio) -> Markup:
     """The claim that judges a sentence, with its verdict and its runs."""
     run = Markup('<a href="{}{}"><code>{}</code></a>')
-    runs = [run.format(folio.root, folio.place_of(name), breakable(name)) for name in row.runs]
+    runs = [
+        run.format(folio.root, folio.place_of(name), breakable(name)) for name in row.outcome.runs
+    ]
     sides = "Verdict"
     if not row.is_repeated:
         sides = Markup("Predicted {}, observed {}").format(row.predicted, row.observed)
     regime = Markup(' <small class="pb-regime">Regime: {}.</small>').format(row.regime)
     return Markup("The evidence: {} {}: {}.{} {}: {}").format(
-        row.says, sides, verdict_link(row), regime if row.regime else "",
+        row.says, sides, row.link, regime if row.regime else "",
         "Run" if len(runs) == 1 else "Runs", Markup(", ").join(runs),
     )  # fmt: skip
 
