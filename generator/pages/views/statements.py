@@ -1,29 +1,21 @@
 """Sentences that people read: how each stands, its runs, and a program that repeats it."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
 from generator.checks import claim_checks
 from generator.content import listed_code
-from generator.content.claim import Statement
+from generator.content.claim import Reference, Statement
 from generator.pages.draft import Draft
-from generator.pages.elements.element import (
-    Aside,
-    Block,
-    Content,
-    Element,
-    Fold,
-    NarrowingField,
-    OnThisPage,
-    Unfound,
-)  # fmt: skip
-from generator.pages.elements.programs import highlighted, printed
-from generator.pages.environment import command_words, unbroken
+from generator.pages.elements.element import Element, Heading, NarrowingField, OnThisPage
+from generator.pages.elements.programs import RunOutput, highlighted, printed
+from generator.pages.environment import unbroken
 from generator.pages.views.claims import JudgedClaim, measured_by, verdict_row
-from generator.printing.folio import Folio, breakable
+from generator.printing.folio import Folio
 from generator.printing.markdown import plain
 from generator.printing.sources import command
 from generator.values.verdicts import Judged
@@ -52,30 +44,45 @@ RANKED = (
     "We ranked these{} by judgement, asking two questions: who reads the statement, and what does "
     "it cost to act on it where it fails, or is read too broadly? Each entry answers both."
 )
-PARAGRAPH = Markup("<p>{}</p>")
-SOURCE = Markup(
-    'Source: <a class="pb-cited" href="{}" rel="noreferrer">{}</a>, '
-    '<span class="pb-cited">{}</span>'
-)
-AGAIN = Markup("{} it again, from the project's folder: <code>{}</code>")
-HERE = Markup("From the project's folder: <code>{}</code>")
-LISTED = Markup('<div class="highlight"><pre><code tabindex="0">{}</code></pre></div>')
-TO_DOWNLOAD = Markup(
-    'See the effect yourself: download <a href="{}" download>{}</a>, then run <code>{}</code> '
-    "(on Linux; it needs {} alone)"
-)
-USES = Markup(
-    "The program of this entry does not repeat the measurement; it uses {}. Compare the effect, "
-    "not the numbers."
-)
+
+
+class ShortProgram(NamedTuple):
+    """A program that shows the effect, and what it printed."""
+
+    file: str
+    href: str  # of its download
+    num_ranks: int
+    needs: Markup
+    uses: Markup
+    code: Markup
+    output: RunOutput
+
+
+@dataclass(frozen=True)
+class StatementEvidence(Element):
+    """The source of a sentence, the claim that judges it, and a program that shows the effect."""
+
+    IS_FOUND = False
+    source: Reference | None
+    claim: JudgedClaim
+    runs: Sequence[tuple[str, str]]  # each with its address
+    verb: str
+    again: str  # the command that repeats them
+    program: ShortProgram | None
 
 
 @dataclass(frozen=True)
 class TestedStatement(Element):
-    """A sentence with what was found of it."""
+    """A sentence, how it stands, its correction, and folded what that rests on."""
 
-    id: str
-    content: Content
+    said: Heading
+    standings: Markup
+    where: Markup
+    correction: Markup
+    regime: Markup
+    more: Markup  # of the correction
+    stakes: Markup
+    evidence: StatementEvidence
 
 
 def retracted(draft: Draft) -> Iterator[Element | Markup]:
@@ -94,84 +101,55 @@ def retracted(draft: Draft) -> Iterator[Element | Markup]:
             yield Markup(f"<p>{RANKED}</p>").format(" ten" * is_ten)
         elif first and place == len(first):
             yield draft.heading(2, "More statements", anchor="others")
-        yield TestedStatement(sentence.id, [*_statement(sentence, draft)])
+        yield _statement(sentence, draft)
 
 
-def _statement(sentence: Statement, draft: Draft) -> Iterator[Element | Markup]:
-    """A sentence, its standings by machine, its correction, and folded what that rests on."""
+def _statement(sentence: Statement, draft: Draft) -> TestedStatement:
     folio = draft.folio
-    row = verdict_row(sentence.claim, folio)
+    claim = verdict_row(sentence.claim, folio)
     first, *others = re.split(r"\n\s*\n", sentence.correction.strip())
     sentences = _SENTENCE_ENDS.split(first)
     more = [" ".join(sentences[SHOWN:]), *others]
-    yield draft.heading(3, folio.line(sentence.said), anchor=sentence.id, css="pb-sentence")
-    standings = _standings(sentence, folio)
-    yield Aside(standings + "· from " + folio.line(sentence.where), "pb-said-where")
-    yield Block([folio.prose(" ".join(sentences[:SHOWN]))])
-    regime = PARAGRAPH.format(folio.line(sentence.regime))
-    correction = folio.prose("\n\n".join(filter(None, more)))
-    stakes = PARAGRAPH.format(folio.line(sentence.stakes)) if sentence.stakes else Markup()
-    evidence = Unfound([*_evidence(sentence, row, folio)])
-    title, content = Markup("Conditions, source, evidence"), (regime, correction, stakes, evidence)
-    yield Fold(title, content, is_found=True)
+    return TestedStatement(
+        draft.heading(3, folio.line(sentence.said), anchor=sentence.id, css="pb-sentence"),
+        _standings(sentence, folio),
+        folio.line(sentence.where),
+        folio.prose(" ".join(sentences[:SHOWN])),
+        folio.line(sentence.regime),
+        folio.prose("\n\n".join(filter(None, more))),
+        folio.line(sentence.stakes or ""),
+        _evidence(sentence, claim, folio),
+    )
 
 
-def _evidence(sentence: Statement, row: JudgedClaim, folio: Folio) -> Iterator[Element | Markup]:
-    """The source of a sentence, the claim that judges it, and a program that shows the effect."""
-    if sentence.source:
-        source = folio.book.references[sentence.source]
-        yield Aside(SOURCE.format(source.url, source.title, source.where))
-    if sentence.program:
-        yield Aside(_download(sentence.program, folio), "pb-listing-title")
-    yield Aside(_judged(row, folio))
-    machine = measured_by(folio.judged(sentence.claim), folio)
-    again = command_words(command(row.outcome.runs, machine, folio.book.reference.name))
-    natures = {run.nature for run in map(folio.book.run, row.outcome.runs) if run}
-    verb = "Simulate" if natures == {"simulated"} else "Measure"
-    yield Aside(AGAIN.format(verb, again), "pb-listing-title")
-    if sentence.program:
-        yield from _program(sentence.program, folio)
+def _evidence(sentence: Statement, claim: JudgedClaim, folio: Folio) -> StatementEvidence:
+    runs, book = claim.outcome.runs, folio.book
+    natures = {run.nature for run in map(book.run, runs) if run}
+    return StatementEvidence(
+        book.references[sentence.source] if sentence.source else None,
+        claim,
+        [(name, folio.root + folio.place_of(name)) for name in runs],
+        "Simulate" if natures == {"simulated"} else "Measure",
+        command(runs, measured_by(claim.outcome, folio), book.reference.name),
+        _program(sentence.program, folio) if sentence.program else None,
+    )
 
 
-def _download(path: str, folio: Folio) -> Markup:
-    """Where the program of a run is, and the command that runs it where it was downloaded to."""
-    file = claim_checks.program_path(folio.book, path)
-    at, name = folio.root + (listed_code.download_path(file) or ""), file.rpartition("/")[2]
-    needs = folio.line(folio.book.home.programs_need or "")
-    return TO_DOWNLOAD.format(at, name, _torchrun(path, name, folio), needs)
-
-
-def _program(path: str, folio: Folio) -> Iterator[Element | Markup]:
-    """The program of a run, which several sentences may share, and what it printed."""
-    file = claim_checks.program_path(folio.book, path)
-    sharing = (other.uses for other in folio.book.statements.values() if other.program == path)
-    yield Aside(USES.format(folio.line(next(filter(None, sharing)))))
-    code = highlighted(listed_code.listed(folio.book.root, file, None))
-    here = Aside(HERE.format(_torchrun(path, file, folio)), "pb-listing-title")
-    yield Block([here, LISTED.format(code)], "pb-listing")
-    yield printed(path, folio)
-
-
-def _torchrun(path: str, file: str, folio: Folio) -> Markup:
-    run = folio.run(path)
+def _program(path: str, folio: Folio) -> ShortProgram:
+    """The program of a run, which several sentences may share."""
+    book, run = folio.book, folio.run(path)
     assert run is not None, path  # the checks have looked
-    return command_words(f"torchrun --nproc-per-node {run.world_size} {file}")
-
-
-def _judged(row: JudgedClaim, folio: Folio) -> Markup:
-    """The claim that judges a sentence, with its verdict and its runs."""
-    run = Markup('<a href="{}{}"><code>{}</code></a>')
-    runs = [
-        run.format(folio.root, folio.place_of(name), breakable(name)) for name in row.outcome.runs
-    ]
-    sides = "Verdict"
-    if not row.is_repeated:
-        sides = Markup("Predicted {}, observed {}").format(row.predicted, row.observed)
-    regime = Markup(' <small class="pb-regime">Regime: {}.</small>').format(row.regime)
-    return Markup("The evidence: {} {}: {}.{} {}: {}").format(
-        row.says, sides, row.link, regime if row.regime else "",
-        "Run" if len(runs) == 1 else "Runs", Markup(", ").join(runs),
-    )  # fmt: skip
+    file = claim_checks.program_path(book, path)
+    sharing = (other.uses for other in book.statements.values() if other.program == path)
+    return ShortProgram(
+        file,
+        folio.root + (listed_code.download_path(file) or ""),
+        run.world_size,
+        folio.line(book.home.programs_need or ""),
+        folio.line(next(filter(None, sharing))),
+        highlighted(listed_code.listed(book.root, file, None)),
+        printed(path, folio),
+    )
 
 
 def _standings(sentence: Statement, folio: Folio) -> Markup:
