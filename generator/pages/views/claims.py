@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup, escape
 
+from generator.content.book import Book
 from generator.content.claim import Claim, Domain, NumberTolerance, Reference
 from generator.pages.elements.element import Element, Fold, ListOfLines, Worded
 from generator.pages.elements.tables import Table, with_units
@@ -23,6 +24,7 @@ from generator.values.machines import disagree
 from generator.values.value import Value, numeric
 from generator.values.verdicts import UNDECIDED, Judged
 from runners.core.trace.fields import NBSP
+from runners.planner.answers.plan_grid import PREFIX
 
 MAX_DIGITS = 12
 CLOSE, MORE_DIGITS = 1e-3, 6  # where three digits would make much of a difference
@@ -252,37 +254,27 @@ class MachineVerdict(Verdict):
         """Whether the runs of its machine decide nothing."""
         return self.outcome.verdict in UNDECIDED
 
-    @property
-    def heads(self) -> list[str]:
-        """What both sides are."""
-        observed, predicted = self.outcome.observed, self.outcome.predicted
-        if observed is None or observed.nature != "simulated":
-            return ["#Predicted", "#Observed"]
-        is_cited = predicted is not None and predicted.kind == "cited"
-        return ["#Cited" if is_cited else "#Predicted", f"#{observed.kind.capitalize()}"]
-
 
 @dataclass(frozen=True)
 class FoldedClaim(Element):
     """A claim, folded below the first verdict that runs decide: its rule, and all verdicts."""
 
     IS_FOUND = False
-    claim: Claim
     says: Markup
-    runs: Sequence[str]
+    names_runs: bool
     formula: Markup
     only_there: Markup  # why it holds in its domain
     tolerance: str
     because: Markup  # it is that large
-    source: Reference | None
     regime: Markup
     verdicts: Sequence[MachineVerdict]
-    first: MachineVerdict
     home: str  # the machine that no verdict names
     is_of_planner: bool
-    titles: Sequence[Markup]  # of the numbers of each verdict
+    units: Sequence[Markup]  # of the columns of numbers, each behind #
     numbers: Sequence[Sequence[Markup]]
-    lessons: Sequence[tuple[str, str]]  # that use it, each its address and title
+    lessons: Sequence[tuple[str, Markup, str]]  # by topic, its title, and the mode that uses it
+    book: Book
+    root: str
 
 
 def proofs(
@@ -297,10 +289,9 @@ def proofs(
     alike = Counter(map(plain, sentences.values()))
     folded: list[FoldedClaim] = []
     for name, sentence in sentences.items():
-        verdicts = _by_machine(name, folio)
+        verdicts, names_runs = _by_machine(name, folio), alike[plain(sentence)] > 1
         home = home or verdicts[0].machines[0]
-        is_alone, used_in = alike[plain(sentence)] == 1, lessons.get(name, ())
-        proof = _proof(sentence, verdicts, used_in, home, is_alone, folio)
+        proof = _proof(sentence, names_runs, verdicts, lessons.get(name, ()), home, folio)
         holds = verdicts[0].words == "holds" and not any(verdict.differs for verdict in verdicts)
         if holds and len(names) > MOST_OPEN:
             folded.append(proof)
@@ -317,44 +308,32 @@ def proofs(
 
 
 def _proof(
-    sentence: Markup, by_machine: Sequence[MachineVerdict], lessons: Sequence[tuple[str, str]],
-    home: str, is_alone: bool, folio: Folio,
+    says: Markup, names_runs: bool, by_machine: Sequence[MachineVerdict],
+    lessons: Sequence[tuple[str, str]], home: str, folio: Folio,
 ) -> FoldedClaim:  # fmt: skip
     here, book = by_machine[0].outcome, folio.book
-    claim, tolerance = here.claim, here.claim.tolerance
+    domain, tolerance = here.claim.domain, here.claim.tolerance
     folio.runs.update(here.runs)
     folio.natures.add(by_machine[0].caption)
     shared, verdicts = _merged(by_machine)
-    first = next((verdict for verdict in verdicts if not verdict.is_undecided), verdicts[0])
-    has_off = any(verdict.off for verdict in verdicts)
-    titles, numbers = with_units(
-        [*first.heads, *(["#Off by"] if has_off else [])],
-        [[row.predicted, row.observed, *([row.off or "–"] if has_off else [])] for row in verdicts],
-    )
-    traces = [book.traces[run.partition(".")[0]] for run in here.runs]
-    words = {topic.id: topic.file.title for topic in book.topics}
+    rows = [[verdict.predicted, verdict.observed, verdict.off or "–"] for verdict in verdicts]
+    titles = {topic.id: topic.file.title for topic in book.topics}
     return FoldedClaim(
-        claim=claim,
-        says=sentence,
-        runs=[] if is_alone else [run.partition(".")[2] for run in here.runs],
-        formula=_line(claim_formula.formula_of(claim), folio),
-        only_there=_line(claim.domain.because if isinstance(claim.domain, Domain) else "", folio),
-        tolerance=tolerance_of(tolerance, here.observed),
-        because=_line(tolerance.because if tolerance else "", folio),
-        source=book.references[claim.source] if claim.source else None,
-        regime=shared if by_machine[1:] else _regime_of(here, folio),
-        verdicts=verdicts,
-        first=first,
-        home=home,
-        is_of_planner=bool(traces) and all(trace.is_of_planner for trace in traces),
-        titles=titles,
-        numbers=numbers,
-        lessons=[
-            (f"{folio.root}topics/{topic}/{mode}.html",
-             f"{plain(folio.line(words[topic]))}: {folio.ui['modes'][mode]}")
-            for topic, mode in lessons
-        ],
-    )  # fmt: skip
+        says,
+        names_runs,
+        _line(claim_formula.formula_of(here.claim), folio),
+        _line(domain.because if isinstance(domain, Domain) else "", folio),
+        tolerance_of(tolerance, here.observed),
+        _line(tolerance.because if tolerance else "", folio),
+        shared if by_machine[1:] else _regime_of(here, folio),
+        verdicts,
+        home,
+        all(run.startswith(PREFIX) for run in here.runs),
+        *with_units("###", rows),
+        [(topic, folio.line(titles[topic]), mode) for topic, mode in lessons],
+        book,
+        folio.root,
+    )
 
 
 def _merged(rows: Sequence[MachineVerdict]) -> tuple[Markup, list[MachineVerdict]]:
@@ -430,7 +409,7 @@ def tolerance_of(tolerance: NumberTolerance | None, observed: Value | None) -> s
         return f"{tolerance.epsilons:,} epsilons of {tolerance.dtype}"
     if tolerance.relative is not None:
         return f"{tolerance.relative * 100:g}%"
-    if observed is not None and observed.unit == units.SHARE:
-        return _points(tolerance.slack(0))
     unit = observed.unit if observed else units.PLAIN
+    if unit == units.SHARE:
+        return _points(tolerance.slack(0))
     return units.printed(tolerance.slack(0), unit, units.Form(way="written"))
