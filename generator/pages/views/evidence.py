@@ -39,20 +39,10 @@ class MeasuredOn(Element):
 class Tally(NamedTuple):
     """What claims come to on the machine shown."""
 
-    laws: Counter[Verdict]
+    laws: Counter[Verdict]  # also those that do not apply, or have no evidence
     num_observations: int
     contrary: Sequence[str]  # the addresses of observations that do not hold
     num_lent: int  # claims that only the reference machine has the runs for
-
-    @property
-    def num_beyond(self) -> int:
-        """The laws that do not apply, or have no evidence."""
-        return sum(self.laws[verdict] for verdict in UNDECIDED)
-
-    @property
-    def num_laws(self) -> int:
-        """The other laws."""
-        return self.laws.total() - self.num_beyond
 
 
 @dataclass(frozen=True)
@@ -63,7 +53,7 @@ class TalliedClaims(Worded):
     total: Tally
     groups: Sequence[tuple[str, Tally]]  # by experiment
     surprises: Sequence[tuple[str, str, Run]]  # each with its experiment and its name
-    furthest: Table | None  # laws
+    furthest: Table  # laws
     others: Sequence[tuple[str, int, int]]  # machines: the claims that each decides, and otherwise
 
 
@@ -76,7 +66,15 @@ def evidence(draft: Draft) -> Iterator[Element | Markup]:
     yield Markup('<div id="repeat"></div>')
     yield from draft.passage("Run it yourself", book.home.repeat)
     yield draft.heading(2, "Summary")
-    yield Block([_tallied(draft)])
+    groups = [(name, _tally(names, folio)) for name, names in draft.gathered.claim_groups.items()]
+    surprises = [
+        (experiment, name, run)
+        for experiment, on_page in book.traces.items()
+        for name, run in on_page.trace.runs.items()
+        if run.is_surprise
+    ]
+    total, others = _tally([*book.claims], folio), [*_on_others(folio)]
+    yield Block([TalliedClaims(book, total, groups, surprises, _furthest(folio), others)])
     if book.references:
         yield draft.heading(2, "Sources")
         sources = _cited(folio)
@@ -84,27 +82,7 @@ def evidence(draft: Draft) -> Iterator[Element | Markup]:
         yield Fold(title, [sources], is_found=True)
 
 
-def _tallied(draft: Draft) -> TalliedClaims:
-    folio, book = draft.folio, draft.folio.book
-    groups = draft.gathered.claim_groups.items()
-    furthest = [*_furthest(folio)]
-    return TalliedClaims(
-        book,
-        _tally([*book.claims], folio),
-        [(experiment, _tally(claims, folio)) for experiment, claims in groups],
-        [
-            (experiment, name, run)
-            for experiment, on_page in book.traces.items()
-            for name, run in on_page.trace.runs.items()
-            if run.is_surprise
-        ],
-        Table(["Law", "#Off by"], furthest, is_headed=False) if furthest else None,
-        [*_on_others(folio)],
-    )
-
-
 def _tally(claims: Sequence[str], folio: Folio) -> Tally:
-    """Judge claims, by name."""
     outcomes, own = map(folio.at_hand.judged, claims), folio.at_hand.book.machine.name
     here = [outcome for outcome in outcomes if measured_by(outcome, folio) == own]
     observed = [outcome for outcome in here if outcome.claim.kind == "observation"]
@@ -116,8 +94,8 @@ def _tally(claims: Sequence[str], folio: Folio) -> Tally:
     )
 
 
-def _furthest(folio: Folio) -> Iterator[Sequence[Markup]]:
-    """Yield rows of the `NUM_FURTHEST` laws of equality with the largest relative errors."""
+def _furthest(folio: Folio) -> Table:
+    """The `NUM_FURTHEST` laws of equality with the largest relative errors."""
     errors = []
     for name, outcome in folio.at_hand.judged_claims.items():
         if outcome.claim.kind == "law" and outcome.claim.relation == "equals":
@@ -127,9 +105,11 @@ def _furthest(folio: Folio) -> Iterator[Sequence[Markup]]:
     unlisted = folio.over(folio.evidence)
     unlisted.runs = set()  # a list of all experiments names no run of theirs at its foot
     link = Markup('<a href="{}">{}</a>')
+    rows = []
     for _, name, off in sorted(errors, key=lambda error: -error[0])[:NUM_FURTHEST]:
         says = unlisted.in_link.line(folio.book.claims[name].says)
-        yield [link.format(folio.claim_place(name), says), unlisted.show(off)]
+        rows.append([link.format(folio.claim_place(name), says), unlisted.show(off)])
+    return Table(["Law", "#Off by"], rows, is_headed=False)
 
 
 def _on_others(folio: Folio) -> Iterator[tuple[str, int, int]]:

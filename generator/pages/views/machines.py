@@ -174,12 +174,6 @@ class MachineRuns(Element):
     numbers: Sequence[Sequence[Markup]]  # a row of these for each run
     skipped: Sequence[RunRow]
 
-    @property
-    def has_kinds(self) -> bool:
-        """Whether its runs are of several kinds, or too few to leave that out."""
-        kinds = {(row.strategy, row.nature) for row in self.rows}
-        return len(self.rows) < LEAST or len(kinds) > 1
-
 
 @dataclass(frozen=True)
 class OwnRuns(Element):

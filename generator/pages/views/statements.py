@@ -11,9 +11,8 @@ from generator.checks import claim_checks
 from generator.content import listed_code
 from generator.content.claim import Reference, Statement
 from generator.pages.draft import Draft
-from generator.pages.elements.element import Element, Heading, NarrowingField, OnThisPage
+from generator.pages.elements.element import Element, Heading, NarrowingField, OnThisPage, Worded
 from generator.pages.elements.programs import RunOutput, highlighted, printed
-from generator.pages.environment import unbroken
 from generator.pages.views.claims import JudgedClaim, measured_by, verdict_row
 from generator.printing.folio import Folio
 from generator.printing.markdown import plain
@@ -24,15 +23,6 @@ _SENTENCE_ENDS = re.compile(r"(?<=[.?!])\s+(?=[A-Z`*\[{])")
 SHOWN = 2  # sentences of a correction; the rest is closed
 
 
-# A sentence's verdict as it is shown of one machine, and its class.
-STANDINGS = {
-    "false": ("false", "pb-does-not-hold"),
-    "too_general": ("too general", "pb-differs"),
-    "depends": ("depends on the implementation", "pb-differs"),
-    "true": ("true", "pb-holds"),
-    "otherwise": ("the runs of this machine differ", "pb-differs"),
-    "untested": ("not tested here", "pb-does-not-apply"),
-}
 JUDGED = (
     "Each is judged in the context of its source. “False” means that we know no conditions under "
     "which it holds. “Too general” means that a run shows a case in which it fails. “Depends on "
@@ -72,11 +62,19 @@ class StatementEvidence(Element):
 
 
 @dataclass(frozen=True)
+class Standing(Worded):
+    """How a sentence stands on machines."""
+
+    verdict: str  # its own, or how their runs differ from that
+    machines: Sequence[str]  # none where it stands so on all
+
+
+@dataclass(frozen=True)
 class TestedStatement(Element):
     """A sentence, how it stands, its correction, and folded what that rests on."""
 
     said: Heading
-    standings: Markup
+    standings: Sequence[Standing]
     where: Markup
     correction: Markup
     regime: Markup
@@ -152,7 +150,7 @@ def _program(path: str, folio: Folio) -> ShortProgram:
     )
 
 
-def _standings(sentence: Statement, folio: Folio) -> Markup:
+def _standings(sentence: Statement, folio: Folio) -> list[Standing]:
     """How the sentence stands on the machine of its runs and those that agree, then elsewhere.
 
     A machine on which it is untested says nothing beside one on which it is.
@@ -173,12 +171,8 @@ def _standings(sentence: Statement, folio: Folio) -> Markup:
     for machine, word in judged.items():
         if word == first or word != "untested":
             by_standing.setdefault(word, []).append(machine)
-    html = Markup('<span>{0}<strong class="pb-standing {2}">{1}</strong> </span>')
-    spans = []
-    for word, machines in by_standing.items():
-        whose = Markup(", ").join(map(unbroken, machines)) + ": " if len(by_standing) > 1 else ""
-        spans.append(html.format(whose, *STANDINGS[word]))
-    return Markup().join(spans)
+    is_alike = len(by_standing) == 1
+    return [Standing(word, () if is_alike else names) for word, names in by_standing.items()]
 
 
 def _standing(sentence: Statement, outcome: Judged) -> str:
