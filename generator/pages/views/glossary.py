@@ -49,15 +49,16 @@ def glossary(draft: Draft) -> Iterator[Element | Markup]:
     letters = [link.format(next(terms).id, letter) for letter, terms in by_letter]
     yield Unfound([Markup(" ").join(letters)], "pb-aside pb-operate", "p")
     yield NarrowingField(Markup("Show terms with:"), ".pb-terms > div")
-    definitions = {term.id: folio.prose(term.definition) for term in written}
-    words = {term.id: [term.term, unlinked(definitions[term.id])] for term in written}
+    terms = [_defined(term, draft) for term in written]
+    words = {of.term.id: [of.term.term, unlinked(of.definition)] for of in terms}
     script = f"proofbook.terms = {json.dumps(words, ensure_ascii=True)};\n"
     folio.assets[TERMS] = script.encode()
-    yield Terms(TERMS, [_defined(term, definitions[term.id], draft) for term in written])
+    yield Terms(TERMS, terms)
 
 
-def _defined(term: Term, definition: Markup, draft: Draft) -> DefinedTerm:
+def _defined(term: Term, draft: Draft) -> DefinedTerm:
     folio, pages = draft.folio, draft.gathered.used_in.get(term.id, ())
+    definition = folio.prose(term.definition)
     run = run_link(term.run, folio) if term.run else None
     lessons = []
     for topic in folio.book.topics:

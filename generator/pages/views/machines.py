@@ -30,11 +30,6 @@ FACTS = (
     ("Caches of a core", "caches"), ("System", "system"), ("Python", "python"), ("torch", "torch"),
 )  # fmt: skip
 LEAST = 3  # rows that share what a table need not repeat
-WHAT_MEASURES_ARE = {
-    "Peak": "Peak: the most tensor bytes of any rank. ",
-    "Payload per step": "Payload: that of the rank that sends most. ",
-    "Step": "Step: the median. ",
-}
 LAW_OR_OBSERVATION = Markup(
     "A law must hold wherever it applies; an observation may differ from machine to machine. "
     "“Does not hold” is red for both."
@@ -176,11 +171,10 @@ class MachineRuns(Element):
 
 
 @dataclass(frozen=True)
-class OwnRuns(Element):
-    """The reader's runs of an experiment, each beside the run of the page."""
+class MeasuresExplained(Worded):
+    """What the measures of some tables are."""
 
-    IS_FOUND = False
-    runs: Sequence[trials.OwnRun]
+    by_machine: Sequence[MachineRuns]
 
 
 def runs(draft: Draft) -> Parts:
@@ -196,8 +190,7 @@ def runs(draft: Draft) -> Parts:
         yield Aside(lacks.format(unbroken(own), folio.ui["reference_machine"]), "pb-notice")
     by_machine = [_runs_on(experiment, folder, folio) for folder in having]
     first, *others = sorted(by_machine, key=lambda runs: (not runs.rows, not runs.again))
-    if explained := _explained(by_machine):
-        yield Aside(escape(explained))
+    yield MeasuresExplained(by_machine)
     yield draft.heading(2, "On " + unbroken(first.trace.machine))
     yield first
     for other in others:
@@ -205,22 +198,12 @@ def runs(draft: Draft) -> Parts:
         yield Fold(title, [other])
     if tries := trials.of_experiment(experiment, folio):
         yield draft.heading(2, "Your own runs")
-        yield OwnRuns(tries)
+        yield from tries
     if names := draft.gathered.claim_groups.get(experiment):
         yield draft.heading(2, "Claims that use these runs")
         yield Aside(LAW_OR_OBSERVATION)
         yield from proofs(names, draft.gathered.claim_lessons, folio, on_page.machine.name)
     yield Aside(Markup('<a href="../evidence.html">Evidence of all experiments</a>'))
-
-
-def _explained(by_machine: Sequence[MachineRuns]) -> str:
-    """What the measures of some tables are."""
-    measures = {word[1:].partition(",")[0] for runs in by_machine for word in runs.measures}
-    words = "".join(says for measure, says in WHAT_MEASURES_ARE.items() if measure in measures)
-    if any(ABSENT in numbers for runs in by_machine for numbers in runs.numbers):
-        sent = ", or nothing sent" if "Payload per step" in measures else ""
-        words += f"–: not measured{sent}."
-    return words.strip()
 
 
 def _runs_on(experiment: str, folder: MachineFolder, folio: Folio) -> MachineRuns:

@@ -3,16 +3,15 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
 from generator.checks import claim_checks
-from generator.content import listed_code
 from generator.content.claim import Reference, Statement
+from generator.content.exhibit import Listing
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Element, Heading, NarrowingField, OnThisPage, Worded
-from generator.pages.elements.programs import RunOutput, highlighted, printed
+from generator.pages.elements.programs import ListedProgram, listing
 from generator.pages.views.claims import JudgedClaim, measured_by, verdict_row
 from generator.printing.folio import Folio
 from generator.printing.markdown import plain
@@ -36,31 +35,6 @@ RANKED = (
 )
 
 
-class ShortProgram(NamedTuple):
-    """A program that shows the effect, and what it printed."""
-
-    file: str
-    href: str  # of its download
-    num_ranks: int
-    needs: Markup
-    uses: Markup
-    code: Markup
-    output: RunOutput
-
-
-@dataclass(frozen=True)
-class StatementEvidence(Element):
-    """The source of a sentence, the claim that judges it, and a program that shows the effect."""
-
-    IS_FOUND = False
-    source: Reference | None
-    claim: JudgedClaim
-    runs: Sequence[tuple[str, str]]  # each with its address
-    verb: str
-    again: str  # the command that repeats them
-    program: ShortProgram | None
-
-
 @dataclass(frozen=True)
 class Standing(Worded):
     """How a sentence stands on machines."""
@@ -80,7 +54,19 @@ class TestedStatement(Element):
     regime: Markup
     more: Markup  # of the correction
     stakes: Markup
-    evidence: StatementEvidence
+    source: Reference | None
+    claim: JudgedClaim
+    runs: Sequence[tuple[str, str]]  # each with its address
+    verb: str
+    again: str  # the command that repeats them
+    program: ListedProgram | None  # that shows the effect; its title is what it uses
+    num_ranks: int
+    needs: Markup
+
+    def parts(self) -> Iterator[Element | Markup]:
+        """All but the evidence."""
+        yield from (self.said, *self.standings)
+        yield from (self.where, self.correction, self.regime, self.more, self.stakes)
 
 
 def retracted(draft: Draft) -> Iterator[Element | Markup]:
@@ -103,11 +89,14 @@ def retracted(draft: Draft) -> Iterator[Element | Markup]:
 
 
 def _statement(sentence: Statement, draft: Draft) -> TestedStatement:
-    folio = draft.folio
+    folio, book = draft.folio, draft.folio.book
     claim = verdict_row(sentence.claim, folio)
     first, *others = re.split(r"\n\s*\n", sentence.correction.strip())
     sentences = _SENTENCE_ENDS.split(first)
     more = [" ".join(sentences[SHOWN:]), *others]
+    runs = [run for run in map(book.run, claim.outcome.runs) if run]
+    path = sentence.program
+    program = book.run(path) if path else None
     return TestedStatement(
         draft.heading(3, folio.line(sentence.said), anchor=sentence.id, css="pb-sentence"),
         _standings(sentence, folio),
@@ -116,38 +105,22 @@ def _statement(sentence: Statement, draft: Draft) -> TestedStatement:
         folio.line(sentence.regime),
         folio.prose("\n\n".join(filter(None, more))),
         folio.line(sentence.stakes or ""),
-        _evidence(sentence, claim, folio),
-    )
-
-
-def _evidence(sentence: Statement, claim: JudgedClaim, folio: Folio) -> StatementEvidence:
-    runs, book = claim.outcome.runs, folio.book
-    natures = {run.nature for run in map(book.run, runs) if run}
-    return StatementEvidence(
         book.references[sentence.source] if sentence.source else None,
         claim,
-        [(name, folio.root + folio.place_of(name)) for name in runs],
-        "Simulate" if natures == {"simulated"} else "Measure",
-        command(runs, measured_by(claim.outcome, folio), book.reference.name),
-        _program(sentence.program, folio) if sentence.program else None,
-    )
-
-
-def _program(path: str, folio: Folio) -> ShortProgram:
-    """The program of a run, which several sentences may share."""
-    book, run = folio.book, folio.run(path)
-    assert run is not None, path  # the checks have looked
-    file = claim_checks.program_path(book, path)
-    sharing = (other.uses for other in book.statements.values() if other.program == path)
-    return ShortProgram(
-        file,
-        folio.root + (listed_code.download_path(file) or ""),
-        run.world_size,
+        [(name, folio.root + folio.place_of(name)) for name in claim.outcome.runs],
+        "Simulate" if {run.nature for run in runs} == {"simulated"} else "Measure",
+        command(claim.outcome.runs, measured_by(claim.outcome, folio), book.reference.name),
+        _listed(path, folio) if path else None,
+        program.world_size if program else 0,
         folio.line(book.home.programs_need or ""),
-        folio.line(next(filter(None, sharing))),
-        highlighted(listed_code.listed(book.root, file, None)),
-        printed(path, folio),
     )
+
+
+def _listed(path: str, folio: Folio) -> ListedProgram:
+    """The program of a run, which several sentences may share, and what it printed."""
+    sharing = (other.uses for other in folio.book.statements.values() if other.program == path)
+    file = claim_checks.program_path(folio.book, path)
+    return listing(Listing(path=file, run=path, title=next(filter(None, sharing))), folio)
 
 
 def _standings(sentence: Statement, folio: Folio) -> list[Standing]:
@@ -157,13 +130,13 @@ def _standings(sentence: Statement, folio: Folio) -> list[Standing]:
     """
     here = folio.judged(sentence.claim)
     own = folio.at_hand.judged(sentence.claim)  # where the reference stands in
-    others = {
-        machine: there.judged_claims[sentence.claim]
-        for machine, there in folio.other_outcomes.items()
-        if sentence.claim in there.judged_claims
-    }
+    outcomes: list[tuple[str | None, Judged]]
+    outcomes = [(measured_by(here, folio), here), (own.machine, own)]
+    for other, there in folio.other_outcomes.items():
+        if sentence.claim in there.judged_claims:
+            outcomes.append((other, there.judged_claims[sentence.claim]))
     judged: dict[str, str] = {}
-    for machine, outcome in ((measured_by(here, folio), here), (own.machine, own), *others.items()):
+    for machine, outcome in outcomes:
         if machine:
             judged.setdefault(machine, _standing(sentence, outcome))
     first, *_ = judged.values()

@@ -1,8 +1,7 @@
 """Trials: a number to predict, the run that measures it, settings worth changing, own runs."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
@@ -85,9 +84,11 @@ def _printed(trial: Trial, lesson: TryFile, folio: Folio) -> str:
 # --- the reader's own runs
 
 
-class OwnRun(NamedTuple):
+@dataclass(frozen=True)
+class OwnRun(Element):
     """A run of the reader's, beside the run of the page."""
 
+    IS_FOUND = False
     run: str
     when: str
     changed: list[Markup]  # settings
