@@ -32,7 +32,7 @@ DECIDED = ("holds", "does_not_hold")  # which both sides explain
 CONTRARY = ("does_not_hold", "not_distinguishable")  # what a section says outside its fold
 BOUNDS = {"at_most": 1, "below": 1, "at_least": -1, "above": -1}  # by the sign of what is left
 MOST_OPEN = 8  # claims of a page; of more, those that hold are folded
-Lessons = Mapping[str, Sequence[tuple[str, str]]]  # by claim, each a topic and a mode
+Lessons = Sequence[tuple[str, str]]  # each a topic and a mode
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def verdict_row(name: str, folio: Folio, *, always_sides: bool = True) -> Judged
         folio.caption,
         folio.root + folio.claim_place(name),
         folio.line(claim.says),
-        _line(claim_formula.formula_of(claim), folio),
+        folio.line(claim_formula.formula_of(claim) or ""),
         _regime_of(outcome, folio) if _is_of_a_machine(folio, claim) else Markup(),
         is_repeated,
     )
@@ -161,10 +161,6 @@ def backing(names: Sequence[str], sources: Sequence[str], folio: Folio) -> Itera
         cited = [folio.book.references[name] for name in sources]
         content.append(CitedSources([[(source, folio.line(source.says))] for source in cited]))
     yield Fold(Markup("Evidence"), content, "pb-backing")
-
-
-def _line(text: str | None, folio: Folio) -> Markup:
-    return folio.line(text) if text else Markup()
 
 
 def _is_of_a_machine(folio: Folio, claim: Claim) -> bool:
@@ -278,7 +274,7 @@ class FoldedClaim(Element):
 
 
 def proofs(
-    names: Sequence[str], lessons: Lessons, folio: Folio, home: str = ""
+    names: Sequence[str], lessons: Mapping[str, Lessons], folio: Folio, home: str = ""
 ) -> Iterator[Element]:
     """Claims with their verdicts by machine; where they are many, those that hold are folded.
 
@@ -309,7 +305,7 @@ def proofs(
 
 def _proof(
     says: Markup, names_runs: bool, by_machine: Sequence[MachineVerdict],
-    lessons: Sequence[tuple[str, str]], home: str, folio: Folio,
+    lessons: Lessons, home: str, folio: Folio,
 ) -> FoldedClaim:  # fmt: skip
     here, book = by_machine[0].outcome, folio.book
     domain, tolerance = here.claim.domain, here.claim.tolerance
@@ -321,10 +317,10 @@ def _proof(
     return FoldedClaim(
         says,
         names_runs,
-        _line(claim_formula.formula_of(here.claim), folio),
-        _line(domain.because if isinstance(domain, Domain) else "", folio),
+        folio.line(claim_formula.formula_of(here.claim) or ""),
+        folio.line((isinstance(domain, Domain) and domain.because) or ""),
         tolerance_of(tolerance, here.observed),
-        _line(tolerance.because if tolerance else "", folio),
+        folio.line((tolerance and tolerance.because) or ""),
         shared if by_machine[1:] else _regime_of(here, folio),
         verdicts,
         home,
@@ -370,7 +366,7 @@ def _by_machine(name: str, folio: Folio) -> list[MachineVerdict]:
         verdicts.append(MachineVerdict(
             outcome, *sides_of(outcome, page), page.caption, [machine],
             _regime_of(outcome, local, has_turns=False), page.show(off) if off else Markup(),
-            _line(showed or why, local), disagree(here, outcome),
+            local.line(showed or why), disagree(here, outcome),
         ))  # fmt: skip
     return verdicts
 
