@@ -20,7 +20,6 @@ from generator.values.claim_formula import off_by
 from generator.values.machines import disagree
 from generator.values.value import numeric
 from generator.values.verdicts import UNDECIDED
-from runners.core.trace.records import Run
 
 NUM_FURTHEST = 5
 
@@ -52,7 +51,6 @@ class TalliedClaims(Worded):
     book: Book
     total: Tally
     groups: Sequence[tuple[str, Tally]]  # by experiment
-    surprises: Sequence[tuple[str, str, Run]]  # each with its experiment and its name
     furthest: Table  # laws
     others: Sequence[tuple[str, int, int]]  # machines: the claims that each decides, and otherwise
 
@@ -67,14 +65,8 @@ def evidence(draft: Draft) -> Iterator[Element | Markup]:
     yield from draft.passage("Run it yourself", book.home.repeat)
     yield draft.heading(2, "Summary")
     groups = [(name, _tally(names, folio)) for name, names in draft.gathered.claim_groups.items()]
-    surprises = [
-        (experiment, name, run)
-        for experiment, on_page in book.traces.items()
-        for name, run in on_page.trace.runs.items()
-        if run.is_surprise
-    ]
     total, others = _tally([*book.claims], folio), [*_on_others(folio)]
-    yield Block([TalliedClaims(book, total, groups, surprises, _furthest(folio), others)])
+    yield Block([TalliedClaims(book, total, groups, _furthest(folio), others)])
     if book.references:
         yield draft.heading(2, "Sources")
         sources = _cited(folio)
