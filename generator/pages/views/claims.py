@@ -158,9 +158,15 @@ def backing(names: Sequence[str], sources: Sequence[str], folio: Folio) -> Itera
             yield verdict_row(row.outcome.claim.id, folio)
     content = [*verdict_table(judged)]
     if sources:
-        cited = [folio.book.references[name] for name in sources]
-        content.append(CitedSources([[(source, folio.line(source.says))] for source in cited]))
+        references = [cited(folio.book.references[name], folio) for name in sources]
+        content.append(CitedSources([[reference] for reference in references]))
     yield Fold(Markup("Evidence"), content, "pb-backing")
+
+
+def cited(reference: Reference, folio: Folio) -> tuple[Reference, Markup]:
+    """A source, and what it says."""
+    folio.texts.update((reference.title, reference.where))
+    return reference, folio.line(reference.says)
 
 
 def _is_of_a_machine(folio: Folio, claim: Claim) -> bool:

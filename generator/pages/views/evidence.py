@@ -14,7 +14,7 @@ from generator.pages.draft import Draft
 from generator.pages.elements.element import Block, Element, Fold, Worded
 from generator.pages.elements.tables import Table
 from generator.pages.view import counted
-from generator.pages.views.claims import CitedSources, measured_by
+from generator.pages.views.claims import CitedSources, cited, measured_by
 from generator.printing.folio import Folio
 from generator.values.claim_formula import off_by
 from generator.values.machines import disagree
@@ -123,6 +123,5 @@ def _cited(folio: Folio) -> CitedSources:
         if reference.id in of_rows:
             apart.append(reference)
         else:
-            says = folio.line(reference.says)
-            documents.setdefault(reference.url, []).append((reference, says))
+            documents.setdefault(reference.url, []).append(cited(reference, folio))
     return CitedSources([*documents.values()], apart, is_anchored=True)
