@@ -255,8 +255,9 @@ def _row(trace: Trace, name: str, evidence: Evidence, folio: Folio) -> RunRow:
     printed = folio.without_mark(nature).printed
     read = partial(evidence.reading, f"{trace.experiment}.{name}")
     num = ("world_size",) if num_ranks(run) == run.world_size else ("settings", "num_ranks")
+    ranks = printed(read(*num))
     measured = {word: printed(value) for word, value in _measured(run, read).items()}
-    return RunRow(run, name, folio.strategy(run), nature, printed(read(*num)), measured)
+    return RunRow(run, name, folio.strategy(run), nature, ranks, measured)
 
 
 def _measured(run: Run, read: Callable[..., Value | None]) -> dict[str, Value | None]:
