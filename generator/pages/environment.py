@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 from generator.printing.folio import breakable, escaped_heading, interface_words
 from generator.printing.markdown import plain, unlinked
 from generator.printing.sources import moment
+from runners.core.trace.records import software
 
 TEMPLATES = Path(__file__).parent / "templates"
 _CODE = re.compile(r"`([^`]+)`")
@@ -33,6 +34,7 @@ def environment() -> Environment:
         "plain": plain, "breakable": breakable, "moment": moment, "with_code": with_code,
         "unbroken": unbroken, "counted": counted, "minutes": minutes_words, "typed": typed,
         "unlinked": unlinked, "command_words": command_words, "escaped_heading": escaped_heading,
+        "software": software,
     }  # fmt: skip
     made.globals["ui"] = interface_words()
     made.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}

@@ -101,7 +101,7 @@ def _because(decision: files.Decision, draft: Draft) -> Markup:
     claim = claims.verdict_row(decision.claim, folio, always_sides=False)
     sides = " (predicted {}, observed {})" if claim.is_contrary else ""
     reason = Markup("{} Claim: {}" + sides)
-    return reason.format(because, claims.verdict_link(claim), claim.predicted, claim.observed)
+    return reason.format(because, claim.link, claim.predicted, claim.observed)
 
 
 def challenge(draft: Draft) -> Parts:

@@ -111,6 +111,15 @@ class Block(Element):
 
 
 @dataclass(frozen=True)
+class Worded(Element):
+    """Words that stand in its macro."""
+
+    def parts(self) -> Iterator[Element | Markup]:
+        """All that it prints."""
+        yield Markup(self)
+
+
+@dataclass(frozen=True)
 class Unfound(Block):
     """Content that the search leaves out."""
 

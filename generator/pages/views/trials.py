@@ -1,7 +1,7 @@
 """Trials: a number to predict, the run that measures it, settings worth changing, own runs."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
@@ -18,7 +18,7 @@ from generator.values.evaluation import Evidence
 from runners.core.trace.fields import NBSP
 from runners.core.trace.records import Run, Trace
 from runners.system.book import program
-from runners.traces.summary import summary_lines
+from runners.traces.summary import beside, summary_lines
 
 MAX_TRIES = 8  # the newest ones
 OWN_TITLES = "You changed", "#Yours", "#This page's", "When"
@@ -75,6 +75,25 @@ def _output(trial: Trial, lesson: TryFile, folio: Folio) -> Iterator[Element | M
 
 
 # --- the reader's own runs
+
+
+@dataclass(frozen=True)
+class OwnRun(Element):
+    """A run of the reader's, beside the run of the page."""
+
+    IS_FOUND = False
+    run: str
+    when: str
+    changed: list[Markup]  # settings
+    lines: list[str]  # its summary
+
+
+def of_experiment(name: str, folio: Folio) -> list[OwnRun]:
+    """The reader's newest runs of an experiment that the book has measured."""
+    return [
+        OwnRun(run, trace.recorded_at, changed(book, own), beside(own, book))
+        for trace, run, own, book in tried(name, folio)
+    ]
 
 
 def tried(path: str, folio: Folio) -> list[tuple[Trace, str, Run, Run]]:
