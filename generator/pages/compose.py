@@ -74,8 +74,8 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
     headings = [heading, *facts.headings(content)]
     # A sitting of Recall takes as long as what is due that day.
     minutes = 0 if sheet.mode == "recall" else facts.minutes(content, folio)
-    row = ways.ways(sheet.topic, sheet.mode, folio) if sheet.topic else []
-    rail = ways.rail(sheet.path, sheet.topic, row, folio)
+    row = ways.ways(sheet.topic, folio) if sheet.topic else []
+    rail = ways.rail(sheet, row, folio)
     has_ways = bool(row or rail) and sheet.kind != "summary"  # which ticks off nothing
     scripts = facts.scripts(content, draft, has_ways=has_ways)
     # What a trace says is text: no expression, no Markdown.
@@ -120,7 +120,7 @@ def _hides(sheet: Sheet, headings: Sequence[Heading]) -> list[str]:
 
 
 def _above(
-    draft: Draft, rail: ways.Rail | None, row: Sequence[ways.Way], minutes: int
+    draft: Draft, rail: ways.Rail | None, row: Sequence[ways.Step], minutes: int
 ) -> Iterator[Element]:
     """What stands above the title."""
     if rail:

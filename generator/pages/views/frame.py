@@ -12,7 +12,7 @@ from generator.content.shelf import TraceOnPage, measure_command
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Block, Element
 from generator.pages.environment import unbroken
-from generator.pages.views.ways import GROUPS, Rail, Way
+from generator.pages.views.ways import GROUPS, Rail, Step
 from generator.printing.folio import Folio
 from generator.printing.sources import command
 from runners.core.trace.records import Run, software
@@ -76,7 +76,7 @@ class LessonMeta(Element):
     has_waiting: bool  # parts that wait for an answer
 
 
-def tabs(draft: Draft, ways: Sequence[Way], rail: Rail | None) -> Tabs:
+def tabs(draft: Draft, ways: Sequence[Step], rail: Rail | None) -> Tabs:
     """The tabs of the page's topic."""
     sheet, topic = draft.sheet, draft.sheet.topic
     assert topic
@@ -89,9 +89,8 @@ def tabs(draft: Draft, ways: Sequence[Way], rail: Rail | None) -> Tabs:
             current = ("page" if sheet.lab == first else "true") if sheet.lab else ""
             own.append(Tab(f"lab-{first}.html", word, current=current))
         for way in (way for mode in modes for way in ways if way.mode == mode):
-            current = ("true" if sheet.part else "page") if way.is_here else ""
-            page = f"{topic.id}/{way.mode}"
-            own.append(Tab(f"{way.mode}.html", way.word, page, way.items, current))
+            current = ("true" if sheet.part else "page") if way.mode == sheet.mode else ""
+            own.append(Tab(way.href, way.title, way.page, way.items or "", current))
         if called == [*GROUPS][-1] and topic.file.key_laws:
             current = "page" if sheet.kind == "summary" else ""
             own.append(Tab("summary.html", "Summary", current=current))

@@ -26,8 +26,7 @@ from generator.printing.markdown import plain
 class TechniqueRow(NamedTuple):
     """A technique: what it saved, and what it costs, with the verdicts on that."""
 
-    anchor: str
-    name: Markup
+    heading: Heading
     saved: Markup
     costs: Markup
     claims: Sequence[JudgedClaim]
@@ -35,32 +34,30 @@ class TechniqueRow(NamedTuple):
 
 @dataclass(frozen=True)
 class TechniqueTable(Element):
-    """Techniques in groups, each with a title."""
+    """Techniques in groups, each with a title; each technique is an entry of the search."""
 
     groups: Sequence[tuple[Markup, Sequence[TechniqueRow]]]
 
-    def parts(self) -> Iterator[Element | Markup]:
-        """Each technique as an entry of the search."""
-        for title, techniques in self.groups:
-            yield title
-            for row in techniques:
-                yield Heading(3, row.name, row.anchor, is_anchored=False)
-                yield from (row.saved, row.costs)
-
 
 class RunQuestion(NamedTuple):
-    """A question about a run, where its answers lead, and why."""
+    """A question about a run: where a yes leads, and why."""
 
     anchor: str
-    number: str
     asks: Markup
+    because: Markup
     href: str  # where a yes leads
     leads: Markup  # the same in words
     costs: str  # the address of what it costs, if it is a technique
-    because: Markup
-    behind: Sequence[Markup]  # the lesson, the runs and the plan
+    lesson: Markup
+    runs: Sequence[Markup]
+    plan: Markup
     evidence: Content
     below: "Sequence[RunQuestions]"  # questions to which a yes leads
+
+    @property
+    def number(self) -> str:
+        """Its number among those of the page."""
+        return _number(self.anchor)
 
 
 @dataclass(frozen=True)
@@ -83,11 +80,12 @@ def guide(draft: Draft) -> Iterator[Element | Markup]:
         titles = ((symptom.id, folio.in_link.line(symptom.title)) for symptom in group.symptoms)
         yield ListOfLines([link.format(*title) for title in titles])
     yield from draft.passage("What helps, and what it costs", written.techniques_say)
-    table = TechniqueTable([
+    groups = [
         (folio.line(title), [_technique_row(technique, draft) for technique in techniques])
         for title, techniques in written.techniques_by_group
-    ])  # fmt: skip
-    yield Fold(Markup("The techniques, a row each"), [table], is_found=True)
+    ]
+    title = Markup("The techniques, a row each")
+    yield Fold(title, [TechniqueTable(groups)], is_found=True)
 
 
 def _guide(draft: Draft) -> GuideFile:
@@ -100,11 +98,10 @@ def _symptoms(draft: Draft) -> dict[str, Symptom]:
 
 
 def _technique_row(technique: Technique, draft: Draft) -> TechniqueRow:
-    name, saved, costs = map(
-        draft.folio.line, (technique.name, technique.saved or "–", technique.costs)
-    )
-    claims = verdict_rows(technique.claims, draft.folio)
-    return TechniqueRow(f"technique-{technique.id}", name, saved, costs, claims)
+    texts = technique.name, technique.saved or "–", technique.costs
+    name, saved, costs = map(draft.folio.line, texts)
+    heading = Heading(3, name, f"technique-{technique.id}", is_anchored=False)
+    return TechniqueRow(heading, saved, costs, verdict_rows(technique.claims, draft.folio))
 
 
 def symptom(draft: Draft) -> Iterator[Element | Markup]:
@@ -130,8 +127,7 @@ def symptom(draft: Draft) -> Iterator[Element | Markup]:
 
 def _questions(edges: Sequence[Edge], above: str, draft: Draft) -> RunQuestions:
     """The questions below a place, `ask` or that of a question."""
-    anchors = (f"{above}-{number}" for number in range(1, len(edges) + 1))
-    questions = [_question(*pair, draft) for pair in zip(edges, anchors, strict=False)]
+    questions = [_question(edge, f"{above}-{n}", draft) for n, edge in enumerate(edges, 1)]
     return RunQuestions(2 + above.count("-"), questions)
 
 
@@ -141,26 +137,19 @@ def _number(anchor: str) -> str:
 
 
 def _question(edge: Edge, anchor: str, draft: Draft) -> RunQuestion:
-    folio, (topic, mode) = draft.folio, edge.lesson.page.split("/")
+    folio, (name, mode) = draft.folio, edge.lesson.page.split("/")
     asks, because = folio.line(edge.ask), folio.line(edge.because)
     lesson = folio.root + draft.gathered.sections(edge.lesson.page).get(edge.lesson.section, "")
-    titles = {topic.id: topic.file.title for topic in folio.book.topics}
-    words = (
-        f"{plain(folio.line(titles[topic]))} › {folio.ui['modes'][mode]} › {edge.lesson.section}"
-    )
-    runs = [run_link(run, folio) for run in runs_behind(edge.claims, folio)]
-    behind = [
-        Markup('Lesson: <a href="{}">{}</a>').format(lesson, words),
-        Markup("Run: " if len(runs) == 1 else "Runs: ") + Markup(", ").join(runs),
-    ]
+    title = next(topic.file.title for topic in folio.book.topics if topic.id == name)
+    link, plan = Markup('<a{} href="{}">{}</a>'), Markup()
+    words = f"{plain(folio.line(title))} › {folio.ui['modes'][mode]} › {edge.lesson.section}"
     href, leads, costs = f"#{anchor}-1", Markup("Answer the questions below"), ""
     for technique in (own for own in _guide(draft).techniques if own.id == edge.use):
         href, leads = lesson, folio.in_link.line(technique.name)
         costs = f"{folio.root}guide.html#technique-{technique.id}"
-        if plan := technique.planned:
-            link = Markup('Plan: <a class="pb-label" href="{}{}">{}</a>')
-            place, name = folio.place_of(plan), plans.named(plan, folio)
-            behind.append(link.format(folio.root, place, name))
+        if run := technique.planned:
+            place = folio.root + folio.place_of(run)
+            plan = link.format(Markup(' class="pb-label"'), place, plans.named(run, folio))
     if edge.continue_at:
         page, _, at = edge.continue_at.partition("#")
         href = f"{page}.html{'#' * bool(at)}{at}"
@@ -168,8 +157,11 @@ def _question(edge: Edge, anchor: str, draft: Draft) -> RunQuestion:
         question = Markup(', <span class="pb-label">question {}</span>')
         leads += question.format(_number(at)) if at else ""
     folio.shown_claims.clear()  # readers open the numbers of a step here alone
-    evidence = [*draft.backing(edge.claims)]
-    below = [_questions(edge.edges, anchor, draft)] if edge.edges else []
     return RunQuestion(
-        anchor, _number(anchor), asks, href, leads, costs, because, behind, evidence, below
-    )
+        anchor, asks, because, href, leads, costs,
+        lesson=link.format("", lesson, words),
+        runs=[run_link(run, folio) for run in runs_behind(edge.claims, folio)],
+        plan=plan,
+        evidence=[*draft.backing(edge.claims)],
+        below=[_questions(edge.edges, anchor, draft)] if edge.edges else [],
+    )  # fmt: skip
