@@ -12,13 +12,14 @@ from generator.content.handwritten import Fenced, split
 from generator.content.quiz import Item, QuizFence
 from generator.pages.draft import Draft
 from generator.pages.elements import programs, questions
-from generator.pages.elements.element import Block, Element, Fold, Heading, ListOfLines
+from generator.pages.elements.element import Element, Fold, Heading, ListOfLines
 from generator.pages.environment import with_code
 from generator.pages.view import label
 from generator.pages.views import watched
 from generator.printing.folio import escaped_heading
 from generator.printing.markdown import put_into
 from generator.printing.sources import moment
+from runners.verify.report import Watched
 
 Parts = Iterator[Element | Markup]
 
@@ -45,6 +46,14 @@ class DownloadedProgram(Element):
     """A whole program to be downloaded and opened, whose file paper names, and what it printed."""
 
     program: programs.ListedProgram
+
+
+@dataclass(frozen=True)
+class PrintedReport(Element):
+    """The report of `verify` on a program, as it was printed."""
+
+    trace: Watched
+    command: Markup
 
 
 def handwritten(draft: Draft) -> Parts:
@@ -83,7 +92,11 @@ def _piece(piece: str | Fenced, number: int, draft: Draft) -> Parts:
         for quiz_item in items_of(piece, folio.book):
             yield questions.question(quiz_item, folio, "question")
     elif isinstance(piece, Verified):
-        yield from _verified(piece, f"strip-{number}", draft)
+        trace = folio.book.verified[piece.path]
+        yield programs.WholeProgram(draft.program(piece))
+        yield PrintedReport(trace, watched.command(trace))
+        yield watched.strip_of_tensors(trace, f"strip-{number}")
+        yield Fold(Markup("The numbers behind the figure"), [watched.tensors(trace)])
     elif isinstance(piece, Listing):
         listing = draft.program(piece)
         yield listing if piece.object else DownloadedProgram(listing)
@@ -94,29 +107,14 @@ def _piece(piece: str | Fenced, number: int, draft: Draft) -> Parts:
 
 def _own_runs(draft: Draft) -> Fold:
     """The scripts that a reader had `verify` watch."""
-    book = draft.folio.book
+    root, book = draft.folio.root, draft.folio.book
     link = Markup('<a href="{}verify/{}.html"><code>{}</code></a>, {}: {}')
     lines = [
-        link.format(
-            draft.folio.root, name, trace.command, label(moment(trace.recorded_at)),
-            trace.report.verdict,
-        )
-        for name, trace in book.watched.items()
-    ]  # fmt: skip
+        link.format(root, name, own.command, label(moment(own.recorded_at)), own.report.verdict)
+        for name, own in book.watched.items()
+    ]
     lines += [label(with_code(f"Not shown: {error}")) for error in book.unread]
     return Fold(Markup("Your runs"), [ListOfLines(lines)], is_found=True, is_open=True)
-
-
-def _verified(written: Verified, name: str, draft: Draft) -> Parts:
-    """A program, the report of `verify` on it as printed, and its tensors."""
-    trace = draft.folio.book.verified[written.path]
-    yield programs.WholeProgram(draft.program(written))
-    title = Markup("<code>{}</code> · {}")
-    when = watched.when_and_where(trace, ",")
-    above = Block([title.format(watched.command(trace), when)], "pb-listing-title", "p")
-    yield Block([above, programs.PrintedText(trace.printed)], "pb-listing")
-    yield watched.strip_of_tensors(trace, name)
-    yield Fold(Markup("The numbers behind the figure"), [watched.tensors(trace)])
 
 
 def items_of(fence: QuizFence, book: Book) -> list[Item]:
