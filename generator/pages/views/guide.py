@@ -23,31 +23,23 @@ from generator.pages.views.claims import JudgedClaim, runs_behind, verdict_rows
 from generator.printing.markdown import plain
 
 
-class TechniqueRow(NamedTuple):
-    """A technique: what it saved, and what it costs, with the verdicts on that."""
-
-    heading: Heading
-    saved: Markup
-    costs: Markup
-    claims: Sequence[JudgedClaim]
-
-
 @dataclass(frozen=True)
 class TechniqueTable(Element):
     """Techniques in groups, each with a title; each technique is an entry of the search."""
 
-    groups: Sequence[tuple[Markup, Sequence[TechniqueRow]]]
+    # Of a technique its name, what it saved and what it costs, with the claims behind that.
+    groups: Sequence[tuple[Markup, Sequence[tuple[Heading, Markup, Markup, Sequence[JudgedClaim]]]]]
 
 
 class RunQuestion(NamedTuple):
     """A question about a run: where a yes leads, and why."""
 
+    edge: Edge
     anchor: str
     asks: Markup
     because: Markup
-    href: str  # where a yes leads
-    leads: Markup  # the same in words
-    costs: str  # the address of what it costs, if it is a technique
+    leads: Markup  # the technique, or the symptom at which to go on
+    href: str  # of the lesson
     lesson: Markup
     runs: Sequence[Markup]
     plan: Markup
@@ -57,7 +49,7 @@ class RunQuestion(NamedTuple):
     @property
     def number(self) -> str:
         """Its number among those of the page."""
-        return _number(self.anchor)
+        return self.anchor.removeprefix("ask-").replace("-", ".")
 
 
 @dataclass(frozen=True)
@@ -66,6 +58,7 @@ class RunQuestions(Element):
 
     level: int
     questions: Sequence[RunQuestion]
+    root: str
 
 
 def guide(draft: Draft) -> Iterator[Element | Markup]:
@@ -80,10 +73,10 @@ def guide(draft: Draft) -> Iterator[Element | Markup]:
         titles = ((symptom.id, folio.in_link.line(symptom.title)) for symptom in group.symptoms)
         yield ListOfLines([link.format(*title) for title in titles])
     yield from draft.passage("What helps, and what it costs", written.techniques_say)
-    groups = [
-        (folio.line(title), [_technique_row(technique, draft) for technique in techniques])
-        for title, techniques in written.techniques_by_group
-    ]
+    groups = []
+    for title, techniques in written.techniques_by_group:
+        rows = [_technique_row(technique, draft) for technique in techniques]
+        groups.append((folio.line(title), rows))
     title = Markup("The techniques, a row each")
     yield Fold(title, [TechniqueTable(groups)], is_found=True)
 
@@ -97,11 +90,13 @@ def _symptoms(draft: Draft) -> dict[str, Symptom]:
     return {symptom.id: symptom for _, symptom in _guide(draft).symptoms}
 
 
-def _technique_row(technique: Technique, draft: Draft) -> TechniqueRow:
+def _technique_row(
+    technique: Technique, draft: Draft
+) -> tuple[Heading, Markup, Markup, Sequence[JudgedClaim]]:
     texts = technique.name, technique.saved or "–", technique.costs
     name, saved, costs = map(draft.folio.line, texts)
     heading = Heading(3, name, f"technique-{technique.id}", is_anchored=False)
-    return TechniqueRow(heading, saved, costs, verdict_rows(technique.claims, draft.folio))
+    return heading, saved, costs, verdict_rows(technique.claims, draft.folio)
 
 
 def symptom(draft: Draft) -> Iterator[Element | Markup]:
@@ -128,40 +123,27 @@ def symptom(draft: Draft) -> Iterator[Element | Markup]:
 def _questions(edges: Sequence[Edge], above: str, draft: Draft) -> RunQuestions:
     """The questions below a place, `ask` or that of a question."""
     questions = [_question(edge, f"{above}-{n}", draft) for n, edge in enumerate(edges, 1)]
-    return RunQuestions(2 + above.count("-"), questions)
-
-
-def _number(anchor: str) -> str:
-    """The number of a question, by its anchor."""
-    return anchor.removeprefix("ask-").replace("-", ".")
+    return RunQuestions(2 + above.count("-"), questions, draft.folio.root)
 
 
 def _question(edge: Edge, anchor: str, draft: Draft) -> RunQuestion:
     folio, (name, mode) = draft.folio, edge.lesson.page.split("/")
     asks, because = folio.line(edge.ask), folio.line(edge.because)
-    lesson = folio.root + draft.gathered.sections(edge.lesson.page).get(edge.lesson.section, "")
+    href = folio.root + draft.gathered.sections(edge.lesson.page).get(edge.lesson.section, "")
     title = next(topic.file.title for topic in folio.book.topics if topic.id == name)
-    link, plan = Markup('<a{} href="{}">{}</a>'), Markup()
     words = f"{plain(folio.line(title))} › {folio.ui['modes'][mode]} › {edge.lesson.section}"
-    href, leads, costs = f"#{anchor}-1", Markup("Answer the questions below"), ""
+    leads = plan = Markup()
     for technique in (own for own in _guide(draft).techniques if own.id == edge.use):
-        href, leads = lesson, folio.in_link.line(technique.name)
-        costs = f"{folio.root}guide.html#technique-{technique.id}"
+        leads = folio.in_link.line(technique.name)
         if run := technique.planned:
-            place = folio.root + folio.place_of(run)
-            plan = link.format(Markup(' class="pb-label"'), place, plans.named(run, folio))
+            link = Markup('<a class="pb-label" href="{}{}">{}</a>')
+            plan = link.format(folio.root, folio.place_of(run), plans.named(run, folio))
     if edge.continue_at:
-        page, _, at = edge.continue_at.partition("#")
-        href = f"{page}.html{'#' * bool(at)}{at}"
-        leads = "Continue at: " + folio.in_link.line(_symptoms(draft)[page].title)
-        question = Markup(', <span class="pb-label">question {}</span>')
-        leads += question.format(_number(at)) if at else ""
+        leads = folio.in_link.line(_symptoms(draft)[edge.continue_at.partition("#")[0]].title)
     folio.shown_claims.clear()  # readers open the numbers of a step here alone
+    runs = [run_link(run, folio) for run in runs_behind(edge.claims, folio)]
+    evidence = [*draft.backing(edge.claims)]
+    below = [_questions(edge.edges, anchor, draft)] if edge.edges else []
     return RunQuestion(
-        anchor, asks, because, href, leads, costs,
-        lesson=link.format("", lesson, words),
-        runs=[run_link(run, folio) for run in runs_behind(edge.claims, folio)],
-        plan=plan,
-        evidence=[*draft.backing(edge.claims)],
-        below=[_questions(edge.edges, anchor, draft)] if edge.edges else [],
-    )  # fmt: skip
+        edge, anchor, asks, because, leads, href, escape(words), runs, plan, evidence, below
+    )
