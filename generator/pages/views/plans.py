@@ -132,13 +132,15 @@ class PlanPlay(Element):
 
 
 @dataclass(frozen=True)
-class ModelTabs(Element):
-    """Links to the pages of all models."""
+class PlanOpening(Element):
+    """Links to the pages of all models, and what the plans of this one show and share."""
 
-    IS_FOUND = False
     models: Sequence[TraceOnPage]
     here: str  # the experiment of the page
     root: str
+    lede: Sequence[Markup]
+    facts: Sequence[tuple[Markup, Markup]]  # each by its control
+    order: Markup  # the title of the table of clusters, if there is one
 
 
 class Plans:
@@ -370,14 +372,11 @@ def planned(draft: Draft) -> Parts:
     folio.unmarked = "simulated"  # the page says it once, of all its numbers
     plans, order = Plans(name, folio), _order_in(folio)
     play, facts = _play(plans)
-    yield ModelTabs([folio.book.traces[other] for other in own.models], name, folio.root)
-    shorts = [draft.prose(order.short)] if order else []
-    yield Block([draft.prose(own.opening), *shorts], "pb-lede")
-    link = Markup('<a href="{}plan.html#{}">{}</a>')
-    facts.append(link.format(folio.root, "how-to-read-a-plan", "How to read a plan"))
-    if order:
-        facts.append(link.format(folio.root, "clusters", folio.line(order.table)))
-    yield Aside(Markup(" · ").join(facts), "pb-meta", is_found=False)
+    yield PlanOpening(
+        [folio.book.traces[other] for other in own.models], name, folio.root,
+        [draft.prose(own.opening), *([draft.prose(order.short)] if order else [])],
+        facts, folio.line(order.table) if order else Markup(),
+    )  # fmt: skip
     yield play
     if int(plans.grid.architecture["num_experts"]) > 1:
         yield from draft.passage("Experts", own.experts)
@@ -394,7 +393,7 @@ def planned(draft: Draft) -> Parts:
         yield from proofs(claims, draft.gathered.claim_lessons, folio)
 
 
-def _play(plans: Plans) -> tuple[PlanPlay, list[Markup]]:
+def _play(plans: Plans) -> tuple[PlanPlay, list[tuple[Markup, Markup]]]:
     """What readers choose, with the first answer; what all plans share, in words."""
     folio, words = plans.folio, plans.folio.ui["plan"]["controls"]
     options = [plans.options(c.setting, f"{c.device.name} {c.memory}") for c in plans.choices]
@@ -420,7 +419,7 @@ def _play(plans: Plans) -> tuple[PlanPlay, list[Markup]]:
         drawn=drawn[0],
         script=folio.root + packed(ID, places, drawn, folio),
     )
-    return play, [Markup("{}: {}").format(words[key], fact) for key, fact in fixed.items()]
+    return play, [(escape(words[key]), fact) for key, fact in fixed.items()]
 
 
 def _named(plans: Plans) -> Iterator[tuple[str, Markup, Markup, Markup]]:
