@@ -72,6 +72,7 @@ class ChosenSetting:
     device: Device
     memory: Value
     answers: list[PlanAnswer]
+    words: dict[str, str]  # the options, by control
 
     @cached_property
     def made(self) -> LayoutChoice | None:
@@ -139,7 +140,7 @@ class PlanOpening(Element):
     here: str  # the experiment of the page
     root: str
     lede: Sequence[Markup]
-    facts: Sequence[tuple[Markup, Markup]]  # each by its control
+    facts: dict[str, Markup]  # by control
     order: Markup  # the title of the table of clusters, if there is one
 
 
@@ -164,31 +165,25 @@ class Plans:
         by_setting: dict[Setting, list[PlanAnswer]] = {}
         for name, answer in self.answers.items():
             by_setting.setdefault(self.settings[name], []).append(answer)
-        return [
-            ChosenSetting(own, self.cluster(own, to), to, self.known(to.memory), answers)
-            for own, answers in by_setting.items() if len(answers) > 1
-            for to in self.plan.devices
-        ]  # fmt: skip
+        pairs = [pair for pair in by_setting.items() if len(pair[1]) > 1]
+        return [self._chosen(device, *pair) for pair in pairs for device in self.plan.devices]
 
-    def cluster(self, setting: Setting, device: Device) -> Cluster:
-        """The nodes that so many of these devices fill, at their rates."""
-        rates = (numeric(self.known(rate)) for rate in device.rates)
-        return Cluster(1, self.plan.per_node, *rates).with_devices(setting.devices)
+    def _chosen(self, device: Device, own: Setting, answers: list[PlanAnswer]) -> ChosenSetting:
+        values = [self.folio.value(name) for name in (device.memory, *device.rates)]
+        memory, *rates = filter(None, values)  # which every book with plans has
+        node = Cluster(1, self.plan.per_node, *map(numeric, rates))
+        words = self.options(own, f"{device.name} {memory}")
+        return ChosenSetting(own, node.with_devices(own.devices), device, memory, answers, words)
 
     def options(self, setting: Setting, memory: str = "") -> dict[str, str]:
         """By control, the words of a setting: mesh, `memory` if given, sequence, optimizer."""
         optimizer = self.plan.words.optimizer.get(setting.optimizer, setting.optimizer)
+        per_node = min(setting.devices, self.plan.per_node)
         words = {
-            "mesh": _mesh(self.cluster(setting, self.plan.devices[0])), "memory": memory,
+            "mesh": f"{setting.devices // per_node} × {per_node}", "memory": memory,
             "sequence": f"{setting.sequence:,}", "optimizer": plain(self.folio.line(optimizer)),
         }  # fmt: skip
         return {key: word for key, word in words.items() if word}
-
-    def known(self, expression: str) -> Value:
-        """A value that every book with plans has."""
-        value = self.folio.value(expression)
-        assert value is not None, expression
-        return value
 
     def shared(self, setting: str) -> Markup:
         """A setting that all runs of the model have."""
@@ -222,7 +217,7 @@ class Plans:
         """A layout in words, and whether it nearly fills the device."""
         tight = Markup("<br><b>nearly fills the device</b>")
         is_tight = layout.is_tight(numeric(chosen.memory))
-        return label(self.label(layout.answer)) + (tight if is_tight else "")
+        return label(self.label(layout.answer)) + tight * is_tight
 
     def measured(self, layout: Layout, chosen: ChosenSetting) -> Measured:
         """A layout to measure: what it needs, range of time, and its program's command."""
@@ -242,7 +237,7 @@ class Plans:
     def seconds(self, number: float, rule: str, layout: Layout, chosen: ChosenSetting) -> Markup:
         """What a formula gives for a layout on the devices that are chosen."""
         path = self.path(layout.answer)
-        formula = f"{rule}({path}, {_mesh(chosen.cluster)})"
+        formula = f"{rule}({path}, {chosen.words['mesh']})"
         return _computed(number, units.SECONDS, formula, path, chosen.device.rates, self.folio)
 
 
@@ -258,10 +253,6 @@ def _computed(
     of_plan = [_largest(path, measure, folio) for measure in ("flops", "sent_bytes")]
     inputs = tuple(filter(None, [*of_plan, *map(folio.value, rates)]))
     return folio.show(computed(number, unit, formula, inputs))
-
-
-def _mesh(cluster: Cluster) -> str:
-    return f"{cluster.nodes} × {cluster.per_node}"
 
 
 def named(run: str, folio: Folio) -> str:
@@ -298,14 +289,13 @@ def _models(folio: Folio) -> Iterator[Row]:
     model = Markup('<a class="pb-label" href="{}">{}</a><br><small>{} parameters</small>')
     for name in _written(folio).models:
         plans = Plans(name, folio)
-        first = plans.choices[0]
-        options = plans.options(first.setting)
-        count, made = plans.shared("num_parameters"), first.made
+        first, page = plans.choices[0], folio.book.traces[name].page
         yield [
-            model.format(folio.book.traces[name].page, plans.grid.title, count),
-            label(f"{options['mesh']} {first.device.name}, {options['sequence']} tokens"),
-            plans.named(made.measured[0], first) if made else label(Advice.NOTHING_FITS),
-        ]
+            model.format(page, plans.grid.title, plans.shared("num_parameters")),
+            label(f"{first.words['mesh']} {first.device.name}, {first.words['sequence']} tokens"),
+            plans.named(first.made.measured[0], first)
+            if first.made else label(Advice.NOTHING_FITS),
+        ]  # fmt: skip
 
 
 def plan(draft: Draft) -> Parts:
@@ -393,33 +383,33 @@ def planned(draft: Draft) -> Parts:
         yield from proofs(claims, draft.gathered.claim_lessons, folio)
 
 
-def _play(plans: Plans) -> tuple[PlanPlay, list[tuple[Markup, Markup]]]:
-    """What readers choose, with the first answer; what all plans share, in words."""
-    folio, words = plans.folio, plans.folio.ui["plan"]["controls"]
-    options = [plans.options(c.setting, f"{c.device.name} {c.memory}") for c in plans.choices]
-    pairs = zip(plans.choices, options, strict=True)
-    sized = sorted(pairs, key=lambda pair: (pair[0].setting[:2], numeric(pair[0].memory)))
-    values = {key: list(dict.fromkeys(words[key] for _, words in sized)) for key in options[0]}
-    values["optimizer"].sort()  # Adam first
-    varied = {key: known for key, known in values.items() if len(known) > 1}
-    places = [tuple(known.index(words[key]) for key, known in varied.items()) for words in options]
-    drawn = [Markup(_advice(plans, chosen)) for chosen in plans.choices]
-    precision = plans.plan.words.precision[plans.grid.rows[0].state.precision]
-    fixed = {
-        "num_parameters": plans.shared("num_parameters"),
-        "microbatch": plans.shared("microbatch") + ", one microbatch per device",
-        "precision": folio.line(precision),
-        **{key: label(known[0]) for key, known in values.items() if key not in varied},
+def _play(plans: Plans) -> tuple[PlanPlay, dict[str, Markup]]:
+    """What readers choose, with the first answer; what all plans share, by control."""
+    folio, chosen, controls = plans.folio, plans.choices, plans.folio.ui["plan"]["controls"]
+    sized = sorted(chosen, key=lambda choice: (choice.setting[:2], numeric(choice.memory)))
+    options = {
+        key: list(dict.fromkeys(choice.words[key] for choice in sized)) for key in chosen[0].words
     }
+    options["optimizer"].sort()  # Adam first
+    varied = {key: known for key, known in options.items() if len(known) > 1}
+    places = [
+        tuple(known.index(choice.words[key]) for key, known in varied.items()) for choice in chosen
+    ]
+    drawn = [Markup(_advice(plans, choice)) for choice in chosen]
     has_gaps = len(places) < math.prod(map(len, varied.values()))
     play = PlanPlay(
-        task=folio.line(plans.plan.task) + (GAPS if has_gaps else ""),
-        controls=[Control(words[key], tuple(known)) for key, known in varied.items()],
+        task=folio.line(plans.plan.task) + GAPS * has_gaps,
+        controls=[Control(controls[key], tuple(known)) for key, known in varied.items()],
         first=PlayState(places[0], ()),
         drawn=drawn[0],
         script=folio.root + packed(ID, places, drawn, folio),
     )
-    return play, [(escape(words[key]), fact) for key, fact in fixed.items()]
+    return play, {
+        "num_parameters": plans.shared("num_parameters"),
+        "microbatch": plans.shared("microbatch") + ", one microbatch per device",
+        "precision": folio.line(plans.plan.words.precision[plans.grid.rows[0].state.precision]),
+        **{key: label(known[0]) for key, known in options.items() if key not in varied},
+    }
 
 
 def _named(plans: Plans) -> Iterator[tuple[str, Markup, Markup, Markup]]:
