@@ -134,7 +134,7 @@ class TopicMap(Element):
     """Cards of topics in columns, each right of its requirements; a script ticks them off."""
 
     columns: Sequence[Sequence[tuple[Step, Markup]]]  # each a topic, and those that it requires
-    edges: str  # an SVG path of lines
+    edges: Sequence[tuple[float, ...]]  # where lines start and end: x and y, in per cent
 
 
 @dataclass(frozen=True)
@@ -171,23 +171,24 @@ def _topic_map(folio: Folio, minutes: Mapping[str, int]) -> TopicMap:
         topic.id: (column * (width + GAP), 100 * (at + 0.5) / len(own))
         for column, own in enumerate(by_column) for at, topic in enumerate(own)
     }  # fmt: skip
-    edges, cards = [], {}
+    edges = [
+        (places[name][0] + width, places[name][1], *places[topic.id])
+        for topic in topics for name in topic.file.requires
+    ]  # fmt: skip
     titles = {topic.id: folio.in_link.line(topic.file.title) for topic in topics}
-    for topic in topics:
-        right, lower = places[topic.id]
-        for left, upper in (places[name] for name in topic.file.requires):
-            start, middle = left + width, (left + width + right) / 2
-            bend = f"{middle:.5g} {upper:.5g} {middle:.5g} {lower:.5g}"
-            edges.append(f"M{start:.5g} {upper:.5g}C{bend} {right:.5g} {lower:.5g}")
-        step = Step(
-            f"{topic.id}/index.html", titles[topic.id],
-            folio.line(next(iter(topic.file.modes.values()))),
-            items=item_marks(all_items(topic), topic, folio.evidence),
-            minutes=sum(way.minutes for way in ways(topic, folio, minutes)),
-        )  # fmt: skip
-        after = Markup(", ").join(titles[name] for name in topic.file.requires)
-        cards[topic.id] = step, after
-    return TopicMap([[cards[topic.id] for topic in own] for own in by_column], " ".join(edges))
+    cards = {
+        topic.id: (
+            Step(
+                f"{topic.id}/index.html", titles[topic.id],
+                folio.line(next(iter(topic.file.modes.values()))),
+                items=item_marks(all_items(topic), topic, folio.evidence),
+                minutes=sum(way.minutes for way in ways(topic, folio, minutes)),
+            ),
+            Markup(", ").join(titles[name] for name in topic.file.requires),
+        )
+        for topic in topics
+    }  # fmt: skip
+    return TopicMap([[cards[topic.id] for topic in own] for own in by_column], edges)
 
 
 # --- a topic
