@@ -86,7 +86,6 @@ def _headings(title: str, markdown: str) -> list[Heading]:
 
 
 def _piece(piece: str | Fenced, number: int, draft: Draft) -> Parts:
-    """Markdown with its values as HTML in it, or what a fence shows or asks."""
     folio = draft.folio
     if isinstance(piece, QuizFence):
         for quiz_item in items_of(piece, folio.book):
@@ -106,7 +105,6 @@ def _piece(piece: str | Fenced, number: int, draft: Draft) -> Parts:
 
 
 def _own_runs(draft: Draft) -> Fold:
-    """The scripts that a reader had `verify` watch."""
     root, book = draft.folio.root, draft.folio.book
     link = Markup('<a href="{}verify/{}.html"><code>{}</code></a>, {}: {}')
     lines = [

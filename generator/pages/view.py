@@ -29,12 +29,3 @@ def counted(number: int | str) -> Markup:
     return Markup('<span class="pb-label" title="{}">{}</span>').format(
         interface_words()["counted"], number
     )
-
-
-def minutes_words(number: int) -> Markup:
-    """Reading minutes, with a tooltip that says where they are from."""
-    words = Markup(
-        '<span class="pb-label" title="computed from the words, questions and figures of the page">'
-        "{}</span>&nbsp;{}"
-    )
-    return words.format(number, "minute" if number == 1 else "minutes")

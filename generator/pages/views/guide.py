@@ -8,15 +8,7 @@ from markupsafe import Markup, escape
 
 from generator.content.guide import Edge, GuideFile, Symptom, Technique
 from generator.pages.draft import Draft
-from generator.pages.elements.element import (
-    Aside,
-    Block,
-    Content,
-    Element,
-    Fold,
-    Heading,
-    ListOfLines,
-)
+from generator.pages.elements.element import Aside, Block, Element, Fold, Heading, ListOfLines
 from generator.pages.elements.programs import run_link
 from generator.pages.views import plans
 from generator.pages.views.claims import JudgedClaim, runs_behind, verdict_rows
@@ -43,7 +35,7 @@ class RunQuestion(NamedTuple):
     lesson: Markup
     runs: Sequence[Markup]
     plan: Markup
-    evidence: Content
+    evidence: Sequence[Element]
     below: "Sequence[RunQuestions]"  # questions to which a yes leads
 
     @property
@@ -121,7 +113,6 @@ def symptom(draft: Draft) -> Iterator[Element | Markup]:
 
 
 def _questions(edges: Sequence[Edge], above: str, draft: Draft) -> RunQuestions:
-    """The questions below a place, `ask` or that of a question."""
     questions = [_question(edge, f"{above}-{n}", draft) for n, edge in enumerate(edges, 1)]
     return RunQuestions(2 + above.count("-"), questions, draft.folio.root)
 

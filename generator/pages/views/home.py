@@ -10,7 +10,6 @@ from generator.content.book import Book
 from generator.content.topic import Survivor
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Aside, Block, Element
-from generator.pages.view import minutes_words
 from generator.pages.views.ways import Step, all_items, first_hour, item_marks, ways
 from generator.printing.folio import Folio
 from generator.values import units
@@ -151,8 +150,6 @@ def topics(draft: Draft) -> Iterator[Element | Markup]:
     yield draft.opening(draft.sheet.about)
     if steps := first_hour(folio, minutes):
         yield draft.heading(2, "First hour")
-        total = minutes_words(sum(step.minutes for step in steps))
-        yield Aside(total + " in all", "pb-quiet")
         yield WayList(steps, folio.root)
     yield draft.heading(2, "All topics")
     yield _topic_map(folio, minutes)

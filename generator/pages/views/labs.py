@@ -89,7 +89,6 @@ def task(draft: Draft, figure: Content) -> Iterator[Element | Markup]:
 
 
 def _solved(name: str, lab: LabFile, folio: Folio) -> list[Row]:
-    """A row for each requirement that the solution's run has: words, bytes allowed and observed."""
     return [
         [folio.line(law.says), _bytes(name, id_, "allowed", folio) or "–", observed]
         for id_, law in lab.requirements.items()
@@ -98,7 +97,6 @@ def _solved(name: str, lab: LabFile, folio: Folio) -> list[Row]:
 
 
 def _wrong(name: str, topic: Topic, folio: Folio) -> list[Row]:
-    """A row for each wrong program of a lab: mistake, requirement it failed first, the message."""
     lab = topic.labs[name]
     says = {law: rule.says for law, rule in lab.model.requirements.items()}
     says[LENT] = EVERYWHERE["says"]

@@ -22,7 +22,7 @@ from generator.figures.play.bar_views import plans as bars
 from generator.figures.play.frame import packed
 from generator.figures.play.states import Control, PlayState
 from generator.pages.draft import Draft
-from generator.pages.elements.element import Aside, Block, Element, Fold
+from generator.pages.elements.element import Anchors, Aside, Block, Element, Fold
 from generator.pages.elements.programs import CopiedCommand
 from generator.pages.elements.tables import Table
 from generator.pages.view import Row, counted, label
@@ -285,7 +285,6 @@ def planned_rows(lesson: WhyFile, folio: Folio) -> tuple[list[Row], str]:
 
 
 def _models(folio: Folio) -> Iterator[Row]:
-    """Yield a row for each planned model: its link, first choice, and layout to try first there."""
     model = Markup('<a class="pb-label" href="{}">{}</a><br><small>{} parameters</small>')
     for name in _written(folio).models:
         plans = Plans(name, folio)
@@ -330,9 +329,8 @@ def _order_in(folio: Folio) -> OrderPart | None:
 
 
 def _order(order: OrderPart, draft: Draft) -> Parts:
-    """Which layouts to try first, and what published clusters say of it."""
     folio, groups = draft.folio, draft.gathered.claim_groups
-    yield Markup('<span id="all"></span><span id="few"></span><span id="many"></span>')
+    yield Anchors(["all", "few", "many"])
     yield from draft.passage(order.title, order.short)
     title = draft.line(order.table)
     near = folio.cell("plan_order.all.settings.near | percent | digits(2)")
@@ -425,7 +423,6 @@ def _named(plans: Plans) -> Iterator[tuple[str, Markup, Markup, Markup]]:
 
 
 def _advice(plans: Plans, chosen: ChosenSetting) -> Advice:
-    """What to measure, the best layout of each strategy, and bars."""
     made, memory, folio = chosen.made, numeric(chosen.memory), plans.folio
     fitting = made.fitting if made else []
     first = {layout.strategy: layout for layout in reversed(fitting)}

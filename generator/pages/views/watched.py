@@ -86,7 +86,6 @@ def watched(draft: Draft) -> Iterator[Element | Markup]:
 
 
 def _section(cause: Cause, draft: Draft) -> Markup:
-    """The section of the book on a cause, a link if the book has the lesson."""
     sections = draft.gathered.sections(cause.page)  # none in a book without this lesson
     if not sections:
         return escape(cause.section)
@@ -132,7 +131,6 @@ def strip_of_tensors(trace: Watched, name: str) -> DrawnFigure:
 
 
 def _in_words(trace: Watched) -> str:
-    """Sentence with the number of tensors by state, and the first that differs."""
     num = Counter(tensor.state for tensor in trace.tensors)
     counted = ", ".join(f"{num[state]} {word}" for state, word in STATES.items() if num[state])
     named = f" The first that differs: {trace.first.name}." if trace.first else ""

@@ -85,7 +85,6 @@ def led_to(topic: Topic) -> dict[str, tuple[Mode, str]]:
 
 
 def _page(name: str, mode: Mode, topic: Topic) -> str:
-    """The page of a mode that asks an item, without `.html`."""
     deep = topic.lessons[mode].model
     parts = chain(deep) if isinstance(deep, DeepFile) else ()
     return next((f"{mode}-{part.id}" for part in parts if name in part.items), mode)
@@ -133,7 +132,6 @@ def first_hour(folio: Folio, minutes: Mapping[str, int] | None = None) -> list[S
 
 
 def _step(step: HourStep, folio: Folio, minutes: Mapping[str, int]) -> Step:
-    """A lesson of the first hour, or a page that somebody wrote by hand."""
     if step.page in folio.book.lessons:
         topic, mode = folio.book.lessons[step.page]
         path, title = f"topics/{step.page}", topic.lessons[mode].model.title
@@ -168,7 +166,6 @@ def rail(sheet: Sheet, row: Sequence[Step], folio: Folio) -> Rail | None:
 
 
 def _part(part: DeepPage, mode: Mode, topic: Topic, folio: Folio) -> Step:
-    """A page of Deep's chain; a script ticks off one that asks."""
     items = item_marks(part.items, topic, folio.evidence) if part.items else None
     page, title = f"{mode}-{part.id}", folio.in_link.line(part.title)
     return Step(f"{page}.html", title, page=f"{topic.id}/{page}", items=items)
