@@ -12,13 +12,10 @@ from generator.content.handwritten import Fenced, split
 from generator.content.quiz import Item, QuizFence
 from generator.pages.draft import Draft
 from generator.pages.elements import programs, questions
-from generator.pages.elements.element import Element, Fold, Heading, ListOfLines
-from generator.pages.environment import with_code
-from generator.pages.view import label
+from generator.pages.elements.element import Element, Fold, Heading
 from generator.pages.views import watched
 from generator.printing.folio import escaped_heading
 from generator.printing.markdown import put_into
-from generator.printing.sources import moment
 from runners.verify.report import Watched
 
 Parts = Iterator[Element | Markup]
@@ -49,6 +46,14 @@ class DownloadedProgram(Element):
 
 
 @dataclass(frozen=True)
+class OwnRuns(Element):
+    """The scripts that a reader had `verify` watch."""
+
+    book: Book
+    root: str
+
+
+@dataclass(frozen=True)
 class PrintedReport(Element):
     """The report of `verify` on a program, as it was printed."""
 
@@ -61,7 +66,7 @@ def handwritten(draft: Draft) -> Parts:
     page, book = draft.sheet.by_hand, draft.folio.book
     assert page
     if page.verified and (book.watched or book.unread):
-        yield _own_runs(draft)
+        yield OwnRuns(book, draft.folio.root)
     pieces = [part for number, piece in enumerate(split(page), 1)
               for part in _piece(piece, number, draft)]  # fmt: skip
     if page.verified:
@@ -102,17 +107,6 @@ def _piece(piece: str | Fenced, number: int, draft: Draft) -> Parts:
     else:
         html = put_into(piece, folio.expression, folio.in_link.expression, escaped_heading)
         yield WrittenMarkdown(Markup(programs.fences_as_listings(html)))
-
-
-def _own_runs(draft: Draft) -> Fold:
-    root, book = draft.folio.root, draft.folio.book
-    link = Markup('<a href="{}verify/{}.html"><code>{}</code></a>, {}: {}')
-    lines = [
-        link.format(root, name, own.command, label(moment(own.recorded_at)), own.report.verdict)
-        for name, own in book.watched.items()
-    ]
-    lines += [label(with_code(f"Not shown: {error}")) for error in book.unread]
-    return Fold(Markup("Your runs"), [ListOfLines(lines)], is_found=True, is_open=True)
 
 
 def items_of(fence: QuizFence, book: Book) -> list[Item]:

@@ -101,10 +101,6 @@ def symptom(draft: Draft) -> Iterator[Element | Markup]:
             says = "Rule this cause out first. We measured it only if its link leads to a program:"
         yield Block([escape(says)], tag="p")
         yield draft.lines(written.causes)
-    order = "Take the questions in order, and stop at the first <em>yes</em>."
-    if any(edge.edges for edge in written.edges):
-        order += " If all answers below a question are <em>no</em>, go on with the next one."
-    yield Block([Markup(order)], tag="p")
     yield _questions(written.edges, "ask", draft)
     yield draft.heading(2, "If nothing here applies")
     yield Block([draft.prose(_guide(draft).otherwise)])
