@@ -29,8 +29,8 @@ class RunQuestion(NamedTuple):
     edge: Edge
     anchor: str
     asks: Markup
-    because: Markup
     leads: Markup  # the technique, or the symptom at which to go on
+    because: Markup
     href: str  # of the lesson
     lesson: Markup
     runs: Sequence[Markup]
@@ -132,5 +132,5 @@ def _question(edge: Edge, anchor: str, draft: Draft) -> RunQuestion:
     evidence = [*draft.backing(edge.claims)]
     below = [_questions(edge.edges, anchor, draft)] if edge.edges else []
     return RunQuestion(
-        edge, anchor, asks, because, leads, href, escape(words), runs, plan, evidence, below
+        edge, anchor, asks, leads, because, href, escape(words), runs, plan, evidence, below
     )

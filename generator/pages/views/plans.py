@@ -170,7 +170,8 @@ class Plans:
 
     def _chosen(self, device: Device, own: Setting, answers: list[PlanAnswer]) -> ChosenSetting:
         values = [self.folio.value(name) for name in (device.memory, *device.rates)]
-        memory, *rates = filter(None, values)  # which every book with plans has
+        assert all(values), f"every book with plans has {device}"
+        memory, *rates = filter(None, values)
         node = Cluster(1, self.plan.per_node, *map(numeric, rates))
         words = self.options(own, f"{device.name} {memory}")
         return ChosenSetting(own, node.with_devices(own.devices), device, memory, answers, words)
@@ -278,7 +279,7 @@ def planned_rows(lesson: WhyFile, folio: Folio) -> tuple[list[Row], str]:
         rows[run] = [
             text.format(folio.line(uses[run]), folio.place_of(run), named(run, folio), sequence),
             folio.printed(_largest(run, "needed_bytes", folio)),
-            *(_computed(num, unit, law, run, (), folio) for num, (law, unit) in numbers),
+            *(_computed(num, unit, what, run, (), folio) for num, (what, unit) in numbers),
             counted(len(planned.others)),
         ]
     return list(rows.values()), folio.caption
