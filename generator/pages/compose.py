@@ -119,8 +119,8 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
     headings = [heading, *facts.headings(content)]
     # A sitting of Recall takes as long as what is due that day.
     minutes = 0 if sheet.mode == "recall" else facts.minutes(content, folio)
-    row = ways.ways(topic, sheet.mode, folio) if topic else []
-    rail = ways.rail(sheet.path, topic, row, folio)
+    row = ways.ways(topic, folio) if topic else []
+    rail = ways.rail(sheet, row, folio)
     needs = folio.markup.union(["page", sheet.kind], *(part.needs for part in parts))
     if (row or rail) and sheet.kind != "summary":  # which ticks off nothing
         needs.add("way")
