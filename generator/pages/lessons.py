@@ -99,9 +99,9 @@ def _because(decision: files.Decision, draft: Draft) -> Markup:
         link = Markup('{} <a class="pb-opens" href="{}{}">{}</a>')
         return link.format(because, folio.root, folio.place_of(decision.run), run)
     claim = claims.verdict_row(decision.claim, folio, always_sides=False)
-    sides = " (predicted {}, observed {})" if claim.is_contrary else ""
-    reason = Markup("{} Claim: {}" + sides)
-    return reason.format(because, claims.verdict_link(claim), claim.predicted, claim.observed)
+    sides = Markup(" (predicted {}, observed {})" * claim.is_contrary)
+    verdict = claims.verdict_link(claim) + sides.format(claim.predicted, claim.observed)
+    return because + " Claim: " + verdict
 
 
 def challenge(draft: Draft) -> Parts:
