@@ -154,7 +154,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _notes(book: Book, evidence: Evidence) -> Iterator[str]:
-    """What a check could not look at, and what is to be written."""
+    """Yield lines: what a check could not look at, and what is still to be written."""
     lent: dict[str, list[str]] = {}
     for name, trace in book.traces.items():
         if trace.measured_on not in ("", book.machine.name):
@@ -231,7 +231,7 @@ def _export(options: argparse.Namespace) -> int:
     if not paths:
         wanted = ", ".join(f"--{name} FILE" for name in EXPORTS)
         raise scaffold.CannotScaffoldError(f"nothing to write; name at least one of {wanted}")
-    _refuse_existing(*paths.values())
+    scaffold.refuse_existing(*paths.values())
     for line in formats.write(*_topics(options, options.topics), paths):
         print(line)
     return 0
@@ -241,7 +241,7 @@ def _class(options: argparse.Namespace) -> int:
     from generator.export import lecture
 
     folder = options.folder or Path(f"class-{options.topic}")
-    _refuse_existing(folder)
+    scaffold.refuse_existing(folder)
     evidence, (topic,) = _topics(options, [options.topic])
     documents = lecture.documents(evidence, topic)
     folder.mkdir(parents=True)
@@ -251,14 +251,8 @@ def _class(options: argparse.Namespace) -> int:
     return 0
 
 
-def _refuse_existing(*paths: Path) -> None:
-    for path in paths:
-        if path.exists():
-            raise scaffold.CannotScaffoldError(f"{path} exists already")
-
-
 def _topics(options: argparse.Namespace, names: Sequence[str]) -> tuple[Evidence, list[Topic]]:
-    """The evidence of a checked book, and the topics that are named, or all of them."""
+    """The evidence of a checked book, and the named topics, or all of them."""
     evidence = content_checks.checked(load(options.content, options.machine))
     if options.machine is None and evidence.reference:
         evidence = evidence.reference  # beside whose numbers the questions were written
@@ -286,10 +280,10 @@ def _keys(options: argparse.Namespace) -> int:
     for name, function in {**FUNCTIONS, **closed_forms()}.items():
         takes = ", ".join(inspect.signature(function).parameters)
         about, _, _ = (inspect.getdoc(function) or "").partition("\n\n")
-        functions.append(f"| `{name}({takes})` | {keys.line(about)} |")
+        functions.append(f"| `{name}({takes})` | {keys.table_cell(about)} |")
     functions += (f"| `{name}('claim')` | {about} |" for name, about in OF_CLAIMS.items())
     sections = [*keys.page(FILES.values(), files), "\n".join(functions)]
-    if options.word and not (sections := keys.about(options.word, sections)):
+    if options.word and not (sections := keys.sections_about(options.word, sections)):
         raise scaffold.CannotScaffoldError(f"no part and no key begins with {options.word!r}")
     print("\n".join(sections).replace("python -m runners", program()))
     if errors:

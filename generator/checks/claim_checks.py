@@ -16,6 +16,7 @@ from generator.content.book import Book
 from generator.content.claim import Claim, ClaimFile, SentenceVerdict, Statement
 from generator.content.documents import Document, fields_of
 from generator.content.errors import ContentError
+from generator.content.yaml_source import Mistake
 from generator.values.evaluation import Evidence, verdict_words
 from generator.values.filters import ClaimSentence
 from generator.values.perturbed import counterexample, why_not_stated
@@ -30,89 +31,83 @@ BY_MACHINE = re.compile(
 )
 
 
-def mistakes(evidence: Evidence, document: Document[ClaimFile]) -> Iterator[ContentError]:
-    """Yield an error where a file's claims cannot be judged, or rest on what they may not."""
+def mistakes(evidence: Evidence, document: Document[ClaimFile]) -> Iterator[Mistake]:
+    """Yield (path, message) where claims cannot be judged, or rest on what they may not."""
     book = evidence.book
     for position, written in enumerate(document.model.claims):
-        names = book.claim_index.of_claim[written.id]  # one for each run
-        judged = [book.claims[name] for name in names]
-        reported = set()
+        judged = [book.claims[name] for name in book.claim_index.of_claim[written.id]]
         outcomes = [evidence.judged(claim.id) for claim in judged]
-        problems = [(outcome.at, outcome.error) for outcome in outcomes if outcome.error]
+        problems: list[Mistake]
+        problems = [((outcome.at,), outcome.error) for outcome in outcomes if outcome.error]
         if not problems:
             problems = [*_problems(evidence, written, judged), *_regime(evidence, judged)]
         problems += [problem for claim in judged for problem in _texts(evidence, claim)]
-        for at, problem in problems:
-            if at not in reported:
-                reported.add(at)
-                path = at.split(".") if at else []
-                yield document.error(("claims", position, *path), problem)
+        for path, message in dict(reversed(problems)).items():  # the first at each place
+            yield ("claims", position, *path), message
 
 
-def _texts(evidence: Evidence, claim: Claim) -> Iterator[tuple[str, str]]:
-    """Why an expression cannot stand in a text of a claim on one of its runs."""
+def _texts(evidence: Evidence, claim: Claim) -> Iterator[Mistake]:
+    """Expressions that a text of the claim cannot print on one of its runs."""
     for field in fields_of(claim):
         for _, expression in prose.expressions(field.text) if field.path[0] != "for" else ():
             problem = why_not_stated(evidence, expression)
             if isinstance(evidence.evaluate(expression).result, ClaimSentence):
                 problem = "a claim's own sentences cannot quote a claim's sentence"
             if problem:
-                yield ".".join(map(str, field.path)), f"{expression}: {problem}"
+                yield field.path, f"{expression}: {problem}"
 
 
-def _problems(evidence: Evidence, written: Claim, judged: list[Claim]) -> Iterator[tuple[str, str]]:
+def _problems(evidence: Evidence, written: Claim, judged: list[Claim]) -> Iterator[Mistake]:
     wide = written.tolerance
     if written.kind == "law" and wide and (wide.share or 0) > LARGE and wide.because is None:
-        yield "tolerance", "a law that may be off by more than a tenth says why: because: …"
-    yield from filter(None, (_timed(evidence, claim) for claim in judged))
+        yield ("tolerance",), "a law that may be off by more than a tenth says why: because: …"
     for position, claim in enumerate(judged):
+        yield from _timed(evidence, claim)
         yield from _unplaced(evidence, claim)
         outcome = evidence.judged(claim.id)
         for name in (getattr(case, key) for case in claim.cases for key in ("run", "other")):
             if name and name not in outcome.runs:
-                yield f"for.{position}", f"neither predicted: nor observed: reads {name}"
+                yield ("for", position), f"neither predicted: nor observed: reads {name}"
         is_word = isinstance(outcome.observed, Value) and isinstance(outcome.observed.number, str)
         can_turn = claim.relation == "differs" and is_word  # into any word
         is_tried = outcome.verdict == "holds" and not can_turn
         if is_tried and counterexample(evidence, claim.id) is None:
-            yield "", f"nothing that its runs measure could refute {claim.id}"
+            yield (), f"nothing that its runs measure could refute {claim.id}"
 
 
-def _timed(evidence: Evidence, claim: Claim) -> tuple[str, str] | None:
-    """Which side of a law reads a measured time, and why it may not; or None."""
-    if claim.kind != "law":
-        return None
-    for at, side in zip(("predicted", "observed"), evidence.sides(claim), strict=True):
+def _timed(evidence: Evidence, claim: Claim) -> Iterator[Mistake]:
+    """A law whose side reads a measured time."""
+    sides = evidence.sides(claim) if claim.kind == "law" else ()
+    for at, side in zip(("predicted", "observed"), sides, strict=False):
         for field in side.measured:
             experiment, name, path = field.split(".", 2)
             run = evidence.book.run(f"{experiment}.{name}")
             if path.startswith("timing.") and run is not None and run.nature != "simulated":
-                return at, f"a law reads the measured time {field}; make it an observation"
-    return None
+                yield (at,), f"a law reads the measured time {field}; make it an observation"
 
 
-def _unplaced(evidence: Evidence, claim: Claim) -> Iterator[tuple[str, str]]:
+def _unplaced(evidence: Evidence, claim: Claim) -> Iterator[Mistake]:
     """A law without a domain that another machine may break though it holds on this one."""
     is_open = (claim.kind, claim.relation, claim.domain) == ("law", "equals", None)
     runs = filter(None, map(evidence.book.run, evidence.judged(claim.id).runs))
     is_measured = any(run.nature != "simulated" for run in runs)
     if is_open and is_measured and BY_MACHINE.search(claim.observed):
         message = "another device may round or allocate otherwise; say where the law holds: "
-        yield "", f"{message}domain: {{device: [cpu], because: …}}, or domain: everywhere"
+        yield (), f"{message}domain: {{device: [cpu], because: …}}, or domain: everywhere"
 
 
-def _regime(evidence: Evidence, judged: list[Claim]) -> Iterator[tuple[str, str]]:
-    """What a claim leaves open of the conditions under which its runs were measured."""
+def _regime(evidence: Evidence, judged: list[Claim]) -> Iterator[Mistake]:
+    """Conditions of the measured runs that neither a run nor the claim states."""
     for claim in judged:
         runs = {name: evidence.book.run(name) for name in evidence.judged(claim.id).runs}
         measured = {name: run for name, run in runs.items() if run and run.nature != "simulated"}
         for name, run in measured.items():
             is_open = run.status != "skipped" and not run.is_plain and claim.regime.dtype is None
             if is_open and dtype_of(run) is None:
-                yield "", f"{name} has recorded no dtype; state it: regime: {{dtype: float32}}"
+                yield (), f"{name} has recorded no dtype; state it: regime: {{dtype: float32}}"
         if len({run.world_size for run in measured.values()}) > 1 and claim.regime.fixed is None:
             message = "compares different numbers of ranks; say what is fixed: "
-            yield "", f"{message}regime: {{fixed: the global batch}}"
+            yield (), f"{message}regime: {{fixed: the global batch}}"
 
 
 def broken_laws(book: Book, outcomes: Mapping[str, Judged]) -> list[ContentError]:
@@ -172,16 +167,14 @@ def program_path(book: Book, run: str) -> str:
     return str(executed.settings.get("program", "")) if executed else ""
 
 
-def statement_mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """Yield errors of a file's statements: a verdict not borne out, an unlistable program."""
+def statement_mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[Mistake]:
+    """Yield (path, message): a statement's verdict not borne out, its program not listable."""
     book = evidence.book
     for position, statement in enumerate(document.model.statements):
-        problem = None
         if statement.program and book.run(statement.program):
             file = program_path(book, statement.program)
-            problem = listed_code.why_not_listed(book.root, file, None)
-        if problem:
-            yield document.error(("statements", position, "program"), problem)
+            if problem := listed_code.why_not_listed(book.root, file, None):
+                yield ("statements", position, "program"), problem
         if statement.claim not in book.claims or evidence.reference:
             continue
         outcome = evidence.judged(statement.claim)
@@ -191,4 +184,4 @@ def statement_mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[
                 f"{statement.verdict} needs a claim by which the sentence is {wanted}; by "
                 f"{statement.claim} ({outcome.verdict}) it is {judgement(statement, outcome)}"
             )
-            yield document.error(("statements", position, "verdict"), message)
+            yield ("statements", position, "verdict"), message

@@ -4,7 +4,7 @@ In: an `Evidence`. Out: located errors, for texts, expressions, ids, runs, figur
 """
 
 import ast
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from generator.checks import claim_checks, lesson_checks
@@ -17,11 +17,12 @@ from generator.content.exhibit import ExplainedProgram, Listing, Verified
 from generator.content.guide import GuideFile
 from generator.content.handwritten import HandWritten
 from generator.content.lab import WrongFile
-from generator.content.lesson import LessonFile
+from generator.content.lesson import CostFile, LessonFile, TraceFile, TryFile, WhyFile
 from generator.content.plan_page import PlanFile
 from generator.content.quiz import Item, QuizFile
 from generator.content.topic import TopicFile
-from generator.content.yaml_source import Path
+from generator.content.words import Written
+from generator.content.yaml_source import Mistake
 from generator.items import item_checks
 from generator.values.evaluation import Evidence
 from generator.values.filters import ClaimSentence, Label, calls_of_claims
@@ -86,20 +87,23 @@ def document_errors(evidence: Evidence, document: Document[Any]) -> Iterator[Con
     """Yield an error for every mistake in a file, by the runs shown and the reference machine's."""
     for judged in filter(None, (evidence, evidence.reference)):
         for field in document.fields:
-            yield from _text(judged, document, field)
-            yield from _reference(judged, document, field)
-        yield from _listings(judged.book, document)
+            yield from _text_mistakes(judged, document, field)
+            yield from _unknown_reference(judged, document, field)
         for check_file in (own for kind, own in _BY_FILE if isinstance(document.model, kind)):
-            yield from check_file(judged, document)
+            for path, message in check_file(judged, document):
+                yield document.error(path, message)
     listed = (field for field in document.fields if isinstance(field.part, Listing))
     paths = {evidence.book.root / field.text for field in listed if field.path[-1] == "path"}
     programs = "\n".join(path.read_text("utf-8") for path in paths if path.is_file())
     yield from document.text_faults(programs)
     yield from images.problems(document, evidence.book.root)
+    if isinstance(document.model, WrongFile):
+        yield from _wrong_programs(evidence.book, document)
 
 
-def _text(evidence: Evidence, document: Document[Any], field: TextField) -> Iterator[ContentError]:
-    """What is wrong in a line, a prose or an expression."""
+def _text_mistakes(
+    evidence: Evidence, document: Document[Any], field: TextField
+) -> Iterator[ContentError]:
     if isinstance(document.model, ClaimFile):
         return  # judged and checked on each run
     if field.mark == "expression":
@@ -126,10 +130,10 @@ def _fallen(evidence: Evidence, expression: str) -> str | None:
     return None
 
 
-def _reference(
+def _unknown_reference(
     evidence: Evidence, document: Document[Any], field: TextField
 ) -> Iterator[ContentError]:
-    """An id or a run that does not exist, or a claim that backs an advice and does not hold."""
+    """Ids and runs that do not exist; claims behind an advice that do not hold."""
     book, problem = evidence.book, None
     if field.mark == "run":
         evaluation = evidence.evaluate(field.text)
@@ -146,58 +150,55 @@ def _reference(
         yield document.error(field.path, problem)
 
 
-def _topic(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """The topics that one requires come before it, so that none leads in a circle."""
+def _topic(evidence: Evidence, document: Document[TopicFile]) -> Iterator[Mistake]:
+    """Required topics that do not come before the topic, so that none leads in a circle."""
     orders = {topic.id: topic.file.order for topic in evidence.book.topics}
     for position, name in enumerate(document.model.requires):
-        place = ("requires", position)
         if orders.get(name, -1) >= document.model.order:
-            yield document.error(place, f"{name!r} comes later; give it a smaller order")
+            yield ("requires", position), f"{name!r} comes later; give it a smaller order"
 
 
-def _plan(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """Rates of devices in other units, and words for rows that nobody published."""
+def _plan(evidence: Evidence, document: Document[PlanFile]) -> Iterator[Mistake]:
+    """Rates of devices in a wrong unit; words for rows that nobody published."""
     for at, device in enumerate(document.model.devices):
         for key, unit in (("compute", "FLOP/s"), ("link", "bytes/s"), ("between", "bytes/s")):
             rate = evidence.evaluate(getattr(device, key)).result
             if isinstance(rate, Value) and str(rate.unit) != unit:
-                yield document.error(("devices", at, key), f"in {rate.unit}, not in {unit}")
+                yield ("devices", at, key), f"in {rate.unit}, not in {unit}"
     page, peaks = document.model.published, evidence.book.traces.get(PEAKS.experiment)
     rows = [str(run.settings["id"]) for run in peaks.runs.values()] if page and peaks else []
     for key in ("variants", "notes") if rows else ():
         for row in getattr(page, key).keys() - {*rows}:
-            message = f"no published row {row!r}{nearest(row, rows)}"
-            yield document.error(("published", key, row), message)
+            yield ("published", key, row), f"no published row {row!r}{nearest(row, rows)}"
 
 
-def _items(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    yield from _each_item(evidence, document, document.model.items, ("items",))
+def _items(evidence: Evidence, document: Document[QuizFile]) -> Iterator[Mistake]:
+    for position, question in enumerate(document.model.items):
+        for path, message in _item_mistakes(evidence, question):
+            yield ("items", position, *path), message
 
 
-def _fences(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
+def _fences(evidence: Evidence, document: Document[HandWritten]) -> Iterator[Mistake]:
     for number, fence in enumerate(document.model.quizzes):
-        yield from _each_item(evidence, document, fence.items, ("quizzes", number, "items"))
+        for position, question in enumerate(fence.items):
+            for path, message in _item_mistakes(evidence, question):
+                yield ("quizzes", number, "items", position, *path), message
 
 
-def _each_item(
-    evidence: Evidence, document: Document[Any], items: Sequence[Item], at: Path
-) -> Iterator[ContentError]:
-    """What is wrong with some items, which stand at a path of their file."""
-    for position, question in enumerate(items):
-        wrong = list(item_checks.mistakes(question, evidence))
-        is_unread = any(item_checks.missing_evidence(question, evidence))
-        wrong += [] if is_unread else item_checks.draw_mistakes(question, evidence)
-        for path, message in wrong:
-            yield document.error((*at, position, *path), message)
-        if wrong or is_unread:
-            continue  # its other cases would say the same again
-        for number, other in enumerate(question.others, 1):
+def _item_mistakes(evidence: Evidence, question: Item) -> Iterator[Mistake]:
+    wrong = list(item_checks.mistakes(question, evidence))
+    is_unread = any(item_checks.missing_evidence(question, evidence))
+    wrong += [] if is_unread else item_checks.draw_mistakes(question, evidence)
+    yield from wrong
+    for number, other in enumerate(question.others, 1):
+        if not wrong and not is_unread:  # else its other cases would say the same again
             for message in item_checks.mistakes_of_case(question, other, evidence)[:1]:
-                yield document.error((*at, position, "for", number), message)
+                yield ("for", number), message
 
 
-def _listings(book: Book, document: Document[Any]) -> Iterator[ContentError]:
-    """Code that is to be shown and is not there, that another run executed, or with lost notes."""
+def _listings(evidence: Evidence, document: Document[Any]) -> Iterator[Mistake]:
+    """Listed code that is missing, that another run executed, or that lacks a noted line."""
+    book = evidence.book
     for field in document.fields:
         listing = field.part
         if not isinstance(listing, Listing) or field.path[-1] != "path":
@@ -210,18 +211,18 @@ def _listings(book: Book, document: Document[Any]) -> Iterator[ContentError]:
         if isinstance(listing, Verified) and not problem and listing.path not in book.verified:
             problem = f"{listing.path}: no report of `verify` lies beside it"
         if problem:
-            yield document.error(field.path, problem)
-        elif isinstance(listing, ExplainedProgram):
-            code = listed_code.listed(book.root, listing.path, listing.object)
-            for position, note in enumerate(listing.walkthrough):
-                path = (*field.path[:-1], "walkthrough", position, "code")
-                problem = listed_code.why_misplaced(code, note.code)
-                yield from [document.error(path, problem)] if problem else ()
+            yield field.path, problem
+            continue
+        notes = listing.walkthrough if isinstance(listing, ExplainedProgram) else ()
+        code = listed_code.listed(book.root, listing.path, listing.object) if notes else ""
+        for position, note in enumerate(notes):
+            if problem := listed_code.why_misplaced(code, note.code):
+                yield (*field.path[:-1], "walkthrough", position, "code"), problem
 
 
-def _wrong_programs(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """Programs of a lab whose changes do not fit its solution, or make no Python of it."""
-    for program in wrong_programs(evidence.book.root / document.source.file):
+def _wrong_programs(book: Book, document: Document[WrongFile]) -> Iterator[ContentError]:
+    """Programs of a lab whose changes do not fit the solution, or make no Python of it."""
+    for program in wrong_programs(book.root / document.source.file):
         try:
             ast.parse(program.assembled())
         except MisfitError as error:
@@ -251,16 +252,19 @@ def missing_sections(
                 yield guide.error((*at, "lesson", "section"), message)
 
 
-_Check = Callable[[Evidence, Document[Any]], Iterator[ContentError]]
-_BY_FILE: tuple[tuple[type[Any], _Check], ...] = (
+_Check = Callable[[Evidence, Document[Any]], Iterator[Mistake]]
+_BY_FILE: tuple[tuple[type[Written], _Check], ...] = (
+    (Written, _listings),
     (ClaimFile, claim_checks.mistakes),
     (QuizFile, _items),
     (HandWritten, _fences),
     (StatementFile, claim_checks.statement_mistakes),
     (TopicFile, _topic),
-    (WrongFile, _wrong_programs),
     (PlanFile, _plan),
     (GuideFile, lesson_checks.layout_mistakes),
-    (LessonFile, lesson_checks.layout_mistakes),
-    (LessonFile, lesson_checks.mistakes),
+    (WhyFile, lesson_checks.layout_mistakes),
+    (LessonFile, lesson_checks.figure_mistakes),
+    (TraceFile, lesson_checks.trace_mistakes),
+    (TryFile, lesson_checks.try_mistakes),
+    (CostFile, lesson_checks.cost_mistakes),
 )

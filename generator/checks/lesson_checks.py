@@ -7,24 +7,26 @@ better in something and worse in nothing: memory, bytes over each tier of links 
 decides the time of both, their place by the rule.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from itertools import chain
 from typing import Any, NamedTuple
 
 from generator.content.calculator import Calculator, CalculatorInput, CalculatorOutput
 from generator.content.documents import Document
-from generator.content.errors import ContentError, nearest
+from generator.content.errors import nearest
 from generator.content.exhibit import Figure
 from generator.content.guide import GuideFile
 from generator.content.lesson import (
     ChallengeFile,
     CostFile,
+    LessonFile,
     RecallFile,
+    Recorded,
     TraceFile,
     TryFile,
     WhyFile,
 )
-from generator.content.yaml_source import Path
+from generator.content.yaml_source import Mistake, Path
 from generator.figures.play import states as play_states
 from generator.values import claim_formula, units
 from generator.values.calculator import CheckOnRun, check_on_run, checked, parsed
@@ -33,20 +35,11 @@ from generator.values.value import ExpressionError, Value, numeric
 from runners.planner.answers.answer import Layout, answer_of, layout_of, rivals
 from runners.planner.answers.law_of_time import Cluster
 
-Found = tuple[Path, str]
 WITHOUT_FIGURES = (TryFile, ChallengeFile, RecallFile)  # which have no part that names one
 
 
-def mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """Errors of a lesson's figures and of its mode."""
-    of_mode = _BY_MODE.get(type(document.model))
-    problems = of_mode(evidence, document.model) if of_mode else ()
-    for path, message in chain(_figures(evidence, document), problems):
-        yield document.error(path, message)
-
-
-def _figures(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
-    """Figures that no page and no question shows, or that cannot show what their kind shows."""
+def figure_mistakes(evidence: Evidence, document: Document[LessonFile]) -> Iterator[Mistake]:
+    """Yield (path, message): figures not shown, or that cannot show what their kind shows."""
     named = {field.text for field in document.fields if field.mark == "figure"}
     for position, figure in enumerate(document.model.figures):
         if figure.id not in named and figure not in evidence.book.exhibited.values():
@@ -58,11 +51,11 @@ def _figures(evidence: Evidence, document: Document[Any]) -> Iterator[Found]:
         if plain := [name for name, run in runs if run and run.is_plain]:
             message = f"draws what ranks record, and {plain[0]} has none; a growth draws any number"
             yield ("figures", position, "kind"), message
-        for path, message in figure_mistakes(evidence, figure):
+        for path, message in faults_of_figure(evidence, figure):
             yield ("figures", position, *path), message
 
 
-def figure_mistakes(evidence: Evidence, figure: Figure) -> Iterator[Found]:
+def faults_of_figure(evidence: Evidence, figure: Figure) -> Iterator[Mistake]:
     """Faults of a figure, each with its path there: of a play's states, a growth's numbers."""
     yield from play_states.faults(figure, evidence)
     growth = figure.growth
@@ -79,9 +72,10 @@ def figure_mistakes(evidence: Evidence, figure: Figure) -> Iterator[Found]:
                     yield ("growth", field), f"for {run}: {problem}"
 
 
-def _trace(evidence: Evidence, model: TraceFile) -> Iterator[Found]:
-    """The stages or steps of a table that its run did not record."""
-    for part, table in (("data_flow", model.data_flow), ("prediction", model.prediction)):
+def trace_mistakes(evidence: Evidence, document: Document[TraceFile]) -> Iterator[Mistake]:
+    """Yield (path, message): stages or steps of a table that its run did not record."""
+    for part in ("data_flow", "prediction"):
+        table: Recorded | None = getattr(document.model, part)
         run = evidence.book.run(table.run) if table else None
         if table is None or run is None or run.status == "skipped" or run.is_surprise:
             continue
@@ -92,9 +86,9 @@ def _trace(evidence: Evidence, model: TraceFile) -> Iterator[Found]:
                 yield (part, "rows", position, "name"), message
 
 
-def _try(evidence: Evidence, model: TryFile) -> Iterator[Found]:
-    """Values that are not read off the trial's run, and settings to try that it does not have."""
-    for position, trial in enumerate(model.trials):
+def try_mistakes(evidence: Evidence, document: Document[TryFile]) -> Iterator[Mistake]:
+    """Yield (path, message): values not read off a trial's run, settings that it does not have."""
+    for position, trial in enumerate(document.model.trials):
         if not trial.value.strip().lstrip("(").startswith((f"{trial.run}.", f"{trial.run}[")):
             message = f"the value is read off the trial's run: it starts {trial.run}."
             yield ("trials", position, "value"), message
@@ -106,9 +100,9 @@ def _try(evidence: Evidence, model: TryFile) -> Iterator[Found]:
                 yield path, f"{trial.run} has no setting {name!r}{nearest(name, known)}"
 
 
-def _cost(evidence: Evidence, model: CostFile) -> Iterator[Found]:
-    """Laws of rows that compare no numbers, or have no formula to show; and its calculator."""
-    for number, table in enumerate(model.tables):
+def cost_mistakes(evidence: Evidence, document: Document[CostFile]) -> Iterator[Mistake]:
+    """Yield (path, message): laws without numbers or a formula; those of the calculator."""
+    for number, table in enumerate(document.model.tables):
         for position, law in enumerate(row.law for row in table.rows):
             claim = evidence.book.claims.get(law)
             problem = claim and claim_formula.why_not_numeric(claim, evidence)
@@ -118,33 +112,32 @@ def _cost(evidence: Evidence, model: CostFile) -> Iterator[Found]:
                 problem = f"{law} prints no formula; give the claim formula:"
             if problem:
                 yield ("tables", number, "rows", position, "law"), problem
-    for path, message in _calculator(evidence, model.calculator):
+    for path, message in _calculator_mistakes(evidence, document.model.calculator):
         yield ("calculator", *path), message
 
 
-def _calculator(evidence: Evidence, calculator: Calculator) -> Iterator[Found]:
-    """What is wrong with the calculator of a lesson on cost, each at its path below it."""
+def _calculator_mistakes(evidence: Evidence, calculator: Calculator) -> Iterator[Mistake]:
     inputs = [entered.name for entered in calculator.inputs]
     for position, entered in enumerate(calculator.inputs):
         for field, problem in _other_quantity(evidence, entered):
             yield ("inputs", position, field), problem
         others = {*inputs} - {entered.name}
         if entered.at_most:
-            yield from _unknown(("inputs", position, "at_most"), entered.at_most, others)
+            yield from _unknown_names(("inputs", position, "at_most"), entered.at_most, others)
     for position, output in enumerate(calculator.outputs):
-        lost = list(_unknown(("outputs", position, "formula"), output.formula, inputs))
+        lost = list(_unknown_names(("outputs", position, "formula"), output.formula, inputs))
         yield from lost
         for number, written in enumerate(() if lost else output.checked_on):
             if written.law is None or written.law in evidence.book.claims:
                 check = check_on_run(written, output, calculator, evidence)
-                wrong = (_unknown(("given", name), name, inputs) for name in written.given)
-                mistakes = [*chain.from_iterable(wrong), *_of_check(evidence, output, check)]
+                wrong = (_unknown_names(("given", name), name, inputs) for name in written.given)
+                mistakes = [*chain.from_iterable(wrong), *_run_mistakes(evidence, output, check)]
                 for path, message in mistakes or _too_far(evidence, output, check):
                     yield ("outputs", position, "checked_on", number, *path), message
 
 
 def _other_quantity(evidence: Evidence, entered: CalculatorInput) -> Iterator[tuple[str, str]]:
-    """Where an input starts and ends, if not in its quantity; what fails is told elsewhere."""
+    """Bounds of an input that are not in its quantity."""
     wanted = units.BY_NAME[entered.quantity]
     for field in ("low", "start", "high"):
         written = getattr(entered, field)
@@ -155,8 +148,8 @@ def _other_quantity(evidence: Evidence, entered: CalculatorInput) -> Iterator[tu
                 yield field, f"{written} is {bound.unit}, not {entered.quantity}"
 
 
-def _unknown(path: Path, formula: str, known: Collection[str]) -> Iterator[Found]:
-    """A formula that cannot be read, or names that are no inputs."""
+def _unknown_names(path: Path, formula: str, known: Collection[str]) -> Iterator[Mistake]:
+    """A formula that cannot be parsed, or names in it that are no inputs."""
     try:
         names = parsed(formula).names
     except ExpressionError as error:
@@ -167,8 +160,10 @@ def _unknown(path: Path, formula: str, known: Collection[str]) -> Iterator[Found
             yield path, f"no input is named {name!r}{nearest(name, known)}"
 
 
-def _of_check(evidence: Evidence, output: CalculatorOutput, check: CheckOnRun) -> Iterator[Found]:
-    """What is wrong with a run that a formula is compared with, and not computed from."""
+def _run_mistakes(
+    evidence: Evidence, output: CalculatorOutput, check: CheckOnRun
+) -> Iterator[Mistake]:
+    """A comparison with a run that measured nothing, or that reads what it is compared with."""
     measured = evidence.evaluate(check.measured)
     if not (measured.error or measured.absent or measured.measured):
         yield ("measured",), f"{check.measured} is nothing that a run measured"
@@ -186,8 +181,8 @@ def _of_check(evidence: Evidence, output: CalculatorOutput, check: CheckOnRun) -
                 yield ("given", name), problem
 
 
-def _too_far(evidence: Evidence, output: CalculatorOutput, check: CheckOnRun) -> Iterator[Found]:
-    """Whether the formula is further off than allowed; judged where the book was written."""
+def _too_far(evidence: Evidence, output: CalculatorOutput, check: CheckOnRun) -> Iterator[Mistake]:
+    """A formula that is further off than allowed; judged where the book was written."""
     if evidence.why_unprintable(evidence.evaluate(check.measured)):
         return  # said where it is written
     try:
@@ -202,10 +197,6 @@ def _too_far(evidence: Evidence, output: CalculatorOutput, check: CheckOnRun) ->
         )
         yield ("measured",), message
 
-
-_BY_MODE: dict[type[Any], Callable[[Evidence, Any], Iterator[Found]]] = {
-    TraceFile: _trace, TryFile: _try, CostFile: _cost,
-}  # fmt: skip
 
 WRITTEN: dict[type[Any], str] = {WhyFile: "decisions", GuideFile: "techniques"}
 
@@ -226,12 +217,12 @@ class Planned(NamedTuple):
         return [k for k, v in others if v.dominates(self.layout, is_memory_free=self.fits)]
 
 
-def layout_mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[ContentError]:
-    """Layouts that another one dominates."""
+def layout_mistakes(evidence: Evidence, document: Document[Any]) -> Iterator[Mistake]:
+    """Yield (path, message): layouts that another one dominates."""
     for named in planned(evidence, document.model):
         if named.better:
             message = f"{named.run} is dominated by {', '.join(named.better)}; name one of those"
-            yield document.error((*named.at, "planned"), message)
+            yield (*named.at, "planned"), message
 
 
 def planned(evidence: Evidence, model: Any) -> Iterator[Planned]:  # noqa: ANN401

@@ -40,24 +40,23 @@ def unlisted(root: Path, pages: Iterable[str]) -> Iterator[str]:
         return  # as `mistakes` tells
     patterns = (str(keys[key].value).splitlines() for key in LEFT_OUT if key in keys)
     left_out = GitIgnoreSpec.from_lines(chain(*patterns))
-    named = {*_words(keys["nav"])} - {""} if "nav" in keys else set()
+    named = {*_scalars(keys["nav"])} - {""} if "nav" in keys else set()
     for page in pages if named else ():
         if page not in named and not left_out.match_file(page):
             message = "the nav: of mkdocs.yml does not name it; list it there, or under not_in_nav:"
             yield f"content/pages/{page}: {message}"
 
 
-def _words(node: yaml.Node) -> Iterator[str]:
-    """The scalars of a tree."""
-    if isinstance(node, yaml.ScalarNode):
-        yield str(node.value)
-    for child in () if isinstance(node, yaml.ScalarNode) else node.value:
-        for part in child if isinstance(child, tuple) else (child,):
-            yield from _words(part)
+def _scalars(tree: yaml.Node | tuple[yaml.Node, ...]) -> Iterator[str]:
+    if isinstance(tree, yaml.ScalarNode):
+        yield str(tree.value)
+        return
+    for node in tree.value if isinstance(tree, yaml.Node) else tree:  # a mapping has pairs
+        yield from _scalars(node)
 
 
 def _keys(node: yaml.Node | None) -> Iterator[tuple[str, yaml.Node]]:
-    """The keys of a mapping, or of a list of names and mappings, each with what it holds."""
+    """The keys of a mapping, or of a list of names and mappings, with their values."""
     if isinstance(node, yaml.MappingNode):
         yield from ((str(key.value), held) for key, held in node.value)
     for element in node.value if isinstance(node, yaml.SequenceNode) else ():

@@ -62,12 +62,12 @@ def other_releases(book: Book, release: Callable[[str], str]) -> Iterator[str]:
 
 
 def _is_at_home(book: Book) -> bool:
-    """Whether a book has the experiments and the pins of this place; a copy of one has none."""
+    """Whether the experiments and pins of this place are those of the book."""
     return book.root == (own_book() or ROOT)
 
 
 def _stale(book: Book, experiment: str, trace: TraceOnPage) -> list[str]:
-    """Why a trace or a plan is stale, and what to do."""
+    """Lines: why a trace or a plan is stale, and the command that renews it."""
     do = f"run {again(Path(trace.file))}"
     if trace.is_of_planner:
         return [f"content/{trace.file}: the code that simulates has changed; {do}"]
@@ -79,7 +79,7 @@ def _stale(book: Book, experiment: str, trace: TraceOnPage) -> list[str]:
 
 
 def _broken(book: Book, experiment: str) -> list[str]:
-    """Why an experiment cannot run, if its file says so before anything runs."""
+    """A line, if the file of an experiment cannot be executed."""
     if experiment in experiment_files():
         try:
             find(experiment)

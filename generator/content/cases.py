@@ -34,7 +34,7 @@ class BoundWords(str):
 
 @lru_cache(maxsize=1024)
 def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
-    """A name where a path begins: not a field, not the name of a call; or whatever is in quotes."""
+    """Matches a name where a path begins (no field, no call), or anything in quotes."""
     return re.compile(rf"{QUOTED}|(?<![\w.])(?:{'|'.join(names)})\b(?!\s*\()")
 
 
@@ -148,7 +148,7 @@ def claim_index(documents: Sequence[Document[ClaimFile]]) -> ClaimIndex:
 
 @lru_cache(maxsize=4096)
 def _on_runs(document: Document[ClaimFile], position: int) -> tuple[Claim, ...]:
-    """A claim of a file on each of its runs, under the regime that the file states for all."""
+    """A claim of a file once for each of its runs, under the regime of the file."""
     claim = document.model.claims[position]
     own = claim.regime.model_dump(exclude_none=True)
     claim = claim.model_copy(update={"regime": document.model.regime.model_copy(update=own)})
@@ -161,7 +161,7 @@ def _on_runs(document: Document[ClaimFile], position: int) -> tuple[Claim, ...]:
 
 
 def _short_names(claim: Claim) -> dict[str, str]:
-    """What the names in the texts of a claim of one run stand for."""
+    """The path or words of each name that texts of a claim on one run use."""
     names = {side: f"{side}({claim.id!r})" for side in ("predicted", "observed")}
     for case in claim.cases:
         names |= case.model_dump(include={"run", "other"}, exclude_none=True)

@@ -122,7 +122,7 @@ def validated(
 def _located(
     source: YamlFile, model: type[Written], details: Iterable[ErrorDetails]
 ) -> Iterator[ContentError]:
-    """Every mistake at its place; a key that is misspelt is not missing as well."""
+    """Every mistake at its place; a misspelt key is not reported as missing as well."""
     keyed: dict[Path, list[ErrorDetails]] = {}
     for detail in details:
         path = _path(source.document, detail["loc"][: KEYED.get(detail["type"])])
@@ -145,8 +145,8 @@ def _located(
 def _of_keys(
     source: YamlFile, model: type[Written], path: Path, details: list[ErrorDetails]
 ) -> Iterator[ContentError]:
-    """The keys of a part that nobody knows, each in a line, and in one line all that it lacks."""
-    models = keys.part_at(model, details[0]["loc"][: KEYED[details[0]["type"]]])
+    """A line for each unknown key of a part, and one line for all keys that it lacks."""
+    models = keys.models_at(model, details[0]["loc"][: KEYED[details[0]["type"]]])
     part = reduce(getitem, path, source.document)
     written = {key for key, value in part.items() if value not in NOTHING}
     lacking: list[tuple[str, ...]]
@@ -158,7 +158,7 @@ def _of_keys(
     ):
         ours = chain(*map(keys.properties, models))
         meant = near(key, chain(*lacking)) or near(key, {*ours} - written)
-        known = [meant] if meant else keys.of_file(model)
+        known = [meant] if meant else keys.all_keys(model)
         hint = "; it belongs to another part" if key in known else nearest(key, known)
         if ": " in key:
             meant = key.partition(":")[0]
@@ -171,7 +171,7 @@ def _of_keys(
 
 
 def _other_form(detail: ErrorDetails) -> str:
-    """How to write what has the form of a text and was meant to be something else, if it was."""
+    """The end of a message: how to write what stands there as a text but should be none."""
     written = detail["input"]
     if not isinstance(written, str) or detail["type"] in ("string_too_long", "string_too_short"):
         return ""
@@ -182,7 +182,7 @@ def _other_form(detail: ErrorDetails) -> str:
 
 
 def _path(written: Any, place: Path) -> Path:  # noqa: ANN401
-    """Where an error stands in the file: pydantic names kinds of items and marks as well."""
+    """The place of an error in the file, without pydantic's kinds of items and marks."""
     path: list[str | int] = []
     for part in place:
         with suppress(KeyError, IndexError, TypeError):

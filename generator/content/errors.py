@@ -50,10 +50,10 @@ class ContentErrors(ValueError):  # noqa: N818 - many of them
 
     def __init__(self, errors: Iterable[ContentError]) -> None:
         self.errors = sort_errors(errors)
-        super().__init__("\n".join(_told(self.errors)))
+        super().__init__("\n".join(_lines_of(self.errors)))
 
 
-def _told(errors: Iterable[ContentError]) -> Iterator[str]:
+def _lines_of(errors: Iterable[ContentError]) -> Iterator[str]:
     """The errors as lines; one line for what many places of a file have from one cause."""
     alike: dict[tuple[str, str], list[ContentError]] = {}
     for error in errors:

@@ -14,6 +14,7 @@ from generator.content.words import (
     RunPath,
     Written,
 )
+from generator.content.yaml_source import Path
 
 
 class GrowthSeries(Written):
@@ -74,6 +75,13 @@ class Play(Written):
     facts: Annotated[list[PlayFact], Field(min_length=1, max_length=6)]
     budget: Expression | None = None
     """an expression: where the movable line over `memory` starts."""
+
+    @property
+    def named_controls(self) -> dict[Path, PlayControl]:
+        """The controls, and what names runs beside each other, by their paths in a figure."""
+        controls: dict[Path, PlayControl]
+        controls = {("play", "controls", n): control for n, control in enumerate(self.controls)}
+        return controls | ({("play", "beside"): self.beside} if self.beside else {})
 
     @model_validator(mode="after")
     def _budget_over_memory(self) -> Self:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import yaml
 
@@ -25,6 +25,9 @@ from generator.content.words import FieldMark, Line, Written, as_list
 from generator.content.yaml_source import YamlFile, YamlPlace, parse
 
 _HEAD = re.compile(r"\A---[ \t]*\n(?P<yaml>.*?)^---[ \t]*$\n?", re.DOTALL | re.MULTILINE)
+
+
+_PARTS = {"listing": "listings", "verified": "verified", "quiz": "quizzes"}  # by kind of fence
 
 
 class HandWritten(Written):
@@ -50,24 +53,19 @@ def read(name: str, text: str) -> Document[HandWritten]:
         message = "begin with title: and description: between two lines of ---"
         raise ContentErrors([ContentError(name, 1, 1, message)])
 
-    source, fenced = within(name, text, *head.span("yaml")), list(OWN_FENCE.finditer(text))
-    listings, verified = (
-        [within(name, text, *match.span("yaml")) for match in fenced if match[1] == kind]
-        for kind in ("listing", "verified")
-    )
-    quizzes = [
-        quiz(name, text, *match.span("yaml")).source for match in fenced if match[1] == "quiz"
-    ]
+    source = within(name, text, *head.span("yaml"))
     body, line = text[head.end() :], text.count("\n", 0, head.end())
     begins, ends = (yaml.Mark(name, at, line, 0, None, 0) for at in (head.end(), len(text)))
     node = yaml.ScalarNode("", body, begins, ends)
     places = {**source.places, ("text",): YamlPlace(node, node)}
     written = source.document if isinstance(source.document, dict) else {}
-    written = {**written, "text": body}
-    for key, parts in (("listings", listings), ("verified", verified), ("quizzes", quizzes)):
-        written[key] = [part.document for part in parts]
-        for number, part in enumerate(parts):
-            places |= {(key, number, *path): place for path, place in part.places.items()}
+    fences: dict[str, list[Any]] = {key: [] for key in _PARTS.values()}
+    for match in OWN_FENCE.finditer(text):
+        key, at = _PARTS[match[1]], (name, text, *match.span("yaml"))
+        part = quiz(*at).source if match[1] == "quiz" else within(*at)
+        places |= {(key, len(fences[key]), *path): place for path, place in part.places.items()}
+        fences[key].append(part.document)
+    written = {**written, "text": body, **fences}
     return validated(YamlFile(name, text, written, places), HandWritten)
 
 
@@ -77,11 +75,8 @@ Fenced = Listing | QuizFence
 def split(page: HandWritten) -> Iterator[str | Fenced]:
     """Yield a page's Markdown in pieces and, between them, each fence as its parsed model."""
     parts = re.split(OWN_FENCE, page.text)
-    kinds: dict[str, Iterator[Fenced]] = {
-        "listing": iter(page.listings),
-        "quiz": iter(page.quizzes),
-        "verified": iter(page.verified),
-    }
+    kinds: dict[str, Iterator[Fenced]]
+    kinds = {kind: iter(getattr(page, key)) for kind, key in _PARTS.items()}
     for markdown, kind in zip_longest(parts[::3], parts[1::3]):
         yield markdown
         if kind:

@@ -16,12 +16,12 @@ SUFFIXES = (".png", ".svg", ".webp", ".jpg", ".jpeg", ".gif")
 MOST = 200  # kB
 
 
-def files(document: Document[Any], root: Path) -> Iterator[tuple[str, Path]]:
-    """The images of a topic's file, by path under the site's root; pages by hand have theirs."""
-    folder = document.source.file.rpartition("/")[0]
-    for field in document.fields if folder.startswith("content/topics/") else ():
+def files(document: Document[Any]) -> Iterator[str]:
+    """Yield paths, below the content and the site's root, of images that a topic's file shows."""
+    folder = document.source.file.rpartition("/")[0].removeprefix("content/")
+    for field in document.fields if folder.startswith("topics/") else ():
         for _, name in prose.images(field.text) if field.mark == "prose" else ():
-            yield f"{folder.removeprefix('content/')}/{name}", root / folder / name
+            yield f"{folder}/{name}"
 
 
 def problems(document: Document[Any], root: Path) -> Iterator[ContentError]:

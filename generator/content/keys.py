@@ -35,7 +35,7 @@ def page(models: Iterable[type[Written]], documents: Iterable[Any]) -> Iterator[
     """Yield Markdown sections: an opening; per model, a table of keys with shortest examples."""
     parts: dict[type[Written], list[tuple[str, Written]]] = {}
     for document in documents:
-        for part in _parts(document.model):
+        for part in _parts_within(document.model):
             parts.setdefault(type(part), []).append((document.source.file, part))
     yield _OPENING
     reached: dict[type[Written], None] = {}
@@ -48,10 +48,10 @@ def page(models: Iterable[type[Written]], documents: Iterable[Any]) -> Iterator[
         where = f" For example in `{file}`." if file not in about else ""
         own = [part for _, part in examples]
         rows = (_row(key, schema, model, own) for key, schema in properties(model).items())
-        yield "\n".join([f"\n## {model.__name__}\n\n{line(about)}{where}\n\n{_HEAD}", *rows])
+        yield "\n".join([f"\n## {model.__name__}\n\n{table_cell(about)}{where}\n\n{_HEAD}", *rows])
 
 
-def about(word: str, sections: Iterable[str]) -> list[str]:
+def sections_about(word: str, sections: Iterable[str]) -> list[str]:
     """The sections about a part or a key of this name."""
     heads = tuple(f"{mark}{word.lower()}" for mark in ("## ", "| `"))
     return [
@@ -70,12 +70,12 @@ def properties(model: type[Written]) -> dict[str, Any]:
     return dict(whole["properties"])
 
 
-def of_file(model: type[Written]) -> frozenset[str]:
-    """The keys that may stand anywhere in a file."""
+def all_keys(model: type[Written]) -> frozenset[str]:
+    """The keys of a part and of all parts within it."""
     return frozenset(key for part in _models(model, {}) for key in properties(part))
 
 
-def part_at(model: type[Written], place: Iterable[str | int]) -> list[type[Written]]:
+def models_at(model: type[Written], place: Iterable[str | int]) -> list[type[Written]]:
     """A list of models: those that pydantic's error location `place` in a `model` may refer to."""
     candidates = [model]
     for step in place:
@@ -97,7 +97,7 @@ def explained(keys: Sequence[str], models: Iterable[type[Written]]) -> str:
     schema = properties(model)[keys[0]]
     (annotation,) = (field.annotation for name, field in model.model_fields.items()
                      if keys[0] in (name, field.alias))  # fmt: skip
-    words = ", ".join(schema.get("enum", ())) or re.split("[.;:]", _said(schema))[0]
+    words = ", ".join(schema.get("enum", ())) or re.split("[.;:]", _description(schema))[0]
     if inner := [*_outermost(annotation)]:
         several = ["several", *_limits(schema), "each"] if _is_list(annotation) else ["a part"]
         fields = inner[0].model_fields.items()
@@ -108,7 +108,7 @@ def explained(keys: Sequence[str], models: Iterable[type[Written]]) -> str:
 
 
 def _models(annotation: object, reached: dict[type[Written], None]) -> dict[type[Written], None]:
-    """The parts of a file that a type leads to, each before those within it."""
+    """The parts of a file that a type leads to, outer ones first."""
     for model in _outermost(annotation):
         if model not in reached:
             reached[model] = None
@@ -134,13 +134,13 @@ def _row(key: str, schema: dict[str, Any], model: type[Written], parts: list[Wri
     required = "yes" if fields[name].is_required() else ""
     given = [getattr(part, name) for part in parts if name in part.model_fields_set]
     example = _example(key, fields[name].annotation, given)
-    description, limits = _said(schema), ", ".join(_limits(schema))
+    description, limits = _description(schema), ", ".join(_limits(schema))
     told = [description.removesuffix(".") if limits else description, limits]
-    return f"| `{key}` | {required} | {line('; '.join(filter(None, told)))} | {example} |"
+    return f"| `{key}` | {required} | {table_cell('; '.join(filter(None, told)))} | {example} |"
 
 
 def _limits(schema: dict[str, Any]) -> Iterator[str]:
-    """How many parts a list or a mapping has."""
+    """How many elements a list or a mapping takes."""
     for variant in (schema, *schema.get("anyOf", ())):
         least = variant.get("minItems", variant.get("minProperties"))
         most = variant.get("maxItems", variant.get("maxProperties"))
@@ -151,38 +151,37 @@ def _limits(schema: dict[str, Any]) -> Iterator[str]:
         yield from (f"at most {most}",) if most else ()
 
 
-def _said(schema: dict[str, Any]) -> str:
-    """What a schema says of a key, else the words that the key takes."""
+def _description(schema: dict[str, Any]) -> str:
+    """The description of a key, else the words that it takes."""
     if "description" in schema:
         return str(schema["description"])
     if words := schema.get("enum", [schema["const"]] if "const" in schema else []):
         return " · ".join(f"`{word}`" for word in words)
     within = [*schema.get("anyOf", ()), schema.get("items")]
-    return next(filter(None, map(_said, filter(None, within))), "")
+    return next(filter(None, map(_description, filter(None, within))), "")
 
 
-def _parts(value: object) -> Iterator[Written]:
-    """A part of a file and all parts within it."""
+def _parts_within(value: object) -> Iterator[Written]:
     if isinstance(value, Written):
         yield value
         value = [part for _, part in value]
     held = [*value.values()] if isinstance(value, dict) else value
     for part in held if isinstance(held, list) else ():
-        yield from _parts(part)
+        yield from _parts_within(part)
 
 
 def _example(key: str, annotation: object, values: list[object]) -> str:
-    """A key with the shortest of its values, as an author writes it; of parts, what they are."""
+    """A key with its shortest value in the book; of parts, links to their tables."""
     if inner := [f"[{part.__name__}](#{part.__name__.lower()})" for part in _outermost(annotation)]:
         return "a list of " * _is_list(annotation) + " or ".join(inner)
     if not values:
         return ""
     plain = (as_written(value.strip()) if isinstance(value, str) else value for value in values)
     texts = (yaml.safe_dump({key: value}, **_FLOW) for value in plain)
-    shortest = min((line(text)[1:-1] for text in texts), key=len)
+    shortest = min((table_cell(text)[1:-1] for text in texts), key=len)
     return f"`{textwrap.shorten(shortest, 100, placeholder=' …')}`"
 
 
-def line(text: str) -> str:
+def table_cell(text: str) -> str:
     """A text as a cell of a table."""
     return " ".join(text.split()).replace("|", "\\|")

@@ -29,7 +29,7 @@ _FOR_THE_RUNNER = re.compile(rf"(^\n)?(?:{DECLARED.pattern}\n)+(?(1)\n?)", re.MU
 
 @lru_cache(maxsize=256)
 def _definitions(text: str) -> dict[str, _Defined]:
-    """The functions and classes of a file by name, the outermost of two."""
+    """The functions and classes of a file by name; of equal names, the outermost."""
     defined: dict[str, _Defined] = {}
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, _Defined):

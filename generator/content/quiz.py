@@ -132,7 +132,7 @@ ItemT = TypeVar("ItemT", bound=Item)
 
 
 def _written_out(question: ItemT) -> ItemT:
-    """An item as it is in its first case or draw, which has beside it what it is in the others."""
+    """An item in its first case or draw, with itself in the other ones as `others`."""
     names = [names_of_case(case) for case in question.cases]
     if isinstance(question, Drawable) and (draws := question.draws):
         question = question.backed_by_law(draws.law)
@@ -150,7 +150,7 @@ def _written_out(question: ItemT) -> ItemT:
 
 
 def _with_kind(written: object) -> object:
-    """An item with its kind, also under a key that is misspelt; without one, a choice."""
+    """An item with its kind, also under a misspelt key; without one, a choice."""
     if not isinstance(written, dict) or "kind" in written:
         return written
     kinds = (value for key, value in written.items() if near(key, ["kind"], 0.7))

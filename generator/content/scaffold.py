@@ -185,11 +185,12 @@ def new_lesson(
     beliefs = (name for name, belief in book.misconceptions.items() if belief.refuted_by in own)
     run = book.run(path)
     mode = "trace" if run and (run.stages or run.epochs) else "worked"
-    bound: dict[str, object]
-    bound = {"name": name, "mode": mode, "claim": claim, "path": path, "run": run}
-    bound["title"] = name.replace("-", " ").capitalize()
-    bound["order"] = 1 + max((topic.file.order for topic in book.topics), default=0)
-    bound["belief"] = next(beliefs, None)  # never that of another topic
+    bound: dict[str, object] = {
+        "name": name, "mode": mode, "claim": claim, "path": path, "run": run,
+        "title": name.replace("-", " ").capitalize(),
+        "order": 1 + max((topic.file.order for topic in book.topics), default=0),
+        "belief": next(beliefs, None),  # never that of another topic
+    }  # fmt: skip
     folder = content / "topics" / name
     schema = "" if own_book() else _SCHEMA.format(up="../../../", file="{file}")
     return _written({
@@ -214,11 +215,15 @@ def _filled(file: str, **values: object) -> str:
     return _YAML.from_string(_FILES[file]).render(values)
 
 
-def _written(files: Mapping[Path, str]) -> list[Path]:
-    """Write files where there are none yet."""
-    for path in files:
+def refuse_existing(*paths: Path) -> None:
+    """CannotScaffoldError if any of the paths exists."""
+    for path in paths:
         if path.exists():
             raise CannotScaffoldError(f"{path} exists already")
+
+
+def _written(files: Mapping[Path, str]) -> list[Path]:
+    refuse_existing(*files)
     for path, text in files.items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -226,7 +231,7 @@ def _written(files: Mapping[Path, str]) -> list[Path]:
 
 
 def _run_to_lean_on(book: Book, experiment: str | None) -> str:
-    """The run that has recorded most, of an experiment or of all; empty where there is none."""
+    """The path of the run that recorded most, of one experiment or of all; else empty."""
     runs = {
         f"{name}.{run}": bool(record.stages) + bool(record.epochs)
         for name, on_page in book.traces.items()

@@ -13,6 +13,7 @@ import yaml
 from generator.content.errors import ContentError, ContentErrors, place_of
 
 Path = tuple[str | int, ...]
+Mistake = tuple[Path, str]  # where something is wrong, from the part at hand on, and why
 _TAG = "tag:yaml.org,2002:"
 _KINDS = {f"{_TAG}{kind}" for kind in ("map", "seq", "str", "null", "bool", "int", "float")}
 _OPENING = re.compile(r"[ -]*(?:[\w-]+:)? *\{\{")  # a value that begins with an expression
@@ -147,7 +148,7 @@ def parse(file: str, text: str) -> YamlFile:
 
 
 def _syntax_error(file: str, text: str, error: yaml.YAMLError) -> ContentError:
-    """What the parser refused, with what to do, at its place or where a value's braces open."""
+    """The error of the parser with a hint, at its place or where braces open a value."""
     if isinstance(error, yaml.reader.ReaderError):
         before = text.encode()[: error.position].decode(errors="ignore")
         message = f"not YAML: a control character (U+{int(error.character):04X}); delete it"

@@ -107,7 +107,7 @@ def _filled(template: str, **values: object) -> bytes:
 
 
 def _gift_line(html: str) -> Markup:
-    """A text on one line, in which nothing is GIFT's own."""
+    """A text on one line, with GIFT's special characters escaped."""
     return Markup(_SPECIAL.sub(r"\\\1", str(html)).replace("\n", "\\n"))
 
 
@@ -116,7 +116,7 @@ def _pictures(asked: Iterable[ExportedQuestion]) -> dict[str, bytes]:
 
 
 def _zipped(files: Mapping[str, bytes]) -> bytes:
-    """A ZIP file that does not tell when it was made."""
+    """A ZIP file without times, so that equal files give equal bytes."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as package:
         for name, content in files.items():
@@ -157,5 +157,5 @@ def _decks(asked: Sequence[ExportedQuestion], title: str, moment: float) -> byte
 
 
 def _number(of: str) -> int:
-    """What Anki knows a deck or a kind of card by: 31 bits of a name."""
+    """An id for Anki: 31 bits of the hash of a name."""
     return int.from_bytes(hashlib.sha256(of.encode()).digest()[:4], "big") >> 1

@@ -154,7 +154,7 @@ def _question(
         files[file] = image.read_bytes()
         written = written.replace(f'src="{address}"', f'src="{file}"')
     if asked.exhibit and asked.exhibit.figure:
-        drawn, drawings = _as_files(str(asked.exhibit.drawing), quiz_item.id)
+        drawn, drawings = _as_files(str(asked.exhibit.figure.picture.still), quiz_item.id)
         files |= drawings
     kind, codes = "shape" if field and not field.is_number else str(quiz_item.kind), list[str]()
     if isinstance(quiz_item, FaultyLine):

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from markupsafe import Markup
@@ -11,7 +12,7 @@ from generator.content.exhibit import Figure, GrowthChart
 from generator.figures.axes import Scale, percent, plain
 from generator.figures.drawing import WIDE
 from generator.figures.drawings.plot import LINES, MARKS, Axis, Series, axis_of, dashed, plot
-from generator.figures.picture import DrawnState, NumberTable, Picture, both_widths, plain_line
+from generator.figures.picture import DrawnState, NumberRow, Picture, plain_line
 from generator.figures.play.states import PlayState
 from generator.printing.folio import Folio
 from generator.values import units
@@ -53,10 +54,14 @@ def epochs(figure: Figure, folio: Folio) -> Picture:
             )
             described = f"{panel.capitalize()}. {described}"
             title = plain_line(figure.title, folio)
-            svg = drawing.svg(f"{figure.id}-{panel}", title, described, f"pb-{panel}")
+            svg = drawing.svg(
+                f"{figure.id}-{panel}", title, described, f"pb-{panel}", is_operated=folio.opens
+            )
             panels += Markup("<div><p>{}</p>{}</div>").format(panel.capitalize(), svg)
     drawings = Markup('<div class="pb-panels">{}</div>').format(panels) if panels else None
-    return Picture(_table_of_epochs(read, folio), drawings)
+    fields = [field for field in FIELDS if any(any(values[field]) for values in read.values())]
+    head = ["Epoch", *(field.replace("_", " ").capitalize() for field in fields)]
+    return Picture(head, list(_rows_of_epochs(read, fields, folio)), drawings)
 
 
 def _names_of(paths: Sequence[str], folio: Folio) -> dict[str, str]:
@@ -75,7 +80,7 @@ def _names_of(paths: Sequence[str], folio: Folio) -> dict[str, str]:
 
 
 def _lines(panel: str, read: Read) -> Iterator[Series]:
-    """Lines that dashes tell apart; of more runs than there are dashes, training alone."""
+    """A line for training and validation of each run; too many runs, training alone."""
     fields = {panel: "training", f"validation_{panel}": "validation"}
     if len(fields) * len(read) > len(LINES):
         fields = {panel: "training"}
@@ -93,16 +98,11 @@ def _lines(panel: str, read: Read) -> Iterator[Series]:
                 position += 1
 
 
-def _table_of_epochs(read: Read, folio: Folio) -> NumberTable:
-    """A row for each epoch of each run."""
-    columns = [field for field in FIELDS if any(any(values[field]) for values in read.values())]
-    table = NumberTable(["Epoch", *(column.replace("_", " ").capitalize() for column in columns)])
+def _rows_of_epochs(read: Read, fields: Sequence[str], folio: Folio) -> Iterator[NumberRow]:
     for of_run, values in read.items():
-        for n, row in enumerate(zip(*(values[column] for column in columns), strict=True), 1):
+        for n, row in enumerate(zip(*(values[field] for field in fields), strict=True), 1):
             label = f"{of_run} · epoch {n}" if len(read) > 1 else f"epoch {n}"
-            cells = ["" if value is None else folio.show(value) for value in row]
-            table.rows.append([label, *cells])
-    return table
+            yield [label, *("" if value is None else folio.show(value) for value in row)]
 
 
 # --- growth
@@ -117,13 +117,13 @@ class GrowthRun(NamedTuple):
     predicted: Value | None
 
 
-def _runs_by_series(growth: GrowthChart, evidence: Evidence) -> dict[str, list[GrowthRun]]:
-    """By each series' label, its measured runs, sorted by x; no series without any."""
+def _runs_by_series(chart: GrowthChart, evidence: Evidence) -> dict[str, list[GrowthRun]]:
+    """The measured runs of each series that has any, by its label, sorted by x."""
     by_label: dict[str, list[GrowthRun]] = {}
-    for series in growth.series:
-        formula = series.predicted or growth.predicted
+    for series in chart.series:
+        formula = series.predicted or chart.predicted
         for run in series.runs:
-            x, measured = evidence.value(growth.x, run), evidence.value(growth.measured, run)
+            x, measured = evidence.value(chart.x, run), evidence.value(chart.measured, run)
             if x is not None and measured is not None:
                 predicted = evidence.value(formula, run) if formula else None
                 row = GrowthRun(run, x, measured, predicted)
@@ -139,9 +139,11 @@ def growth(figure: Figure, folio: Folio) -> Picture:
     for row in rows:
         folio.run(row.run)
     measured = folio.column_head(row.measured for row in rows)
-    table = _table(by_label, written, measured, folio)
+    head = ["Run", plain_line(written.x_label, folio), measured]
+    head += [BY_FORMULA] if written.predicted else []
+    table = list(_rows_of_growth(by_label, len(head) - 1, folio))
     if not rows:
-        return Picture(table)
+        return Picture(head)
     of_x = _unit([row.x for row in rows])
     of_y = _unit([value for row in rows for value in (row.measured, row.predicted) if value])
     series = list(_series(by_label, measured.lower(), of_x[1], of_y[1], folio))
@@ -155,12 +157,13 @@ def growth(figure: Figure, folio: Folio) -> Picture:
     x = Axis(x_title, sorted({ends[0], *xs}), ends, lambda value: plain(value, 4), is_log)
     y = axis_of(y_title, ys if is_log else {0, *ys}, 5, is_logarithmic=is_log)
     says = "; ".join(say for _, _, say in points if say)
-    state = DrawnState(both_widths(plot, series, x, y, HEIGHT), says)
-    return Picture(table, state.svg(figure.id, plain_line(figure.title, folio)))
+    state = DrawnState(partial(plot, series, x, y, HEIGHT), says)
+    title = plain_line(figure.title, folio)
+    return Picture(head, table, state.svg(figure.id, title, is_operated=folio.opens))
 
 
 def _unit(values: Sequence[Value]) -> tuple[str, float]:
-    """The unit of an axis, and how much one of it is, so that its numbers are easily read."""
+    """The unit of an axis, and its size in base units, chosen by the largest value."""
     return units.of_axis(values[0].unit, max(abs(numeric(value)) for value in values))
 
 
@@ -191,41 +194,31 @@ def _series(
             yield Series("" if n else BY_FORMULA, formula, "formula")
 
 
-def _table(
-    by_label: Mapping[str, Sequence[GrowthRun]], written: GrowthChart, measured: str, folio: Folio
-) -> NumberTable:
-    """Every number."""
-    head = ["Run", plain_line(written.x_label, folio), measured]
-    if written.predicted:
-        head.append(BY_FORMULA)
-    table = NumberTable(head)
+def _rows_of_growth(
+    by_label: Mapping[str, Sequence[GrowthRun]], num_values: int, folio: Folio
+) -> Iterator[NumberRow]:
     for label, runs in by_label.items():
         for row in runs:
-            values = (row.x, row.measured, row.predicted)[: len(head) - 1]
             name = Markup("{} · <code>{}</code>").format(folio.line(label), row.run)
-            table.rows.append([name, *map(folio.printed, values)])
-    return table
+            values = (row.x, row.measured, row.predicted)[:num_values]
+            yield [name, *map(folio.printed, values)]
 
 
 # --- losses of the steps of a play
 
 
-def loss(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """A `DrawnState` per state: loss by step, a line for each run, all states on the same axes."""
+def loss(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[DrawnState]:
+    """Yield each state drawn: loss by step, a line for each run, all states on the same axes."""
     lines = [list(_losses(state, folio)) for state in states]
     points = [point for series in lines for curve in series for point in curve.points]
     if not points:
-        return []
+        return
     last = max(x for x, _, _ in points)
     x = Axis("step", Scale(1, last, 0, 1).ticks(6), ends=(1, last))
     y = axis_of("", [y for _, y, _ in points], 4)
-    return [
-        DrawnState(
-            both_widths(plot, series, x, y, PANEL_HEIGHT),
-            "; ".join(f"{curve.name}: {curve.points[-1][2]}" for curve in series),
-        )
-        for series in lines
-    ]
+    for series in lines:
+        says = "; ".join(f"{curve.name}: {curve.points[-1][2]}" for curve in series)
+        yield DrawnState(partial(plot, series, x, y, PANEL_HEIGHT), says)
 
 
 def _losses(state: PlayState, folio: Folio) -> Iterator[Series]:

@@ -78,6 +78,10 @@ def number(value: float) -> str:
     return f"{round(value, 1) + 0:.1f}".removesuffix(".0")
 
 
+class Operated(str):
+    """Attributes that scripts read; a drawing that nobody operates leaves them out."""
+
+
 @dataclass
 class Drawing:
     """An SVG under construction: its elements in drawing order.
@@ -91,7 +95,9 @@ class Drawing:
     height: float = 0
     parts: list[str] = field(default_factory=list)
 
-    def add(self, kind: str, look: str, within: str = "", **attributes: float | str) -> None:
+    def add(
+        self, kind: str, look: str, within: str = "", say: str = "", **attributes: float | str
+    ) -> None:
         """Append an SVG element to `parts`: classes from `look`, attributes, and escaped text.
 
         Attributes have `_` for `-`, and empty ones are left out.
@@ -103,7 +109,8 @@ class Drawing:
             if to != ""
         )
         end = f">{escape(within, quote=False)}</{kind}>" if within else "/>"
-        self.parts.append(f"<{kind}{written}{end}")
+        begin, words = f"<{kind}{written}", Operated(f' data-say="{escape(say)}"')
+        self.parts += [begin, words, end] if say else [begin + end]
 
     def box(
         self, x: float, y: float, width: float, height: float, look: str, *,
@@ -113,7 +120,7 @@ class Drawing:
         right, lower = round(x + width, 1), round(y + height, 1)
         x, y = round(x, 1), round(y, 1)
         width, height = right - x, lower - y
-        self.add("rect", look, x=x, y=y, width=width, height=height, rx=radius or "", data_say=say)
+        self.add("rect", look, x=x, y=y, width=width, height=height, rx=radius or "", say=say)
 
     def line(self, x1: float, y1: float, x2: float, y2: float, look: str) -> None:
         """Add a straight line."""
@@ -125,21 +132,21 @@ class Drawing:
 
     def area(self, corners: Sequence[tuple[float, float]], look: str, say: str = "") -> None:
         """Add a filled polygon."""
-        self.add("polygon", look, points=_places(corners), data_say=say)
+        self.add("polygon", look, points=_places(corners), say=say)
 
     def point(
         self, x: float, y: float, look: str, shape: str = "circle", radius: float = 4, say: str = ""
     ) -> None:
         """Add a point: a circle, or one of `SHAPES`."""
         if shape == "circle":
-            self.add("circle", look, cx=x, cy=y, r=radius, data_say=say)
+            self.add("circle", look, cx=x, cy=y, r=radius, say=say)
         else:
             self.area([(x + radius * dx, y + radius * dy) for dx, dy in SHAPES[shape]], look, say)
 
     def arrow(self, x1: float, y1: float, x2: float, y2: float, *, both: bool = False) -> None:
         """Add a line with a head at its end, or at both ends."""
-        drawn = f"M{_places([(x1, y1)])}L{_places([(x2, y2)])}{_head(x1, y1, x2, y2)}"
-        self.add("path", "communication", d=drawn + (_head(x2, y2, x1, y1) if both else ""))
+        drawn = f"M{_places([(x1, y1)])}L{_places([(x2, y2)])}{_arrow_head(x1, y1, x2, y2)}"
+        self.add("path", "communication", d=drawn + (_arrow_head(x2, y2, x1, y1) if both else ""))
 
     def word(
         self, x: float, y: float, text: str, look: str = "", anchor: Anchor = "start",
@@ -154,7 +161,7 @@ class Drawing:
     def during(self, start: float, end: float) -> Iterator[None]:
         """Draw in a group that shows between two moments of a play; 1 is the last."""
         past = ' class="pb-past"' if end <= 1 else ""
-        self.parts.append(f'<g{past} data-during="{start:g} {end:g}">')
+        self.parts += [f"<g{past}", Operated(f' data-during="{start:g} {end:g}"'), ">"]
         yield
         self.parts.append("</g>")
 
@@ -165,15 +172,18 @@ class Drawing:
         self.line(0, top, 0, bottom, "")
         self.parts.append("</g>")
 
-    def svg(self, name: str, title: str, description: str, css_class: str) -> Markup:
+    def svg(
+        self, name: str, title: str, description: str, css_class: str, *, is_operated: bool = True
+    ) -> Markup:
         """The drawing as an inline `<svg>`, sized in rem, with a class, title and description."""
+        parts = (part for part in self.parts if is_operated or not isinstance(part, Operated))
         width, height = number(self.width), number(self.height)
         return Markup(
             f'<svg class="pb-drawing {css_class}" viewBox="0 0 {width} {height}" '
             f'width="{self.width / REM:g}rem" height="{self.height / REM:g}rem" role="img" '
             f'aria-labelledby="{name}-title {name}-desc">'
             f'<title id="{name}-title">{escape(title)}</title>'
-            f'<desc id="{name}-desc">{escape(description)}</desc>{"".join(self.parts)}</svg>'
+            f'<desc id="{name}-desc">{escape(description)}</desc>{"".join(parts)}</svg>'
         )
 
 
@@ -181,8 +191,7 @@ def _places(points: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{number(x)},{number(y)}" for x, y in points)
 
 
-def _head(x1: float, y1: float, x2: float, y2: float) -> str:
-    """The open head of an arrow from one place to another."""
+def _arrow_head(x1: float, y1: float, x2: float, y2: float) -> str:
     back = math.atan2(y1 - y2, x1 - x2)
     left, right = (
         (x2 + 7 * math.cos(back + turn), y2 + 7 * math.sin(back + turn)) for turn in (-0.5, 0.5)

@@ -5,7 +5,6 @@ drawing in `drawings/`, which knows nothing of runs. Whatever is drawn also stan
 number with its provenance.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -27,9 +26,6 @@ KINDS: dict[str, Callable[[Figure, Folio], Picture]] = {
     "growth": growth,
     "play": play,
 }
-_UNUSED = re.compile(  # by a drawing alone
-    r'<svg class="[^"]*\bpb-wide\b.*?</svg>| data-(?:say|moments|during)="[^"]*"', re.DOTALL
-)
 
 
 class FigureOnPage(NamedTuple):
@@ -45,7 +41,7 @@ class FigureOnPage(NamedTuple):
 
 def draw(figure: Figure, folio: Folio) -> FigureOnPage:
     """`FigureOnPage`: a figure drawn by its kind, caption, natures; `missing` runs, and why."""
-    named = _named(figure)
+    named = _run_paths(figure)
     folio = folio.for_runs(named)
     folio.figures.append(figure.id)
     again = folio.figures.count(figure.id)
@@ -68,31 +64,28 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
     return FigureOnPage(figure.id, title, caption, natures, picture, missing)
 
 
-def exhibit(figure: Figure, question: str, folio: Folio) -> tuple[FigureOnPage, Markup]:
-    """Pair: a question's `FigureOnPage`, and its one drawing as SVG, of a play the first state."""
+def exhibit(figure: Figure, question: str, folio: Folio) -> FigureOnPage:
+    """`FigureOnPage` of a question, which nobody operates: of a play the first state alone."""
     alone = play_states.first_alone(figure, folio).model_copy(update={"id": f"of-{question}"})
-    drawn = draw(alone, folio)
-    play = drawn.picture.play
-    drawing = play.drawn if play else drawn.picture.drawings or Markup()
-    return drawn, Markup(_UNUSED.sub("", drawing))
+    return draw(alone, folio.in_link)
 
 
 def _natures(figure: Figure, runs: Sequence[Run], folio: Folio) -> str:
-    """What no word beside a bar or a point could say: that a run drawn here is no ordinary one."""
+    """The natures of a figure's runs that no label in it states, joined by commas."""
     natures: list[str] = sorted({run.nature for run in runs} - {"real", folio.unmarked})
     draws_times = figure.growth is not None and "timing." in (figure.growth.measured or "")
     crowded = {run.world_size for run in runs if draws_times and is_crowded(run)}
     if crowded:  # whose labels do not say it
         named = " and ".join(SPELLED.get(num, str(num)) for num in sorted(crowded))
         natures.append(CROWDED if all(map(is_crowded, runs)) else f"{CROWDED} ({named} ranks)")
-    machines = map(folio.book.machine_of, filter(folio.book.run, _named(figure)))
+    machines = map(folio.book.machine_of, filter(folio.book.run, _run_paths(figure)))
     if folio.marks_reference and folio.book.reference.name in machines:
         natures.append(REFERENCE)
     return ", ".join(natures)
 
 
-def _named(figure: Figure) -> list[str]:
-    """Every run that a figure names, each once."""
+def _run_paths(figure: Figure) -> list[str]:
+    """Paths of all runs that a figure names, each once."""
     of_growth = (
         [run for series in figure.growth.series for run in series.runs] if figure.growth else []
     )

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
+from typing import NamedTuple
 
 from markupsafe import Markup
 
-from generator.figures.drawing import NARROW, WIDE, Drawing
+from generator.figures.drawing import NARROW, WIDE, Drawing, PageWidth
+from generator.figures.play.states import Control, PlayState
 from generator.printing.folio import Folio
 from generator.printing.markdown import plain
 from generator.values import units
@@ -15,50 +16,86 @@ from generator.values import units
 Moment = tuple[float, str]
 
 
-@dataclass
-class NumberTable:
-    """Numbers behind a figure: a head, and rows whose first cell names the row."""
-
-    head: list[str]
-    rows: list[list[Markup | str]] = field(default_factory=list)
+NumberRow = Sequence[Markup | str]  # its name, and numbers
 
 
-@dataclass
+class StateRow(NamedTuple):
+    """A run of a state, in the table of all."""
+
+    state: int  # its place
+    words: list[str]  # what tells it apart
+    run: Markup
+    nature: str  # unless it is real
+    href: str
+    cells: list[Markup]
+
+
+class Budget(NamedTuple):
+    """A line over bars, which readers move in the unit of the axis."""
+
+    start: float
+    low: float
+    top: float
+    step: float
+    unit: str
+    printed: Markup  # where it starts
+
+
+@dataclass(frozen=True)
+class Play:
+    """What readers operate: a figure's controls, the first state drawn, and a table of all."""
+
+    task: Markup
+    script: str  # the address of all states' drawings
+    controls: Sequence[Control]
+    first: PlayState
+    drawn: Markup
+    moments: Sequence[str]  # of the first state, in words
+    budget: Budget | None
+    words: Sequence[str]  # heads of what tells rows apart
+    head: Sequence[str]  # of their numbers
+    rows: Sequence[StateRow]
+    is_drawn: bool  # whether bars show all these numbers
+
+
+@dataclass(frozen=True)
 class Picture:
-    """The drawings of a figure, and their numbers.
+    """The drawings of a figure, and the table of the numbers behind them.
 
     A figure that readers operate has all that it shows in `play`, which `play/frame.py` makes.
     """
 
-    table: NumberTable
+    head: Sequence[str] = ()
+    rows: Sequence[NumberRow] = ()
     drawings: Markup | None = None
-    play: SimpleNamespace | None = None
+    play: Play | None = None
+
+    @property
+    def still(self) -> Markup:
+        """The drawings that nobody operates: of a play, those of its first state."""
+        return self.play.drawn if self.play else self.drawings or Markup()
 
 
 @dataclass(frozen=True)
 class DrawnState:
-    """One state of runs: a drawing for each layout, and the same in words."""
+    """One state of runs: how it is drawn on a page of any width, and the same in words."""
 
-    drawings: tuple[Drawing, Drawing]  # for a wide page and for a phone
+    draw: Callable[[PageWidth], Drawing]
     says: str
-    cells: Sequence[Mapping[str, Markup]] = ()  # for each run of the state, the values drawn
+    cells: Mapping[str, Mapping[str, Markup]] = field(default_factory=dict)  # drawn, by run
     title: str = ""  # the key of the words above it, where these are not those of the view
     moments: tuple[Moment, ...] = ()  # when something begins or ends, if the state is played
-    budget: SimpleNamespace | None = None  # a line that readers move: its start and its range
+    budget: Budget | None = None
 
-    def svg(self, name: str, title: str) -> Markup:
-        """The SVG of each layout, with the words as description."""
+    def svg(self, name: str, title: str, *, is_operated: bool = True) -> Markup:
+        """The SVG of each layout, with the words as description; the narrow one if not operated."""
         return Markup("").join(
-            drawing.svg(f"{name}-{layout.name}", title, self.says, f"pb-{layout.name}")
-            for drawing, layout in zip(self.drawings, (WIDE, NARROW), strict=True)
-        )
-
-
-def both_widths(
-    draw: Callable[..., Drawing], *what: object, **more: object
-) -> tuple[Drawing, Drawing]:
-    """A drawing for a wide page, and the same for a phone."""
-    return draw(*what, layout=WIDE, **more), draw(*what, layout=NARROW, **more)
+            self.draw(layout).svg(
+                f"{name}-{layout.name}", title, self.says, f"pb-{layout.name}",
+                is_operated=is_operated,
+            )
+            for layout in ((WIDE, NARROW) if is_operated else (NARROW,))
+        )  # fmt: skip
 
 
 def plain_line(text: str, folio: Folio) -> str:

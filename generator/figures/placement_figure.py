@@ -1,11 +1,12 @@
 """Which rank holds which layer, and what travels between ranks in a step."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import groupby
 
 from generator.content.exhibit import Figure
 from generator.figures.drawings.stacks import BarPart, Panel, Stack, panels
-from generator.figures.picture import DrawnState, NumberTable, Picture, both_widths, plain_line
+from generator.figures.picture import DrawnState, NumberRow, Picture, plain_line
 from generator.printing.folio import Folio
 from generator.values.value import Value
 from runners.closed_forms.steps import ring_bytes, share_bytes
@@ -20,17 +21,16 @@ def placement(figure: Figure, folio: Folio) -> Picture:
     """`Picture`: SVG of the layers that each rank of a figure's runs holds, and sends; a table."""
     runs = {path: folio.run(path) for path in figure.runs}
     placed = {path: run for path, run in runs.items() if run and run.model}
-    table = _table(placed, folio)
+    head, rows = ["What", "Bytes", "Held or sent by"], list(_rows(placed, folio))
     if not placed:
-        return Picture(table)
+        return Picture(head)
     drawn = [_panel(path, run, folio) for path, run in placed.items()]
-    says = " ".join(map(_in_words, drawn))
-    state = DrawnState(both_widths(panels, drawn), says)
-    return Picture(table, state.svg(figure.id, plain_line(figure.title, folio)))
+    state = DrawnState(partial(panels, drawn), " ".join(map(_in_words, drawn)))
+    title = plain_line(figure.title, folio)
+    return Picture(head, rows, state.svg(figure.id, title, is_operated=folio.opens))
 
 
 def _panel(path: str, run: Run, folio: Folio) -> Panel:
-    """What the ranks of a run hold, and what they send."""
     assert run.model is not None
     ranks = []
     for rank in range(run.world_size):
@@ -51,7 +51,7 @@ def _panel(path: str, run: Run, folio: Folio) -> Panel:
 
 
 def _travels(path: str, run: Run, folio: Folio) -> Iterator[str]:
-    """What travels in one step: each operation, and what all ranks send that do."""
+    """A line for each operation of a step: the bytes that each rank sends which sends any."""
     sent: dict[str, list[str]] = {}
     for position in range(len(run.ranks)):
         for operation, size in sorted(sent_bytes(path, run, position, folio).items()):
@@ -66,7 +66,6 @@ def _ranks(ranks: Iterable[int]) -> str:
 
 
 def _in_words(panel: Panel) -> str:
-    """The panel as a sentence, for those who cannot see it."""
     ranks = "; ".join(
         f"{rank.label} holds {', '.join(part.name for part in rank.parts)}"
         + (f" ({rank.words})" if rank.words else "")
@@ -76,9 +75,8 @@ def _in_words(panel: Panel) -> str:
     return f"{panel.title}: {ranks}.{travels}"
 
 
-def _table(placed: Mapping[str, Run], folio: Folio) -> NumberTable:
-    """The layers, equal neighbours as one, and what each rank holds in all and sends."""
-    table = NumberTable(["What", "Bytes", "Held or sent by"])
+def _rows(placed: Mapping[str, Run], folio: Folio) -> Iterator[NumberRow]:
+    """Bytes of the layers, equal neighbours as one, and what each rank holds and sends."""
     for path, run in placed.items():
         assert run.model is not None
         name = f"{folio.strategy(run)} · " if len(placed) > 1 else ""
@@ -90,7 +88,7 @@ def _table(placed: Mapping[str, Run], folio: Folio) -> NumberTable:
             named = f"{first.name}–{others[-1][1].name}, each" if others else first.name
             how = "in shards" if first.is_sharded else "whole"
             num_bytes = folio.printed(folio.reading(path, "model", "layers", position, "bytes"))
-            table.rows.append([f"{name}{named}", num_bytes, f"{how} on {_ranks(first.ranks)}"])
+            yield [f"{name}{named}", num_bytes, f"{how} on {_ranks(first.ranks)}"]
         alike: dict[tuple[str, str], list[tuple[int, Value]]] = {}
         for position in range(len(run.ranks)):
             held = folio.reading(path, "ranks", position, *HELD)
@@ -99,8 +97,7 @@ def _table(placed: Mapping[str, Run], folio: Folio) -> NumberTable:
                 alike.setdefault((what, str(size)), []).append((position, size))
         for (what, _), holders in alike.items():
             ranks = _ranks(position for position, _ in holders)
-            table.rows.append([f"{name}{what}", folio.show(holders[0][1]), ranks])
-    return table
+            yield [f"{name}{what}", folio.show(holders[0][1]), ranks]
 
 
 def sent_bytes(path: str, run: Run, place: int, folio: Folio) -> dict[str, Value]:

@@ -82,7 +82,7 @@ def in_flight(actions: Sequence[Action]) -> list[tuple[float, int]]:
 
 
 def _order(rule: str, num_behind: int, num: int) -> Iterator[tuple[Kind, int]]:
-    """What a rank does, in its order; so many ranks, with itself, go from it to the last."""
+    """The passes of a rank in order; `num_behind` ranks, itself included, remain to the last."""
     ahead = num if rule == "gpipe" else min(num, num_behind)  # forwards before the first backward
     for turn in range(num + ahead - 1):
         if turn < num:
@@ -92,7 +92,7 @@ def _order(rule: str, num_behind: int, num: int) -> Iterator[tuple[Kind, int]]:
 
 
 def _needs(kind: Kind, microbatch: int, rank: int, num_ranks: int) -> tuple[Kind, int, int] | None:
-    """What must be done on a neighbour, or here, before this can start."""
+    """The pass, on a neighbour or here, that has to end before this one starts."""
     if kind == "forward":
         return ("forward", microbatch, rank - 1) if rank else None
     if rank == num_ranks - 1:

@@ -17,8 +17,9 @@ from generator.content.documents import fields_of
 from generator.content.draws import Draws
 from generator.content.errors import ContentError
 from generator.content.quiz import Drawable, Item
+from generator.content.yaml_source import Mistake
 from generator.items.kinds import kind_of
-from generator.items.kinds.kind import Found, ItemError, is_alike
+from generator.items.kinds.kind import ItemError, is_alike
 from generator.values import units
 from generator.values.evaluation import Evidence, verdict_words
 from generator.values.perturbed import why_not_stated
@@ -27,7 +28,7 @@ from generator.values.value import AbsentError, ExpressionError, Value, numeric
 _DECIDE = ("answer", "gives", "by")  # expressions that are a key, or judge an answer
 
 
-def mistakes(question: Item, evidence: Evidence) -> Iterator[Found]:
+def mistakes(question: Item, evidence: Evidence) -> Iterator[Mistake]:
     """Yield (path, message): claims that do not hold, empty logs, typed keys, mistakes of keys."""
     for path, claim in kind_of(question, evidence).shown_claims():
         problem = why_unheld(evidence, claim)
@@ -46,7 +47,7 @@ def mistakes(question: Item, evidence: Evidence) -> Iterator[Found]:
         return  # said where it is written
 
 
-def _asserted(question: Item, evidence: Evidence) -> Iterator[Found]:
+def _asserted(question: Item, evidence: Evidence) -> Iterator[Mistake]:
     """Keys stated by the author: refused in a book, elsewhere only with a source."""
     message = "nothing shows this; compute it, or say under source: of the item where it stands"
     if evidence.rests_on_runs:
@@ -142,7 +143,7 @@ _CONDITION = re.compile(r"([^<>=]+)(<=|>=|<|>)([^<>=]+)")
 _RELATIONS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
 
 
-def draw_mistakes(question: Item, evidence: Evidence) -> Iterator[Found]:
+def draw_mistakes(question: Item, evidence: Evidence) -> Iterator[Mistake]:
     """Yield (path, message): a key that differs from its law; at other paths the first bad draw."""
     if not isinstance(question, Drawable) or question.draws is None or evidence.reference:
         return
@@ -155,7 +156,7 @@ def draw_mistakes(question: Item, evidence: Evidence) -> Iterator[Found]:
     yield from problems.items()
 
 
-def _of_law(question: Drawable, draws: Draws, evidence: Evidence) -> Iterator[Found]:
+def _of_law(question: Drawable, draws: Draws, evidence: Evidence) -> Iterator[Mistake]:
     """Whether the key is the law: with the settings of its run, it is what the law predicts."""
     claim = evidence.book.claims.get(draws.law)
     if claim is None:
@@ -182,7 +183,7 @@ def _of_law(question: Drawable, draws: Draws, evidence: Evidence) -> Iterator[Fo
 
 def _of_draw(
     question: Drawable, draws: Draws, names: Mapping[str, Value], evidence: Evidence
-) -> Iterator[Found]:
+) -> Iterator[Mistake]:
     """What is wrong with one draw."""
     values = []
     for path, expression in question.answer_expressions():

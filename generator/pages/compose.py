@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from markupsafe import Markup
 
 from generator.content.chain import chain
-from generator.content.lesson import DeepFile
+from generator.content.lesson import DeepFile, LessonFile
 from generator.pages import deep, facts, handwritten, lessons, recall
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Element, Fold, Heading, OnThisPage, Waiting, walk
@@ -105,7 +105,9 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
     """The page of a sheet: its content, what stands around it, and the facts of both."""
     draft, (compose, boost) = begin(sheet, gathered), KINDS[sheet.kind]
     folio, topic, taken = draft.folio, sheet.topic, set[str]()
-    content = list(compose(draft))
+    is_lesson = sheet.kind == sheet.mode  # or, with a mode, a page of its chain
+    opening = [draft.lede(draft.lesson(LessonFile).introduction)] if is_lesson else []
+    content = [*opening, *compose(draft)]
     parts = list(walk(content))
     for part in parts:
         if isinstance(part, Table):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from markupsafe import Markup, escape
 from generator.printing.folio import breakable, escaped_heading, interface_words
 from generator.printing.markdown import plain, unlinked
 from generator.printing.sources import moment
+from runners.core.trace.records import software
 
 TEMPLATES = Path(__file__).parent / "templates"
 _CODE = re.compile(r"`([^`]+)`")
@@ -30,8 +32,9 @@ def environment() -> Environment:
     )
     made.filters |= {
         "plain": plain, "breakable": breakable, "moment": moment, "with_code": with_code,
-        "unbroken": unbroken, "counted": counted, "minutes": minutes_words,
+        "unbroken": unbroken, "counted": counted, "minutes": minutes_words, "typed": typed,
         "unlinked": unlinked, "command_words": command_words, "escaped_heading": escaped_heading,
+        "software": software,
     }  # fmt: skip
     made.globals["ui"] = interface_words()
     made.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
@@ -79,6 +82,13 @@ def command_words(command: str) -> Markup:
     """A command whose lines end between words, and not at a hyphen inside an option."""
     words = (unbroken(word) if word.startswith("-") else word for word in command.split())
     return Markup(" ").join(words)
+
+
+def typed(number: float, digits: int = 6) -> str:
+    """A number as a field holds it: no more digits than tell it apart, and no exponent."""
+    if number.is_integer() and abs(number) < 2**53:
+        return str(int(number))
+    return format(Decimal(f"{number:.{digits}g}"), "f")
 
 
 def with_code(reason: str) -> Markup:

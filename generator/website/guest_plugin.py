@@ -118,7 +118,7 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
         return html
 
     def _questions(self, fence: _Fence, level: int, folio: Folio, file: File, files: Files) -> str:
-        """What a fence asks; its mistakes where somebody serves the site, else nothing."""
+        """The HTML of a fence's questions; of its mistakes only while somebody serves the site."""
 
         def address_of(link: str) -> str:
             target = files.get_file_from_path(link)
@@ -161,5 +161,5 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
 
 
 def _slot(number: int) -> str:
-    """What stands for the questions of a fence until the search has read the page."""
+    """The placeholder of a fence's questions until the search has read the page."""
     return f'<div class="pb-quiz" data-slot="{number}"></div>'

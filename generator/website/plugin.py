@@ -169,7 +169,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
             self._refuse(f"{error.filename or config.docs_dir}: {error.strerror}; build again")
 
     def _refuse(self, mistakes: str) -> None:
-        """End a build; while serving, go on with the last good pages of this process, if any."""
+        """End a build with mistakes; while serving, go on with the last good pages, if any."""
         if not self.files:
             raise ContentAbort(mistakes) from None
         self.mistakes = mistakes  # logged last, below the warnings of the last good pages
@@ -207,7 +207,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
             log.warning(f"{place}: to be written, where {scaffold.TODO} stands")
 
     def _states(self, config: MkDocsConfig) -> Iterator[tuple[Path, tuple[int, int]]]:
-        """What somebody may edit while serving, and when each file changed."""
+        """Yield each file that may be edited while serving, with its time and size."""
         edited = [Path(config.config_file_path or "mkdocs.yml")]
         home = own_book() or GENERATOR.parent  # of which one folder is there
         for top in (self.content, GENERATOR, home / "experiments", home / "runners"):
@@ -219,7 +219,6 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
                 yield path, (path.stat().st_mtime_ns, path.stat().st_size)
 
     def _under(self, changed: Iterable[Path]) -> tuple[str, ...]:
-        """How the paths of the pages begin that some changed files are printed on."""
         printed = [path for path in changed if not path.is_relative_to(publish.ASSETS)]
         if not all(path.is_relative_to(self.content) for path in printed):
             return EVERYTHING
@@ -362,7 +361,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
 
 
 def _contents(written: Sequence[Heading]) -> TableOfContents:
-    """A page's title, where the skip link leads; below it what the sidebar lists, in two levels."""
+    """A table of contents: the title, and below it the headings of the sidebar in two levels."""
     title, *others = (heading for heading in written if heading.is_listed)
     top = AnchorLink("", title.anchor, title.level)
     for heading in others:

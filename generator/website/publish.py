@@ -75,13 +75,12 @@ def site_files(
     files.update(press.assets)
     files.update(_assets())
     files.update(_joint(files, press))
-    for name, path in sorted(raw_traces(book, content).items()):
-        files[name] = path.read_bytes()
     files.update(_programs(book))
-    shown_images = dict(
-        image for document in book.documents for image in images.files(document, book.root)
-    )
-    files.update((name, path.read_bytes()) for name, path in shown_images.items())
+    traces = book.machines.items()
+    copied = [f"traces/{machine}/{name}.json" for machine, own in traces for name in own.traces]
+    copied += [trace.file for trace in book.traces.values() if trace.is_of_planner]
+    copied += [name for document in book.documents for name in images.files(document)]
+    files |= {name: (content / name).read_bytes() for name in copied}
     if (content / "picture.png").is_file():
         files[PICTURE] = (content / "picture.png").read_bytes()
     folder = content / "pages"
@@ -95,7 +94,6 @@ def site_files(
 
 
 def _assets() -> dict[str, bytes]:
-    """The site's own scripts and styles."""
     files = {
         f"assets/{path.relative_to(ASSETS).as_posix()}": _asset(path)
         for path in sorted(ASSETS.rglob("*"))
@@ -109,7 +107,7 @@ def _assets() -> dict[str, bytes]:
 
 
 def _joint(files: Mapping[str, bytes], press: Press) -> Iterator[tuple[str, bytes]]:
-    """Each file of several scripts that a page loads: compressed, it is smaller than they are."""
+    """Yield each file that joins several scripts of a page, which compresses better."""
     for name in sorted({name for page in press.pages.values() for name in page.scripts}):
         if JOINT in name:
             parts = (files[f"assets/{part}.js"] for part in name.split(JOINT))
@@ -132,17 +130,8 @@ def guest_assets() -> dict[str, bytes]:
     }
 
 
-def raw_traces(book: Book, content: Path) -> dict[str, Path]:
-    """`{path under the site's root: file on disk}` of each measured trace, and of plans."""
-    files = [f"{folder}/{name}.json" for folder, of in book.machines.items() for name in of.traces]
-    measured = {f"traces/{name}": content / "traces" / name for name in files}
-    return measured | {
-        trace.file: content / trace.file for trace in book.traces.values() if trace.is_of_planner
-    }
-
-
 def _programs(book: Book) -> dict[str, bytes]:
-    """Every program that pages offer for download, by its path under the site's root."""
+    """The programs that pages offer for download, by path under the site's root."""
     fields = (field for document in book.documents for field in document.fields)
     runs = (statement.program for statement in book.statements.values() if statement.program)
     paths = {claim_checks.program_path(book, run) for run in runs}
@@ -152,7 +141,7 @@ def _programs(book: Book) -> dict[str, bytes]:
 
 
 def _asset(path: Path) -> bytes:
-    """A file as pages load it, without comments and idle space; names of a script are its own."""
+    """A script or a style as pages load it: minified, and a script in a function of its own."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".js":
         text = f'(function(){{"use strict";{jsmin(text)}\n}})();\n'
@@ -245,7 +234,7 @@ def committed_sources(content: Path) -> bytes:
 
 
 def _git(folder: Path, *command: str) -> bytes | None:
-    """What a command of git prints; None where there is no repository."""
+    """The output of a git command; None where there is no repository."""
     try:
         return subprocess.run(["git", *command], cwd=folder, capture_output=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):

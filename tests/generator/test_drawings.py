@@ -281,5 +281,5 @@ def test_two_runs_of_one_name_are_both_drawn_by_their_paths(real):
     runs = ["ddp.single", "batch_split.single"]
     written = {"id": "two", "kind": "epochs", "title": "T", "caption": "C", "runs": runs}
     picture = charts.epochs(Figure.model_validate(written), folio)
-    assert len(picture.table.rows) == sum(len(real.run(path).epochs) for path in runs)
+    assert len(picture.rows) == sum(len(real.run(path).epochs) for path in runs)
     assert all(f"{path}, training" in picture.drawings for path in runs)

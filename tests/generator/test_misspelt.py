@@ -42,7 +42,7 @@ def _keys():
     for document in documents(FROZEN)[0]:
         model, source = type(document.model), document.source
         for path, place in source.places.items() if model in FILES.values() else ():
-            holding = keys.part_at(model, path[:-1])
+            holding = keys.models_at(model, path[:-1])
             part = next(
                 (one for one in holding if path[-1:] and path[-1] in keys.properties(one)), None
             )
@@ -127,7 +127,7 @@ def test_the_changes_of_a_wrong_program_must_fit_the_solution_and_make_python(tm
     )
     (tmp_path / "wrong.yml").write_text(text)
     evidence = SimpleNamespace(book=SimpleNamespace(root=tmp_path))
-    errors = content_checks._wrong_programs(evidence, read("wrong.yml", text, WrongFile))
+    errors = content_checks._wrong_programs(evidence.book, read("wrong.yml", text, WrongFile))
     assert [str(error) for error in errors] == [
         "wrong.yml:6:7: 'three = 3' is no line of the program; copy it from there, as it is "
         "indented",

@@ -109,7 +109,7 @@ def unpacked(script):
 def test_the_script_of_a_figure_holds_every_state_and_the_page_the_first(played, folio):
     for figure in played.values():
         picture = frame.play(figure, folio)
-        held = unpacked(folio.assets[picture.play.script])
+        held = unpacked(folio.assets[picture.play.script.removeprefix(folio.root)])
         assert held[0][1] == picture.play.drawn
         assert [tuple(where) for where, _ in held] == [s.at for s in states(figure, folio)[1]]
         assert len({drawn for _, drawn in held}) == len(held), f"{figure.id}: two states look alike"

@@ -72,7 +72,7 @@ def _draw_cell(
     drawing: Drawing, through: Sequence[tuple[Cell | None, tuple[float, float]]],
     middle: float, y: float, width: float,
 ) -> None:  # fmt: skip
-    """What one place holds, a box for as long as it stays as it is."""
+    """Draw a place of the grid: a box for each tensor, shown while the place holds it."""
     for cell, alike in groupby(through, lambda span: span[0]):
         times = [time for _, ends in alike for time in ends]
         if cell:

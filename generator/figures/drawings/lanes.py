@@ -36,7 +36,7 @@ class Travel(NamedTuple):
 def lanes(rows: Sequence[Lane], travels: Sequence[Travel]) -> Drawing:
     """`Drawing` of a lane for each rank, arrows where neighbours send, a rail for other transfers.
 
-    All transfers on the rail have the same ends.
+    The rail has the ends of the first of these, and the words of all with the same ends.
     """
     steps = [
         (travel.words, travel.source, travel.destination)
@@ -64,7 +64,7 @@ def lanes(rows: Sequence[Lane], travels: Sequence[Travel]) -> Drawing:
 
 
 def _lane(drawing: Drawing, lane: Lane, middle: float) -> None:
-    """The box of a rank, whose words take a second line, from → on, where they are too long."""
+    """Draw the box of a rank; words that are too long break before the arrow."""
     drawing.word(LEFT - 8, middle - NEXT / 2 * bool(lane.holds), lane.label, anchor="end")
     drawing.word(LEFT - 8, middle + NEXT / 2, lane.holds, "soft", "end")
     look, letters = ("layer", "") if lane.works_on else ("idle", "soft")
@@ -78,7 +78,7 @@ def _lane(drawing: Drawing, lane: Lane, middle: float) -> None:
 
 
 def _rail(drawing: Drawing, travel: Travel, tops: Sequence[float]) -> None:
-    """A line beside the lanes that take part; its words stand above it."""
+    """Draw a line beside the lanes that take part, and its words above it."""
     ends = {travel.source, travel.destination}
     middles = {n: y + HEIGHT / 2 for n, y in enumerate(tops) if None in ends or n in ends}
     drawing.line(RAIL, min(middles.values()), RAIL, max(middles.values()), "communication")

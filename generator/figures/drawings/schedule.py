@@ -111,7 +111,7 @@ def _rows(
     drawing: Drawing, rows: Rows, labels: Sequence[str], words: Mapping[str, str], x: Scale,
     tops: Sequence[float],
 ) -> None:  # fmt: skip
-    """A box for each action, and a line where a row does nothing.
+    """Draw a box for each action, and a line where a row is idle.
 
     The boxes of a kind are named where each of them has room for its name: some names without the
     others would look like the only ones.
@@ -143,7 +143,7 @@ def _most(row: Iterable[tuple[float, int]]) -> int:
 def _stepped(
     heights: Sequence[tuple[float, float]], x: Scale, y: Scale
 ) -> list[tuple[float, float]]:  # fmt: skip
-    """The corners of an area over the axis: each height lasts until the next."""
+    """The corners of an area over the axis, in which each height lasts until the next."""
     steps = (
         (x(at), y(height))
         for (start, height), (stop, _) in pairwise(heights)
@@ -153,7 +153,7 @@ def _stepped(
 
 
 def _curve(drawing: Drawing, curve: Curve, x: Scale, top: float) -> float:
-    """The parts as areas, the whole of them behind; returns where their axis lies."""
+    """Draw the parts as areas, one on the other; return the y of their axis."""
     y = Scale(0, curve.ticks[-1], top + LINE + CURVE, top + LINE)
     drawing.word(0, top, curve.unit, "soft")
     grid_lines(drawing, y, x.start, x.end, curve.ticks)
@@ -208,7 +208,7 @@ def overlap(
 
 
 def _states(step: Overlapped, layer: int) -> Iterator[tuple[str, float, float]]:
-    """What is seen of a layer's gradient from when to when, in parts of the step."""
+    """Yield each state of a layer's gradient with its start and end, as shares of the step."""
     forward, backward = (action for action in step.computed if action.name == str(layer))
     sent = next((action for action in step.sent if action.name == str(layer)), step.sent[-1])
     times = [backward.start, backward.end, sent.start, sent.end, 2 * step.end]

@@ -152,7 +152,7 @@ def _bar(
     drawing: Drawing, over: Drawing, row: Stack, y: float, x: Scale, layout: PageWidth,
     line: float = -inf,
 ) -> float:  # fmt: skip
-    """A bar, and over it, its words and those of its parts; returns where the next one begins."""
+    """Draw a bar with its words, and the words of its parts over it; return the y below."""
     if layout.labels_above:
         y += LINE * len(_label(row, layout))
     start = 0.0
@@ -180,13 +180,13 @@ def _bar(
 
 
 def _names(part: BarPart) -> tuple[str, str]:
-    """What may stand on a part: its name, or else the number in it, or its first letter."""
+    """The words that may stand on a part: its name, else the number in it or its first letter."""
     number_in = part.name.lstrip(f"{ascii_letters} -")
     return part.name, number_in or part.name[:1].upper()
 
 
 def _words(drawing: Drawing, row: Stack, y: float, x: Scale, layout: PageWidth) -> None:
-    """The name of a bar, and its sum; play.js sets anew whether it fits."""
+    """Draw the label of a bar and its sum; play.js sets anew whether it fits."""
     words = f"{row.words} · {row.ending}" if row.ending else row.words
     names = ("data_need", "data_least")
     limits = {name: f"{size:.3f}" for name, size in zip(names, row.limits or (), strict=False)}
@@ -207,12 +207,12 @@ def _words(drawing: Drawing, row: Stack, y: float, x: Scale, layout: PageWidth) 
 
 
 def _label(row: Stack, layout: PageWidth) -> list[str]:
-    """The name of a bar above it, in lines beside which its words have room."""
+    """The label above a bar, in lines beside which its words have room."""
     return wrapped(row.label, layout.width - 1 - row.width_of_words - GAP)
 
 
 def _legend(drawing: Drawing, visible: Sequence[BarPart]) -> float:
-    """The kinds of parts that are shown, each with the letter that stands on a narrow part."""
+    """Draw a legend of the kinds that are visible, each with its letter; return the y below."""
     parts = {part.kind: part for part in visible if part.name}
     keys = [
         LegendEntry(parts[kind].name, box=f"span {look}", letter=(_names(parts[kind])[-1], letters))

@@ -2,20 +2,20 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import SimpleNamespace
+from functools import partial
+from operator import itemgetter
 
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure
 from generator.figures.axes import AxisMark
 from generator.figures.drawings.stacks import BarPart, Stack, stacks
-from generator.figures.picture import DrawnState, both_widths, byte_unit, printed_bytes
+from generator.figures.picture import Budget, DrawnState, byte_unit, printed_bytes
 from generator.figures.placement_figure import sent_bytes
 from generator.figures.play.states import LabelledRun, PlayState
 from generator.figures.step_rules import number
 from generator.printing.folio import Folio
 from generator.values.value import Value, numeric
-from runners.core.trace.measured import Memory
 from runners.core.trace.records import RankRecord, Run
 from runners.planner.answers.device_memory import Verdict
 
@@ -46,76 +46,65 @@ def _described(rows: Iterable[Stack]) -> str:
 # --- what ranks hold
 
 
-def memory(states: Sequence[PlayState], figure: Figure, folio: Folio) -> list[DrawnState]:
-    """A `DrawnState` per state: bars of each rank's peak bytes by class, and a budget line to move.
+def memory(states: Sequence[PlayState], figure: Figure, folio: Folio) -> Iterator[DrawnState]:
+    """Yield each state drawn: bars of each rank's peak bytes by class, and a budget line to move.
 
-    All states have the axis of the largest peak; the list is empty if a state has none.
+    All states have the axis of the largest peak; none is drawn if one has no peak.
     """
     runs = [labelled for state in states for labelled in state.runs]
-    peaks = [
-        held.peak_bytes for labelled in runs for held, _ in _peaks(labelled) if held.peak_bytes
-    ]
+    peaks = [peak for labelled in runs for peak, _ in _peaks(labelled)]
     if not all(any(map(_peaks, state.runs)) for state in states):
-        return []
+        return
     assert figure.play is not None
     assert figure.play.budget is not None
     budget = folio.value(figure.play.budget)
     unit, size = byte_unit(max(peaks))
     start = (numeric(budget) if budget else max(peaks)) / size
     top = max(max(peaks) / size, start) * 1.05
-    moved = _budget_slider(start, top, unit, folio.show(budget)) if budget else None
+    step = 10.0 ** math.floor(math.log10(top / 100))
+    begin = round(start, 3)
+    low = round(begin % step, 3)  # from which steps lead to `begin`
+    moved = Budget(begin, low, round(top, 3), step, unit, folio.show(budget)) if budget else None
     is_one = all(
         labelled.run.world_size == 1 and labelled.run.nature == "real" for labelled in runs
     )
     title = unit if is_one else f"{unit} per rank"
-    drawn = []
     for state in states:
         rows = [row for labelled in state.runs for row in _rows(labelled, size, start, folio)]
-        drawings = both_widths(stacks, rows, title, top, budget=AxisMark(start))
-        cells = tuple(_peak_cells(labelled, folio) for labelled in state.runs)
+        draw = partial(stacks, rows, title, top, budget=AxisMark(start))
+        cells = {labelled.path: _peak_cells(labelled, folio) for labelled in state.runs}
         word = "one_device" if is_one else ""
-        drawn.append(DrawnState(drawings, _described(rows), cells, word, budget=moved))
-    return drawn
+        yield DrawnState(draw, _described(rows), cells, word, budget=moved)
 
 
-def _budget_slider(start: float, top: float, unit: str, printed: Markup) -> SimpleNamespace:
-    """Where a line starts, and how far readers may move it, in the unit of the axis."""
-    step, start = 10.0 ** math.floor(math.log10(top / 100)), round(start, 3)
-    low = round(start % step, 3)  # from which steps lead to `start`
-    return SimpleNamespace(
-        label="Budget", start=start, low=low, top=round(top, 3), step=step, unit=unit,
-        shown=printed,
-    )  # fmt: skip
-
-
-def _peaks(labelled: LabelledRun) -> list[tuple[Memory, RankRecord]]:
-    """The memory of each rank whose peak is known by class, and its record."""
+def _peaks(labelled: LabelledRun) -> list[tuple[int, RankRecord]]:
+    """The peak bytes and the record of each rank whose peak is known by class."""
     return [
-        (record.memory, record)
-        for record in labelled.run.ranks
-        if record.memory and record.memory.at_peak and record.memory.peak_bytes
+        (held.peak_bytes, rank)
+        for rank in labelled.run.ranks
+        if (held := rank.memory) and held.at_peak and held.peak_bytes
     ]
 
 
-def _by_class(peak: Memory) -> dict[str, float]:
-    return {name: getattr(peak.at_peak, f"{name}_bytes") for name in CLASSES}
+def _by_class(rank: RankRecord) -> dict[str, float]:
+    at_peak = rank.memory and rank.memory.at_peak
+    return {name: getattr(at_peak, f"{name}_bytes") for name in CLASSES}
 
 
 def _rows(labelled: LabelledRun, size: float, start: float, folio: Folio) -> Iterator[Stack]:
+    words = folio.ui["playing"]
     for place, (peak, record) in enumerate(_peaks(labelled)):
         name = f"rank {record.rank}" if len(labelled.run.ranks) > 1 else ""
         label = _joined(labelled.label if not place else "", name) or "rank"
-        parts = _parts(_joined(labelled.label, name) or "rank", _by_class(peak), size, folio)
-        total = peak.peak_bytes or 0
+        parts = _parts(_joined(labelled.label, name) or "rank", _by_class(record), size, folio)
         # of a plan: the memory of a device with which a rank fits, and below which it cannot
         need, least = (
-            number(record.measures.get(name, total)) / size
+            number(record.measures.get(name, peak)) / size
             for name in ("needed_bytes", "least_bytes")
         )
         ending = "fits" if need <= start else "over" if least > start else "marginal"
-        size_words, is_over = printed_bytes(total), ending == "over"
-        words = folio.ui["playing"]
-        yield Stack(labelled.path, label, parts, size_words, (need, least), is_over, words[ending])
+        says, is_over = printed_bytes(peak), ending == "over"
+        yield Stack(labelled.path, label, parts, says, (need, least), is_over, words[ending])
 
 
 def _peak_cells(labelled: LabelledRun, folio: Folio) -> dict[str, Markup]:
@@ -123,9 +112,9 @@ def _peak_cells(labelled: LabelledRun, folio: Folio) -> dict[str, Markup]:
     peaks = _peaks(labelled)
     if not peaks:
         return {}
-    fullest, record = max(peaks, key=lambda peak: peak[0].peak_bytes or 0)
+    _, fullest = max(peaks, key=itemgetter(0))
     words = folio.ui["play"]["classes"]
-    at = "ranks", labelled.run.ranks.index(record), "memory", "at_peak"
+    at = "ranks", labelled.run.ranks.index(fullest), "memory", "at_peak"
     return {
         words[name].capitalize(): folio.printed(folio.reading(labelled.path, *at, f"{name}_bytes"))
         for name, number in _by_class(fullest).items()
@@ -136,21 +125,20 @@ def _peak_cells(labelled: LabelledRun, folio: Folio) -> dict[str, Markup]:
 # --- what ranks send
 
 
-def sent(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """A `DrawnState` per state: a bar a run, of bytes per step by operation, of the top sender."""
-    bars = [[_most_sent(labelled, folio) for labelled in state.runs] for state in states]
-    most = max(_total(sent_by) for of_state in bars for sent_by in of_state)
+def sent(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[DrawnState]:
+    """Yield each state drawn: a bar a run, of bytes per step by operation, of the top sender."""
+    runs = [labelled for state in states for labelled in state.runs]
+    sent_by = {labelled.path: _most_sent(labelled, folio) for labelled in runs}
+    most = max(map(_total, sent_by.values()))
     unit, size = byte_unit(most)
-    drawn = []
-    for state, of_state in zip(states, bars, strict=True):
-        rows = [_bar(run, sent_by, size) for run, sent_by in zip(state.runs, of_state, strict=True)]
-        drawings = both_widths(stacks, rows, f"{unit} per step", most * 1.05 / size or 1)
-        cells = tuple(
-            {f"Sent by {name}": folio.show(value) for name, value in sent_by.items()}
-            for sent_by in of_state
-        )
-        drawn.append(DrawnState(drawings, _described(rows), cells))
-    return drawn
+    for state in states:
+        rows = [_bar(labelled, sent_by[labelled.path], size) for labelled in state.runs]
+        draw = partial(stacks, rows, f"{unit} per step", most * 1.05 / size or 1)
+        cells = {
+            path: {f"Sent by {name}": folio.show(value) for name, value in sent_by[path].items()}
+            for path in (labelled.path for labelled in state.runs)
+        }
+        yield DrawnState(draw, _described(rows), cells)
 
 
 def _most_sent(labelled: LabelledRun, folio: Folio) -> dict[str, Value]:
@@ -190,12 +178,10 @@ def plans(layouts: Sequence[tuple[str, Run, Verdict]], memory: float, folio: Fol
     end = longest if is_far else max(longest, memory)
     unit, size = byte_unit(end)
     rows = [_layout_bar(label, run, verdict, size, folio) for label, run, verdict in layouts]
-    drawings = both_widths(
-        stacks, rows, f"{unit} per rank",
-        (end * 1.05 if needs == whole else max([memory * AXIS, *whole])) / size,
-        budget=None if is_far else AxisMark(memory / size, printed_bytes(memory)),
-    )  # fmt: skip
-    return DrawnState(drawings, _described(rows))
+    top = (end * 1.05 if needs == whole else max([memory * AXIS, *whole])) / size
+    budget = None if is_far else AxisMark(memory / size, printed_bytes(memory))
+    draw = partial(stacks, rows, f"{unit} per rank", top, budget=budget)
+    return DrawnState(draw, _described(rows))
 
 
 def _fullest(run: Run) -> RankRecord:
@@ -205,8 +191,7 @@ def _fullest(run: Run) -> RankRecord:
 
 def _layout_bar(label: str, run: Run, verdict: Verdict, size: float, folio: Folio) -> Stack:
     rank, is_over = _fullest(run), verdict == "no"
-    assert rank.memory is not None
-    held = _by_class(rank.memory)
+    held = _by_class(rank)
     needed, reserved = (number(rank.measures[f"{name}_bytes"]) for name in ("needed", "reserved"))
     beyond = {"allocator": reserved - sum(held.values()), "outside": needed - reserved}
     verdict_words = folio.ui["playing"]["over" if is_over else verdict]

@@ -8,22 +8,23 @@ script of the figure's own, `assets/figures/….js`, which play.js loads when th
 import base64
 import json
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from types import SimpleNamespace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from markupsafe import Markup
 
 from generator.content.exhibit import Figure, View
 from generator.figures.charts import loss
-from generator.figures.picture import DrawnState, NumberTable, Picture, plain_line
+from generator.figures.picture import DrawnState, Picture, Play, StateRow, plain_line
 from generator.figures.play.bar_views import memory, sent
 from generator.figures.play.grid_views import block, ring
 from generator.figures.play.states import Control, PlayState, states
 from generator.figures.play.step_views import overlap, schedule, unit_steps
-from generator.printing.folio import Folio
+from generator.printing.folio import Folio, breakable
 from generator.values.units import BYTES
+from generator.values.value import Value
 
-VIEWS: dict[View, Callable[[Sequence[PlayState], Figure, Folio], list[DrawnState]]] = {
+VIEWS: dict[View, Callable[[Sequence[PlayState], Figure, Folio], Iterator[DrawnState]]] = {
     "memory": memory, "sent": sent, "loss": loss, "schedule": schedule,
     "chunks": ring, "overlap": overlap, "units": unit_steps, "block": block,
 }  # fmt: skip
@@ -33,49 +34,54 @@ NOTHING = Markup("–")  # of a part that this run does not have
 
 def play(figure: Figure, folio: Folio) -> Picture:
     """`Picture` whose `play` has controls, the first state drawn, a script of all, and a table."""
-    assert figure.play is not None
+    written = figure.play
+    assert written is not None
     controls, all_states = states(figure, folio)
-    by_view = {
-        view: VIEWS[view](all_states, figure, folio) for view in figure.play.shows if all_states
+    by_view = [list(VIEWS[view](all_states, figure, folio)) for view in written.shows if all_states]
+    if not all_states or not all(by_view):
+        return Picture()
+    by_state = [
+        dict(zip(written.shows, views, strict=True)) for views in zip(*by_view, strict=True)
+    ]
+    drawn = [
+        _state_markup(figure, state, views, folio)
+        for state, views in zip(all_states, by_state, strict=True)
+    ]
+    task = folio.line(written.task)
+    script = packed(figure.id, [state.at for state in all_states], drawn, folio)
+    runs = [labelled.path for state in all_states for labelled in state.runs]
+    facts = {
+        path: [folio.evidence.value(fact.value, path) for fact in written.facts] for path in runs
     }
-    if not all(len(of_view) == len(all_states) for of_view in by_view.values()) or not all_states:
-        return Picture(NumberTable([]))
-    drawn = [_state_markup(figure, n, state, by_view, folio) for n, state in enumerate(all_states)]
-    return Picture(
-        NumberTable([]),
-        play=SimpleNamespace(
-            task=folio.line(figure.play.task),
-            script=packed(figure.id, [state.at for state in all_states], drawn, folio),
-            controls=controls,
-            first=all_states[0],
-            drawn=drawn[0],
-            moments=[words for of_view in by_view.values() for _, words in of_view[0].moments],
-            budget=next(
-                (of_view[0].budget for of_view in by_view.values() if of_view[0].budget), None
-            ),
-            **_table(figure, controls, all_states, by_view, folio),
-        ),
-    )
+    are_bytes = all(value.unit == BYTES for of_run in facts.values() for value in of_run if value)
+    names, rows = _table(controls, all_states, chain(*by_view), facts, folio)
+    played = Play(
+        task, folio.root + script, controls, all_states[0], drawn[0],
+        moments=[words for view in by_state[0].values() for _, words in view.moments],
+        budget=next((view.budget for view in by_state[0].values() if view.budget), None),
+        words=[control.label for control in controls]
+        + ([folio.evidence.plain(written.beside.label)] if written.beside else []),
+        head=[*(plain_line(fact.label, folio) for fact in written.facts), *names],
+        rows=rows, is_drawn={*written.shows} <= {"memory", "sent"} and are_bytes,
+    )  # fmt: skip
+    return Picture(play=played)
 
 
 def _state_markup(
-    figure: Figure,
-    position: int,
-    state: PlayState,
-    by_view: Mapping[View, Sequence[DrawnState]],
-    folio: Folio,
+    figure: Figure, state: PlayState, views: Mapping[View, DrawnState], folio: Folio
 ) -> Markup:
-    """Each view of one state below the other, titled by what it shows and how it is known."""
+    """The drawings of all views of a state, each below its title."""
     words, drawn = folio.ui["play"], Markup()
     is_simulated = any(labelled.run.nature == "simulated" for labelled in state.runs)
-    for view, of_view in by_view.items():
-        kind = "simulated" if is_simulated else "measured"
-        state_view = of_view[position]
-        title = words["views"][state_view.title or view].format(kind=kind)
-        svg = state_view.svg(f"{figure.id}-{view}", f"{plain_line(figure.title, folio)}: {title}")
-        if state_view.moments:
-            told = json.dumps(state_view.moments, ensure_ascii=False, separators=(",", ":"))
-            svg = Markup('<div data-moments="{}">{}</div>').format(told, svg)
+    kind = "simulated" if is_simulated else "measured"
+    for name, view in views.items():
+        title = words["views"][view.title or name].format(kind=kind)
+        called = f"{plain_line(figure.title, folio)}: {title}"
+        svg = view.svg(f"{figure.id}-{name}", called, is_operated=folio.opens)
+        if view.moments:
+            told = json.dumps(view.moments, ensure_ascii=False, separators=(",", ":"))
+            moments = Markup(' data-moments="{}"').format(told) if folio.opens else ""
+            svg = Markup("<div{}>{}</div>").format(moments, svg)
         drawn += Markup('<p class="pb-view">{}</p>{}').format(title, svg)
     return drawn
 
@@ -97,44 +103,24 @@ def packed(
 
 
 def _table(
-    figure: Figure, controls: Sequence[Control], all_states: Sequence[PlayState],
-    by_view: Mapping[View, Sequence[DrawnState]], folio: Folio,
-) -> dict[str, object]:  # fmt: skip
-    """A row for each run of every state: what tells it apart, its facts, and what is drawn of it.
-
-    `words` are the heads of the columns that tell rows apart, `head` those of the others;
-    `is_drawn` tells that bars show all of its numbers.
-    """
-    assert figure.play is not None
-    facts, beside = figure.play.facts, figure.play.beside
-    has_labels = any(labelled.label for state in all_states for labelled in state.runs)
-    words = [control.label for control in controls]
-    if has_labels:
-        words.append(folio.evidence.plain(beside.label) if beside else "Run")
+    controls: Sequence[Control], all_states: Sequence[PlayState], views: Iterable[DrawnState],
+    facts: Mapping[str, Sequence[Value | None]], folio: Folio,
+) -> tuple[list[str], list[StateRow]]:  # fmt: skip
+    """Names of the values drawn; a row for each run of a state, with its facts and these values."""
+    in_order = sorted(enumerate(all_states), key=lambda numbered: numbered[1].at)
+    runs = [(n, state.at, labelled) for n, state in in_order for labelled in state.runs]
+    drawn: dict[str, dict[str, Markup]] = {labelled.path: {} for *_, labelled in runs}
+    for path, cells in chain.from_iterable(view.cells.items() for view in views):
+        drawn[path].update(cells)
+    names = list(dict.fromkeys(chain.from_iterable(drawn.values())))
     rows = []
-    for position, state in sorted(enumerate(all_states), key=lambda numbered: numbered[1].at):
-        options = [control.options[at] for control, at in zip(controls, state.at, strict=True)]
-        for number, labelled in enumerate(state.runs):
-            drawn: dict[str, Markup] = {}
-            for cells in (views[position].cells for views in by_view.values()):
-                drawn |= cells[number] if cells else {}
-            nature = labelled.run.nature
-            rows.append(
-                SimpleNamespace(
-                    state=position,
-                    words=[*options, *([labelled.label] if has_labels else [])],
-                    facts=[folio.evidence.value(fact.value, labelled.path) for fact in facts],
-                    drawn=drawn,
-                    run=labelled.path,
-                    nature="" if nature in ("real", folio.unmarked) else nature,
-                    source=folio.place_of(labelled.path),
-                )
-            )
-    names = list(dict.fromkeys(name for row in rows for name in row.drawn))
-    for row in rows:
-        known = (row.drawn.get(name, NOTHING) for name in names)
-        row.cells = [*map(folio.printed, row.facts), *known]
-    head = [*(plain_line(fact.label, folio) for fact in facts), *names]
-    sizes = [fact for row in rows for fact in row.facts if fact]
-    is_drawn = set(by_view) <= {"memory", "sent"} and all(size.unit == BYTES for size in sizes)
-    return {"words": words, "head": head, "rows": rows, "is_drawn": is_drawn}
+    for n, at, labelled in runs:
+        path = labelled.path
+        words = [control.options[place] for control, place in zip(controls, at, strict=True)]
+        words += [labelled.label] if labelled.label else []
+        nature = "" if labelled.run.nature in ("real", folio.unmarked) else labelled.run.nature
+        numbers = [folio.printed(value) for value in facts[path]]
+        numbers += [drawn[path].get(name, NOTHING) for name in names]
+        href = folio.root + folio.place_of(path)
+        rows.append(StateRow(n, words, breakable(path), nature, href, numbers))
+    return names, rows

@@ -9,12 +9,13 @@ of the MLP are cut by columns, the other two by rows. Partial sums meet after th
 forward, and in backward before the former.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Literal
 
 from generator.content.exhibit import Figure
 from generator.figures.drawings.chunks import Cell, chunks
-from generator.figures.picture import DrawnState, both_widths, printed_bytes
+from generator.figures.picture import DrawnState, printed_bytes
 from generator.figures.play.states import PlayState
 from generator.printing.folio import Folio
 
@@ -34,9 +35,15 @@ HELD: dict[str, dict[str, Holds]] = {
 SUMS = {"forward": ("attended", "output"), "backward": ("attended", "input")}
 
 
-def _places(num: int) -> list[float]:
-    """The moments of a play with so many, from 0 to 1."""
-    return [round(n / (num - 1), 4) for n in range(num)]
+def _played(
+    frames: Sequence[Held], told: Sequence[str], says: str, grid: tuple[list[str], list[str], int],
+    groups: Sequence[str] = (),
+) -> DrawnState:  # fmt: skip
+    """A state drawn as a grid, with a frame and words for each of its moments."""
+    moments = [round(n / (len(frames) - 1), 4) for n in range(len(frames))]
+    by_moment = dict(zip(moments, frames, strict=True))
+    draw = partial(chunks, by_moment, *grid, groups=groups)
+    return DrawnState(draw, says, moments=tuple(zip(moments, told, strict=True)))
 
 
 # --- the ring
@@ -58,9 +65,9 @@ def after(before: Sequence[Sequence[int]], step: int) -> list[list[int]]:
     return rows
 
 
-def ring(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """A `DrawnState` per state: a ring all-reduce among its first run's ranks, of sample digits."""
-    words, drawn = folio.ui["play"]["ring"], []
+def ring(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[DrawnState]:
+    """Yield each state drawn: a ring all-reduce among its first run's ranks, of sample digits."""
+    words = folio.ui["play"]["ring"]
     for state in states:
         num = state.runs[0].run.world_size
         frames = [start(num)]
@@ -71,12 +78,9 @@ def ring(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnStat
             words[do].format(n=n, of=num - 1) for do in ("adding", "keeping") for n in range(1, num)
         ]
         cells = [_cells(*pair) for pair in zip([frames[0], *frames], frames, strict=False)]
-        places = _places(len(frames))
-        named = [[f"{name} {n}" for n in range(num)] for name in ("rank", words["chunk"])]
-        drawings = both_widths(chunks, dict(zip(places, cells, strict=True)), *named, num)
-        says = (f"{title}\n{_in_words(rows)}" for title, rows in zip(told, cells, strict=True))
-        drawn.append(DrawnState(drawings, told[-1], moments=tuple(zip(places, says, strict=True))))
-    return drawn
+        ranks, names = ([f"{name} {n}" for n in range(num)] for name in ("rank", words["chunk"]))
+        says = [f"{title}\n{_in_words(rows)}" for title, rows in zip(told, cells, strict=True)]
+        yield _played(cells, says, told[-1], (ranks, names, num))
 
 
 def _in_words(rows: Held) -> str:
@@ -85,7 +89,7 @@ def _in_words(rows: Held) -> str:
 
 
 def _cells(before: list[list[int]], held: list[list[int]]) -> Held:
-    """What a frame shows, with an arrow to what has changed; a sum of all ranks is whole."""
+    """The cells of a frame, with an arrow to each that changed; a sum of all ranks is whole."""
     whole = [sum(column) for column in zip(*start(len(held)), strict=True)]
     return [
         [
@@ -99,9 +103,9 @@ def _cells(before: list[list[int]], held: list[list[int]]) -> Held:
 # --- the block
 
 
-def block(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """A `DrawnState` per state: shapes its first run's ranks hold in a tensor-parallel block."""
-    words, drawn = folio.ui["play"]["block"], []
+def block(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[DrawnState]:
+    """Yield each state drawn: shapes its first run's ranks hold in a tensor-parallel block."""
+    words = folio.ui["play"]["block"]
     for state in states:
         run = state.runs[0].run
         sizes = {name: value for name, value in run.settings.items() if isinstance(value, int)}
@@ -117,20 +121,15 @@ def block(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnSta
             ]
             sent = " " + words["summed"].format(size=size) if name in SUMS[way] else ""
             told.append(f"{words[way].capitalize()}: {words['rows'][name]}.{sent}")
-        places = _places(len(told))
-        drawings = both_widths(
-            chunks, dict(zip(places, frames[1:], strict=True)), list(words["rows"].values()),
-            columns, num, groups=[words[way] for way in SUMS],
-        )  # fmt: skip
         says = words["says"].format(n=sum(map(len, SUMS.values())), size=size)
-        drawn.append(DrawnState(drawings, says, moments=tuple(zip(places, told, strict=True))))
-    return drawn
+        grid = list(words["rows"].values()), columns, num
+        yield _played(frames[1:], told, says, grid, [words[way] for way in SUMS])
 
 
 def _cell(
     way: str, name: str, rank: int, sizes: dict[str, int], ranks: int, words: dict[str, str]
 ) -> Cell:
-    """What a rank holds after an operation, as its shape: tokens by features."""
+    """The shape that a rank holds after an operation, tokens by features."""
     holds = HELD[way][name]
     tokens, width = sizes["num_tokens_per_step"], sizes["width"]
     if holds == "partial":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from generator.content.errors import nearest
 from generator.content.exhibit import Figure, Play, PlayControl, View
-from generator.content.yaml_source import Path
+from generator.content.yaml_source import Mistake, Path
 from generator.printing.folio import Folio
 from generator.values.evaluation import Evidence
 from generator.values.value import Value
@@ -59,16 +59,11 @@ def states(figure: Figure, folio: Folio) -> tuple[list[Control], list[PlayState]
     """Pair: a figure's `Control`s; a `PlayState` for each combination of options that completed."""
     assert figure.play is not None
     play, evidence = figure.play, folio.evidence
-    measured = [
-        (path, run)
-        for path in figure.runs
-        if (run := folio.run(path)) is not None and run.status == "completed"
-    ]
-    options = [
-        _options(control, [path for path, _ in measured], evidence) for control in play.controls
-    ]
+    runs = {path: run for path in figure.runs if (run := folio.run(path))}
+    measured = {path: run for path, run in runs.items() if run.status == "completed"}
+    options = [_options(control, [*measured], evidence) for control in play.controls]
     by_options: dict[tuple[int, ...], list[LabelledRun]] = {}
-    for path, run in measured:
+    for path, run in measured.items():
         words = [option_of(control, path, evidence) for control in play.controls]
         at = tuple(known.index(word) for known, word in zip(options, words, strict=True))
         label = option_of(play.beside, path, evidence) if play.beside else ""
@@ -106,13 +101,13 @@ def option_of(control: PlayControl, path: str, evidence: Evidence) -> str:
     return evidence.plain(control.words[word]) if word in control.words else word
 
 
-def faults(figure: Figure, evidence: Evidence) -> Iterator[tuple[Path, str]]:
+def faults(figure: Figure, evidence: Evidence) -> Iterator[Mistake]:
     """Yield a play's mistakes as field path and message: unprintable expressions, equal states."""
     play = figure.play
     if play is None:
         return
     paths_by_state: dict[tuple[str, ...], str] = {}
-    controls = [*play.controls, *([play.beside] if play.beside else [])]
+    controls = list(play.named_controls.values())
     for path in figure.runs:
         if evidence.book.run(path) is None:
             continue  # reported where it is named
@@ -130,12 +125,9 @@ def faults(figure: Figure, evidence: Evidence) -> Iterator[tuple[Path, str]]:
     yield from _unread_words(figure, play, evidence)
 
 
-def _unread_words(figure: Figure, play: Play, evidence: Evidence) -> Iterator[tuple[Path, str]]:
-    """Words for a value or a run that the figure does not have."""
-    controls: list[tuple[Path, PlayControl]]
-    controls = [(("controls", n), control) for n, control in enumerate(play.controls)]
-    controls += [(("beside",), play.beside)] if play.beside else []
-    for at, control in controls:
+def _unread_words(figure: Figure, play: Play, evidence: Evidence) -> Iterator[Mistake]:
+    """Words of a control for values or runs that the figure does not have."""
+    for at, control in play.named_controls.items():
         read = (
             evidence.value(control.reads, path) if control.reads else path for path in figure.runs
         )
@@ -145,31 +137,29 @@ def _unread_words(figure: Figure, play: Play, evidence: Evidence) -> Iterator[tu
                 message = (
                     f"{control.label!r} has no {word!r}{nearest(word, known) or '; delete it'}"
                 )
-                yield ("play", *at, "words", word), message
+                yield (*at, "words", word), message
 
 
-def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[tuple[Path, str]]:
-    """Expressions over a run that no page could print."""
+def _faults_of_run(play: Play, path: str, evidence: Evidence) -> Iterator[Mistake]:
+    """Expressions of a play that cannot be printed for a run; views without a rule for it."""
     read: dict[Path, str | None] = {
-        ("facts", position, "value"): fact.value for position, fact in enumerate(play.facts)
+        ("play", "facts", position, "value"): fact.value for position, fact in enumerate(play.facts)
     }
-    for position, control in enumerate(play.controls):
-        read["controls", position, "reads"] = control.reads
+    read |= {(*at, "reads"): control.reads for at, control in play.named_controls.items()}
     run = evidence.book.run(path)
     for position, view in enumerate(play.shows):
-        read["shows", position] = NEEDED.get(view)
+        read["play", "shows", position] = NEEDED.get(view)
         if run and view in RULES and run.strategy not in RULES[view]:
             message = f"{view} has no rule for {path}, a run of {run.strategy!r}; it has one for "
             yield ("play", "shows", position), message + " and ".join(RULES[view])
-    read["beside", "reads"] = play.beside.reads if play.beside else None
     for at, expression in read.items():
         evaluated = evidence.evaluate(expression, path) if expression else None
         if evaluated and (problem := evidence.why_unprintable(evaluated)):
-            yield ("play", *at), f"for {path}: {expression}: {problem}"
+            yield at, f"for {path}: {expression}: {problem}"
 
 
 def _options(control: PlayControl, paths: Sequence[str], evidence: Evidence) -> list[str]:
-    """The options of a control: numbers by size, all else as its words or the runs are ordered."""
+    """The options of a control: numbers by size, others in the order of its words or runs."""
     paths = sorted(paths, key=[*control.words, *paths].index)
     read = {
         option_of(control, path, evidence): control.reads and evidence.value(control.reads, path)

@@ -3,7 +3,8 @@
 What a run measured of the same step is drawn beside it: when it ended, or the most that it held.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from generator.content.exhibit import Figure
 from generator.figures import step_rules
@@ -11,9 +12,9 @@ from generator.figures.axes import AxisMark, round_values
 from generator.figures.drawings.schedule import Curve
 from generator.figures.drawings.schedule import overlap as drawn_over_link
 from generator.figures.drawings.schedule import schedule as drawn
-from generator.figures.picture import DrawnState, Moment, both_widths, byte_unit, printed_bytes
+from generator.figures.picture import DrawnState, Moment, byte_unit, printed_bytes
 from generator.figures.play.states import PlayState
-from generator.figures.step_rules import Action, UnitStep, number
+from generator.figures.step_rules import Action, number
 from generator.printing.folio import Folio
 from generator.values import units
 from generator.values.units import AS_RULED
@@ -27,81 +28,64 @@ LOOKS = {
 }  # fmt: skip
 
 
-def schedule(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """A `DrawnState` per state: the pipeline schedules of its runs by rule, and shares of idling.
+def schedule(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[DrawnState]:
+    """Yield each state drawn: the pipeline schedules of its runs by rule, and shares of idling.
 
     Each state has an axis of its own: forward passes of another number of microbatches last another
     time.
     """
-    words, drawn_states = folio.ui["play"], []
+    words = folio.ui["play"]["actions"]
     is_split = any(state.runs[0].run.settings["num_microbatches"] != 1 for state in states)
     for state in states:
         steps = {labelled.label: _pipeline(labelled.run) for labelled in state.runs}
-        rows = [row for step in steps.values() for row in step]
         groups = [title for title in steps if title]
-        names = [f"{title}, rank {n}" for title, step in steps.items() for n in range(len(step))]
-        named = dict(zip((name.removeprefix(", ") for name in names), rows, strict=True))
-        loads = [step_rules.in_flight(actions) for actions in rows] if is_split else []
-        drawings = both_widths(
-            drawn, named, "time, in forward passes", words["actions"], loads=loads, groups=groups
-        )
+        rows = {
+            f"{title}, rank {rank}".removeprefix(", "): actions
+            for title, step in steps.items()
+            for rank, actions in enumerate(step)
+        }
+        loads = [step_rules.in_flight(actions) for actions in rows.values()] if is_split else []
+        draw = partial(drawn, rows, "time, in forward passes", words, loads=loads, groups=groups)
         idle = {
             title: units.printed(step_rules.idle_share(step), units.SHARE, AS_RULED)
             for title, step in steps.items()
         }
-        says = "; ".join(f"{title} idle, computed: {of}".strip() for title, of in idle.items())
-
-        def num_busy(time: float, steps: dict[str, list[list[Action]]] = steps) -> str:
-            counts = []
-            for title, step in steps.items():
-                busy = [row for row in step if any(_is_under_way(action, time) for action in row)]
-                counts.append(f"{title}: {len(busy)} of {len(step)} ranks compute")
-            return "; ".join(counts)
-
-        moments = _moments(named, words["actions"], brief=num_busy if groups else None)
-        drawn_states.append(DrawnState(drawings, says, moments=moments))
-    return drawn_states
+        says = "; ".join(
+            f"{title} idle, computed: {share}".strip() for title, share in idle.items()
+        )
+        yield DrawnState(draw, says, moments=_moments(rows, words, groups=groups))
 
 
 def _pipeline(run: Run) -> list[list[Action]]:
-    """The actions of each rank of a run."""
     ratio, num = (number(run.settings[n]) for n in ("backward_ratio", "num_microbatches"))
     return step_rules.pipeline(run.strategy, run.world_size, int(num), ratio)
 
 
-def _is_under_way(action: Action, time: float) -> bool:
-    return action.kind != "whole" and action.start - 1e-9 <= time < action.end - 1e-9
-
-
-def overlap(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """A `DrawnState` per state: a DDP step computed from its first run; the measured end."""
+def overlap(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[DrawnState]:
+    """Yield each state drawn: a DDP step computed from its first run; the measured end."""
     words = folio.ui["play"]["actions"] | folio.ui["play"]["overlap"]
-    names, drawn_states = ("rank", "link"), []
+    names = ("rank", "link")
     runs = [state.runs[0].run for state in states]
     steps = [step_rules.overlapped(run.settings, overlaps=run.strategy == "ddp") for run in runs]
     ends = [1000 * run.timing.step.median_seconds for run in runs if run.timing.step]
     longest = max(*ends, *(step.end for step in steps))
     for step, measured in zip(steps, ends, strict=True):
-        drawings = both_widths(
-            drawn_over_link, step, names, "time, ms", words,
-            longest=longest, mark=AxisMark(measured, "measured"),
-        )  # fmt: skip
+        mark = AxisMark(measured, "measured")
+        draw = partial(drawn_over_link, step, names, "time, ms", words, longest=longest, mark=mark)
         waits = units.printed(step.end / step.computed[-1].start - 1, units.SHARE, AS_RULED)
         rows = dict(zip(names, step, strict=True))
         moments = _moments(rows, words | words["moments"])
         says = f"Waits after backward, computed, as a share of forward and backward: {waits}"
-        drawn_states.append(DrawnState(drawings, says, moments=moments))
-    return drawn_states
+        yield DrawnState(draw, says, moments=moments)
 
 
-def unit_steps(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[DrawnState]:
-    """A `DrawnState` per state: an FSDP step by rule for its first run's layers; the bytes held."""
+def unit_steps(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[DrawnState]:
+    """Yield each state drawn: an FSDP step by rule for its first run's layers; the bytes held."""
     words = folio.ui["play"]["actions"] | folio.ui["play"]["units"]
     runs = [state.runs[0].run for state in states]
     peaks = [max(rank.memory.peak_bytes or 0 for rank in run.ranks if rank.memory) for run in runs]
     unit, size = byte_unit(max(peaks))
     title, ticks = f"{unit} per rank", round_values(0, max(peaks) / size, 4)
-    drawn_states = []
     for run, peak in zip(runs, peaks, strict=True):
         assert run.model is not None
         sizes = [layer.bytes for layer in run.model.layers]
@@ -115,34 +99,39 @@ def unit_steps(states: Sequence[PlayState], _: Figure, folio: Folio) -> list[Dra
         says = f"measured peak {printed_bytes(peak)}"
         curve = Curve(title, ticks, parts, AxisMark(peak / size, says))
 
-        def more(time: float, step: UnitStep = step) -> str:
-            held = sum(step.held[min(int(time), len(step.held) - 1)].values())
-            most = ", the peak" if held == step.peak_bytes else ""
-            return f"the rank holds {printed_bytes(held)}{most}"
-
-        drawings = both_widths(drawn, rows, "events of a step, in their order", words, curve=curve)
-        drawn_states.append(DrawnState(drawings, says, moments=_moments(rows, words, more)))
-    return drawn_states
+        totals = [sum(held.values()) for held in step.held]
+        told = [
+            f"the rank holds {printed_bytes(total)}{', the peak' * (total == max(totals))}"
+            for total in totals
+        ]
+        draw = partial(drawn, rows, "events of a step, in their order", words, curve=curve)
+        yield DrawnState(draw, says, moments=_moments(rows, words, told))
 
 
 def _moments(
-    rows: Mapping[str, Sequence[Action]], words: Mapping[str, str],
-    more: Callable[[float], str] = lambda _: "", brief: Callable[[float], str] | None = None,
+    rows: Mapping[str, Sequence[Action]], words: Mapping[str, str], held: Sequence[str] = (),
+    groups: Sequence[str] = (),
 ) -> tuple[Moment, ...]:  # fmt: skip
-    """The actions under way from each moment on, in `words`, and `more` of each time.
+    """The actions under way from each moment on, in `words`, and what is `held` in each event.
 
-    `brief` says of a time what stands instead of its actions, where these are too many.
+    Of rows in groups, how many of each group compute.
     """
     actions = [(row, action) for row, row_actions in rows.items() for action in row_actions]
     end = max(action.end for _, action in actions)
     told = []
     for time in sorted({round(at, 9) for _, act in actions for at in (act.start, act.end)}):
         now = [
-            f"{row}: {words[action.kind]} {action.name}".rstrip()
+            (row, f"{row}: {words[action.kind]} {action.name}".rstrip())
             for row, action in actions
-            if _is_under_way(action, time)
+            if action.kind != "whole" and action.start - 1e-9 <= time < action.end - 1e-9
         ]
-        phrases = [brief(time)] if brief and now else [*(now or [words["done"]]), more(time)]
-        joined = "; ".join(filter(None, phrases))
+        phrases = [phrase for _, phrase in now] or [words["done"]]
+        if groups and now:
+            busy = [sum(row.startswith(f"{title}, ") for row, _ in now) for title in groups]
+            size = len(rows) // len(groups)
+            counted = zip(groups, busy, strict=True)
+            phrases = [f"{title}: {num} of {size} ranks compute" for title, num in counted]
+        phrases += held[min(int(time), len(held) - 1) :][:1]
+        joined = "; ".join(phrases)
         told.append((round(time / end, 4), f"{joined[:1].upper()}{joined[1:]}."))
     return tuple(told)

@@ -11,8 +11,9 @@ from generator.content import prose
 from generator.content.errors import nearest
 from generator.content.quiz import Item
 from generator.content.words import ClaimId, Expression, Line, RunPath, Written
+from generator.content.yaml_source import Mistake
 from generator.items.answers import ExplainedAnswer, claim_backing
-from generator.items.kinds.kind import OPEN, Found, ItemError, Key, Kind, is_alike
+from generator.items.kinds.kind import OPEN, ItemError, Key, Kind, is_alike
 from generator.printing.folio import Folio
 from generator.values.filters import LABELS
 from generator.values.value import Value, numeric
@@ -51,7 +52,7 @@ class Ordering(Item):
 class Pieces(Kind[Ordering], of=Ordering):
     """The order follows from the values, or from the stages or steps of one run."""
 
-    form = places = "pieces"
+    places = "pieces"
     instruction = "put in order"
     is_ordered = is_sequence = has_one_key = True
 
@@ -84,22 +85,14 @@ class Pieces(Kind[Ordering], of=Ordering):
         recorded = [stage.name for stage in run.stages]
         if not set(names) & set(recorded):
             recorded = [step.name for step in run.prediction]
-        lacking = next((n for n, name in enumerate(names) if name not in recorded), None)
-        if lacking is None:
-            for place, name in enumerate(names):
-                if name in names[:place]:
-                    message = f"another piece is {name!r} already; no order"
-                    raise ItemError(("pieces", place, "recorded"), message)
-            order = sorted(range(len(names)), key=lambda n: recorded.index(names[n]))
-            return Key(right=tuple(order))
-        name = names[lacking]
-        message = f"{path} recorded no stage or step {name!r}{nearest(name, recorded)}"
-        return self.refused(("pieces", lacking, "recorded"), message)
-
-    def answers(self, folio: Folio) -> tuple[ExplainedAnswer, ...]:
-        """The pieces in the right order, each with its value."""
-        order = range(self.num_places) if self.key.is_open else self.key.right
-        return tuple(self._explained(place, folio) for place in order)
+        for place, name in enumerate(names):
+            at = "pieces", place, "recorded"
+            if name not in recorded:
+                message = f"{path} recorded no stage or step {name!r}{nearest(name, recorded)}"
+                return self.refused(at, message)
+            if name in names[:place]:
+                raise ItemError(at, f"another piece is {name!r} already; no order")
+        return Key(right=tuple(sorted(range(len(names)), key=lambda n: recorded.index(names[n]))))
 
     def _explained(self, place: int, folio: Folio) -> ExplainedAnswer:
         piece = self.item.pieces[place]
@@ -127,7 +120,7 @@ class Match(Item):
 class Pairs(Kind[Match], of=Match):
     """Each left side belongs to the right side that the author wrote beside it."""
 
-    form = places = "pairs"
+    places = "pairs"
     instruction = "match the pairs"
     is_ordered = True
     texts = ("left", "right")
@@ -146,7 +139,7 @@ class Pairs(Kind[Match], of=Match):
             return OPEN
         return Key(right=tuple(range(self.num_places)))
 
-    def key_mistakes(self) -> Iterator[Found]:
+    def key_mistakes(self) -> Iterator[Mistake]:
         """Yield (path, message): pairs without claim, source or value; mistakes of the key."""
         for place, pair in enumerate(self.item.pairs):
             is_backed = pair.claim or self.item.source
@@ -160,13 +153,8 @@ class Pairs(Kind[Match], of=Match):
                 yield ("pairs", place), lack
         yield from super().key_mistakes()
 
-    def answers(self, folio: Folio) -> tuple[ExplainedAnswer, ...]:
-        """`ExplainedAnswer`s: each pair, in the order written, as right, backed by its claim."""
-        return tuple(
-            ExplainedAnswer(
-                folio.line(pair.left), folio.line(pair.why), "right", position=place,
-                backing=(claim_backing(pair.claim, folio),) if pair.claim else (),
-                beside=folio.line(pair.right),
-            )
-            for place, pair in enumerate(self.item.pairs)
-        )  # fmt: skip
+    def _explained(self, place: int, folio: Folio) -> ExplainedAnswer:
+        pair = self.item.pairs[place]
+        text, why, beside = map(folio.line, (pair.left, pair.why, pair.right))
+        backing = (claim_backing(pair.claim, folio),) if pair.claim else ()
+        return ExplainedAnswer(text, why, "right", "", place, backing, beside)

@@ -18,14 +18,12 @@ from pydantic import BaseModel
 
 from generator.content.errors import ContentError
 from generator.content.quiz import Item
-from generator.content.yaml_source import Path
+from generator.content.yaml_source import Mistake, Path
 from generator.items.answers import ExplainedAnswer
 from generator.printing.folio import Folio
 from generator.values import units
 from generator.values.evaluation import Evidence
 from generator.values.value import Value
-
-Found = tuple[Path, str]  # a mistake, at a path that starts at the item
 
 
 class ItemError(ContentError):
@@ -99,7 +97,7 @@ class Kind(Generic[ItemT]):
     is_ordered = False  # whether its key is an order, which is never shown from the start
     is_sequence = False  # whether its answers are explained as a numbered list
     has_one_key = False  # whether the same answer has to be right in all of its cases
-    places = ""  # the key of its options, pieces, pairs or lines
+    places = ""  # the key of its options, pieces, pairs or lines; none where a reader types
     texts: tuple[str, ...] = ("text",)  # the keys of one of these that a reader sees at once
     backed_by = ""  # the key of one of these that names a claim as evidence
 
@@ -137,7 +135,7 @@ class Kind(Generic[ItemT]):
         texts = (" ".join(getattr(part, name) for name in self.texts) for part in self.parts)
         return tuple(self.evidence.plain(text) for text in (self.item.stem, *texts))
 
-    def shown_claims(self) -> Iterator[Found]:
+    def shown_claims(self) -> Iterator[tuple[Path, str]]:
         """Yield (path, claim id) of each claim shown as evidence: the item's, then its parts'."""
         for number, claim in enumerate(self.item.claims):
             yield ("claims", number), claim
@@ -155,17 +153,18 @@ class Kind(Generic[ItemT]):
         """What decides whether an answer means the same: what is right, as written, of how many."""
         return f"{self.key.right} of {self.num_places}"
 
-    def key_mistakes(self) -> Iterator[Found]:
+    def key_mistakes(self) -> Iterator[Mistake]:
         """Mistakes of its key on these runs."""
         _ = self.key
         yield from ()
 
     def answers(self, folio: Folio) -> tuple[ExplainedAnswer, ...]:
-        """Every answer explained, in the order in which pages explain them."""
-        return tuple(self._explained(place, folio) for place in self.page_order())
+        """Every answer explained: as the page shows them, but an order as it is right."""
+        solved = self.key.right or range(self.num_places)
+        order = solved if self.is_ordered else self.page_order()
+        return tuple(self._explained(place, folio) for place in order)
 
     def _explained(self, place: int, folio: Folio) -> ExplainedAnswer:
-        """The answer at a place, explained."""
         raise NotImplementedError
 
     def field(self, folio: Folio) -> AnswerField | None:

@@ -127,7 +127,7 @@ class Several(Item):
 class OneOption(Kind[SingleChoice | Several], of=SingleChoice):
     """The one option whose claim has the verdict that it names is right."""
 
-    form = places = "options"
+    places = "options"
     backed_by = "refuted_by"
     has_one_key = True
     texts = ("wording",)
@@ -161,7 +161,7 @@ class OneOption(Kind[SingleChoice | Several], of=SingleChoice):
         )
 
     def _unclear(self, problem: str) -> Key:
-        """No key: a mistake, unless another machine's runs decide."""
+        """Refuse a key that is not one option; open on the runs of another machine."""
         judged = ", ".join(f"{name}: {claim.verdict}" for name, claim in self._outcomes.items())
         message = f"item {self.item.id!r}{problem} ({judged or 'no right_if'})"
         return self.refused(("id",), message)
@@ -212,7 +212,7 @@ class FaultyLine(Item):
 class Lines(Kind[FaultyLine], of=FaultyLine):
     """The lines of a program, one of which the corrected program, which a run executed, lacks."""
 
-    form = places = "lines"
+    places = "lines"
     texts = ()  # a line of code is no text of the author's
     instruction = "find the line at fault"
 

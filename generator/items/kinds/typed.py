@@ -11,9 +11,9 @@ from markupsafe import Markup
 from generator.content.claim import NumberTolerance
 from generator.content.quiz import Drawable, Item
 from generator.content.words import Expression, Line, MisconceptionId, Prose, Written
-from generator.content.yaml_source import Path
+from generator.content.yaml_source import Mistake, Path
 from generator.items.answers import ExplainedAnswer, Reach, refutation_of
-from generator.items.kinds.kind import OPEN, AnswerField, End, FieldUnit, Found, Key, Kind, is_alike
+from generator.items.kinds.kind import OPEN, AnswerField, End, FieldUnit, Key, Kind, is_alike
 from generator.printing.folio import Folio
 from generator.values.units import AS_RULED, PLAIN, printed
 from generator.values.value import Value, numeric
@@ -75,7 +75,6 @@ TypedT = TypeVar("TypedT", bound=Number | Predict)
 class TypedNumber(Kind[TypedT], of=Number):
     """A value, how far off an answer may be, and what each named mistake would give."""
 
-    form = "field"
     instruction = "type the answer"
 
     @property
@@ -92,7 +91,7 @@ class TypedNumber(Kind[TypedT], of=Number):
         return Key(value=value, slips=tuple(gives for gives, _ in self._judged(value)))
 
     def _judged(self, answer: Value) -> Iterator[tuple[Value | None, str]]:
-        """What each slip gives, or why it cannot stand for a mistake of its own, if that is one."""
+        """For each slip its value, or None with the reason why it is not told apart."""
         above = [("the answer", answer)]
         for number, slip in enumerate(self.item.slips, 1):
             value = self.evidence.value(slip.gives)
@@ -118,7 +117,6 @@ class TypedNumber(Kind[TypedT], of=Number):
         return abs(value.number - other.number) <= self._slack(other, is_slip=other is not answer)
 
     def _slack(self, around: Value, *, is_slip: bool = False) -> float:
-        """How far from a value an answer may lie and still be that value, in base units."""
         tolerance = self.item.tolerance if isinstance(self.item, Number) else None
         if tolerance is None or isinstance(around.number, str):
             return 0.0
@@ -131,7 +129,7 @@ class TypedNumber(Kind[TypedT], of=Number):
         rounded = abs(abs(value.number) - _parts(value)[0] * unit_of(value).scale)
         return Reach(value.number, max(self._slack(value, is_slip=is_slip), rounded))
 
-    def key_mistakes(self) -> Iterator[Found]:
+    def key_mistakes(self) -> Iterator[Mistake]:
         """Yield (path, message): an answer nobody could type, slips that are not told apart."""
         answer = self.key.value
         if answer is None:
@@ -141,8 +139,7 @@ class TypedNumber(Kind[TypedT], of=Number):
             if problem:
                 yield ("slips", number, "gives"), problem
 
-    def _unsound(self, answer: Value) -> Iterator[Found]:
-        """A word, and a measured value of which nobody says how near is right."""
+    def _unsound(self, answer: Value) -> Iterator[Mistake]:
         if isinstance(answer.number, str) and not re.search(r"\d", answer.number):
             yield ("answer",), f"the answer is {str(answer)!r}, not a number"
         assert isinstance(self.item, Number)
@@ -202,14 +199,12 @@ class Prediction(TypedNumber[Predict], of=Predict):
         return (low, high) if is_between else None
 
     def _slack(self, around: Value, *, is_slip: bool = False) -> float:
-        """A share of the slider, since a prediction is as near as the question is wide."""
         low, high = self._bounds
         if low is None or high is None:
             return 0.0
         return (_SLIP if is_slip else _CLOSE) * (numeric(high) - numeric(low))
 
-    def _unsound(self, answer: Value) -> Iterator[Found]:
-        """A slider without the answer on it."""
+    def _unsound(self, answer: Value) -> Iterator[Mistake]:
         if isinstance(answer.number, str):
             yield ("answer",), f"the answer is {str(answer)!r}, not a number"
             return
@@ -259,7 +254,7 @@ def in_unit(value: Value, unit: FieldUnit) -> str:
 
 
 def _parts(value: Value) -> tuple[float, str]:
-    """What a value prints: a number, and its unit."""
+    """The number and the unit that a value prints."""
     match = _PRINTED.fullmatch(str(value))
     assert match, value
     return float(match[1].replace(",", "")), match[2].replace(NBSP, " ").strip()

@@ -111,6 +111,15 @@ class Block(Element):
 
 
 @dataclass(frozen=True)
+class Worded(Element):
+    """Words that stand in its macro."""
+
+    def parts(self) -> Iterator[Element | Markup]:
+        """All that it prints."""
+        yield Markup(self)
+
+
+@dataclass(frozen=True)
 class Unfound(Block):
     """Content that the search leaves out."""
 
@@ -207,6 +216,6 @@ class OnThisPage(Element):
 class Facts(Element):
     """Facts, each behind the words that name it."""
 
-    rows: Sequence[tuple[Markup, Markup]]
+    rows: Sequence[tuple[Markup, Markup | Sequence[Markup]]]
     css: str = ""  # of these words
     is_found: bool = True

@@ -36,7 +36,6 @@ class Exhibit(Element):
     """What a question shows below its stem. Nothing in it opens."""
 
     figure: FigureOnPage | None
-    drawing: Markup
     program: programs.ListedProgram | None
     printed: programs.RunOutput | None
 
@@ -179,11 +178,9 @@ def _exhibit(quiz_item: Item, folio: Folio) -> Exhibit | None:
     exhibit, figure = quiz_item.exhibit, folio.book.exhibited.get(quiz_item.id)
     if exhibit is None:
         return None
-    drawn, drawing = figures.exhibit(figure, quiz_item.id, folio) if figure else (None, Markup())
     program, log = exhibit.program, exhibit.log
     return Exhibit(
-        figure=drawn,
-        drawing=drawing,
+        figure=figures.exhibit(figure, quiz_item.id, folio) if figure else None,
         program=programs.listing(program, folio, is_asked=True) if program else None,
         printed=programs.printed(log, folio) if log else None,
     )

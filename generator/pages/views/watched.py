@@ -5,12 +5,13 @@ In: the trace of a watched script, and the table of causes. Out: its page, a fig
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from markupsafe import Markup, escape
 
 from generator.figures.drawings.strip import Bar, strip
 from generator.figures.figures import FigureOnPage
-from generator.figures.picture import DrawnState, NumberTable, Picture, both_widths
+from generator.figures.picture import DrawnState, Picture
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Aside, Block, Element, ListOfLines
 from generator.pages.elements.figures import DrawnFigure
@@ -154,16 +155,16 @@ def strip_of_tensors(trace: Watched, name: str) -> DrawnFigure:
         Bar(tensor.name, f"{tensor.name}: {tensor.state}", _times(tensor))
         for tensor in trace.tensors
     ]
-    drawn = both_widths(strip, bars, "what rounding allows")
     says = _in_words(trace)
-    svg = DrawnState(drawn, says).svg(name, "The strip of tensors")
+    state = DrawnState(partial(strip, bars, "what rounding allows"), says)
+    svg = state.svg(name, "The strip of tensors")
     caption = Markup(
         "{} A bar is the largest error of a gradient or of its update, over what rounding allows, "
         "on a logarithmic axis; a short dashed box was not compared. Gradients are compared up to "
         "the factor that most of them share, which the weights of the loss judge."
     ).format(label(says))
     title = Markup("Each tensor beside that of one process")
-    return DrawnFigure(FigureOnPage(name, title, caption, "", Picture(NumberTable([]), svg), []))
+    return DrawnFigure(FigureOnPage(name, title, caption, "", Picture(drawings=svg), []))
 
 
 def tensors(trace: Watched) -> Table:
