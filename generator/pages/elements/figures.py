@@ -1,12 +1,12 @@
 """Figures as a page shows them: drawn once, or operated by readers."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup, escape
 
 from generator.figures.figures import FigureOnPage
-from generator.figures.picture import Play, StateRow
+from generator.figures.picture import Play
 from generator.pages.elements.element import Apart, Element
 from generator.pages.elements.tables import Table, with_units
 from generator.printing.folio import breakable
@@ -31,18 +31,11 @@ class DrawnFigure(Element):
             yield Apart([self.numbers])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PlayedFigure(DrawnFigure):
     """A figure that readers operate: without a script its first state, and a table of all."""
 
-    head: Sequence[Markup] = ()  # of the table's numbers, with their units
-    rows: Sequence[StateRow] = ()
-
-    @property
-    def play(self) -> Play:
-        """What readers operate."""
-        assert self.of.picture.play
-        return self.of.picture.play
+    play: Play
 
     def parts(self) -> Iterator[Element | Markup]:
         """Its title and its caption."""
@@ -59,7 +52,8 @@ def figure(drawn: FigureOnPage) -> DrawnFigure:
     heads = [escape("#") + breakable(name) for name in play.head]
     titles, cells = with_units(heads, [row.cells for row in play.rows])
     rows = [row._replace(cells=own) for row, own in zip(play.rows, cells, strict=True)]
-    return PlayedFigure(drawn, None, [Markup(title[1:]) for title in titles], rows)
+    head = [Markup(title[1:]) for title in titles]
+    return PlayedFigure(drawn, play=replace(play, head=head, rows=rows))
 
 
 def drawn_once(drawn: FigureOnPage, *, with_numbers: bool = True) -> DrawnFigure:
