@@ -1,1 +1,1 @@
-"""What a page shows, made from the book: one module a kind of thing, each read by the templates."""
+"""What single pages are composed of, a module a page or a few that belong together."""
