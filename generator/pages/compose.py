@@ -33,7 +33,7 @@ from generator.pages.term_links import TermLinks
 from generator.pages.view import label
 from generator.pages.views import frame, ways
 from generator.printing.folio import Folio, escaped_heading
-from generator.printing.markdown import links_of, plain
+from generator.printing.markdown import num_links, plain
 
 DESCRIPTION_LENGTH = 180
 FEW = 2  # headings of a page without a sidebar
@@ -170,4 +170,4 @@ def _num_links(sheet: Sheet) -> int:
         return 0
     texts = (field.text for field in deep.fields if LISTED_WITH.intersection(map(str, field.path)))
     listed = sum(1 + len(part.places) for part in chain(deep.model))
-    return listed + sum(len(links_of(text)) for text in texts)
+    return listed + sum(map(num_links, texts))

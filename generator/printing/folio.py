@@ -21,7 +21,7 @@ from markupsafe import Markup, escape
 
 from generator.content.book import Book
 from generator.content.shelf import page_of
-from generator.printing.markdown import Text, parted, render
+from generator.printing.markdown import Span, Text, parted, render
 from generator.printing.sources import Sources
 from generator.values.evaluation import Evidence, verdict_words
 from generator.values.filters import SIDES, ClaimSentence, calls_of_claims
@@ -166,7 +166,7 @@ class Folio:
         if isinstance(result, ClaimSentence):
             self.shown_claims.add(result.claim)
             return self.line(sentence(self.judged(result.claim)))
-        return Text.of_words(result.text)
+        return Text.of([Span(str(escape(result.text)), "words")])
 
     def show(self, value: Value, claim: str = "", at: str = "") -> Text:
         """HTML of a value: a link to its run, or if none gave it, to the claim or page `at`."""
