@@ -27,6 +27,9 @@ from generator.content.yaml_source import YamlFile, YamlPlace, parse
 _HEAD = re.compile(r"\A---[ \t]*\n(?P<yaml>.*?)^---[ \t]*$\n?", re.DOTALL | re.MULTILINE)
 
 
+KEYS = {"listing": "listings", "verified": "verified", "quiz": "quizzes"}  # of fences by kind
+
+
 class HandWritten(Written):
     """content/pages/<name>.md, below whose head stands its text."""
 
@@ -50,24 +53,21 @@ def read(name: str, text: str) -> Document[HandWritten]:
         message = "begin with title: and description: between two lines of ---"
         raise ContentErrors([ContentError(name, 1, 1, message)])
 
-    source, fenced = within(name, text, *head.span("yaml")), list(OWN_FENCE.finditer(text))
-    listings, verified = (
-        [within(name, text, *match.span("yaml")) for match in fenced if match[1] == kind]
-        for kind in ("listing", "verified")
-    )
-    quizzes = [
-        quiz(name, text, *match.span("yaml")).source for match in fenced if match[1] == "quiz"
-    ]
+    source = within(name, text, *head.span("yaml"))
+    fenced: dict[str, list[YamlFile]] = {kind: [] for kind in KEYS}
+    for fence in OWN_FENCE.finditer(text):
+        span = name, text, *fence.span("yaml")
+        fenced[fence[1]].append(quiz(*span).source if fence[1] == "quiz" else within(*span))
     body, line = text[head.end() :], text.count("\n", 0, head.end())
     begins, ends = (yaml.Mark(name, at, line, 0, None, 0) for at in (head.end(), len(text)))
     node = yaml.ScalarNode("", body, begins, ends)
     places = {**source.places, ("text",): YamlPlace(node, node)}
     written = source.document if isinstance(source.document, dict) else {}
     written = {**written, "text": body}
-    for key, parts in (("listings", listings), ("verified", verified), ("quizzes", quizzes)):
-        written[key] = [part.document for part in parts]
+    for kind, parts in fenced.items():
+        written[KEYS[kind]] = [part.document for part in parts]
         for number, part in enumerate(parts):
-            places |= {(key, number, *path): place for path, place in part.places.items()}
+            places |= {(KEYS[kind], number, *path): place for path, place in part.places.items()}
     return validated(YamlFile(name, text, written, places), HandWritten)
 
 
@@ -77,11 +77,7 @@ Fenced = Listing | QuizFence
 def split(page: HandWritten) -> Iterator[str | Fenced]:
     """Yield a page's Markdown in pieces and, between them, each fence as its parsed model."""
     parts = re.split(OWN_FENCE, page.text)
-    kinds: dict[str, Iterator[Fenced]] = {
-        "listing": iter(page.listings),
-        "quiz": iter(page.quizzes),
-        "verified": iter(page.verified),
-    }
+    kinds: dict[str, Iterator[Fenced]] = {kind: iter(getattr(page, KEYS[kind])) for kind in KEYS}
     for markdown, kind in zip_longest(parts[::3], parts[1::3]):
         yield markdown
         if kind:

@@ -185,16 +185,16 @@ def new_lesson(
     beliefs = (name for name, belief in book.misconceptions.items() if belief.refuted_by in own)
     run = book.run(path)
     mode = "trace" if run and (run.stages or run.epochs) else "worked"
-    bound: dict[str, object]
-    bound = {"name": name, "mode": mode, "claim": claim, "path": path, "run": run}
-    bound["title"] = name.replace("-", " ").capitalize()
-    bound["order"] = 1 + max((topic.file.order for topic in book.topics), default=0)
-    bound["belief"] = next(beliefs, None)  # never that of another topic
+    order = 1 + max((topic.file.order for topic in book.topics), default=0)
+    belief = next(beliefs, None)  # never that of another topic
     folder = content / "topics" / name
     schema = "" if own_book() else _SCHEMA.format(up="../../../", file="{file}")
+    title = name.replace("-", " ").capitalize()
     return _written({
-        folder / f"{file}.yml": schema.format(file=file) + _filled(file, **bound)
-        for file in ("topic", "quiz", mode, "recall")
+        folder / f"{file}.yml": schema.format(file=file) + _filled(
+            file, name=name, mode=mode, claim=claim, path=path, run=run, title=title,
+            order=order, belief=belief,
+        ) for file in ("topic", "quiz", mode, "recall")
     })  # fmt: skip
 
 
