@@ -140,7 +140,6 @@ def _row(key: str, schema: dict[str, Any], model: type[Written], parts: list[Wri
 
 
 def _limits(schema: dict[str, Any]) -> Iterator[str]:
-    """How many parts a list or a mapping has."""
     for variant in (schema, *schema.get("anyOf", ())):
         least = variant.get("minItems", variant.get("minProperties"))
         most = variant.get("maxItems", variant.get("maxProperties"))
@@ -162,7 +161,6 @@ def _said(schema: dict[str, Any]) -> str:
 
 
 def _parts(value: object) -> Iterator[Written]:
-    """A part of a file and all parts within it."""
     if isinstance(value, Written):
         yield value
         value = [part for _, part in value]

@@ -123,7 +123,6 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
 
 
 def _formula_faults(text: str, even: str, mark: str) -> Iterator[Fault]:
-    """Mistakes in formulas, and code spans that state a quantity."""
     for match in _FORMULA.finditer(even):
         if _is_formula(match):
             if match["block"] and mark == "line":
@@ -203,7 +202,6 @@ def images(text: str) -> list[tuple[int, str]]:
 
 
 def _is_formula(match: re.Match[str]) -> bool:
-    """Whether a match of `_FORMULA` is a formula, not code."""
     return bool(match["block"] or match["inline"])
 
 

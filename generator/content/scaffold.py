@@ -215,7 +215,6 @@ def _filled(file: str, **values: object) -> str:
 
 
 def _written(files: Mapping[Path, str]) -> list[Path]:
-    """Write files where there are none yet."""
     for path in files:
         if path.exists():
             raise CannotScaffoldError(f"{path} exists already")

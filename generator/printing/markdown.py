@@ -149,7 +149,6 @@ def put_into(text: str, fill: Fill, linked: Fill, escaped: Fill) -> str:
 
 
 def _filled(spans: Iterable[Span], fill: Fill, linked: Fill) -> Iterator[Span]:
-    """The spans of a text with those of its expressions."""
     for span in spans:
         kind = span.kind
         if not span.is_expression:
@@ -209,7 +208,6 @@ _AROUND = {  # what stands there in other pages
 def _rendered(
     text: str, *, inline: bool, note: str, table: str
 ) -> tuple[tuple[Span, ...], frozenset[str]]:
-    """The spans and the markup of a text, as every page prints it."""
     tokens, slots, env = _parsed(text, inline=inline)
     env |= {"docId": note, "table": table}
     spans = [*_joined(_spans(tokens, slots, env))]
@@ -259,7 +257,6 @@ def _as_cell(tokens: Sequence[Token]) -> None:
 
 
 def _spans(tokens: Sequence[Token], slots: Slots, env: dict[str, Any]) -> Iterator[Span]:
-    """The spans of some tokens."""
     kind: Kind = "words"
     for at, token in enumerate(tokens):
         how = tokens, at, _MARKDOWN.options, env
@@ -290,7 +287,6 @@ def _tag(tokens: Sequence[Token], at: int, *how: Any) -> str:
 
 
 def _reference(tokens: Sequence[Token], at: int, *how: Any) -> tuple[Span, ...]:
-    """The number of a footnote, which leads to it."""
     name, number = (_RENDERER.rules[f"footnote_{part}"](tokens, at, *how)
                     for part in ("anchor_name", "caption"))  # fmt: skip
     again = f":{subid}" if (subid := tokens[at].meta.get("subId", -1)) > 0 else ""

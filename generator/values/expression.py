@@ -92,7 +92,6 @@ def _unnamed(node: ast.AST) -> Iterator[str]:
 
 
 def _terms(node: ast.expr) -> list[ast.expr]:
-    """What a sum adds and subtracts."""
     match node:
         case ast.BinOp(op=ast.Add() | ast.Sub(), left=left, right=right):
             return [*_terms(left), *_terms(right)]
@@ -102,8 +101,6 @@ def _terms(node: ast.expr) -> list[ast.expr]:
 
 
 class _Walk:
-    """One walk over a tree."""
-
     def __init__(self, names: Mapping[str, object], functions: Mapping[str, Function]) -> None:
         self._names, self._functions = names, functions
 

@@ -94,7 +94,6 @@ class Node:
         return tuple(element for element in steps if not isinstance(element, tuple))
 
     def _run(self, name: str, on_page: TraceOnPage) -> Node:
-        """A run of an experiment, by the machine that holds it."""
         on_page = on_page.holder(name)
         trace = on_page.trace
         if name not in trace.runs:
@@ -170,7 +169,6 @@ class Node:
 
     @property
     def _run_of_page(self) -> Run | None:
-        """The run that this place is in."""
         return self.on_page.trace.runs.get(str(self.origin.run)) if self.on_page else None
 
     def _spread(self, steps: tuple[Key, ...]) -> float:
