@@ -99,7 +99,7 @@ def faults(text: str, mark: str) -> tuple[Fault, ...]:
 def _faults(text: str, mark: str) -> Iterator[Fault]:
     even, kept = _kept(text)
     yield from _formula_faults(text, even, mark)
-    coded = _FORMULA.sub(lambda match: blank(match) if _is_formula(match) else match[0], even)
+    coded = _FORMULA.sub(lambda match: blank(match) if _latex(match) else match[0], even)
     yield from starmap(Fault, blocks.faults(kept, coded, mark))
     yield from _fences(text, mark)
     bare = blocks.NOTE.sub(blank, kept.translate(_WITHOUT_SLOTS))
@@ -124,11 +124,11 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
 
 def _formula_faults(text: str, even: str, mark: str) -> Iterator[Fault]:
     for match in _FORMULA.finditer(even):
-        if _is_formula(match):
+        if latex := _latex(match):
             if match["block"] and mark == "line":
                 yield Fault(match.start(), "a formula in a line stands between single dollars")
             at = match.start("block" if match["block"] else "inline")
-            for offset, message in formulas.faults(match["block"] or match["inline"]):
+            for offset, message in formulas.faults(latex):
                 yield Fault(at + offset, message)
         elif match["ticks"]:
             written = text[match.start() : match.end()]
@@ -190,19 +190,21 @@ def _kept(text: str) -> tuple[str, str]:
     return even, _FORMULA.sub(blank, even)
 
 
+def _latex(match: re.Match[str]) -> str:
+    """The LaTeX of a match of `_FORMULA`; empty for code."""
+    return match["block"] or match["inline"] or ""
+
+
 def in_code(text: str, at: int) -> bool:
     """Whether a character stands in a code span or in a fence."""
     around = filter(lambda match: match.start() < at < match.end(), _FORMULA.finditer(text))
-    return not all(map(_is_formula, around))
+    return not all(map(_latex, around))
 
 
 def images(text: str) -> list[tuple[int, str]]:
     """The images of a text: where each begins, and the address of its file."""
-    return list(blocks.images(_kept(text)[1])) if "![" in text else []
-
-
-def _is_formula(match: re.Match[str]) -> bool:
-    return bool(match["block"] or match["inline"])
+    matches = blocks.IMAGE.finditer(_kept(text)[1] if "![" in text else "")
+    return [(match.start(), match["file"]) for match in matches if match["file"]]
 
 
 def slotted(text: str) -> tuple[str, dict[str, str | Formula]]:
@@ -212,10 +214,10 @@ def slotted(text: str) -> tuple[str, dict[str, str | Formula]]:
     slots: dict[str, str | Formula] = {slot: name for name, slot in first.items()}
 
     def taken(match: re.Match[str]) -> str:
-        if not _is_formula(match):
+        if not (latex := _latex(match)):
             return "$" if match[0] == r"\$" else match[0]
         slot = chr(FIRST_FORMULA + len(slots))
-        slots[slot] = Formula(match["block"] or match["inline"], bool(match["block"]))
+        slots[slot] = Formula(latex, bool(match["block"]))
         return slot
 
     with_slots = _FORMULA.sub(taken, filled(text, first.__getitem__))

@@ -233,8 +233,8 @@ def load(
     if loader.errors or not (at_hand and reference):
         faults = (fault for document in loader.documents for fault in document.text_faults())
         raise ContentErrors([*loader.errors, *faults])
-    (home,), guides, plans = loader.of(HomeFile), loader.of(GuideFile), loader.of(PlanFile)
-    glossary = loader.of(GlossaryFile)
+    (home,) = loader.of(HomeFile)
+    single = {type(document.model): document.model for document in loader.documents}
     tries, watched, unread = loader.tries() if with_tries else ((), {}, ())
     first = [name for name in home.model.statements if name in statements]
     return Book(
@@ -246,6 +246,6 @@ def load(
         machine=at_hand.machine, reference=reference.machine, claim_index=judged, machines=machines,
         documents=tuple(loader.documents),
         tries=tries, watched=watched, unread=unread, verified=verified,
-        glossary=glossary[0].model if glossary else GlossaryFile(terms=[]),
-        plan=plans[0].model if plans else None, guide=guides[0].model if guides else None,
+        glossary=single.get(GlossaryFile) or GlossaryFile(terms=[]),
+        plan=single.get(PlanFile), guide=single.get(GuideFile),
     )  # fmt: skip

@@ -117,8 +117,10 @@ class _Walk:
 
     def _result(self, node: ast.expr) -> object:
         match node:
-            case ast.Name():
-                return self._named(node.id)
+            case ast.Name(id=name) if name in self._names:
+                return self._names[name]
+            case ast.Name(id=name):
+                raise ExpressionError(f"unknown name {name!r}{nearest(name, self._names)}")
             case ast.Attribute():
                 return _stepped(self.result(node.value), node.attr)
             case ast.Subscript():
@@ -144,11 +146,6 @@ class _Walk:
         if isinstance(result, float) and not math.isfinite(result):
             raise ExpressionError(BEYOND)
         return result
-
-    def _named(self, name: str) -> object:
-        if name not in self._names:
-            raise ExpressionError(f"unknown name {name!r}{nearest(name, self._names)}")
-        return self._names[name]
 
     def _called(self, name: str, arguments: list[object]) -> object:
         if name not in self._functions:
