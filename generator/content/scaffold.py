@@ -122,7 +122,7 @@ class CannotScaffoldError(ValueError):
     """Nothing can be started; the message says why."""
 
 
-def new_book(folder: Path, title: str | None = None) -> None:
+def new_book(folder: Path, title: str | None) -> None:
     """Copy the example book to a folder, and set its title; CannotScaffoldError unless it is empty.
 
     The title is by default the folder's name, or the example's where that is no title.

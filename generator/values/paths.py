@@ -155,7 +155,8 @@ class Node:
             number = "yes" if number else "no"
         unit = units.of_field(quantity.unit, number)
         form = Form(way="written") if kind == "given" and unit.style == "plain" else AS_RULED
-        if kind == "measured" and self._spread(steps) > MOST_SPREAD:
+        spread = run.spread.get(field_of(run, steps), 0) if run and run.spread else 0
+        if kind == "measured" and spread > MOST_SPREAD:
             form = Form(digits=2)  # the third is another on another processor
         return self.reading.substitute(Value(number, unit, kind, formula, origin=origin, form=form))
 
@@ -170,11 +171,6 @@ class Node:
     @property
     def _run_of_page(self) -> Run | None:
         return self.on_page.trace.runs.get(str(self.origin.run)) if self.on_page else None
-
-    def _spread(self, steps: tuple[Key, ...]) -> float:
-        """How far rounding turns a field of this run; 0 where that was not measured."""
-        run = self._run_of_page
-        return run.spread.get(field_of(run, steps), 0) if run and run.spread else 0
 
     def refuse_if_skipped(self) -> None:
         """Raise AbsentError if the run was skipped, since its lists are then empty."""
