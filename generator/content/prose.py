@@ -4,7 +4,6 @@ What a page prints of it, `generator/printing/markdown.py` says.
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from itertools import groupby, starmap
@@ -28,16 +27,13 @@ _FORMULA = re.compile(  # between two dollars or one that touch it; code, and a 
     r"|(?<!\$)\$(?P<inline>(?![\s$])(?:\\.|(?!\n\s*\n)[^$\\])+(?<!\s))\$(?![\d$]))",
     re.DOTALL | re.MULTILINE,
 )
-_STRAY = re.compile(  # what Markdown would print otherwise than its author meant
-    r"(?=[{}$_&])(?:(?P<braces>\{\{(?<!\\\{\{)|\}\})|(?P<dollar>\$)"
-    r"|(?P<name>__(?<![\w\\]__)\w+__(?!\w))|(?P<reference>&[a-zA-Z]\w*;))"
-)
-_INSTEAD = {
-    "braces": ("braces", "the other half of the expression is missing"),
-    "dollar": ("dollar", "a formula ends where its last $ touches it; else write \\$"),
-    "name": ("name", "put it in `code`; the underscores make it bold"),
-    "reference": ("character reference", "write the character itself"),
-}
+# What Markdown would print otherwise than its author meant.
+_STRAY = tuple((re.compile(form), wrong, instead) for form, wrong, instead in (
+    (r"\{\{(?<!\\\{\{)|\}\}", "braces", "the other half of the expression is missing"),
+    (r"\$", "dollar", r"a formula ends where its last $ touches it; else write \$"),
+    (r"__(?<![\w\\]__)\w+__(?!\w)", "name", "put it in `code`; the underscores make it bold"),
+    (r"&[a-zA-Z]\w*;", "character reference", "write the character itself"),
+))  # fmt: skip
 _UNIT_PRINTED = "a value prints the one that its inputs give it"
 _UNSPELLED = "compute it in {{ … }} or say it without a number"
 OWN_FENCE = re.compile(  # of a page by hand
@@ -104,14 +100,11 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
     yield from _fences(text, mark)
     bare = blocks.NOTE.sub(blank, kept.translate(_WITHOUT_SLOTS))
     bare = _LINK.sub(blank, bare if mark == "line" else _LISTED.sub(blank, bare))
-    stray = defaultdict[str | None, list[tuple[int, str]]](list)
-    for match in _STRAY.finditer(bare):
-        stray[match.lastgroup].append((match.start(), match[0]))
     for within, places, wrong, instead in (
         (text, _places(_INVISIBLE, text), "invisible character", "delete it"),
         (even, _places(AFTER_VALUE, even), "unit", _UNIT_PRINTED),
         (text, _other_addresses(text), "link to", "links are relative or https"),
-        *((bare, stray[kind], *told) for kind, told in _INSTEAD.items() if kind in stray),
+        *((bare, _places(pattern, bare), wrong, instead) for pattern, wrong, instead in _STRAY),
         (bare, _places(SPELLED, bare), "spelled quantity", _UNSPELLED),
     ):
         for offset, words in _by_line(within, places):
