@@ -231,9 +231,8 @@ class Shelf:
 
     def _check_name(self, path: Path, field: str, name: str) -> None:
         """Report a file whose machine is not that of its folder."""
-        folder = path.parent.relative_to(self.folder).as_posix()
-        if name != folder:
-            self.files.refuse(path, f"{field}: is {name!r}, the folder says {folder!r}")
+        if name != path.parent.name:
+            self.files.refuse(path, f"{field}: is {name!r}, the folder says {path.parent.name!r}")
 
 
 def published_references(pages: Mapping[str, TraceOnPage]) -> Iterator[Reference]:
