@@ -178,13 +178,13 @@ class Shelf:
         """The committed plans of each preset, and what is computed of published numbers."""
         plans = {}
         for path in sorted((self.files.content / "planner").rglob("*.json")):
-            is_grid = path.parent.name == "plans"
-            read: Callable[[Path], Grid | Trace] = read_grid if is_grid else traces.read
-            held = self.files.read_or_refuse(read, path)
-            if held is None:
+            grid = trace = None
+            if path.parent.name != "plans":
+                trace = self.files.read_or_refuse(traces.read, path)
+            elif grid := self.files.read_or_refuse(read_grid, path):
+                trace = as_trace(grid)
+            if trace is None:
                 continue
-            grid = held if isinstance(held, Grid) else None
-            trace = held if isinstance(held, Trace) else as_trace(held)
             file = path.relative_to(self.files.content).as_posix()
             try:
                 plans[trace.experiment] = TraceOnPage(

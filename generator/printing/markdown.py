@@ -42,7 +42,7 @@ SHORT = 26  # letters of a span that a line holds with words beside it
 LINE = 32  # letters of a name that a line of a phone holds
 WHOLE = 20  # letters of a part of a name that stays whole
 ALIGNED = {"right": "pb-number", "center": "pb-center"}  # cells of tables, by class
-MARKUP = ("formula", "footnote", "admonition")
+MARKUP = {"formula", "footnote", "admonition"}
 
 
 class Span(NamedTuple):
@@ -213,10 +213,9 @@ def _rendered(
     spans = [*_joined(_spans(tokens, slots, env))]
     if not inline and spans:
         spans[-1] = spans[-1]._replace(html=spans[-1].html.rstrip())
-    kinds = {token.type.partition("_")[0] for token in tokens}
-    is_formula = any(isinstance(expressed, prose.Formula) for expressed in slots.values())
-    kinds |= {"formula"} if is_formula else set()
-    return tuple(spans), frozenset(kinds.intersection(MARKUP))
+    kinds = [token.type.partition("_")[0] for token in tokens]
+    kinds += ["formula" for expressed in slots.values() if isinstance(expressed, prose.Formula)]
+    return tuple(spans), frozenset(MARKUP.intersection(kinds))
 
 
 def _parsed(text: str, *, inline: bool) -> tuple[list[Token], Slots, dict[str, Any]]:

@@ -92,8 +92,7 @@ def _comparable(side: Evaluation) -> Side:
 
 def _mistake(predicted: Evaluation, observed: Evaluation) -> tuple[str | None, str]:
     """What is wrong with how the claim is written, and in which of its fields."""
-    pairs = (("predicted", predicted, observed), ("observed", observed, predicted))
-    for field, side, other in pairs:
+    for field, side, other in ("predicted", predicted, observed), ("observed", observed, predicted):
         if side.error:
             return side.error, field
         is_number = isinstance(getattr(other.result, "number", other.result), int | float)
