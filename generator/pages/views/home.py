@@ -98,9 +98,10 @@ def _games(folio: Folio) -> Iterator[MemoryGame]:
     for place, (model, budget) in enumerate(played):
         limit = numeric(budget)
         yield MemoryGame(
-            question=folio.line(model.question), budget=folio.show(budget),
             rows=[_row(way, peaks[way.run], top, folio) for way in model.ways if peaks[way.run]],
-            next=folio.line(model.next), share=round(limit / top, 4), at=round(limit / scale),
+            question=folio.line(model.question),
+            budget=folio.show(budget), next=folio.line(model.next),
+            share=round(limit / top, 4), at=round(limit / scale),
             top=round(top / scale, 2), unit=unit, models=called, place=place,
         )  # fmt: skip
 

@@ -106,8 +106,7 @@ class Advice(Element):
     MOST = 8  # layouts that fit, of which bars and the table show the best
     chosen: ChosenSetting
     measured: Sequence[Measured]
-    memory: Markup
-    least: Markup  # that any layout needs
+    size: Markup  # of a device's memory; where nothing fits, the least that a layout needs
     bars: Markup
     caption: Markup
     is_cut: bool  # whether a bar is longer than the axis
@@ -451,8 +450,7 @@ def _advice(plans: Plans, chosen: ChosenSetting) -> Advice:
     return Advice(
         chosen=chosen,
         measured=[plans.measured(layout, chosen) for layout in made.measured] if made else [],
-        memory=folio.show(chosen.memory),
-        least=plans.needs(min(chosen.answers, key=needs)),
+        size=folio.show(chosen.memory) if made else plans.needs(min(chosen.answers, key=needs)),
         bars=bars(stacked, memory, folio).svg(ID, Advice.TITLE),
         caption=folio.line(plans.plan.caption),
         is_cut=needs(max(drawn, key=needs)) > memory * LONGEST,
