@@ -51,11 +51,11 @@ def figure_mistakes(evidence: Evidence, document: Document[LessonFile]) -> Itera
         if plain := [name for name, run in runs if run and run.is_plain]:
             message = f"draws what ranks record, and {plain[0]} has none; a growth draws any number"
             yield ("figures", position, "kind"), message
-        for path, message in faults_of_figure(evidence, figure):
+        for path, message in _faults_of_figure(evidence, figure):
             yield ("figures", position, *path), message
 
 
-def faults_of_figure(evidence: Evidence, figure: Figure) -> Iterator[Mistake]:
+def _faults_of_figure(evidence: Evidence, figure: Figure) -> Iterator[Mistake]:
     """Faults of a figure, each with its path there: of a play's states, a growth's numbers."""
     yield from play_states.faults(figure, evidence)
     growth = figure.growth

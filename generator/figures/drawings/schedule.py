@@ -182,15 +182,15 @@ LAYERS = {
 
 
 def overlap(
-    step: Overlapped, names: tuple[str, str], unit: str, words: Mapping[str, str],
+    step: Overlapped, rows: Rows, unit: str, words: Mapping[str, str],
     layout: PageWidth, *, longest: float, mark: AxisMark,
 ) -> Drawing:  # fmt: skip
     """`Drawing` of a DDP step: the state of each layer's gradient above rows of its rank and link.
 
-    Rows have these two `names`, `words` name actions, states of a gradient, and `layer`. The axis
-    ends at `longest` at least; the mark is when the step was over in the run.
+    The `words` name actions, states of a gradient, and `layer`. The axis ends at `longest` at
+    least; the mark is when the step was over in the run.
     """
-    rows, upper = dict(zip(names, step, strict=True)), TOP + HEIGHT + 12
+    upper = TOP + HEIGHT + 12
     drawing = schedule(rows, unit, words, layout, upper=upper, longest=longest, mark=mark)
     num = len(step.computed) // 2
     width = (layout.width - 2 + APART) / num  # a border is drawn whole

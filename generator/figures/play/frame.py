@@ -50,9 +50,7 @@ def play(figure: Figure, folio: Folio) -> Picture:
     task = folio.line(written.task)
     script = packed(figure.id, [state.at for state in all_states], drawn, folio)
     runs = [labelled.path for state in all_states for labelled in state.runs]
-    facts = {
-        path: [folio.evidence.value(fact.value, path) for fact in written.facts] for path in runs
-    }
+    facts = {run: [folio.evidence.value(fact.value, run) for fact in written.facts] for run in runs}
     are_bytes = all(value.unit == BYTES for of_run in facts.values() for value in of_run if value)
     names, rows = _table(controls, all_states, chain(*by_view), facts, folio)
     played = Play(

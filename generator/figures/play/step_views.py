@@ -9,15 +9,12 @@ from functools import partial
 from generator.content.exhibit import Figure
 from generator.figures import step_rules
 from generator.figures.axes import AxisMark, round_values
-from generator.figures.drawings.schedule import Curve
-from generator.figures.drawings.schedule import overlap as drawn_over_link
-from generator.figures.drawings.schedule import schedule as drawn
+from generator.figures.drawings import schedule as timeline
 from generator.figures.picture import DrawnState, Moment, byte_unit, printed_bytes
 from generator.figures.play.states import PlayState
 from generator.figures.step_rules import Action, number
 from generator.printing.folio import Folio
 from generator.values import units
-from generator.values.units import AS_RULED
 from runners.core.trace.records import Run
 
 # Of the parts of what is held, as in other figures: a gradient is grey, whole or not.
@@ -45,9 +42,11 @@ def schedule(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[D
             for rank, actions in enumerate(step)
         }
         loads = [step_rules.in_flight(actions) for actions in rows.values()] if is_split else []
-        draw = partial(drawn, rows, "time, in forward passes", words, loads=loads, groups=groups)
+        draw = partial(
+            timeline.schedule, rows, "time, in forward passes", words, loads=loads, groups=groups
+        )
         idle = {
-            title: units.printed(step_rules.idle_share(step), units.SHARE, AS_RULED)
+            title: units.printed(step_rules.idle_share(step), units.SHARE, units.AS_RULED)
             for title, step in steps.items()
         }
         says = "; ".join(
@@ -64,16 +63,14 @@ def _pipeline(run: Run) -> list[list[Action]]:
 def overlap(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[DrawnState]:
     """Yield each state drawn: a DDP step computed from its first run; the measured end."""
     words = folio.ui["play"]["actions"] | folio.ui["play"]["overlap"]
-    names = ("rank", "link")
     runs = [state.runs[0].run for state in states]
     steps = [step_rules.overlapped(run.settings, overlaps=run.strategy == "ddp") for run in runs]
     ends = [1000 * run.timing.step.median_seconds for run in runs if run.timing.step]
     longest = max(*ends, *(step.end for step in steps))
     for step, measured in zip(steps, ends, strict=True):
-        mark = AxisMark(measured, "measured")
-        draw = partial(drawn_over_link, step, names, "time, ms", words, longest=longest, mark=mark)
-        waits = units.printed(step.end / step.computed[-1].start - 1, units.SHARE, AS_RULED)
-        rows = dict(zip(names, step, strict=True))
+        rows, mark = {"rank": step.computed, "link": step.sent}, AxisMark(measured, "measured")
+        draw = partial(timeline.overlap, step, rows, "time, ms", words, longest=longest, mark=mark)
+        waits = units.printed(step.end / step.computed[-1].start - 1, units.SHARE, units.AS_RULED)
         moments = _moments(rows, words | words["moments"])
         says = f"Waits after backward, computed, as a share of forward and backward: {waits}"
         yield DrawnState(draw, says, moments=moments)
@@ -97,14 +94,15 @@ def unit_steps(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator
             for name, look in LOOKS.items()
         ]
         says = f"measured peak {printed_bytes(peak)}"
-        curve = Curve(title, ticks, parts, AxisMark(peak / size, says))
-
+        curve = timeline.Curve(title, ticks, parts, AxisMark(peak / size, says))
         totals = [sum(held.values()) for held in step.held]
         told = [
             f"the rank holds {printed_bytes(total)}{', the peak' * (total == max(totals))}"
             for total in totals
         ]
-        draw = partial(drawn, rows, "events of a step, in their order", words, curve=curve)
+        draw = partial(
+            timeline.schedule, rows, "events of a step, in their order", words, curve=curve
+        )
         yield DrawnState(draw, says, moments=_moments(rows, words, told))
 
 
