@@ -7,11 +7,13 @@ what handles tensors needs torch; rooms import in one direction only.
 """
 
 import ast
+import re
 import subprocess
 import sys
 from functools import cache
 
 import pytest
+from jinja2 import Environment, nodes
 
 from runners.traces import digest
 from tests.conftest import ROOT
@@ -209,3 +211,60 @@ def _is_joined(node):
     if isinstance(node, ast.Call):
         return getattr(node.func, "attr", "") in ("format", "join", "replace")
     return isinstance(node, ast.JoinedStr | ast.BinOp)
+
+
+# Which text the modules of a room, or one module, search with patterns. What pages print is no such
+# text: it was known before.
+_SEARCHED = {
+    "checks/": "names of runs, in claims",
+    "content/": "YAML and Markdown that authors wrote, names in code",
+    "export/": "style sheets, and text for formats of others",
+    "figures/": "names of fields",
+    "items/": "numbers and conditions that authors wrote, printed numbers",
+    "printing/": "names, expressions, and signs that stand for these in Markdown",
+    "values/": "expressions",
+    "pages/elements/programs.py": "Markdown's fences, and code",
+    "pages/elements/questions.py": "sentences of a question",
+    "pages/environment.py": "reasons of skipped runs",
+    "pages/term_links.py": "spellings of terms",
+    "pages/views/": "names of fields and of devices, sentences of statements, formulas",
+    "website/guest_plugin.py": "fences of Markdown",
+    "website/page_html.py": "the HTML of MkDocs",
+    "website/publish.py": "style sheets",
+    "website/search.py": "words of the search's entries",
+}
+
+
+def test_only_the_edge_to_mkdocs_applies_patterns_to_html():
+    importers = {path.removeprefix("generator/") for path in _importers("re", "generator")}
+    assert [path for path in sorted(importers) if not path.startswith((*_SEARCHED,))] == []
+    printing = {path for path in importers if not path.startswith("content/")}
+    within = {path: list(_tags_in_patterns(ROOT / "generator" / path)) for path in printing}
+    assert {path for path, patterns in within.items() if patterns} == {"website/page_html.py"}
+
+
+def _tags_in_patterns(path):
+    """Patterns in a file that name a tag or an attribute."""
+    for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(call, ast.Call) and ast.unparse(call.func).startswith("re."):
+            for text in (node.value for node in ast.walk(call) if isinstance(node, ast.Constant)):
+                if isinstance(text, str) and re.search(r"(?<!\?)(?<!P)</?\??[a-z]|\w=\"", text):
+                    yield text
+
+
+_CHANGES = {
+    "append", "add", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "sort",
+    "setdefault", "update",
+}  # fmt: skip
+
+
+def test_templates_read_and_change_nothing():
+    """They have no statement that calls for its effect, and call no method that changes."""
+    environment = Environment(extensions=["jinja2.ext.do"])
+    templates = ROOT / "generator/pages/templates"
+    for path in templates.rglob("*.j2"):
+        tree = environment.parse(path.read_text(encoding="utf-8"))
+        calls = [call.node for call in tree.find_all(nodes.Call)]
+        called = {node.attr for node in calls if isinstance(node, nodes.Getattr)}
+        assert called & _CHANGES == set(), path.name
+        assert [*tree.find_all((nodes.ExprStmt, nodes.NSRef))] == [], path.name

@@ -1,5 +1,6 @@
 """A calculator of Cost: what readers set, and formulas that are compared with runs."""
 
+import re
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -39,6 +40,11 @@ class CalculatorInput(Written):
     """the bounds of the field: expressions, or plain numbers."""
     on_run: PerRun | None = None
     """what it is on a run that formulas are compared with: `run.model.num_parameters`."""
+
+    @property
+    def called(self) -> str:
+        """What formulas and messages call it: the beginning of its label."""
+        return re.split(r"[,:]| \(", self.label)[0]
 
 
 def _by_law(written: object) -> object:

@@ -17,9 +17,8 @@ from pathlib import Path
 from markupsafe import Markup
 
 from generator.content.book import Book, Topic
-from generator.export.questions import questions
+from generator.export.questions import ExportedQuestion, questions
 from generator.pages.environment import environment
-from generator.pages.view import View
 from generator.printing.folio import Folio
 from generator.printing.markdown import plain
 from generator.values.evaluation import Evidence
@@ -72,15 +71,15 @@ def write(evidence: Evidence, topics: Sequence[Topic], paths: Mapping[str, Path]
         yield f"in no file, since {why}: {', '.join(names)}"
 
 
-def _lacking(asked: View, lacks: Mapping[str, str]) -> str:
-    """The reason, a key of `lacks`, for which a format cannot hold a question; else empty."""
+def _lacking(asked: ExportedQuestion, lacks: Mapping[str, str]) -> str:
+    """For which reason a format has no place for a question, if it has none."""
     kinds = (asked.kind, "picture" if asked.pictures else "")
     return next((kind for kind in kinds if kind in lacks), "")
 
 
-def file_content(name: str, asked: Sequence[View], book: Book, folio: Folio) -> bytes:
+def file_content(name: str, asked: Sequence[ExportedQuestion], book: Book, folio: Folio) -> bytes:
     """The questions `asked` as bytes, by format: GIFT text, an Anki deck, or a ZIP of QTI."""
-    topics = [(topic, _pools([*own])) for topic, own in groupby(asked, lambda view: view.topic)]
+    topics = [(topic, _pools([*own])) for topic, own in groupby(asked, lambda of: of.topic)]
     if name == "gift":
         return _filled("gift.txt", topics=topics, line=_gift_line)
     if name == "anki":
@@ -95,9 +94,9 @@ def file_content(name: str, asked: Sequence[View], book: Book, folio: Folio) -> 
     return _zipped({"imsmanifest.xml": _filled("manifest.xml", types=types), **files, **pictures})
 
 
-def _pools(asked: Sequence[View]) -> dict[str, list[View]]:
-    """The questions of a topic under "", and apart the cases of one item, by its id."""
-    pools: dict[str, list[View]] = {"": []}
+def _pools(asked: Sequence[ExportedQuestion]) -> dict[str, list[ExportedQuestion]]:
+    """The questions of a topic, and apart from them those that one item asks in several cases."""
+    pools: dict[str, list[ExportedQuestion]] = {"": []}
     for question in asked:
         pools.setdefault(question.alike, []).append(question)
     return pools
@@ -112,7 +111,7 @@ def _gift_line(html: str) -> Markup:
     return Markup(_SPECIAL.sub(r"\\\1", str(html)).replace("\n", "\\n"))
 
 
-def _pictures(asked: Iterable[View]) -> dict[str, bytes]:
+def _pictures(asked: Iterable[ExportedQuestion]) -> dict[str, bytes]:
     return {name: content for question in asked for name, content in question.pictures.items()}
 
 
@@ -125,7 +124,7 @@ def _zipped(files: Mapping[str, bytes]) -> bytes:
     return packed.getvalue()
 
 
-def _decks(asked: Sequence[View], title: str, moment: float) -> bytes:
+def _decks(asked: Sequence[ExportedQuestion], title: str, moment: float) -> bytes:
     """A package for Anki with a deck for each topic.
 
     A card is known by the ids of its book and its item, so that importing a later book changes the

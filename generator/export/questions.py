@@ -1,12 +1,13 @@
 """Items → questions as other programs hold them: HTML without links, classes and scripts.
 
-In: a checked book. Out: a `View` for each item in each of its cases, in the order of the topics. No
-item is among them that has no key here, or that Recall leaves out.
+In: a checked book. Out: an `ExportedQuestion` for each item in each of its cases, in the order of
+the topics. No item is among them that has no key here, or that Recall leaves out.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 
@@ -16,13 +17,10 @@ from rcssmin import cssmin  # type: ignore[import-untyped]
 from generator.content import prose
 from generator.content.book import Topic
 from generator.content.listed_code import anonymized
-from generator.items.answers import Backing, ExplainedAnswer
-from generator.items.kinds.arranged import Ordering
+from generator.items.answers import ExplainedAnswer
 from generator.items.kinds.picked import FaultyLine
 from generator.pages.elements import questions as question
-from generator.pages.elements.programs import RunOutput, printed
-from generator.pages.elements.tables import Table
-from generator.pages.view import View
+from generator.pages.environment import macros
 from generator.printing.folio import Folio
 from generator.printing.markdown import Text, bare, plain
 from generator.values.evaluation import Evidence
@@ -32,21 +30,69 @@ from runners.core.trace.fields import NBSP
 
 _MARK = r"(?:[(:]|, |\bare) ?{}[,.)]"  # beside a number, or below a table or figure
 _LIGHT = re.compile(r"light-dark\(([^,]+),[^;]+\)(?=[;}])")
+ARRANGED = ("order", "match")
+BARE = "exported/question.html.j2"
 _PLAYED = ".pb-past{display:none}"  # the line of a player
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer that can be given; of a number, also one that a mistake gives."""
+
+    id: str
+    position: int
+    text: Markup  # the option, the piece, the left side, or what is typed
+    is_right: bool
+    why: Markup
+    beside: Markup  # the right side, or the value that a piece is sorted by
+    number: str = ""  # in the unit that the stem names
+    within: str = ""
+    low: str = ""
+    high: str = ""
+
+
+@dataclass(frozen=True)
+class ExportedQuestion:
+    """A question as other programs hold it."""
+
+    id: str  # the item's; in a further case, with its number
+    topic: str
+    title: str  # what it asks
+    alike: str  # of questions that one item asks in several cases, what they have in common
+    topic_title: str
+    kind: str  # choice, several, order, match, number, shape, or predict, which is not graded
+    stem: Markup
+    replies: Sequence[Reply]  # those of an order in the right one
+    shown: Sequence[Reply]  # in a page's order; none that is typed
+    is_typed: bool
+    solution: Markup  # said of any answer
+    hints: Sequence[Markup]
+    pictures: Mapping[str, bytes]  # files that the stem shows, by name
+
+    @property
+    def is_arranged(self) -> bool:
+        """Whether it has pieces or pairs, which are explained all at once."""
+        return self.kind in ARRANGED
+
+    @property
+    def spellings(self) -> list[str]:
+        """The answer that is a shape, as people type it."""
+        sizes = plain(self.replies[0].text).replace(",", "").replace(NBSP, " ").split(" × ")
+        return [sign.join(sizes) for sign in (" × ", "×", " x ", "x")]
 
 
 def questions(
     evidence: Evidence, topics: Iterable[Topic]
-) -> tuple[list[View], dict[str, list[str]]]:
-    """(`View`s to export, each item in all its cases; by reason, the ids of items left out)."""
-    exported: list[View] = []
+) -> tuple[list[ExportedQuestion], dict[str, list[str]]]:
+    """(Questions to export, each item in all its cases; by reason, the ids of items left out)."""
+    exported: list[ExportedQuestion] = []
     left = defaultdict[str, list[str]](list)
     for topic in topics:
         folio = BareFolio(evidence, evidence)
         words = _words(folio)
         for quiz_item in topic.items.values():
             asked = question.question(quiz_item, folio, "question")
-            if asked.is_open:
+            if asked.kind.key.is_open:
                 left["the runs leave open what is right"].append(quiz_item.id)
             elif quiz_item.id not in topic.items_by_mode.get("recall", topic.items):
                 left["they make sense on their own page only"].append(quiz_item.id)
@@ -99,151 +145,60 @@ def _question(
     folio: Folio,
     words: Iterable[tuple[re.Pattern[str], Markup]],
     alike: str,
-) -> View:
-    quiz_item, kind = asked.item, asked.item.kind
-    field = asked.form.field if isinstance(asked.form, question.TypedField) else None
-    stem, files = str(folio.prose(quiz_item.stem)), dict[str, bytes]()
+) -> ExportedQuestion:
+    quiz_item, field, bare = asked.item, asked.field, macros(BARE)
+    written, files, drawn = str(folio.prose(quiz_item.stem)), dict[str, bytes](), ""
     for _, address in prose.images(quiz_item.stem):
         image = folio.book.root / "content/topics" / topic.id / address
         file = f"{quiz_item.id}-{image.name}"
         files[file] = image.read_bytes()
-        stem = stem.replace(f'src="{address}"', f'src="{file}"')
-    exhibited, drawings = _exhibit(asked.exhibit, quiz_item.id)
-    files |= drawings
-    stem += f"{_table(asked.opened)}{exhibited}"
-    explains = str(asked.explains)
+        written = written.replace(f'src="{address}"', f'src="{file}"')
+    if asked.exhibit and asked.exhibit.figure:
+        drawn, drawings = _as_files(str(asked.exhibit.figure.picture.still), quiz_item.id)
+        files |= drawings
+    kind, codes = "shape" if field and not field.is_number else str(quiz_item.kind), list[str]()
     if isinstance(quiz_item, FaultyLine):
-        places = (quiz_item.wrong, quiz_item.right)
-        wrong, right = (
-            _pre(anonymized(folio.book.root, code.path, code.object)) for code in places
-        )
-        asks = "" if "Which line" in quiz_item.stem else "<p>Which line is at fault?</p>"
-        kind = "choice"
-        stem += f"{asks}{wrong}{_run_output(printed(quiz_item.wrong.run, folio))}"
-        explains += f"<p>Corrected:</p>{right}"
-    elif isinstance(quiz_item, Ordering) and quiz_item.ends:
-        first, last = map(folio.line, quiz_item.ends)
-        stem += f"<p>First: {first}. Last: {last}.</p>"
-    elif field and field.is_number:
-        unit = f" ({escape(field.unit.label)})" if field.unit.label else ""
-        stem += f"<p>Type a number{unit}.</p>"
-    elif field:
-        kind = "shape"
-    if asked.backing:
-        explains += f"<p>{_evidence_words(asked.backing)}</p>"
+        kind, root = "choice", folio.book.root
+        both = quiz_item.wrong, quiz_item.right
+        codes = [anonymized(root, code.path, code.object) for code in both]
+    stem = str(bare["stem"](asked, Markup(written), Markup(drawn), codes))
+    explains = str(bare["explains"](asked, codes))
     replies = [_reply(answer, field.unit.scale if field else 1) for answer in asked.answers]
-    by_place = {reply.place: reply for reply in replies}
-    is_arranged = kind in ("order", "match")
+    by_position = {reply.position: reply for reply in replies}
     texts = "".join(f"{reply.text} {reply.beside}" for reply in replies)
     shows = plain(stem + texts * (field is None))
     tells = plain(explains + texts + "".join(reply.why for reply in replies))
     used = {says: form.search(shows) for form, says in words if form.search(shows + tells)}
-    stem += _paragraphs(says for says, is_shown in used.items() if is_shown)
-    explains += _paragraphs(says for says, is_shown in used.items() if not is_shown)
-    sizes = plain(replies[0].text).replace(",", "").replace(NBSP, " ").split(" × ")
-    return View(
-        id=quiz_item.id,  # the item's; in a further case, with its number
+    stem += "".join(f"<p>{says}</p>" for says, is_shown in used.items() if is_shown)
+    explains += "".join(f"<p>{says}</p>" for says, is_shown in used.items() if not is_shown)
+    solved = bare["solution"](kind, replies) if kind in ARRANGED else ""
+    return ExportedQuestion(
+        id=quiz_item.id,
         topic=topic.id,
-        title=question.in_short(quiz_item, folio),  # what it asks
-        alike=alike,  # of questions that one item asks in several cases, what they have in common
+        title=question.in_short(quiz_item, folio),
+        alike=alike,
         topic_title=plain(folio.line(topic.file.title)),
-        kind=kind,  # choice, several, order, match, number, shape, or predict, which is not graded
+        kind=kind,
         stem=Markup(stem.strip()),
-        replies=replies,  # those of an order in the right one
-        # in a page's order
-        shown=[by_place[answer.position] for answer in asked.form.shown if not field],
-        spellings=[sign.join(sizes) for sign in (" × ", "×", " x ", "x")],  # of a shape
+        replies=replies,
+        shown=[by_position[answer.position] for answer in asked.shown if not field],
         is_typed=field is not None,
-        is_arranged=is_arranged,  # pieces or pairs, which are explained all at once
-        # said of any answer
-        solution=Markup((_solution_list(kind, replies) * is_arranged + explains).strip()),
+        solution=Markup(f"{solved}{explains}".strip()),
         hints=asked.hints,
-        pictures=files,  # files that the stem shows, by name
+        pictures=files,
     )
 
 
-def _reply(answer: ExplainedAnswer, scale: float) -> View:
-    """An answer that can be given; of a number, also one that a mistake gives."""
-    reach, is_right = answer.reach, answer.verdict == "right"
-    numbers: Sequence[str] = ("", "", "", "")
+def _reply(answer: ExplainedAnswer, scale: float) -> Reply:
+    reach, is_right, numbers = answer.reach, answer.verdict == "right", list[str]()
     if reach and reach.number is not None:
         ends = reach.number - reach.within, reach.number + reach.within
         in_unit = (f"{number / scale:.12g}" for number in (reach.number, reach.within, *ends))
         numbers = [f"{Decimal(number):f}" for number in in_unit]  # no reader of GIFT takes 1e-6
-    return View(
-        id=f"r{answer.position}" if is_right or reach is None else f"slip{answer.position}",
-        place=answer.position,
-        text=answer.text,  # the option, the piece, the left side, or what is typed
-        is_right=is_right,
-        why=Markup(f"{answer.why} {_evidence_words(answer.backing)}".strip()),
-        beside=answer.beside or Markup(),  # the right side, or the value that a piece is sorted by
-        number=numbers[0],  # in the unit that the stem names
-        within=numbers[1],
-        low=numbers[2],
-        high=numbers[3],
-    )
-
-
-def _solution_list(kind: str, replies: Iterable[View]) -> str:
-    """Why pieces and pairs belong where they do."""
-    lines = (
-        f"{reply.text}{': ' if reply.beside else ''}{reply.beside}<br/>{reply.why}"
-        for reply in replies
-    )
-    tag = "ol" if kind == "order" else "ul"
-    return f"<{tag}>{''.join(f'<li>{line}</li>' for line in lines)}</{tag}>"
-
-
-def _evidence_words(backing: Iterable[Backing]) -> str:
-    """What shows it, in words."""
-    sentences = []
-    for proof in backing:
-        if proof.belief:
-            sentences.append(f"The misconception: “{proof.belief}”")
-        if proof.says:
-            against, verdict = " against it" * bool(proof.belief), f" ({proof.verdict})"
-            sentences.append(f"The proof{against}: {proof.says}{verdict * bool(proof.verdict)}")
-    return " ".join(sentences)
-
-
-def _paragraphs(words: Iterable[str]) -> str:
-    return "".join(f"<p>{word}</p>" for word in words)
-
-
-def _table(table: Table | None) -> str:
-    """A table of values; nothing where there is none."""
-    if table is None:
-        return ""
-    head = "".join(f"<th>{title.removeprefix('#')}</th>" for title in table.titles)
-    body = ("".join(f"<td>{cell}</td>" for cell in row) for row in table.rows)
-    lines = "".join(f"<tr>{row}</tr>" for row in (head, *body))
-    noted = f"<p>The runs of this table are {table.caption}.</p>" if table.caption else ""
-    return f"<table><tbody>{lines}</tbody></table>{noted}"
-
-
-def _exhibit(exhibit: question.Exhibit | None, name: str) -> tuple[str, dict[str, bytes]]:
-    """What stands below a stem, a figure, code, or what a run printed; and the figure's files."""
-    if exhibit is None:
-        return "", {}
-    figure, html, files = exhibit.figure, "", dict[str, bytes]()
-    if figure:
-        drawn, files = _as_files(str(figure.picture.still), name)
-        natures = f"<p>Runs drawn here: {figure.natures}.</p>" if figure.natures else ""
-        html = f"<p>{figure.title}</p>{drawn}{natures}"
-    if exhibit.program:
-        html += _pre(plain(exhibit.program.code))
-    outputs = (exhibit.program.output if exhibit.program else None, exhibit.printed)
-    return html + "".join(_run_output(output) for output in outputs if output), files
-
-
-def _run_output(run: RunOutput) -> str:
-    """What a program printed, and how it ended if it failed."""
-    texts = "".join(_pre(text) for text in (run.printed, run.message) if text)
-    return f"<p>It printed:</p>{texts}" if texts else f"<p>It printed nothing ({run.status}).</p>"
-
-
-def _pre(code: str) -> str:
-    return f"<pre>{escape(code.strip())}</pre>"
+    why = macros(BARE)["why"](answer)
+    name = f"r{answer.position}" if is_right or reach is None else f"slip{answer.position}"
+    beside = answer.beside or Markup()
+    return Reply(name, answer.position, answer.text, is_right, why.strip(), beside, *numbers)
 
 
 # --- pictures as files

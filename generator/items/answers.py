@@ -71,8 +71,9 @@ def deduplicated(
 
 
 def claim_backing(name: str, folio: Folio) -> Backing:
-    """A `Backing` by a claim: sentence, link, verdict unless `holds`; adds runs to `folio.runs`."""
+    """A `Backing` by a claim: sentence, link, verdict unless `holds`; noted in the `folio`."""
     outcome = folio.judged(name)
+    folio.linked_claims.add(name)
     folio.runs.update(outcome.runs)
     verdict = "" if outcome.verdict == "holds" else outcome.verdict.replace("_", " ")
     says = folio.in_link.line(folio.book.claims[name].says)

@@ -7,41 +7,82 @@ executed.
 """
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+
+from markupsafe import Markup
 
 from generator.content.chain import chain
-from generator.content.lesson import DeepFile
-from generator.pages import facts
-from generator.pages.composed import COMPOSED
+from generator.content.lesson import DeepFile, LessonFile
+from generator.pages import deep, facts, handwritten, lessons, recall
 from generator.pages.draft import Draft
-from generator.pages.elements.element import (
-    Anchors,
-    Content,
-    Element,
-    Fold,
-    Heading,
-    OnThisPage,
-    Waiting,
-    walk,
-)
+from generator.pages.elements.element import Element, Fold, Heading, OnThisPage, Waiting, walk
 from generator.pages.elements.questions import Question
 from generator.pages.elements.tables import Table
-from generator.pages.environment import environment, unbroken
+from generator.pages.environment import environment, label, unbroken
 from generator.pages.page import Gathered, Page
 from generator.pages.sheets import Sheet
 from generator.pages.term_links import TermLinks
-from generator.pages.view import label
-from generator.pages.views import frame, ways
-from generator.printing.folio import Folio, escaped_heading
+from generator.pages.views import (
+    costs,
+    evidence,
+    frame,
+    glossary,
+    guide,
+    home,
+    labs,
+    machines,
+    plans,
+    published,
+    stages,
+    statements,
+    trials,
+    watched,
+    ways,
+)
+from generator.printing.folio import Folio
 from generator.printing.markdown import links_of, plain
 
+# By the kind of a page, which function composes it, and what its scores in the search are
+# multiplied by. Among the entries of pages of one rank, `fields` in `mkdocs.yml` decides.
+KINDS: dict[str, tuple[Callable[[Draft], Iterator[Element | Markup]], float]] = {
+    "learn": (lessons.learn, 1.0),
+    "deep": (deep.deep, 1.05),
+    "chain": (deep.chained, 1.05),
+    "worked": (lessons.worked, 1.0),
+    "trace": (stages.trace, 1.0),
+    "cost": (costs.cost, 0.8),
+    "why": (lessons.why, 1.0),
+    "try": (trials.trials, 0.6),
+    "recall": (recall.recall, 0.1),
+    "challenge": (lessons.challenge, 0.6),
+    "experiment": (lessons.experiment, 1.0),
+    "summary": (lessons.summary, 0.1),
+    "lab": (labs.lab, 0.5),
+    "home": (home.home, 0.3),
+    "topics": (home.topics, 0.3),
+    "topic": (home.topic, 0.2),
+    "glossary": (glossary.glossary, 0.4),
+    "guide": (guide.guide, 0.4),
+    "symptom": (guide.symptom, 0.15),
+    "plan": (plans.plan, 0.3),
+    "planned": (plans.planned, 0.05),
+    "published": (published.published, 0.05),
+    "watched": (watched.watched, 1.0),
+    "handwritten": (handwritten.handwritten, 1.0),
+    # From here on, below whatever a lesson says of a word.
+    "retracted": (statements.retracted, 0.002),
+    "evidence": (evidence.evidence, 0.0005),
+    "runs": (machines.runs, 0.0005),
+    "machine": (machines.machine, 0.0005),
+    "machines": (machines.machines, 0.0005),
+}
 DESCRIPTION_LENGTH = 180
 FEW = 2  # headings of a page without a sidebar
 # Keys of a chain whose texts stand on the page that lists its parts.
 LISTED_WITH = frozenset({"introduction", "overview", "mental_model", "concept", "takeaways"})
-# These name each machine beside its numbers.
+# Pages of these kinds name each machine beside its numbers.
 OF_MACHINES = ("runs", "machine", "evidence")
-# The feet of these name no machine.
+# What stands around these names no machine.
 UNMEASURED = (*OF_MACHINES, "glossary", "lab", "watched")
 HIDDEN = [
     *range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F,
@@ -62,11 +103,15 @@ def begin(sheet: Sheet, gathered: Gathered) -> Draft:
 
 def printed(sheet: Sheet, gathered: Gathered) -> Page:
     """The page of a sheet: its content, what stands around it, and the facts of both."""
-    draft = begin(sheet, gathered)
-    content = list(COMPOSED[sheet.kind](draft))
-    folio, taken = draft.folio, set[str]()
-    for table in (part for part in walk(content) if isinstance(part, Table)):
-        table.give_ids(taken)
+    draft, (compose, boost) = begin(sheet, gathered), KINDS[sheet.kind]
+    folio, topic, taken = draft.folio, sheet.topic, set[str]()
+    is_lesson = sheet.kind == sheet.mode  # or, with a mode, a page of its chain
+    opening = [draft.lede(draft.lesson(LessonFile).introduction)] if is_lesson else []
+    content = [*opening, *compose(draft)]
+    parts = list(walk(content))
+    for part in parts:
+        if isinstance(part, Table):
+            part.give_ids(taken)
     title = (label if sheet.is_recorded else folio.line)(sheet.heading)
     if sheet.machine:
         title = title.replace(sheet.machine, unbroken(sheet.machine))
@@ -74,39 +119,59 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
     headings = [heading, *facts.headings(content)]
     # A sitting of Recall takes as long as what is due that day.
     minutes = 0 if sheet.mode == "recall" else facts.minutes(content, folio)
-    row = ways.ways(sheet.topic, sheet.mode, folio) if sheet.topic else []
-    rail = ways.rail(sheet.path, sheet.topic, row, folio)
-    has_ways = bool(row or rail) and sheet.kind != "summary"  # which ticks off nothing
-    scripts = facts.scripts(content, draft, has_ways=has_ways)
+    row = ways.ways(topic, sheet.mode, folio) if topic else []
+    rail = ways.rail(sheet.path, topic, row, folio)
+    needs = folio.markup.union(["page", sheet.kind], *(part.needs for part in parts))
+    if (row or rail) and sheet.kind != "summary":  # which ticks off nothing
+        needs.add("way")
+    if folio.sources.values or draft.links.used:
+        needs.add("opening")
     # What a trace says is text: no expression, no Markdown.
     about = (label if sheet.kind in OF_MACHINES[:2] else folio.line)(sheet.about)
-    page = (
-        environment()
-        .get_template("page.md.j2")
-        .render(
-            title=title,
-            description=textwrap.shorten(plain(about), DESCRIPTION_LENGTH, placeholder="…"),
-            boost=frame.BOOSTS.get(sheet.kind, 1.0),
-            hides=_hides(sheet, headings),
-            scripts=scripts,
-            styles=facts.styles(content, draft),
-            under=sheet.under,
-            above=[*_above(draft, rail, row, minutes)],
-            heading=f"# {escaped_heading(title)}" if sheet.text else heading,
-            content=[*_about(draft, content, headings, minutes), *content],
-            below=[*_below(draft, content, rail)],
-            sources=folio.sources.block(),
-        )
+    listed = facts.contents(headings) if sheet.has_toc or sheet.mode else []
+    origins, marks = frame.origins(folio), " ".join(folio.natures)
+    values, natures = folio.sources.values, folio.ui["natures"]
+    around = frame.Frame(
+        sheet=sheet,
+        root=folio.root,
+        title=title,
+        heading=heading,
+        description=textwrap.shorten(plain(about), DESCRIPTION_LENGTH, placeholder="…"),
+        boost=boost,
+        hides=_hides(sheet, headings),
+        scripts=facts.scripts(needs),
+        styles=facts.styles(needs),
+        rail=rail,
+        row=row,
+        topic=folio.in_link.line(topic.file.title) if topic else Markup(),
+        minutes=minutes,
+        has_measured=any(value.kind == "measured" for value in values),
+        has_waiting=any(
+            isinstance(part, Waiting) or (isinstance(part, Fold) and part.after) for part in parts
+        ),
+        is_asking=any(isinstance(part, Question) for part in parts),
+        contents=OnThisPage(listed) if listed else None,
+        former=folio.book.plan.former.get(sheet.path, ()) if folio.book.plan else (),
+        content=content,
+        at_hand=folio.at_hand.book.machine.name,
+        machines=frame.machines(origins, folio.book),
+        names_machines=sheet.kind not in UNMEASURED,
+        origins=origins,
+        surprises=frame.surprises(folio),
+        kinds=frozenset(word for value in values for word in (value.kind, value.nature)),
+        natures=[(word, means) for word, means in natures.items() if word in marks],
+        sources=folio.sources.block(),
     )
+    page = environment().get_template("page.md.j2").render(page=around)
     # A summary draws the first state of a figure and loads none of the others.
     return Page(
         content=page.translate(SPELLED_OUT).encode(),
         minutes=minutes,
         headings=headings,
         terms=frozenset(draft.links.used),
-        claims=facts.claims(content, folio),
+        claims=frozenset(folio.linked_claims),
         texts=frozenset(folio.texts | folio.sources.texts),
-        scripts=scripts,
+        scripts=around.scripts,
         searched=facts.searched(content, heading, is_markdown=bool(sheet.text)),
         assets={path: file for path, file in folio.assets.items() if path in page},
     )
@@ -117,51 +182,6 @@ def _hides(sheet: Sheet, headings: Sequence[Heading]) -> list[str]:
     is_divided = sheet.has_toc or sum(part.is_listed for part in headings[1:]) > FEW
     has_contents = is_divided and (sheet.has_toc or sheet.mode or sheet.lab)
     return ["navigation"] if has_contents else ["navigation", "toc"]
-
-
-def _above(
-    draft: Draft, rail: ways.Rail | None, row: Sequence[ways.Way], minutes: int
-) -> Iterator[Element]:
-    """What stands above the title."""
-    if rail:
-        yield frame.Place(rail, minutes)
-    if row:
-        yield frame.tabs(draft, row, rail)
-
-
-def _about(
-    draft: Draft, content: Content, headings: Sequence[Heading], minutes: int
-) -> Iterator[Element]:
-    """What stands between the title and the content."""
-    sheet, folio = draft.sheet, draft.folio
-    if minutes and sheet.mode:
-        waits = (part.after for part in walk(content) if isinstance(part, Fold))
-        has_waiting = any(waits) or any(isinstance(part, Waiting) for part in walk(content))
-        has_measured = any(value.kind == "measured" for value in folio.sources.values)
-        yield frame.LessonMeta(sheet.mode, has_measured, has_waiting)
-    if sheet.kind not in UNMEASURED:
-        yield from frame.measured_elsewhere(draft)
-    listed = facts.contents(headings) if sheet.has_toc or sheet.mode else []
-    if listed:
-        yield OnThisPage(listed)
-    if folio.book.plan and (former := folio.book.plan.former.get(sheet.path)):
-        yield Anchors(former)
-
-
-def _below(draft: Draft, content: Content, rail: ways.Rail | None) -> Iterator[Element]:
-    """What stands below the content."""
-    sheet, folio = draft.sheet, draft.folio
-    origins = frame.origins(folio)
-    yield from frame.notices(draft, origins)
-    if meanings := facts.natures(content, folio):
-        yield frame.Natures(meanings)
-    if any(isinstance(part, Question) for part in walk(content)):
-        yield frame.HowSure(bool(sheet.text))
-    if rail or sheet.kind == "summary":
-        title = sheet.topic.file.title if sheet.topic else ""
-        yield frame.Onward(rail, folio.in_link.line(title), folio.root)
-    if origins:
-        yield frame.foot(folio, origins, names_machines=sheet.kind not in UNMEASURED)
 
 
 def _num_links(sheet: Sheet) -> int:

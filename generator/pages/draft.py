@@ -10,11 +10,12 @@ from markupsafe import Markup, escape
 from generator.content.book import Topic
 from generator.content.exhibit import ExplainedProgram, Figure, Listing
 from generator.content.lesson import Backed, LessonFile, LessonTable, Section
-from generator.content.quiz import Item
 from generator.figures import figures
+from generator.figures.play import states as play_states
 from generator.pages.elements import figures as drawn
 from generator.pages.elements import programs, questions, tables
 from generator.pages.elements.element import Block, Element, Heading, ListOfLines, Waiting
+from generator.pages.elements.figures import DrawnFigure
 from generator.pages.page import Gathered
 from generator.pages.sheets import Sheet
 from generator.pages.term_links import TermLinks
@@ -59,6 +60,10 @@ class Draft:
         """An author's paragraphs with the page's links to terms."""
         return self.links.linked(self.folio.prose(text))
 
+    def texts(self, *written: str | None) -> list[Markup]:
+        """Those texts that there are, as paragraphs."""
+        return [self.prose(text) for text in written if text]
+
     def heading(
         self, level: int, words: str, number: int | None = None, *, anchor: str = "",
         css: str = "", is_listed: bool = True,
@@ -93,32 +98,36 @@ class Draft:
         """The sentence to keep."""
         return Block([self.prose(text)], "pb-insight")
 
-    def takeaway(self, text: str) -> Iterator[Element]:
-        """What to keep of a lesson."""
+    def end(self, checks: Sequence[str], takeaway: str) -> Iterator[Element]:
+        """The questions at the end of a lesson, and what to keep of it."""
+        yield from self.checks(checks)
         yield self.heading(2, "Takeaway")
-        yield self.insight(text)
+        yield self.insight(takeaway)
+
+    def kept(self, lesson: LessonFile) -> Element | Markup:
+        """What to keep of a lesson: its takeaways, or else its introduction."""
+        if takeaways := getattr(lesson, "takeaways", None):
+            return self.lines(takeaways)
+        return self.prose(getattr(lesson, "takeaway", lesson.introduction))
 
     # --- figures, programs, questions, claims
 
-    @property
-    def _figures(self) -> dict[str, Figure]:
-        """The figures that the page may draw, by id: those of its lesson, or of its lab."""
-        topic, sheet = self.sheet.topic, self.sheet
-        model = topic.lessons[sheet.mode].model if topic and sheet.mode else None
-        drawn = {figure.id: figure for figure in getattr(model, "figures", [])}
-        if topic and sheet.lab and (pictured := topic.labs[sheet.lab].model.figure):
-            drawn[topic.figures[pictured].id] = topic.figures[pictured]
-        return drawn
+    def drawn(self, figure: Figure) -> DrawnFigure:
+        """A figure, operated if it is a play."""
+        return drawn.figure(figures.draw(figure, self.folio))
+
+    def first_state(self, figure: Figure) -> DrawnFigure:
+        """A figure that nobody operates, without the numbers behind it."""
+        first = figures.draw(play_states.first_alone(figure, self.folio), self.folio)
+        return drawn.drawn_once(first, with_numbers=False)
 
     def figure(self, name: str | None) -> list[Element]:
-        """The figure of an id, if there is one."""
-        if not name:
-            return []
-        return [drawn.figure(figures.draw(self._figures[name], self.folio))]
+        """The lesson's figure of an id, if there is one."""
+        return [self.drawn(self.topic.figures[f"{self.sheet.mode}#{name}"])] if name else []
 
     def figure_to_try(self, name: str | None) -> str:
         """Words that name a figure that readers operate, for what waits; nothing for others."""
-        named = self._figures[name] if name else None
+        named = self.topic.figures.get(f"{self.sheet.mode}#{name}")
         if named is None or not named.play:
             return ""
         return f", a figure to try: “{self.folio.line(named.title)}”"
@@ -129,21 +138,13 @@ class Draft:
 
     def notes(self, program: ExplainedProgram) -> programs.Notes:
         """What the lines of a program do."""
-        rows = programs.notes(program, self.folio)
-        return programs.Notes([(row[0], row[1], self.links.linked(row[2])) for row in rows])
+        return programs.notes(program, self.folio, self.links.linked)
 
     def item(self, name: str | None, asked_as: str) -> list[Element]:
-        """The topic's question of an id, if there is one."""
-        return [self.question(self.items[name], asked_as)] if name else []
-
-    def question(self, quiz_item: Item, asked_as: str) -> questions.Question:
-        """A question, whose heading is one level below that of its section, and no fourth."""
-        return questions.question(quiz_item, self.folio, asked_as, min(self._above + 1, 3))
-
-    @property
-    def items(self) -> dict[str, Item]:
-        """The questions of the page's topic by id."""
-        return self.sheet.topic.items if self.sheet.topic else {}
+        """The topic's question of an id, if there is one; its heading is of level 2 or 3."""
+        level = min(self._above + 1, 3)
+        named = [self.topic.items[name]] if name else []
+        return [questions.question(quiz_item, self.folio, asked_as, level) for quiz_item in named]
 
     def waiting(
         self, item: str | None, what: str, content: Iterable[Element | Markup]
@@ -161,8 +162,7 @@ class Draft:
 
     def verdicts(self, names: Sequence[str]) -> Iterator[Element]:
         """A table of claims with their verdicts, if there are any."""
-        if names:
-            yield from claims.verdict_table(claims.verdict_rows(names, self.folio))
+        return claims.verdict_table(claims.verdict_rows(names, self.folio))
 
     def backing(self, names: Sequence[str], sources: Sequence[str] = ()) -> Iterator[Element]:
         """Claims with their verdicts and references, folded; a contrary verdict stands above."""
@@ -172,24 +172,19 @@ class Draft:
     # --- sections
 
     def sections(
-        self,
-        written: Iterable[Section | None],
-        level: int,
-        title: str = "",
+        self, written: Iterable[Section | None], level: int, title: str = "",
         after: str | None = None,
-    ) -> Iterator[Element]:
-        """Those sections that there are, below a heading of their own if a title is given."""
+    ) -> Iterator[Element]:  # fmt: skip
+        """Those sections that there are, below a heading of their own if a title is given.
+
+        With `after`, their texts wait for the answer to that question.
+        """
         for number, section in enumerate(filter(None, written)):
             if title and not number:
                 yield self.heading(2, title)
-            yield from self.section(section, level, after)
-
-    def section(self, section: Section, level: int, after: str | None = None) -> Iterator[Element]:
-        """A section; with `after`, its text waits for the answer to that question."""
-        title = self.folio.line(section.title)
-        yield self.heading(level, title)
-        what = f"“{self.folio.line(section.title)}”{self.figure_to_try(section.figure)}"
-        yield self.waiting(after, what, self.section_body(section))
+            yield self.heading(level, self.folio.line(section.title))
+            what = f"“{self.folio.line(section.title)}”{self.figure_to_try(section.figure)}"
+            yield self.waiting(after, what, self.section_body(section))
 
     def section_body(self, section: Backed) -> Iterator[Element]:
         """What a section of any kind holds; where it asks, the rest waits for the answer."""
@@ -199,30 +194,20 @@ class Draft:
         if opening:
             yield Block([self.line(opening)], tag="p")
         yield from self.item(commit, "before")
-        named = self.figure_to_try(section.figure) or ", a figure" if section.figure else ""
-        what = f"the explanation{named}{', a table' * bool(table)}"
+        figure = self.figure_to_try(section.figure) or ", a figure" * bool(section.figure)
+        what = f"the explanation{figure}{', a table' * bool(table)}"
         what += ", a program with its output" * bool(program)
-        yield self.waiting(commit, what, self._told(section, table, program))
-
-    def _told(
-        self, section: Backed, table: LessonTable | None, program: ExplainedProgram | None
-    ) -> Iterator[Element | Markup]:
-        yield self.prose(section.text)
-        yield from self.figure(section.figure)
+        told: list[Element | Markup] = [self.prose(section.text), *self.figure(section.figure)]
         if table:
-            yield from self.table(table, self.folio.line(table.first_column or "What"))
-        if program:
-            yield from self.folded_program(program)
-        yield from self.backing(section.claims, section.sources)
+            told += self.table(table, self.folio.line(table.first_column or "What"))
+        if program:  # what it printed, and the program closed: the text has said how it works
+            listed = self.program(program)
+            told += [listed.output, self.prose(program.output_says)]
+            told.append(programs.WholeProgram(listed, self.notes(program)))
+        told += self.backing(section.claims, section.sources)
+        yield self.waiting(commit, what, told)
 
     def table(self, table: LessonTable, first: str) -> Iterator[Element | Markup]:
         """A table of values, and what to see in it."""
         yield tables.of_values(table, self.folio, first)
-        if table.afterword:
-            yield self.prose(table.afterword)
-
-    def folded_program(self, program: ExplainedProgram) -> Iterator[Element | Markup]:
-        """What a program printed, and the program closed: the text has said how it works."""
-        yield self.program(program).output
-        yield self.prose(program.output_says)
-        yield programs.WholeProgram(self.program(program), self.notes(program))
+        yield from self.texts(table.afterword)

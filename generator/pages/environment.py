@@ -1,24 +1,27 @@
-"""The templates' environment, and how they print words."""
+"""The templates' environment, and how pages print words, names and numbers."""
 
 import re
-from functools import lru_cache
+from collections.abc import Callable
+from decimal import Decimal
+from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from generator.pages.view import counted
-from generator.printing.folio import breakable, interface_words
+from generator.printing.folio import breakable, escaped_heading, interface_words
 from generator.printing.markdown import plain, unlinked
 from generator.printing.sources import moment
+from runners.core.trace.records import software
 
 TEMPLATES = Path(__file__).parent / "templates"
 _CODE = re.compile(r"`([^`]+)`")
+_COMPUTED = "computed from the words, questions and figures of the page"
 
 
-@lru_cache(maxsize=1)
+@cache
 def environment() -> Environment:
-    """The Jinja environment of the templates: autoescaped, strict, with filters and `views`."""
+    """The Jinja environment of the templates: autoescaped, strict, with filters and `ui`."""
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         undefined=StrictUndefined,
@@ -29,12 +32,45 @@ def environment() -> Environment:
     )
     made.filters |= {
         "plain": plain, "breakable": breakable, "moment": moment, "with_code": with_code,
-        "unbroken": unbroken, "counted": counted,
-        "unlinked": unlinked, "command_words": command_words,
+        "unbroken": unbroken, "counted": counted, "minutes": minutes_words, "typed": typed,
+        "unlinked": unlinked, "command_words": command_words, "escaped_heading": escaped_heading,
+        "software": software,
     }  # fmt: skip
     made.globals["ui"] = interface_words()
     made.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     return made
+
+
+@cache
+def macros(under: str = "elements/") -> dict[str, Callable[..., Markup]]:
+    """The macros of the templates under a path, by name without its underscores."""
+    names = environment().list_templates(filter_func=lambda name: name.startswith(under))
+    modules = (environment().get_template(name).module for name in names)
+    return {
+        name.replace("_", ""): macro for module in modules for name, macro in vars(module).items()
+    }
+
+
+def reread() -> None:
+    """Read ui.yml and the templates anew when they are next needed."""
+    for read in (interface_words, environment, macros):
+        read.cache_clear()
+
+
+def label(text: object, title: str = "") -> Markup:
+    """Words or a number without provenance, with a tooltip if a title is given."""
+    told = Markup(' title="{}"').format(title) if title else ""
+    return Markup('<span class="pb-label"{}>{}</span>').format(told, text)
+
+
+def counted(number: int | str) -> Markup:
+    """A number that the generator counted, with a tooltip that says so."""
+    return label(number, interface_words()["counted"])
+
+
+def minutes_words(number: int) -> Markup:
+    """Reading minutes, with a tooltip that says where they are from."""
+    return label(number, _COMPUTED) + Markup("&nbsp;minute" + "s" * (number != 1))
 
 
 def unbroken(name: str) -> Markup:
@@ -46,6 +82,13 @@ def command_words(command: str) -> Markup:
     """A command whose lines end between words, and not at a hyphen inside an option."""
     words = (unbroken(word) if word.startswith("-") else word for word in command.split())
     return Markup(" ").join(words)
+
+
+def typed(number: float, digits: int = 6) -> str:
+    """A number as a field holds it: no more digits than tell it apart, and no exponent."""
+    if number.is_integer() and abs(number) < 2**53:
+        return str(int(number))
+    return format(Decimal(f"{number:.{digits}g}"), "f")
 
 
 def with_code(reason: str) -> Markup:

@@ -9,85 +9,70 @@ from itertools import chain
 
 from markupsafe import Markup, escape
 
-from generator.pages.draft import Draft
-from generator.pages.elements.element import Content, Element, Heading, NarrowingField, walk
-from generator.pages.elements.figures import DrawnFigure, PlayedFigure
-from generator.pages.elements.programs import CopiedCommand
-from generator.pages.elements.questions import Exhibit, Pairs, Pieces, Question, TypedField
+from generator.pages.elements.element import Content, Element, Heading, walk
+from generator.pages.elements.figures import PlayedFigure
 from generator.pages.elements.tables import Table
 from generator.pages.handwritten import WrittenMarkdown
-from generator.pages.recall import Sitting
-from generator.pages.views.costs import OperatedCalculator
-from generator.pages.views.glossary import Terms
-from generator.pages.views.guide import RunQuestions, TechniqueTable
-from generator.pages.views.home import GoOn, MemoryGame, Progress, TopicMap, WayList
-from generator.pages.views.plans import PlanPlay
-from generator.pages.views.statements import TestedStatement
 from generator.printing.folio import Folio
 from generator.printing.markdown import Text
 
 # Besides its words, a page takes a minute for each question and for each figure to operate. A
 # reader took 70 minutes for six pages that these rates give 68.
 WORDS_PER_MINUTE = 180
-# Which script and style sheet a page takes: those that one of its elements needs. Where answers are
-# kept, proofbook.js comes before any.
-SCRIPTS: dict[str, tuple[type[Element], ...]] = {
-    "page": (Element,),
-    "proofbook": (GoOn, Progress, Question, Sitting, TopicMap, WayList),
-    "sources": (PlanPlay, PlayedFigure, Table, TechniqueTable),
-    "schedule+kinds+question": (Question,),
-    "pieces": (Pairs, Pieces),
-    "numbers": (TypedField,),
-    "asked": (Question,),
-    "recall": (Sitting,),
-    "figures": (DrawnFigure, PlanPlay),
-    "player": (),
-    "play": (PlanPlay, PlayedFigure),
-    "calculator": (OperatedCalculator,),
-    "home": (MemoryGame,),
-    "narrow": (NarrowingField,),
-    "copies": (CopiedCommand, PlanPlay),
-    "formulas": (),
+# Which script a page takes: one that an element of it needs (`Element.needs`), or what else it has:
+# links on a way, terms and values that open, formulas. Where answers are kept, proofbook.js comes
+# before any.
+SCRIPTS = {
+    "page": "page",
+    "proofbook": "way GoOn Progress Question Sitting TopicMap WayList",
+    "sources": "opening PlanPlay PlayedFigure Table TechniqueTable",
+    "schedule+kinds+question": "Question",
+    "pieces": "pieces pairs variants",
+    "numbers": "typed_field variants",
+    "asked": "Question",
+    "recall": "Sitting",
+    "figures": "DrawnFigure PlanPlay",
+    "player": "moments",
+    "play": "PlanPlay PlayedFigure",
+    "calculator": "OperatedCalculator",
+    "home": "MemoryGame",
+    "narrow": "NarrowingField",
+    "copies": "CopiedCommand PlanPlay",
+    "formulas": "formula",
 }
 SHARED = ("page", "proofbook", "sources", "schedule+kinds+question")  # by most pages
-STYLES: dict[str, tuple[type[Element], ...]] = {
-    "assets/asking.css": (),
-    "assets/calculator.css": (OperatedCalculator,),
-    "assets/glossary.css": (Terms,),
-    "assets/guide.css": (RunQuestions, TechniqueTable),
-    "assets/home.css": (MemoryGame,),
-    "assets/indexes.css": (TopicMap, WayList),
-    "assets/markup.css": (),
-    "assets/play.css": (PlanPlay, PlayedFigure),
-    "assets/recall.css": (Sitting,),
-    "assets/retracted.css": (TestedStatement,),
-    "assets/summary.css": (),
+# Which style sheets that few pages need; of questions, those of no plain kind.
+STYLES = {
+    "asking": "predict order match faulty_line",
+    "calculator": "OperatedCalculator",
+    "glossary": "Terms",
+    "guide": "RunQuestions TechniqueTable",
+    "home": "MemoryGame",
+    "indexes": "TopicMap WayList",
+    "markup": "formula footnote admonition",
+    "play": "state PlanPlay PlayedFigure",
+    "recall": "Sitting",
+    "retracted": "TestedStatement",
+    "summary": "summary",
 }
-PLAIN_KINDS = (
-    "choice",
-    "several",
-    "number",
-)  # of questions, which need no style sheet of their own
 JOINT = "+"  # between the names of scripts that a page loads as one file
 LEVEL, FEWEST = 2, 5  # of the headings in a list of contents
 
 
-@dataclass
-class SearchPart:
-    """What the search finds at a place of a page: a title, and the words below it."""
+def scripts(needs: Iterable[str]) -> list[str]:
+    """Names of scripts that meet some needs, joined by `+` in two strings: shared, others."""
+    names = _meeting(needs, SCRIPTS)
+    parts = ([name for name in names if (name in SHARED) is shared] for shared in (True, False))
+    return [JOINT.join(part) for part in parts if part]
 
-    anchor: str
-    title: Markup
-    words: list[Markup] = field(default_factory=list)
-    is_first: bool = False
 
-    def __html__(self) -> str:
-        """A section, as Material's search reads it; the first is the page's."""
-        section = Markup('<h{} id="{}">{}</h{}>{}')
-        level = 2 - self.is_first
-        read = (_text(part).read.replace("<br>", "<br> ") for part in [self.title, *self.words])
-        title, *words = map(Markup, read)
-        return section.format(level, self.anchor, title, level, Markup(" ").join(words))
+def styles(needs: Iterable[str]) -> list[str]:
+    """Paths of the style sheets that meet some needs."""
+    return [f"assets/{name}.css" for name in _meeting(needs, STYLES)]
+
+
+def _meeting(needs: Iterable[str], table: dict[str, str]) -> list[str]:
+    return [name for name, met in table.items() if not {*met.split()}.isdisjoint(needs)]
 
 
 def headings(content: Content) -> list[Heading]:
@@ -106,62 +91,6 @@ def contents(written: Sequence[Heading]) -> list[tuple[str, Markup]]:
     return []
 
 
-def scripts(content: Content, draft: Draft, *, has_ways: bool) -> list[str]:
-    """Scripts that the content needs, names joined by `+` in two strings: shared, others."""
-    plays = [part.play for part in walk(content) if isinstance(part, PlayedFigure)]
-    has_variants = any(isinstance(part, Sitting) and part.variants for part in walk(content))
-    is_needed = {
-        "proofbook": has_ways,
-        "sources": bool(draft.folio.sources.values or draft.links.used),
-        "player": any(play.moments for play in plays),
-        "pieces": has_variants,
-        "numbers": has_variants,
-        "formulas": "formula" in draft.folio.markup,
-    }
-    names = [
-        name for name, kinds in SCRIPTS.items()
-        if name == "page" or is_needed.get(name) or _has(content, kinds)
-    ]  # fmt: skip
-    parts = ([name for name in names if (name in SHARED) is shared] for shared in (True, False))
-    return [JOINT.join(part) for part in parts if part]
-
-
-def styles(content: Content, draft: Draft) -> list[str]:
-    """Names of the style sheets that few pages need, and the content does."""
-    asked = {part.item.kind for part in walk(content) if isinstance(part, Question)}
-    drawn = [part.figure for part in walk(content) if isinstance(part, Exhibit) and part.figure]
-    drawn += [part.of for part in walk(content) if isinstance(part, DrawnFigure)]
-    is_needed = {
-        "assets/asking.css": bool(asked.difference(PLAIN_KINDS)),
-        "assets/markup.css": bool(draft.folio.markup & {"formula", "footnote", "admonition"}),
-        "assets/play.css": any(figure.picture.play for figure in drawn),
-        "assets/summary.css": draft.sheet.kind == "summary",
-    }
-    return [
-        name for name, kinds in STYLES.items()
-        if is_needed.get(name) or _has(content, kinds)
-    ]  # fmt: skip
-
-
-def _has(content: Content, kinds: tuple[type[Element], ...]) -> bool:
-    return any(isinstance(part, kinds) for part in walk(content))
-
-
-def claims(content: Content, folio: Folio) -> frozenset[str]:
-    """The claims that a page links."""
-    asked = [part for part in walk(content) if isinstance(part, Question)]
-    behind = [backing for question in asked for backing in question.every_backing]
-    linked = {backing.href.partition("#claim-")[2] for backing in behind if backing.says}
-    return frozenset(folio.linked_claims | linked)
-
-
-def natures(content: Content, folio: Folio) -> list[tuple[str, str]]:
-    """The natures of numbers on a page, also of hidden ones, each with its meaning."""
-    captions = (part.caption for part in walk(content) if isinstance(part, Table))
-    marks = " ".join([*folio.natures, *captions])
-    return [(word, means) for word, means in folio.ui["natures"].items() if word in marks]
-
-
 def minutes(content: Content, folio: Folio) -> int:
     """Reading minutes of a page, from its words, questions and figures to operate."""
     num_plays = sum(isinstance(part, PlayedFigure) for part in walk(content))
@@ -173,16 +102,25 @@ def _text(words: Markup) -> Text:
     return words if isinstance(words, Text) else Text(words)
 
 
-def _read(content: object) -> Iterator[Markup]:
+def _read(content: Iterable[Element | Markup]) -> Iterator[Markup]:
     """Words that are read as the page is read."""
-    if isinstance(content, Markup):
-        yield content
-    elif isinstance(content, Element):
-        yield from [content.above] if isinstance(content, Question) else []
-        yield from _read([*content.parts()] if content.is_read else [])
-    elif isinstance(content, list | tuple):
-        for part in content:
-            yield from _read(part)
+    for part in content:
+        if isinstance(part, Markup):
+            yield part
+        elif part.is_read:
+            yield from _read(part.parts())
+
+
+# --- for the search
+
+
+@dataclass
+class SearchPart:
+    """What the search finds at a place of a page: a title, and the words below it."""
+
+    anchor: str
+    title: Markup
+    words: list[Markup] = field(default_factory=list)
 
 
 def searched(content: Content, heading: Heading, *, is_markdown: bool) -> str:
@@ -190,10 +128,16 @@ def searched(content: Content, heading: Heading, *, is_markdown: bool) -> str:
 
     Of a page that is Markdown, only those of its elements: MkDocs knows the rest.
     """
-    sections = [SearchPart(heading.anchor, heading.html, is_first=True)]
+    sections = [SearchPart(heading.anchor, heading.html)]
     elements = [part for part in content if not isinstance(part, WrittenMarkdown)]
     _gather(elements, sections, sections[0], is_found=True)
-    return "".join(section.__html__() for section in sections[is_markdown:])
+    html = Markup('<h{} id="{}">{}</h{}>{}')
+    found = []
+    for level, part in zip([1, *[2] * len(sections)], sections, strict=False):
+        texts = (_text(words).read for words in (part.title, *part.words))
+        title, *words = (Markup(text.replace("<br>", "<br> ")) for text in texts)
+        found.append(html.format(level, part.anchor, title, level, Markup(" ").join(words)))
+    return "".join(found[is_markdown:])
 
 
 def _gather(
@@ -207,29 +151,24 @@ def _gather(
             sections.append(own)
         elif isinstance(part, Markup | Heading):
             words = part.html if isinstance(part, Heading) else part
-            own.words.extend([words] if is_found else [])
+            own.words += [words] * is_found
         elif isinstance(part, PlayedFigure):  # its title names quantities and answers nothing
-            sections.append(SearchPart(f"figure-{part.id}", part.of.title))
+            sections.append(SearchPart(f"figure-{part.of.id}", part.of.title))
             _gather([*part.parts()][1:], sections, sections[-1], is_found=is_found)
         elif isinstance(part, Table):
-            _gather_rows(part, sections, own, is_found=is_found and part.is_found)
+            if is_found and part.is_found:
+                _gather_rows(part, sections, own)
         else:
-            within = is_found and part.is_found
-            own = _gather(part.parts(), sections, own, is_found=within)
+            own = _gather(part.parts(), sections, own, is_found=is_found and part.is_found)
     return own
 
 
-def _gather_rows(
-    table: Table, sections: list[SearchPart], own: SearchPart, *, is_found: bool
-) -> None:
+def _gather_rows(table: Table, sections: list[SearchPart], own: SearchPart) -> None:
     """Each row with an anchor is a section; of others, and of the head, the words are found."""
-    if not is_found:
-        return
     own.words += [escape(title.removeprefix("#")) for title in table.titles]
     for row, anchor in zip(table.rows, table.ids, strict=True):
-        section, cells = own, table.words_of(row)
+        cells = table.words_of(row)
         if anchor:
-            section = SearchPart(anchor, escape(row[0]))
-            sections.append(section)
-            cells = cells[1:]
-        section.words += cells
+            sections.append(SearchPart(anchor, escape(row[0]), cells[1:]))
+        else:
+            own.words += cells

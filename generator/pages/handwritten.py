@@ -14,8 +14,7 @@ from generator.content.quiz import Item, QuizFence
 from generator.pages.draft import Draft
 from generator.pages.elements import programs, questions
 from generator.pages.elements.element import Block, Element, Fold, Heading, ListOfLines
-from generator.pages.environment import with_code
-from generator.pages.view import label
+from generator.pages.environment import label, with_code
 from generator.pages.views import watched
 from generator.printing.folio import escaped_heading
 from generator.printing.markdown import put_into

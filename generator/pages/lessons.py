@@ -4,31 +4,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from markupsafe import Markup, escape
 
+from generator.content import lesson as files
 from generator.content.exhibit import ExplainedProgram, Listing
-from generator.content.lesson import (
-    Bonus,
-    ChallengeFile,
-    CostFile,
-    Decision,
-    DeepFile,
-    ExperimentFile,
-    LearnFile,
-    Mode,
-    WhyFile,
-    WorkedFile,
-)
-from generator.figures import figures
-from generator.figures.play import states as play_states
 from generator.pages.draft import Draft
 from generator.pages.elements import programs
 from generator.pages.elements.element import Aside, Block, Element, Fold
-from generator.pages.elements.figures import drawn_once
 from generator.pages.elements.tables import Table
 from generator.pages.views import claims, plans
 
 Parts = Iterator[Element | Markup]
 # The titles in a summary of what to keep of a lesson, by its mode.
-SUMMARIZED: Mapping[Mode, str] = {
+SUMMARIZED: Mapping[files.Mode, str] = {
     "learn": "The idea",
     "why": "When to use what",
     "deep": "What to remember",
@@ -52,55 +38,39 @@ def reveal(summary: str, after: str, content: Iterable[Element | Markup], css: s
 
 def learn(draft: Draft) -> Parts:
     """The first page of a topic."""
-    lesson = draft.lesson(LearnFile)
-    yield draft.lede(lesson.introduction)
+    lesson = draft.lesson(files.LearnFile)
     yield draft.heading(2, "The idea")
     yield Block([draft.prose(lesson.idea), *draft.figure(lesson.figure)])
     yield draft.heading(2, "Predict, then see")
     yield from draft.item(lesson.commit, "commit")
-    yield reveal(SEEN, lesson.commit, _seen(lesson, draft), " pb-seen")
-    yield draft.heading(2, "The smallest real program")
-    yield Block([*_smallest_program(lesson, draft)])
-    yield from draft.checks(lesson.checks)
-    yield from draft.takeaway(lesson.takeaway)
-
-
-def _seen(lesson: LearnFile, draft: Draft) -> Parts:
+    seen: list[Element | Markup] = []
     if lesson.seen.title != SEEN:
         title = draft.folio.line(lesson.seen.title)
-        yield draft.heading(3, title, css="pb-reveal-title", is_listed=False)
-    yield from draft.section_body(lesson.seen)
-
-
-def _smallest_program(lesson: LearnFile, draft: Draft) -> Parts:
-    yield draft.program(lesson.program)
-    yield draft.heading(3, "Line by line", is_listed=False)
-    yield draft.notes(lesson.program)
-    yield draft.heading(3, "What it printed", is_listed=False)
-    yield draft.waiting(lesson.commit, "what it printed", _printed(lesson, draft))
-
-
-def _printed(lesson: LearnFile, draft: Draft) -> Parts:
-    yield draft.program(lesson.program).output
-    yield draft.prose(lesson.program.output_says)
+        seen.append(draft.heading(3, title, css="pb-reveal-title", is_listed=False))
+    seen += draft.section_body(lesson.seen)
+    yield reveal(SEEN, lesson.commit, seen, " pb-seen")
+    yield draft.heading(2, "The smallest real program")
+    program = draft.program(lesson.program)
+    lines = draft.heading(3, "Line by line", is_listed=False), draft.notes(lesson.program)
+    below = draft.heading(3, "What it printed", is_listed=False)
+    printed: list[Element | Markup] = [program.output, draft.prose(lesson.program.output_says)]
+    yield Block([program, *lines, below, draft.waiting(lesson.commit, "what it printed", printed)])
+    yield from draft.end(lesson.checks, lesson.takeaway)
 
 
 def worked(draft: Draft) -> Parts:
     """One case, term by term."""
-    lesson = draft.lesson(WorkedFile)
-    yield draft.lede(lesson.introduction)
+    lesson = draft.lesson(files.WorkedFile)
     yield draft.heading(2, "Step by step")
     for number, step in enumerate(lesson.steps, 1):
         yield draft.heading(3, draft.folio.line(step.title), number)
         yield from draft.section_body(step)
-    yield from draft.checks(lesson.checks)
-    yield from draft.takeaway(lesson.takeaway)
+    yield from draft.end(lesson.checks, lesson.takeaway)
 
 
 def why(draft: Draft) -> Parts:
     """What the technique is for, what came before it, and which method to use when."""
-    lesson, folio = draft.lesson(WhyFile), draft.folio
-    yield draft.lede(lesson.introduction)
+    lesson, folio = draft.lesson(files.WhyFile), draft.folio
     yield from draft.sections([lesson.purpose], 3, "What it is for")
     yield from draft.sections(lesson.before, 3, "What came before")
     yield from draft.passage("Which method, when", lesson.decisions_say)
@@ -115,15 +85,13 @@ def why(draft: Draft) -> Parts:
         yield Block([PLANNED])
         yield Table(plans.LAYOUTS, layouts, caption)
     if folio.book.guide:
-        start = 'If a run fails, start from the symptom: <a href="{}guide.html">{}</a>'
-        title = folio.in_link.line(folio.book.guide.title)
-        yield Aside(Markup(start).format(folio.root, title))
+        start = 'If a run fails, start from the symptom: <a href="../../guide.html">{}</a>'
+        yield Aside(Markup(start).format(folio.in_link.line(folio.book.guide.title)))
     yield from draft.sections(lesson.when_not, 3, "When not to use it")
-    yield from draft.checks(lesson.checks)
-    yield from draft.takeaway(lesson.takeaway)
+    yield from draft.end(lesson.checks, lesson.takeaway)
 
 
-def _because(decision: Decision, draft: Draft) -> Markup:
+def _because(decision: files.Decision, draft: Draft) -> Markup:
     """The reason for a decision, with the verdict of its claim or a link to its run."""
     because, folio = draft.line(decision.because), draft.folio
     if decision.claim is None:
@@ -133,13 +101,12 @@ def _because(decision: Decision, draft: Draft) -> Markup:
     claim = claims.verdict_row(decision.claim, folio, always_sides=False)
     sides = " (predicted {}, observed {})" if claim.is_contrary else ""
     reason = Markup("{} Claim: {}" + sides)
-    return reason.format(because, claims.verdict_link(claim), claim.predicted, claim.observed)
+    return reason.format(because, claim.link, claim.predicted, claim.observed)
 
 
 def challenge(draft: Draft) -> Parts:
     """Problems to solve, each with its worked answer."""
-    lesson = draft.lesson(ChallengeFile)
-    yield draft.lede(lesson.introduction)
+    lesson = draft.lesson(files.ChallengeFile)
     yield draft.heading(2, "Problems")
     for number, problem in enumerate(lesson.problems, 1):
         title = draft.folio.line(problem.title)
@@ -153,10 +120,9 @@ def challenge(draft: Draft) -> Parts:
 
 def experiment(draft: Draft) -> Parts:
     """A task, hints, and a solution that waits for the answer to the page's question."""
-    lesson, folio = draft.lesson(ExperimentFile), draft.folio
-    yield draft.lede(lesson.introduction)
-    asked_first = None if lesson.asks_after_task else lesson.commit
-    yield from draft.item(asked_first, "commit")
+    lesson, folio = draft.lesson(files.ExperimentFile), draft.folio
+    is_late = lesson.asks_after_task
+    yield from draft.item(None if is_late else lesson.commit, "commit")
     yield from draft.passage("Problem", lesson.problem)
     if lesson.output:
         yield draft.heading(3, "What the run printed")
@@ -168,7 +134,7 @@ def experiment(draft: Draft) -> Parts:
     if lesson.constraints:
         task += [Markup("<p>Constraints:</p>"), draft.lines(lesson.constraints)]
     yield Block(task)
-    yield from draft.item(None if asked_first else lesson.commit, "commit")
+    yield from draft.item(lesson.commit if is_late else None, "commit")
     yield from draft.sections([lesson.refuted, lesson.restated], 3, after=lesson.commit)
     if lesson.hints:
         yield draft.heading(3, "Hints")
@@ -176,17 +142,13 @@ def experiment(draft: Draft) -> Parts:
         yield draft.waiting(lesson.commit if lesson.restated else None, "hints", hints)
     yield from _solution(lesson, draft)
     for section in lesson.more:
-        asks_itself = section.commit or section.program
-        yield from draft.section(section, 2, None if asks_itself else lesson.commit)
-    if lesson.bonus:
-        yield from _bonus(lesson.bonus, draft)
-
-
-def _bonus(bonus: Bonus, draft: Draft) -> Parts:
-    yield from draft.passage("Bonus", bonus.task)
-    yield _hint(bonus.hint, draft)
-    program = _code(bonus.listing, draft) if bonus.listing else ()
-    yield Fold(Markup("The answer"), [draft.prose(bonus.answer), *program], "pb-answer")
+        after = None if section.commit or section.program else lesson.commit
+        yield from draft.sections([section], 2, after=after)
+    if bonus := lesson.bonus:
+        yield from draft.passage("Bonus", bonus.task)
+        yield _hint(bonus.hint, draft)
+        program = _code(bonus.listing, draft) if bonus.listing else ()
+        yield Fold(Markup("The answer"), [draft.prose(bonus.answer), *program], "pb-answer")
 
 
 def _hint(text: str, draft: Draft, number: int | None = None) -> Fold:
@@ -194,7 +156,7 @@ def _hint(text: str, draft: Draft, number: int | None = None) -> Fold:
     return Fold("Hint" + escape(label), [draft.prose(text)], "pb-hint")
 
 
-def _solution(lesson: ExperimentFile, draft: Draft) -> Parts:
+def _solution(lesson: files.ExperimentFile, draft: Draft) -> Parts:
     """The parts of the solution that there are; each waits for the answer."""
 
     def after_answer(title: str, content: Iterable[Element | Markup], level: int = 3) -> Parts:
@@ -202,27 +164,27 @@ def _solution(lesson: ExperimentFile, draft: Draft) -> Parts:
             heading = draft.heading(level, title)
             yield draft.waiting(lesson.commit, title.lower(), [heading, *inside])
 
-    def lines(texts: Sequence[str]) -> list[Element]:
-        return [draft.lines(texts)] if texts else []
-
     yield from after_answer("Solution", _code(lesson.solution, draft), 2)
-    yield from after_answer("What changed", lines(lesson.what_changed))
+    yield from after_answer("What changed", _lines(lesson.what_changed, draft))
     if lesson.compared:
         yield from after_answer("Before and after", draft.table(lesson.compared, "What"))
     yield from draft.sections([lesson.good_for], 3, after=lesson.commit)
-    yield from after_answer("Surprises", lines(lesson.surprises))
+    yield from after_answer("Surprises", _lines(lesson.surprises, draft))
     yield from after_answer("Claims of this page", draft.verdicts(lesson.claims))
 
 
-def _code(written: ExplainedProgram | Listing, draft: Draft) -> Parts:
+def _lines(texts: Sequence[str], draft: Draft) -> list[Element]:
+    return [draft.lines(texts)] if texts else []
+
+
+def _code(written: Listing, draft: Draft) -> Parts:
     """A program with what it printed; one that is explained, with its notes."""
     program = draft.program(written)
     yield program
     if isinstance(written, ExplainedProgram):
-        yield draft.notes(written)
-    yield program.output
-    if isinstance(written, ExplainedProgram):
-        yield draft.prose(written.output_says)
+        yield from (draft.notes(written), program.output, draft.prose(written.output_says))
+    else:
+        yield program.output
 
 
 def summary(draft: Draft) -> Parts:
@@ -230,23 +192,19 @@ def summary(draft: Draft) -> Parts:
     topic, folio = draft.topic, draft.folio
     lessons = {mode: written.model for mode, written in topic.lessons.items()}
     yield Block([draft.prose(topic.file.summary)], "pb-lede pb-summary")
-    if topic.file.symbols:
-        yield Block([draft.prose(topic.file.symbols)])
+    yield from (Block([text]) for text in draft.texts(topic.file.symbols))
     first = lessons.get("learn")
-    if isinstance(first, LearnFile):
-        written = next(figure for figure in first.figures if figure.id == first.figure)
-        drawn = figures.draw(play_states.first_alone(written, folio), folio)
-        yield drawn_once(drawn, with_numbers=False)
-        if drawn.picture.play:
+    if isinstance(first, files.LearnFile):
+        figure = draft.first_state(topic.figures[f"learn#{first.figure}"])
+        yield figure
+        if figure.of.picture.play:
             link = '<a href="learn.html#figure-{}">The figure with its other settings, on Learn</a>'
-            yield Aside(Markup(link).format(written.id), "pb-meta pb-opens")
+            yield Aside(Markup(link).format(figure.of.id), "pb-meta pb-opens")
     for mode, title in SUMMARIZED.items():
-        lesson = lessons.get(mode)
-        if isinstance(lesson, DeepFile):
+        if mode in lessons:
             yield draft.heading(2, title)
-            yield draft.lines(lesson.takeaways)
-        elif isinstance(lesson, LearnFile | WhyFile | CostFile):
-            yield from draft.passage(title, lesson.takeaway)
+            kept = draft.kept(lessons[mode])
+            yield kept if isinstance(kept, Element) else Block([kept])
     yield draft.heading(2, "Laws, and what runs measured")
     laws = claims.verdict_rows(topic.file.key_laws, folio)
     yield claims.judged_table(laws, has_formula=True)

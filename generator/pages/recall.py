@@ -8,10 +8,10 @@ from markupsafe import Markup, escape
 
 from generator.content.book import Topic
 from generator.content.lesson import RecallFile
+from generator.content.quiz import Item
 from generator.pages.draft import Draft
 from generator.pages.elements import questions
 from generator.pages.elements.element import Block, Element, Heading, ListOfLines
-from generator.pages.elements.questions import Question
 from generator.pages.views import ways
 from generator.printing.folio import Folio
 
@@ -43,8 +43,13 @@ class Sitting(Element):
     IS_FOUND = False
     topic: str
     variants: str  # the address of their script, if there are any
-    questions: Sequence[Question]
-    elsewhere: Sequence[Markup]  # links to questions that their own pages ask, as lines of a list
+    questions: Sequence[Element]
+    elsewhere: Sequence[tuple[str, ...]]  # questions of other pages: id, mode, page, marks, words
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Also the scripts of all forms, if there are variants."""
+        return super().needs | ({"variants"} if self.variants else set())
 
 
 @dataclass(frozen=True)
@@ -58,24 +63,23 @@ class KeptAnswers(Element):
 def recall(draft: Draft) -> Iterator[Element | Markup]:
     """The questions of a topic, other topics, what is kept, and why questions return."""
     lesson, topic, folio = draft.lesson(RecallFile), draft.topic, draft.folio
-    yield draft.lede(lesson.introduction)
     yield draft.heading(2, "Questions of this topic")
     names = [name for name in topic.items if name not in lesson.leave_out]
-    variants = [
-        variant
-        for name in names
-        for variant in questions.variants(topic.items[name], folio, "recall")
+    script = _script([topic.items[name] for name in names], folio)
+    asked = [question for name in names for question in draft.item(name, "recall")]
+    elsewhere = []
+    for name, (mode, page) in ways.led_to(topic).items():
+        words = questions.in_short(topic.items[name], folio)
+        elsewhere.append((name, mode, page, ways.item_marks([name], topic, folio.evidence), words))
+    yield Sitting(topic.id, script, asked, elsewhere)
+    others = [
+        _link(other, folio)
+        for other in folio.book.topics
+        if other is not topic and "recall" in other.items_by_mode
     ]
-    yield Sitting(
-        topic=topic.id,
-        variants=folio.root + _script_of(variants, folio) if variants else "",
-        questions=[draft.question(topic.items[name], "recall") for name in names],
-        elsewhere=list(_elsewhere(topic, folio)),
-    )
-    others = [_topic(other, folio) for other in folio.book.topics if other is not topic]
-    if links := [*filter(None, others)]:
+    if others:
         yield draft.heading(2, "Other topics")
-        yield ListOfLines(links, css="pb-queue")
+        yield ListOfLines(others, css="pb-queue")
     yield KeptAnswers(draft.heading(2, "Your progress"))
     heading = draft.heading(2, "Why it asks again")
     reasons = [
@@ -85,30 +89,22 @@ def recall(draft: Draft) -> Iterator[Element | Markup]:
     yield Block([heading, *reasons, draft.prose(lesson.afterword)], "pb-live", "section")
 
 
-def _script_of(variants: Sequence[Question], folio: Folio) -> str:
-    """Put variants into a script of their own; its path under the root.
+def _script(items: Sequence[Item], folio: Folio) -> str:
+    """Put the variants of some questions into a script; its address, or '' if there are none.
 
     Only a script can ask them, so the page itself stays that much lighter.
     """
+    variants = [variant for own in items for variant in questions.variants(own, folio, "recall")]
+    if not variants:
+        return ""
     path = f"{VARIANTS}/{folio.path.removesuffix('.md').replace('/', '-')}.js"
     html = "\n".join(map(escape, variants))
     folio.assets[path] = f"proofbook.variants({json.dumps(html.strip())});\n".encode()
-    return path
+    return folio.root + path
 
 
-def _elsewhere(topic: Topic, folio: Folio) -> Iterator[Markup]:
-    """The questions that Recall leaves out, as lines with links to the pages that ask them."""
-    line = Markup('<li data-items="{}"><a class="pb-label" href="{}.html#item-{}">{}</a> ({})</li>')
-    for name, (mode, page) in ways.led_to(topic).items():
-        marks = ways.item_marks([name], topic, folio.evidence)
-        words = questions.in_short(topic.items[name], folio)
-        yield line.format(marks, page, name, words, folio.ui["modes"][mode])
-
-
-def _topic(topic: Topic, folio: Folio) -> Markup:
-    """A link to the Recall page of a topic; empty where it has none."""
-    if "recall" not in topic.items_by_mode:
-        return Markup()
+def _link(topic: Topic, folio: Folio) -> Markup:
+    """A link to the Recall page of a topic."""
     marks = ways.item_marks(topic.items_by_mode["recall"], topic, folio.evidence)
     link = Markup(
         '<a href="{}topics/{id}/recall.html" data-page="{id}/recall" data-items="{}">{}'
@@ -120,6 +116,7 @@ def _topic(topic: Topic, folio: Folio) -> Markup:
 def _cited(studies: Sequence[str], folio: Folio) -> Markup:
     """Those of some studies that the book cites, in brackets."""
     link = Markup('<a class="pb-cited" href="{}" rel="noreferrer">{}</a>')
-    known = [folio.book.references[name] for name in studies if name in folio.book.references]
-    links = Markup("; ").join(link.format(study.url, study.title) for study in known)
-    return Markup("({})").format(links) if known else links
+    known = folio.book.references
+    cited = [known[name] for name in studies if name in known]
+    links = Markup("; ").join(link.format(study.url, study.title) for study in cited)
+    return Markup("({})").format(links) if cited else links

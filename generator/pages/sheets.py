@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from generator.content.book import Book, Topic
 from generator.content.chain import DeepPage, chain
@@ -20,7 +21,7 @@ class Sheet:
     """What one page is, before it is printed."""
 
     path: str  # under the site's root
-    kind: str  # which function composes it (`composed.py`)
+    kind: str  # which function composes it (`compose.py`)
     heading: str  # its title, an author's line; of what runs measured, plain text
     about: str  # for search engines and previews
     source: str | None = None  # the file that an author edits
@@ -55,107 +56,80 @@ def sheets(book: Book) -> Iterator[Sheet]:
     yield from _of_machines(book)
     if book.plan:
         yield from _of_plans(book, book.plan)
-    for name, watched in book.watched.items():
+    for name, trace in book.watched.items():
+        about = "A script that was watched: the verdict, and how its tensors compare."
+        title = f"Your run: {trace.report.script}"
+        yield Sheet(f"verify/{name}.md", "watched", title, about, watched=name)
+    for document in book.handwritten:
+        file, page = document.source.file, document.model
         yield Sheet(
-            f"verify/{name}.md", "watched", f"Your run: {watched.report.script}",
-            "A script that was watched: the verdict, and how its tensors compare.", watched=name,
-        )  # fmt: skip
-    for page in book.handwritten:
-        yield Sheet(
-            page.source.file.partition("/pages/")[2], "handwritten",
-            page.model.title, page.model.description, page.source.file,
-            text=page.model.text or "\n", has_toc=True, by_hand=page.model,
+            file.partition("/pages/")[2], "handwritten", page.title, page.description, file,
+            text=page.text or "\n", has_toc=True, by_hand=page,
         )  # fmt: skip
 
 
 def _lessons(topic: Topic) -> Iterator[Sheet]:
     for mode, lesson in topic.lessons.items():
-        yield Sheet(
-            f"topics/{topic.id}/{mode}.md", mode, lesson.model.title,
-            topic.file.modes[mode], lesson.source.file, topic=topic, mode=mode,
-        )  # fmt: skip
-        for part in chain(lesson.model) if isinstance(lesson.model, DeepFile) else ():
-            yield Sheet(
-                f"topics/{topic.id}/{mode}-{part.id}.md", "chain", part.title,
-                part.opening or part.title, lesson.source.file, topic=topic, mode=mode, part=part,
-            )  # fmt: skip
+        model, path = lesson.model, f"topics/{topic.id}/{mode}"
+        sheet = partial(Sheet, source=lesson.source.file, topic=topic, mode=mode)
+        yield sheet(f"{path}.md", mode, model.title, topic.file.modes[mode])
+        for part in chain(model) if isinstance(model, DeepFile) else ():
+            about = part.opening or part.title
+            yield sheet(f"{path}-{part.id}.md", "chain", part.title, about, part=part)
 
 
 def _of_topic(topic: Topic) -> Iterator[Sheet]:
     """A topic's labs, its summary and its index."""
-    for name, lab in topic.labs.items():
-        yield Sheet(
-            f"topics/{topic.id}/lab-{name}.md", "lab", lab.model.title,
-            lab.model.task, lab.source.file, topic=topic, lab=name,
-        )  # fmt: skip
     folder, file = f"topics/{topic.id}", topic.file
-    written = f"content/{folder}/topic.yml"
+    sheet = partial(Sheet, topic=topic)
+    for name, lab in topic.labs.items():
+        path, source = f"{folder}/lab-{name}.md", lab.source.file
+        yield sheet(path, "lab", lab.model.title, lab.model.task, source, lab=name)
+    written, title = f"content/{folder}/topic.yml", f"Summary of “{file.title}”"
     if file.key_laws:
-        title = f"Summary of “{file.title}”"
-        summary = f"{folder}/summary.md"
-        yield Sheet(summary, "summary", title, file.summary, written, topic=topic)
-    index = f"{folder}/index.md"
-    yield Sheet(index, "topic", file.title, file.summary, written, topic=topic)
+        yield sheet(f"{folder}/summary.md", "summary", title, file.summary, written)
+    yield sheet(f"{folder}/index.md", "topic", file.title, file.summary, written)
 
 
 def _of_the_book(book: Book) -> Iterator[Sheet]:
     """Home, the guide, the lists of topics, terms, claims and statements."""
     yield Sheet("index.md", "home", book.home.title, book.home.about, HOME)
-    yield Sheet(
-        "topics/index.md", "topics", "Path",
-        f"{'Begin with the first hour. Then take' if book.home.first_hour else 'Take'} any topic "
-        "whose predecessors you know; its lessons lead from a short introduction to exercises.",
-    )  # fmt: skip
+    begin = "Begin with the first hour. Then take" if book.home.first_hour else "Take"
+    about = "any topic whose predecessors you know; its lessons lead from a short introduction to"
+    yield Sheet("topics/index.md", "topics", "Path", f"{begin} {about} exercises.")
     if book.terms:
-        yield Sheet(
-            "glossary.md", "glossary", "Glossary",
-            "Each term with its definition and, where one exists, a run that shows it.",
-            "content/glossary.yml",
-        )  # fmt: skip
+        about = "Each term with its definition and, where one exists, a run that shows it."
+        yield Sheet("glossary.md", "glossary", "Glossary", about, "content/glossary.yml")
     if book.guide:
-        yield Sheet(
-            "guide.md", "guide", book.guide.title, book.guide.about, "content/guide.yml",
-            has_toc=True,
-        )  # fmt: skip
+        sheet = partial(Sheet, source="content/guide.yml")
+        yield sheet("guide.md", "guide", book.guide.title, book.guide.about, has_toc=True)
         for _, symptom in book.guide.symptoms:
-            yield Sheet(
-                f"guide/{symptom.id}.md", "symptom", symptom.title, symptom.tell,
-                "content/guide.yml", symptom=symptom.id, under="guide.md",
-            )  # fmt: skip
-    yield Sheet(
-        EVIDENCE, "evidence", "Evidence",
+            path, title = f"guide/{symptom.id}.md", symptom.title
+            yield sheet(path, "symptom", title, symptom.tell, symptom=symptom.id, under="guide.md")
+    about = (
         "For each experiment, this page says how many laws hold and how many observations turned "
         "out otherwise. The page of an experiment has each of its claims, with prediction, "
-        "observation and verdict.",
-        "content/claims", has_toc=True,
-    )  # fmt: skip
+        "observation and verdict."
+    )
+    yield Sheet(EVIDENCE, "evidence", "Evidence", about, "content/claims", has_toc=True)
     if book.statements:
-        yield Sheet(
-            "retracted.md", "retracted", "Common statements, tested",
-            f"These are statements that people read about {book.home.subject}, in our words.",
-            "content/statements.yml",
-        )  # fmt: skip
+        title, source = "Common statements, tested", "content/statements.yml"
+        about = f"These are statements that people read about {book.home.subject}, in our words."
+        yield Sheet("retracted.md", "retracted", title, about, source)
 
 
 def _of_machines(book: Book) -> Iterator[Sheet]:
     """The machines, and the runs of each experiment."""
-    yield Sheet(
-        "machines/index.md", "machines", "Machines",
-        "Each machine that ran experiments has a page: what it is, and what it measured.",
-        under=EVIDENCE,
-    )  # fmt: skip
+    sheet = partial(Sheet, under=EVIDENCE)
+    about = "Each machine that ran experiments has a page: what it is, and what it measured."
+    yield sheet("machines/index.md", "machines", "Machines", about)
+    about = "What a machine is, and what it measured."
     for name in book.machines:
-        yield Sheet(
-            f"machines/{name}.md", "machine", f"Machine {name}",
-            "What a machine is, and what it measured.", machine=name, under=EVIDENCE,
-        )  # fmt: skip
+        yield sheet(f"machines/{name}.md", "machine", f"Machine {name}", about, machine=name)
     for name, on_page in book.traces.items():
         if not on_page.is_of_planner:
-            title = f"The runs of {name}"
-            yield Sheet(
-                f"evidence/{name}.md", "runs", title, on_page.trace.question,
-                experiment=name, under=EVIDENCE,
-            )  # fmt: skip
+            path, title = f"evidence/{name}.md", f"The runs of {name}"
+            yield sheet(path, "runs", title, on_page.trace.question, experiment=name)
 
 
 def _of_plans(book: Book, plan: PlanFile) -> Iterator[Sheet]:

@@ -116,6 +116,7 @@ class Folio:
             return self
         part = self.without_mark("".join({*shared} - {REFERENCE}), REFERENCE not in shared)
         caption = " and ".join(shared).replace(REFERENCE, f"of the {REFERENCE} machine")
+        self.natures.add(caption)
         return part._copy_with(caption=caption)
 
     @property

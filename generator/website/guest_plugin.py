@@ -30,10 +30,9 @@ from generator.content.prose import meant
 from generator.pages.guest import Guest
 from generator.printing.folio import Folio
 from generator.website import publish
+from generator.website.page_html import last_level, relinked
 
 QUIZZES = "quizzes"  # the folder of questions, beside mkdocs.yml
-_PAGE = re.compile(r'href="([^":#?]+\.md)(?=["#])')
-_HEADING = re.compile(r"<h([1-6])\b")
 log = get_plugin_logger("proofbook")
 
 
@@ -108,7 +107,7 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
             if not paragraph:
                 html = html.replace(fence.token, str(escape(fence.written.strip())))
                 continue
-            level = int([1, *_HEADING.findall(before)][-1])
+            level = last_level(before)
             html = before + _slot(len(asked)) + after
             asked.append(self._questions(fence, level, folio, page.file, files))
         if any(asked):
@@ -121,14 +120,15 @@ class GuestPlugin(BasePlugin[LegacyConfig]):
     def _questions(self, fence: _Fence, level: int, folio: Folio, file: File, files: Files) -> str:
         """The HTML of a fence's questions; of its mistakes only while somebody serves the site."""
 
-        def linked(link: re.Match[str]) -> str:
-            target = files.get_file_from_path(link[1])
+        def address_of(link: str) -> str:
+            target = files.get_file_from_path(link)
             if target is None:
-                log.warning(f"{folio.path}: a question links to {link[1]!r}, no page of the site")
-            return f'href="{target.url_relative_to(file) if target else link[1]}'
+                log.warning(f"{folio.path}: a question links to {link!r}, no page of the site")
+            return target.url_relative_to(file) if target else link
 
         try:
-            markup = _PAGE.sub(linked, str(self.guest.html(folio, fence.text, fence.span, level)))
+            html = self.guest.html(folio, fence.text, fence.span, level)
+            markup = relinked(str(html), address_of)
         except ContentErrors as errors:
             for error in errors.errors:
                 log.warning(str(error))

@@ -1,10 +1,10 @@
-"""The HTML of a page: Markdown looks like ours, rows get anchors, mistakes stand on top.
+"""The HTML of MkDocs, which nothing else reads: Markdown looks like ours, mistakes stand on top.
 
 MkDocs checks its menu and the links of pages by hand; the texts of a book become links only here.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import cache
 from html import unescape
@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from xml.etree.ElementTree import Element, SubElement
 
 import markdown  # type: ignore[import-untyped]
-from markdown.extensions.toc import slugify, unique  # type: ignore[import-untyped]
+from markdown.extensions.toc import unique  # type: ignore[import-untyped]
 from markupsafe import Markup, escape
 
 from generator.pages.elements.tables import row_name
@@ -22,37 +22,23 @@ from generator.printing.markdown import ALIGNED
 
 _LINK = re.compile(r'<a\b[^>]*?\bhref="([^"]*)"')
 _ID_OR_NAME = re.compile(r'\s(?:id|name)="([^"]*)"')
-_ID = re.compile(r'id="(?<=\sid=")([^"]+)"')  # begins with letters, which `re` finds fast
-# A row of cells, and the cells that say something; what is a head stays as it is.
-_ROW = re.compile(
-    r'<thead>.*?</thead>|<tr(?P<css>(?: class="[^"]*")?)>(?P<cells>.*?)</tr>', re.DOTALL
-)
-_CELL = re.compile(r"<(t[hd])\b(?![^>]*\bpb-number\b)[^>]*>(.*?)</\1>", re.DOTALL)
-_WORD = re.compile(r"[^\W\d_]{2,}")
-_NO_WORDS = re.compile(r"<code>.*?</code>|<[^>]+>")
-SENTENCE, IN_ANCHOR = 5, 8  # words of a cell, and of the first one those in an anchor
+_TO_MARKDOWN = re.compile(r'href="([^":#?]+\.md)(?=["#])')
 _HTML = markdown.util.HTML_PLACEHOLDER_RE
-_MISTAKES = re.compile(r'(<article\b[^>]*>)(?:<pre class="pb-mistakes".*?</pre>)?', re.DOTALL)
 
 
-def ids(html: str) -> set[str]:
-    """The ids of a page's elements."""
-    return set(_ID.findall(html))
+def ids(html: str) -> frozenset[str]:
+    """The ids and names of a page's elements, to which links may lead."""
+    return frozenset(map(unescape, _ID_OR_NAME.findall(html)))
 
 
-def with_anchors(html: str) -> str:
-    """HTML whose table rows with a sentence in a cell get an `id` of the first cell's words."""
-    taken: set[str] = set()
+def relinked(html: str, address_of: Callable[[str], str]) -> str:
+    """HTML whose links to Markdown files lead to the addresses of their pages."""
+    return _TO_MARKDOWN.sub(lambda link: f'href="{address_of(link[1])}', html)
 
-    def anchored(row: re.Match[str]) -> str:
-        says = [cell[2].replace("<br>", " ") for cell in _CELL.finditer(row["cells"] or "")]
-        num_words = [len(_WORD.findall(_NO_WORDS.sub(" ", cell))) for cell in says]
-        if len(says) < 2 or max(num_words) < SENTENCE:
-            return row[0]
-        name = slugify(" ".join(Markup(says[0]).striptags().split()[:IN_ANCHOR]), "-")
-        return f'<tr id="{unique(f"row-{name}", taken)}"{row["css"]}>{row["cells"]}</tr>'
 
-    return _ROW.sub(anchored, html)
+def last_level(html: str) -> int:
+    """The level of the last heading in some HTML; 1 where there is none."""
+    return max(range(1, 7), key=lambda level: html.rfind(f"<h{level}"))
 
 
 class SiteMarkup(markdown.Extension):  # type: ignore[misc]
@@ -68,14 +54,16 @@ class SiteMarkup(markdown.Extension):  # type: ignore[misc]
         """Change the tree: link headings to themselves, wrap tables, let keyboards scroll code."""
         _give_ids(root)
         self.searched = _searched(root)
-        _scroll_tables(root)
-        for element in root.iter():
-            _as_class(element)
+        for parent in list(root.iter()):
+            for at, element in enumerate(parent):
+                if element.tag == "table":
+                    parent[at] = _scrolled(element)
         for code in root.iterfind(".//pre/code"):
             code.set("tabindex", "0")
-        for level in range(2, 7):
-            for heading in root.iter(f"h{level}"):
-                _link(heading)
+        for element in root.iter():
+            _as_class(element)
+            if element.tag in ("h2", "h3", "h4", "h5", "h6"):
+                _link(element)
 
 
 def _give_ids(root: Element) -> None:
@@ -85,14 +73,6 @@ def _give_ids(root: Element) -> None:
         cells = [Markup(_html(cell)) for cell in row if "right" not in cell.get("style", "")]
         if name := row_name(cells):
             row.set("id", unique(name, taken))
-
-
-def _scroll_tables(root: Element) -> None:
-    for parent in list(root.iter()):
-        for at, table in enumerate(parent):
-            if table.tag == "table":
-                table.set("class", "pb-table")
-                parent[at] = _scrolled(table)
 
 
 def _searched(root: Element) -> str:
@@ -118,10 +98,9 @@ def _html(element: Element) -> str:
 
 def _scrolled(table: Element) -> Element:
     """A table in a box that scrolls where the page is narrower."""
-    name = interface_words()["table"]["scroll"]
-    box = Element(
-        "div", {"class": "pb-scroll", "tabindex": "0", "role": "group"}, **{"aria-label": name}
-    )
+    table.set("class", "pb-table")
+    label = {"aria-label": interface_words()["table"]["scroll"]}
+    box = Element("div", {"class": "pb-scroll", "tabindex": "0", "role": "group", **label})
     box.append(table)
     return box
 
@@ -147,21 +126,22 @@ def put_mistakes(site: Path, mistakes: str) -> None:
 
     A build that finds a mistake writes no page again.
     """
-    box = f'<pre class="pb-mistakes" role="alert">{escape(mistakes)}</pre>' if mistakes else ""
+    begins = '<pre class="pb-mistakes" role="alert">'
+    box = f"{begins}{escape(mistakes)}</pre>" if mistakes else ""
     for path in site.rglob("*.html"):
         html = path.read_text(encoding="utf-8")
-        told = _MISTAKES.sub(lambda article: article[1] + box, html, count=1)
-        if told != html:
-            path.write_text(told, encoding="utf-8")
+        above, article, below = html.partition("<article")
+        head, ends, content = below.partition(">")
+        if content.startswith(begins):
+            _, _, content = content.partition("</pre>")
+        marked = "".join((above, article, head, ends, box if article else "", content))
+        if marked != html:
+            path.write_text(marked, encoding="utf-8")
 
 
 def broken_links(site: Path) -> Iterator[str]:
     """Yield a message per relative link of an `<article>` whose file or anchor the site lacks."""
-
-    @cache
-    def ids(page: Path) -> frozenset[str]:
-        return frozenset(map(unescape, _ID_OR_NAME.findall(page.read_text(encoding="utf-8"))))
-
+    ids_of = cache(lambda page: ids(page.read_text(encoding="utf-8")))
     for page in sorted(site.rglob("*.html")):
         if page.name == "404.html":  # shown at any depth, so it has links from the root
             continue
@@ -175,7 +155,7 @@ def broken_links(site: Path) -> Iterator[str]:
             anchor = unquote(parts.fragment)
             if not target.is_file():
                 lack = "the site has no such page"
-            elif anchor and target.suffix == ".html" and anchor not in ids(target.resolve()):
+            elif anchor and target.suffix == ".html" and anchor not in ids_of(target.resolve()):
                 lack = "that page has no such place"
             else:
                 continue

@@ -43,6 +43,7 @@ from generator.content import reading, scaffold
 from generator.content.book import Book
 from generator.content.errors import ContentErrors
 from generator.pages.elements.element import Heading
+from generator.pages.environment import reread
 from generator.pages.facts import LEVEL
 from generator.pages.press import EVERYTHING, Press
 from generator.printing.folio import interface_words
@@ -133,7 +134,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         self.root = self.content = Path()
         self.press = Press()
         self.markup = page_html.SiteMarkup()
-        self.searched: dict[str, str] = {}  # of pages by hand
+        self.searched: dict[str, str] = {}  # of pages by hand, what is Markdown
         self.book: Book
         self.problems: list[str] = []
         self.files: dict[Path, tuple[int, int]] = {}  # as they were when the pages were printed
@@ -177,7 +178,8 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         """Print the book; while serving, the pages of what has changed since they were printed."""
         files = dict(self._states(config))
         changed = {path for path, _ in files.items() ^ self.files.items()}
-        interface_words.cache_clear()
+        if any(path.is_relative_to(GENERATOR) for path in changed):
+            reread()
         if any(path.suffix in (".py", ".txt") for path in changed):
             forget_code()
         is_published = self.is_deploying or self.config.committed_only
@@ -283,7 +285,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
     def on_page_content(
         self, html: str, /, *, page: Page, config: MkDocsConfig, files: Files
     ) -> str:
-        """The HTML kept aside, after MkDocs' own for a page by hand; table rows get anchors.
+        """The HTML kept aside, after MkDocs' own for a page by hand.
 
         Links of pages by hand lead to any part of a page, so MkDocs hears of all of them.
         """
@@ -292,9 +294,8 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
             return html
         if sheet.text:
             self.searched[page.file.src_uri] = self.markup.searched
-            return page_html.with_anchors(f"{html}\n{self.html}")
+            return f"{html}\n{self.html}"
         page.toc = _contents(self.press.pages[page.file.src_uri].headings)
-        self.html = page_html.with_anchors(self.html)
         if self.book.handwritten and page.present_anchor_ids is not None:
             page.present_anchor_ids |= page_html.ids(self.html)
         return self.html
@@ -304,13 +305,10 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         self, context: TemplateContext, /, *, page: Page, config: MkDocsConfig, nav: Navigation
     ) -> None:
         """Show the search no more of a page of the book than it may show."""
-        if page.file.src_uri in self.press.sheets:
+        path = page.file.src_uri
+        if path in self.press.sheets:
             self.html = page.content or ""
-            page.content = self._searched(page.file.src_uri)
-
-    def _searched(self, path: str) -> str:
-        """What the search may show of a page: of one by hand, what Markdown made of its text."""
-        return self.searched.get(path, "") + self.press.pages[path].searched
+            page.content = self.searched.get(path, "") + self.press.pages[path].searched
 
     @event_priority(-50)
     def _after_the_search(

@@ -1,9 +1,9 @@
-"""What Material's search indexes: which parts of a page, and which other words find them.
+"""What finds the entries of Material's search besides their words.
 
-Flow: the HTML of a page in, the part of it that the search may show out; then the entries that
-Material made of it in, with the synonyms of `content/glossary.yml` out. Material's own search does
-the rest in the browser, over http and from disk alike. How pages rank among each other stands in
-`generator/pages/views/frame.py`, how fields weigh and which words are ignored in `mkdocs.yml`.
+Flow: the entries that Material made of what pages tell it (`pages/facts.py`) in, with the synonyms
+of `content/glossary.yml` out. Material's own search does the rest in the browser, over http and
+from disk alike. How pages rank among each other stands in `generator/pages/sheets.py`, how fields
+weigh and which words are ignored in `mkdocs.yml`.
 
 Material's search has no synonyms of its own. It searches every field that `mkdocs.yml` gives it,
 and shows only title and text; so synonyms are fields of the index beside those two.
@@ -14,80 +14,18 @@ and knows leads, places and the terms of the glossary.
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from html import unescape
 from typing import Any
 
-from generator.pages.elements.element import Heading
+from generator.printing.markdown import plain
 
 Entry = dict[str, Any]
-InterfaceWords = Mapping[str, Any]  # of the interface
 # By the first word of a phrase: the number of its group, the phrase, and what finds it in a text.
 _Phrases = Mapping[str, Sequence[tuple[int, str, re.Pattern[str]]]]
 
-_TAG = re.compile(r"<[^>]+>")
 _WORD = re.compile(r"[^\W_]+")
 # Names that people also write in one word, ZeRO-3, or in several, SyncBatchNorm; and where.
 _NAME = re.compile(r"\b[A-Za-z]{3,}-\d\b|\b\w*[a-z]{2}[A-Z][A-Za-z]\w*")
 _WITHIN = re.compile(r"-|(?<=[a-z])(?=[A-Z])")
-_TOKEN = re.compile(r"<(/?)(\w+)[^>]*>|[^<]+")  # templates escape > in attributes
-_VOID = frozenset({"br", "img", "input", "hr", "wbr", "source"})
-_HEADING = re.compile(r'(<h[2-6]) id="([^"]+)"')
-_FOUND = '<h3 class="pb-sentence"'  # a heading that the search shows, whatever is around it
-# What a page holds, and what the search reads instead: nothing of what holds none of its kind; an
-# entry of its own for a term, for a row with an anchor and for a figure to play with.
-_REWRITTEN = (
-    (re.compile(r"<(svg|annotation|select|noscript|pre|button|script)\b.*?</\1>", re.DOTALL), ""),
-    (re.compile(r"</(?:dt|dd|div|t[hd])>|<br>"), r"\g<0> "),  # where words would touch
-    (re.compile(r'(<h\d[^>]*><a[^>]*>)<span class="pb-label">\d+</span>'), r"\1"),
-    (re.compile(r'<dt (id="[^"]+").*?>(.*?)</dt>', re.DOTALL), r"<h3 \1>\2</h3>"),
-    (
-        re.compile(r'<tr (id="[^"]+")[^>]*>\s*<(t[hd])\b[^>]*>(.*?)</\2>', re.DOTALL),
-        r"<tr><h3 \1>\3</h3>",
-    ),
-    (
-        re.compile(
-            r'(<figure class="[^"]*\bpb-play\b[^>]*?(id="[^"]+")[^>]*>\s*)'
-            r"<figcaption.*?>(.*?)</figcaption>",
-            re.DOTALL,
-        ),
-        rf"\1{_FOUND} \2>\3</h3>",
-    ),
-)
-# What gives an answer away or waits for one, or is no text of a page: controls, code, numbers in
-# cells, evidence. What else is folded is found, as readers find it.
-_KEPT_OUT = re.compile(
-    r"<[^>]*\bdata-(?:search-exclude|after)\b|<td[^>]*\bpb-number\b"
-    r'|<[^>]*\bclass="[^"]*\bpb-(?:option|pieces|end|typed|sure|status|waits|listing'
-    r"|listing-title|printed|suggestions|claim|sources|meta|eyebrow|level|controls|fields"
-    r'|answer|hint|whole|backing|runs)[" ]'
-)
-
-
-def searchable_part(html: str, headings: Iterable[Heading]) -> str:
-    """The HTML from `<h1>` on without controls, code and answers, for the search to index.
-
-    Terms, rows with an anchor and titles of figures that readers play with become headings here, so
-    that each is an entry of its own. Such a title names quantities and answers nothing, so it stays
-    where its figure waits for an answer. A heading that no list shows is text of the one above.
-    """
-    html = html[max(html.find("<h1"), 0) :]
-    texts = {heading.anchor for heading in headings if not heading.is_listed}
-    html = _HEADING.sub(lambda tag: tag[1] if tag[2] in texts else tag[0], html)
-    for pattern, instead in _REWRITTEN:
-        html = pattern.sub(instead, html)
-    parts, is_kept = [], [True]  # of each element that is open
-    for token in _TOKEN.finditer(html):
-        is_end, tag = token.groups()
-        if tag in _VOID:
-            continue
-        if tag and not is_end:
-            is_read = is_kept[-1] and not _KEPT_OUT.match(token[0])
-            is_kept.append(is_read or token[0].startswith(_FOUND))
-        if is_kept[-1] or tag == "figure":  # which ends the part of its heading
-            parts.append(token[0])
-        if is_end:
-            is_kept.pop()
-    return "".join(parts)
 
 
 def add_words(entries: Sequence[Entry], groups: Iterable[Sequence[str]]) -> None:
@@ -100,14 +38,12 @@ def add_words(entries: Sequence[Entry], groups: Iterable[Sequence[str]]) -> None
     known = _by_first_word(forms)
     titles = {section["location"]: section["title"] for section in entries}
     for section in entries:
-        above = " ".join(_titles_above(section["location"], titles))
-        if above:
+        if above := " ".join(_titles_above(section["location"], titles)):
             section["above"] = " ".join([above, *_synonyms_of(above, forms, known)])
         for name in ("title", "text"):
             section.pop(f"{name}_synonyms", None)
-            if synonyms := dict.fromkeys(
-                _synonyms_of(unescape(_TAG.sub(" ", section[name])), forms, known)
-            ):
+            words = plain(section[name].replace("<", " <"))
+            if synonyms := dict.fromkeys(_synonyms_of(words, forms, known)):
                 section[f"{name}_synonyms"] = ", ".join(synonyms)
 
 
@@ -162,7 +98,7 @@ def add_leads(
             yield location
 
 
-def add_places(entries: Sequence[Entry], words: InterfaceWords) -> None:
+def add_places(entries: Sequence[Entry], words: Mapping[str, Any]) -> None:
     """Set each entry's `place`: `topic · mode`, statement or figure; a machine's id is its lead.
 
     A title that is a sentence of others, quoted or on the page of statements, would read among
@@ -174,13 +110,14 @@ def add_places(entries: Sequence[Entry], words: InterfaceWords) -> None:
         folder, _, page = location.rpartition("/")
         topic = titles.get(f"{folder}/index.html") if folder.startswith("topics/") else None
         mode = words["modes"].get(page.removesuffix(".html").partition("-")[0])
+        # Other headings of the page of statements are no sentences.
+        is_statement = location.startswith("retracted.html#") and title.endswith(".")
+        is_quoted = "#" in location and title.startswith("\N{LEFT DOUBLE QUOTATION MARK}")
         if folder == "machines" and page.endswith(".html"):
             section["leads"] = [page.removesuffix(".html")]
         if topic and mode:
             section["place"] = f"{topic} · {mode}"
-        elif (location.startswith("retracted.html#") and title.endswith(".")) or (
-            "#" in location and title.startswith("\N{LEFT DOUBLE QUOTATION MARK}")
-        ):  # other headings of that page are no sentences
+        elif is_statement or is_quoted:
             section["place"] = words["search"]["statement"]
         elif "#figure-" in location:
             section["place"] = words["search"]["figure"]

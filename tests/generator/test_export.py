@@ -14,9 +14,9 @@ import pytest
 
 from generator.content.listed_code import text as text_of_program
 from generator.export import formats, lecture
+from generator.export.lecture import LINES, on_slides
 from generator.export.questions import BareFolio, questions
 from generator.pages.elements import programs as listing
-from generator.pages.views.lecture import LINES, on_slides
 from generator.printing.folio import Folio
 from generator.values.evaluation import Evidence
 from tests import exported

@@ -3,11 +3,12 @@
 import re
 
 import pytest
+from markdown import Markdown
 
 from generator.content.errors import ContentErrors
 from generator.pages.press import Press
+from generator.website.page_html import SiteMarkup
 from generator.website.publish import site_files
-from generator.website.search import searchable_part
 
 HEAD = "---\ntitle: About\ndescription: All of it\n---\n"
 
@@ -87,12 +88,15 @@ def test_a_page_asks_items_of_topics_and_items_of_its_own(copy, write):
     assert page.count('<h3 class="pb-eyebrow">') == 3
 
 
-def test_the_search_reads_what_a_page_folds_and_no_answer():
-    shown = "<p>Here.</p><details class='pb-details'><summary>More</summary><p>There.</p></details>"
-    hidden = '<details class="pb-details pb-answer"><p>So.</p></details>'
-    html = f"<h1>It</h1>{shown}{hidden}"
-    assert "There" in searchable_part(html, ())
-    assert "So" not in searchable_part(html, ())
+def test_the_search_reads_what_a_page_folds_and_no_answer(copy, write):
+    own = "id: own\nkind: number\nstem: How many?\nanswer: tiny_memory.whole.world_size\nwhy: So.\n"
+    write("about.md", f"{HEAD}## Part\n\n```quiz\n{own}```\n")
+    press, markup = Press(), SiteMarkup()
+    press.printed(copy.load())
+    assert "So." not in press.pages["about.md"].searched
+    folded = "<details markdown><summary>More</summary>\n\nThere.\n\n</details>"
+    Markdown(extensions=["md_in_html", markup]).convert(f"# It\n\nHere.\n\n{folded}\n")
+    assert "There." in markup.searched
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,7 @@ class Kind(Generic[ItemT]):
 
     BY_MODEL: ClassVar[dict[type[Item], type["Kind[Any]"]]] = {}
 
+    form: str  # the macro of elements/items.j2 that prints what a reader operates
     instruction = ""  # what stands above the question
     is_graded = True  # or a commitment, which has no right and wrong
     is_ordered = False  # whether its key is an order, which is never shown from the start

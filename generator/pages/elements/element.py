@@ -7,16 +7,14 @@ off its elements and never off its HTML (`facts.py`). A field is `Markup` where 
 readers see, and `str` where it is an address, an id or a class.
 """
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
 from html import escape
 from typing import ClassVar
 
 from markupsafe import Markup
 
-from generator.pages.environment import environment
+from generator.pages.environment import macros
 
 Content = Sequence["Element | Markup"]  # in the order of the page
 
@@ -38,9 +36,14 @@ class Element:
         """Whether its words count as read."""
         return self.IS_READ
 
+    @property
+    def needs(self) -> frozenset[str]:
+        """What decides which scripts and styles it takes: names of its class and its bases."""
+        return frozenset(kind.__name__ for kind in type(self).__mro__)
+
     def __html__(self) -> str:
         """The HTML that the macro of its class's name prints."""
-        return str(_macros()[_CAPITAL.sub("_", type(self).__name__).lower()](self))
+        return str(macros()[type(self).__name__.lower()](self))
 
     def parts(self) -> Iterator["Element | Markup"]:
         """Yield what readers see of it, in the order of the page: elements and words."""
@@ -62,17 +65,6 @@ def walk(content: object) -> Iterator[Element]:
         if isinstance(part, Element):
             yield part
             yield from walk([*part.parts()])
-
-
-_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
-
-
-@cache
-def _macros() -> dict[str, Callable[[Element], str]]:
-    """The macros of `templates/elements`, by name."""
-    names = environment().list_templates(filter_func=lambda name: name.startswith("elements/"))
-    modules = (environment().get_template(name).module for name in names)
-    return {name: macro for module in modules for name, macro in vars(module).items()}
 
 
 # --- what any page is made of
@@ -116,6 +108,15 @@ class Block(Element):
     content: Content
     css: str = ""
     tag: str = "div"
+
+
+@dataclass(frozen=True)
+class Worded(Element):
+    """Words that stand in its macro."""
+
+    def parts(self) -> Iterator[Element | Markup]:
+        """All that it prints."""
+        yield Markup(self)
 
 
 @dataclass(frozen=True)
@@ -194,13 +195,6 @@ class Aside(Element):
 
 
 @dataclass(frozen=True)
-class Anchors(Element):
-    """Former anchors of a place."""
-
-    names: Sequence[str]
-
-
-@dataclass(frozen=True)
 class NarrowingField(Element):
     """A field that leaves the entries with the words typed into it; a script shows it."""
 
@@ -222,6 +216,6 @@ class OnThisPage(Element):
 class Facts(Element):
     """Facts, each behind the words that name it."""
 
-    rows: Sequence[tuple[Markup, Markup]]
+    rows: Sequence[tuple[Markup, Markup | Sequence[Markup]]]
     css: str = ""  # of these words
     is_found: bool = True

@@ -20,9 +20,9 @@ class DrawnFigure(Element):
     numbers: Table | None = None  # behind it
 
     @property
-    def id(self) -> str:
-        """Its id on the page."""
-        return self.of.id
+    def needs(self) -> frozenset[str]:
+        """Also the style of states, if it is drawn of a play."""
+        return super().needs | ({"state"} if self.of.picture.play else set())
 
     def parts(self) -> Iterator[Element | Markup]:
         """Its title, its caption and the numbers behind it."""
@@ -36,6 +36,11 @@ class PlayedFigure(DrawnFigure):
     """A figure that readers operate: without a script its first state, and a table of all."""
 
     play: Play
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Also the script of a player, if it is played."""
+        return super().needs | ({"moments"} if self.play.moments else set())
 
     def parts(self) -> Iterator[Element | Markup]:
         """Its title and its caption."""

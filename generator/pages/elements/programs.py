@@ -6,10 +6,9 @@ the lines in which a corrected program differs from a wrong one.
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 import pygments  # type: ignore[import-untyped]
 from markupsafe import Markup, escape
@@ -19,6 +18,7 @@ from pygments.token import STANDARD_TYPES, Token, _TokenType  # type: ignore[imp
 
 from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.listed_code import anonymized, download_path, listed
+from generator.items.kinds.picked import FaultyLine
 from generator.pages.elements.element import Element
 from generator.printing.folio import Folio, breakable
 from generator.printing.markdown import Text, parted, plain
@@ -31,7 +31,6 @@ _COLOURED = ("k", "s", "c", "m")
 _NAMES = frozenset({"nf", "fm", "nc", "nd", "ne", "ow"})
 _AS_SPANS = HtmlFormatter(nowrap=True)
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_DOCSTRING = re.compile(r'""".*?"""', re.DOTALL)
 # Before a name that follows a dot or a bracket, in the text and in no tag; a file keeps its ending.
 _JOINT = re.compile(r"(?<=[\w)])([.(])(?=[A-Za-z_])(?!py\b)(?![^<]*>)")
 _NAME = re.compile(r"\w+(?![^<]*>)")
@@ -132,15 +131,6 @@ class Difference(Element):
     lines: Markup  # empty where most lines differ
 
 
-def whole(
-    program: ListedProgram,
-    rows: Sequence[tuple[int, Markup, Markup]] = (),
-    is_printed: bool = False,
-) -> WholeProgram:
-    """For templates."""
-    return WholeProgram(program, Notes(rows) if rows else None, is_printed)
-
-
 def listing(written: Listing, folio: Folio, is_asked: bool = False) -> ListedProgram:
     """A listing: coloured code, and what its run printed; a question hides the file's name."""
     code = (anonymized if is_asked else listed)(folio.book.root, written.path, written.object)
@@ -182,18 +172,15 @@ def error_message(failure: Failure) -> str:
     return f"{failure.message[: failure.message.rfind('. ') + 1 or KEPT]} …"
 
 
-def notes(program: ExplainedProgram, folio: Folio) -> list[tuple[int, Markup, Text]]:
-    """Triples of a program's notes: number of the line from 1, the line, and its explanation."""
+def notes(program: ExplainedProgram, folio: Folio, linked: Callable[[Text], Markup]) -> Notes:
+    """A program's notes, the terms in them `linked`."""
     text = listed(folio.book.root, program.path, program.object)
     lines = [line.strip() for line in text.splitlines()]
-    return [
-        (
-            1 + lines.index(note.code.strip()),
-            breakable_code(highlighted(note.code.strip()).strip()),
-            folio.line(note.says),
-        )
-        for note in program.walkthrough
-    ]
+    codes = [note.code.strip() for note in program.walkthrough]
+    shown = (breakable_code(highlighted(code).strip()) for code in codes)
+    words = [folio.line(note.says) for note in program.walkthrough]
+    numbers = (1 + lines.index(code) for code in codes)
+    return Notes([*zip(numbers, shown, map(linked, words), strict=True)])
 
 
 # --- Python in colours, with an element only where the colour changes
@@ -234,11 +221,10 @@ def breakable_code(code: Markup) -> Markup:
     return Markup(_NAME.sub(lambda name: parted([name[0]], WHOLE), joined))
 
 
-def code_lines(
-    wrong: Listing, choices: Iterable[str], folio: Folio
-) -> list[tuple[Markup, int | None]]:
-    """Pairs: a line of a program as a question shows it; its index in `choices`, or None."""
-    places = {line.strip(): place for place, line in enumerate(choices)}
+def code_lines(question: FaultyLine, folio: Folio) -> list[tuple[Markup, int | None]]:
+    """Pairs: a line of a faulty program as a question shows it; its place among the choices."""
+    wrong = question.wrong
+    places = {line.code.strip(): place for place, line in enumerate(question.lines)}
     lines = highlighted_lines(anonymized(folio.book.root, wrong.path, wrong.object).rstrip())
     return [
         (
@@ -252,14 +238,6 @@ def code_lines(
 # --- a corrected program beside a wrong one
 
 
-class _Body(NamedTuple):
-    """A program below its docstring, which only says which of the two it is."""
-
-    first: int  # the number of its first line
-    coloured: Sequence[Markup]
-    compared: list[str]  # without indents
-
-
 def difference(wrong: Listing, right: Listing, folio: Folio) -> Difference:
     """Both programs, and their unified diff."""
     before, after = (listed(folio.book.root, code.path, code.object) for code in (wrong, right))
@@ -268,35 +246,26 @@ def difference(wrong: Listing, right: Listing, folio: Folio) -> Difference:
 
 def unified(wrong: str, right: str) -> Markup:
     """HTML of a unified diff of two source texts, ignoring indents; empty beyond `MOST` lines."""
-    before, after = _body(wrong), _body(right)
-    matcher = difflib.SequenceMatcher(None, before.compared, after.compared, autojunk=False)
-    hunks = [
-        (before.first + group[0][1], list(_lines(group, before.coloured, after.coloured)))
-        for group in matcher.get_grouped_opcodes(CONTEXT)
-    ]
-    if sum(line.startswith("<") for _, lines in hunks for line in lines) > MOST:
-        return Markup()
-    return Markup("").join(
-        Markup("<small>line {}</small>\n{}\n").format(number, Markup("\n").join(lines).rstrip())
-        for number, lines in hunks
-    )
+    begins, before, stripped_before = _body(wrong)
+    _, after, stripped_after = _body(right)
+    matcher = difflib.SequenceMatcher(None, stripped_before, stripped_after, autojunk=False)
+    lines, num_different = list[Markup](), 0
+    for group in matcher.get_grouped_opcodes(CONTEXT):
+        hunk = list[Markup]()
+        for tag, start, end, first, last in group:
+            same = tag == "equal"  # such lines are as the right program has them
+            mark = Markup("  {}" if same else "<ins>+ {}</ins>")
+            hunk += [] if same else map(Markup("<del>- {}</del>").format, before[start:end])
+            hunk += map(mark.format, after[first:last])
+            num_different += 0 if same else end - start + last - first
+        number = Markup("<small>line {}</small>\n").format(begins + group[0][1])
+        lines.append(number + Markup("\n").join(hunk).rstrip() + "\n")
+    return Markup("").join(lines) if num_different <= MOST else Markup()
 
 
-def _body(code: str) -> _Body:
-    docstring = _DOCSTRING.match(code)
-    start = 1 + docstring[0].count("\n") if docstring else 0
-    lines = [line.strip() for line in code.splitlines()[start:]]
-    return _Body(1 + start, tuple(map(breakable_code, highlighted_lines(code)[start:])), lines)
-
-
-def _lines(
-    group: Sequence[tuple[str, int, int, int, int]],
-    before: Sequence[Markup],
-    after: Sequence[Markup],
-) -> Iterator[Markup]:
-    """Lines of both programs as the right one has them; else the wrong one's, then its own."""
-    for tag, start, end, first, last in group:
-        if tag != "equal":
-            yield from map(Markup("<del>- {}</del>").format, before[start:end])
-        mark = Markup("  {}" if tag == "equal" else "<ins>+ {}</ins>")
-        yield from map(mark.format, after[first:last])
+def _body(code: str) -> tuple[int, list[Markup], list[str]]:
+    """The first line's number, the lines in colours, and without indents, below the docstring."""
+    start = 1 + code.partition('"""')[2].partition('"""')[0].count("\n")
+    start *= code.startswith('"""')
+    coloured = [*map(breakable_code, highlighted_lines(code)[start:])]
+    return 1 + start, coloured, [line.strip() for line in code.splitlines()[start:]]

@@ -23,10 +23,10 @@ from generator.items.kinds.arranged import Ordering
 from generator.items.kinds.kind import AnswerField, Kind
 from generator.items.kinds.picked import FaultyLine
 from generator.pages.elements import programs, tables
-from generator.pages.elements.element import Element
-from generator.printing.folio import Folio
+from generator.pages.elements.element import Element, Unfound
+from generator.printing.folio import Folio, interface_words
 
-_BLOCK = re.compile(r"<(?:pre|ul|ol|blockquote|div)\b|<p><img")
+_BLOCKS = ("<pre", "<ul", "<ol", "<blockquote", "<div", "<p><img")  # which no legend may hold
 _CHECKS = frozenset({"question", "challenge"})  # what else is asked says how sure a reader is
 _IN_SHORT = 80  # characters
 
@@ -39,6 +39,12 @@ class Exhibit(Element):
     program: programs.ListedProgram | None
     printed: programs.RunOutput | None
 
+    @property
+    def needs(self) -> frozenset[str]:
+        """Also the style of states, if it has one."""
+        is_play = self.figure and self.figure.picture.play
+        return super().needs | ({"state"} if is_play else set())
+
 
 @dataclass(frozen=True)
 class Question(Element):
@@ -50,28 +56,36 @@ class Question(Element):
     item: Item  # as written
     kind: Kind[Any]
     asked_as: str
-    called: str  # how it is asked, in words
     level: int  # of its heading
-    variant: int  # which variant of the item this is, counted from 1
-    asks_how_sure: bool
     stem: Markup
     more: Markup  # what follows the question, as blocks
     about: tables.Table | None  # which does not open before the answer where one is typed
     exhibit: Exhibit | None
-    form: "Form"  # what a reader operates
+    closed: Sequence[ExplainedAnswer]  # as they stand before one is given, where none opens
+    field: AnswerField | None  # to type into
+    ends: Sequence[Markup]  # of pieces to put in order, if these have any
+    program: programs.ListedProgram | None  # with a fault
+    lines: Sequence[tuple[Markup, int | None]]  # of it, each with its position among the choices
     answers: Sequence[ExplainedAnswer]
     opened: tables.Table | None  # the same as `about`, after the answer
     explains: Markup
-    correction: "Correction | None"  # of a program
+    correction: programs.Difference | None  # of a program
     backing: Sequence[Backing]  # the evidence that does not stand with a single answer
     hints: Sequence[Markup]
     source: Markup  # that is cited
     root: str  # what leads to the site's root
+    variant: int = 0  # which variant of the item this is, counted from 1
 
     @property
-    def is_open(self) -> bool:
-        """Whether the runs of this machine leave it open."""
-        return self.kind.key.is_open
+    def asks_how_sure(self) -> bool:
+        """Whether it asks how sure a reader is."""
+        is_check = self.asked_as in _CHECKS or self.kind.key.is_open
+        return self.kind.is_graded and not is_check
+
+    @property
+    def called(self) -> str:
+        """How it is asked, in words."""
+        return str(interface_words()["item"].get(self.asked_as, "Question"))
 
     @property
     def above(self) -> Markup:
@@ -79,114 +93,61 @@ class Question(Element):
         return escape(" · ".join(filter(None, (self.called, self.kind.instruction))))
 
     @property
-    def every_backing(self) -> list[Backing]:
-        """The evidence that stands with its answers and below them."""
-        of_answers = (backing for answer in self.answers for backing in answer.backing)
-        return [*of_answers, *self.backing]
+    def shown(self) -> list[ExplainedAnswer]:
+        """What there is to choose from, in the order of the page."""
+        by_position = {answer.position: answer for answer in self.closed}
+        return [by_position[position] for position in self.kind.page_order()]
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Also its kind and its form."""
+        return super().needs | {self.item.kind, self.kind.places or "typed_field"}
 
     def parts(self) -> Iterator[Element | Markup]:
         """What is asked, without hints and key."""
+        yield Unfound([self.above])
         yield from (self.stem, self.more)
-        yield from (part for part in (self.about, self.exhibit, self.form) if part)
-
-
-@dataclass(frozen=True)
-class Form(Element):
-    """What a reader operates; its answers as they stand before one is given, where none opens."""
-
-    IS_FOUND = False
-    anchor: str  # of the question
-    shown: Sequence[ExplainedAnswer]  # what there is to choose from
-
-
-@dataclass(frozen=True)
-class Options(Form):
-    """Options to choose from."""
-
-    are_several: bool
-
-    def parts(self) -> Iterator[Markup]:
-        """The options."""
-        yield from (option.text for option in self.shown)
-
-
-@dataclass(frozen=True)
-class Lines(Form):
-    """A program, some of whose lines are to choose from, and what it printed."""
-
-    program: programs.ListedProgram
-    lines: Sequence[tuple[Markup, int | None]]  # each with its position among the choices
-
-
-@dataclass(frozen=True)
-class Pieces(Form):
-    """Pieces to put in order, between two ends if there are any."""
-
-    ends: Sequence[Markup]
-
-    def parts(self) -> Iterator[Markup]:
-        """The pieces between their ends."""
-        yield from (*self.ends[:1], *(piece.text for piece in self.shown), *self.ends[1:])
-
-
-@dataclass(frozen=True)
-class Pairs(Form):
-    """Left sides, for each of which a right side is chosen."""
-
-    lefts: Sequence[ExplainedAnswer]
-
-    def parts(self) -> Iterator[Markup]:
-        """Both sides."""
-        for side in self.lefts:
-            yield from (side.text, side.beside or Markup())
-
-
-@dataclass(frozen=True)
-class TypedField(Form):
-    """A field to type into, with a slider if it has ends."""
-
-    field: AnswerField | None
-
-
-@dataclass(frozen=True)
-class Correction(Element):
-    """The corrected program, and the lines in which it differs."""
-
-    difference: programs.Difference
+        yield from (part for part in (self.about, self.exhibit) if part)
+        words = [answer.text for answer in self.shown]
+        if self.kind.places == "pairs":
+            words += [answer.beside or Markup() for answer in self.closed]
+        yield Unfound([*words, *self.ends, *(code for code, _ in self.lines)])
 
 
 def question(quiz_item: Item, folio: Folio, asked_as: str, level: int = 3) -> Question:
     """A question with its key on this book's runs; recorded in `folio`."""
-    kind = kind_of(quiz_item, folio.evidence)
+    kind, closed = kind_of(quiz_item, folio.evidence), folio.in_link
     folio.items.append(quiz_item.id)
     again = folio.items.count(quiz_item.id)
-    anchor = quiz_item.id if again == 1 else f"{quiz_item.id}-{again}"
     stem, more = _stem(folio.prose(quiz_item.stem))
     behind = [claim_backing(name, folio) for name in quiz_item.claims]
     explained, backing = deduplicated(kind.answers(folio), behind)
     field = kind.field(folio)
     table = quiz_item.this_table
     opened = tables.of_values(table, folio) if table else None
+    faulty = quiz_item if isinstance(quiz_item, FaultyLine) else None
+    ends = (quiz_item.ends or ()) if isinstance(quiz_item, Ordering) else ()
     return Question(
         id=quiz_item.id,
-        anchor=anchor,
+        anchor=quiz_item.id if again == 1 else f"{quiz_item.id}-{again}",
         digest=digest_of(quiz_item, folio.evidence),
         item=quiz_item,
         kind=kind,
         asked_as=asked_as,
-        called=folio.ui["item"].get(asked_as, "Question"),
         level=level,
-        variant=0,
-        asks_how_sure=kind.is_graded and not (asked_as in _CHECKS or kind.key.is_open),
         stem=stem,
         more=more,
-        about=tables.of_values(table, folio.in_link) if table and field else opened,
-        exhibit=_exhibit(quiz_item, folio.in_link),
-        form=_form(quiz_item, kind, anchor, field, folio.in_link),
+        about=tables.of_values(table, closed) if table and field else opened,
+        exhibit=_exhibit(quiz_item, closed),
+        closed=kind.answers(closed),
+        field=field,
+        ends=[closed.line(end) for end in ends],
+        program=programs.listing(faulty.wrong, closed) if faulty else None,
+        lines=programs.code_lines(faulty, closed) if faulty else (),
         answers=explained,
         opened=opened,
         explains=folio.prose(kind.explains) if kind.explains else Markup(),
-        correction=_correction(quiz_item, folio),
+        correction=programs.difference(faulty.wrong, faulty.right, folio) if faulty else None,
         backing=backing,
         hints=tuple(folio.line(hint) for hint in quiz_item.hints),
         source=folio.line(quiz_item.source) if quiz_item.source else Markup(),
@@ -225,37 +186,9 @@ def _exhibit(quiz_item: Item, folio: Folio) -> Exhibit | None:
     )
 
 
-def _form(
-    quiz_item: Item, kind: Kind[Any], anchor: str, field: AnswerField | None, folio: Folio
-) -> Form:
-    """What a reader operates; the `folio` prints values that do not open."""
-    closed = {answer.position: answer for answer in kind.answers(folio)}
-    shown = [closed[place] for place in kind.page_order()]
-    if isinstance(quiz_item, FaultyLine):
-        program = programs.listing(quiz_item.wrong, folio)
-        choices = [line.code for line in quiz_item.lines]
-        return Lines(anchor, shown, program, programs.code_lines(quiz_item.wrong, choices, folio))
-    if kind.places == "pieces":
-        ends = (quiz_item.ends or ()) if isinstance(quiz_item, Ordering) else ()
-        return Pieces(anchor, shown, [folio.line(end) for end in ends])
-    if kind.places == "pairs":
-        return Pairs(anchor, shown, list(kind.answers(folio)))
-    if not kind.places:
-        return TypedField(anchor, shown, field)
-    return Options(anchor, shown, quiz_item.kind == "several")
-
-
-def _correction(quiz_item: Item, folio: Folio) -> Correction | None:
-    """The correction of a program with a fault to find."""
-    if not isinstance(quiz_item, FaultyLine):
-        return None
-    return Correction(programs.difference(quiz_item.wrong, quiz_item.right, folio))
-
-
 def _stem(prose: Markup) -> tuple[Markup, Markup]:
     """Paragraphs as a legend may hold them, and the blocks that it may not."""
     text = str(prose)
-    block = _BLOCK.search(text)
-    first, more = (text[: block.start()], text[block.start() :]) if block else (text, "")
-    first = first.replace("<p>", '<span class="pb-stem">').replace("</p>", "</span>")
-    return Markup(first.strip()), Markup(more)
+    ends = min(f"{text}{block}".find(block) for block in _BLOCKS)
+    first = text[:ends].replace("<p>", '<span class="pb-stem">').replace("</p>", "</span>")
+    return Markup(first.strip()), Markup(text[ends:])

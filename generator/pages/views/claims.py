@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup, escape
 
+from generator.content.book import Book
 from generator.content.claim import Claim, Domain, NumberTolerance, Reference
-from generator.pages.elements.element import Aside, Element, Fold, ListOfLines
-from generator.pages.elements.tables import Table
-from generator.pages.environment import unbroken
-from generator.pages.view import counted
-from generator.printing.folio import Folio, breakable
+from generator.pages.elements.element import Element, Fold, ListOfLines, Worded
+from generator.pages.elements.tables import Table, with_units
+from generator.pages.environment import counted, unbroken
+from generator.printing.folio import Folio
 from generator.printing.markdown import plain
 from generator.values import claim_formula, regime, units
 from generator.values.claim_formula import SIGNS, in_same_form, off_by
@@ -23,6 +23,7 @@ from generator.values.machines import disagree
 from generator.values.value import Value, numeric
 from generator.values.verdicts import UNDECIDED, Judged
 from runners.core.trace.fields import NBSP
+from runners.planner.answers.plan_grid import PREFIX
 
 MAX_DIGITS = 12
 CLOSE, MORE_DIGITS = 1e-3, 6  # where three digits would make much of a difference
@@ -30,35 +31,68 @@ DECIDED = ("holds", "does_not_hold")  # which both sides explain
 CONTRARY = ("does_not_hold", "not_distinguishable")  # what a section says outside its fold
 BOUNDS = {"at_most": 1, "below": 1, "at_least": -1, "above": -1}  # by the sign of what is left
 MOST_OPEN = 8  # claims of a page; of more, those that hold are folded
-Lessons = Mapping[str, Sequence[tuple[str, str]]]  # by claim, each a topic and a mode
+Lessons = Sequence[tuple[str, str]]  # each a topic and a mode
 
 
 @dataclass(frozen=True)
 class Verdict:
     """A verdict and both sides of its claim, as a page prints them."""
 
-    words: str
-    css: str
+    outcome: Judged
     predicted: Markup
     observed: Markup
     caption: str  # the marks that all numbers of its table have
+
+    @property
+    def words(self) -> str:
+        """The verdict in words."""
+        return self.outcome.verdict.replace("_", " ")
+
+    @property
+    def css(self) -> str:
+        """The class of these words."""
+        return css_of(self.outcome)
 
 
 # --- in a lesson
 
 
 @dataclass(frozen=True)
-class JudgedClaim(Verdict):
-    """A claim and its verdict; without numbers that the section has already."""
+class JudgedClaim(Verdict, Worded):
+    """A claim and its verdict; by itself, it prints that this is contrary."""
 
-    claim: Claim
     href: str
     says: Markup
-    runs: Sequence[str]
-    formula: Markup | None
+    formula: Markup
     regime: Markup
-    is_repeated: bool
-    is_contrary: bool
+    is_repeated: bool  # so it has no numbers, which the section has already
+
+    @property
+    def is_contrary(self) -> bool:
+        """Whether a section says so outside its fold."""
+        return not self.is_repeated and self.outcome.verdict in CONTRARY
+
+    @property
+    def link(self) -> Markup:
+        """The words of its verdict, as a link to it."""
+        link = Markup('<a class="pb-verdict {}" href="{}">{}</a>')
+        return link.format(self.css, self.href, self.words)
+
+    @property
+    def regime_words(self) -> Markup:
+        """Its regime behind its sentence; nothing where it has none."""
+        small = Markup(' <small class="pb-regime">Regime: {}</small>')
+        return small.format(self.regime) if self.regime else Markup()
+
+
+@dataclass(frozen=True)
+class CitedSources(Element):
+    """Documents, each with what its places say; the first names the document."""
+
+    IS_FOUND = False
+    documents: Sequence[Sequence[tuple[Reference, Markup]]]
+    of_rows: Sequence[Reference] = ()  # of published tables
+    is_anchored: bool = False
 
 
 def verdict_rows(names: Sequence[str], folio: Folio) -> list[JudgedClaim]:
@@ -82,41 +116,28 @@ def verdict_row(name: str, folio: Folio, *, always_sides: bool = True) -> Judged
     folio.runs.update(outcome.runs)
     folio.linked_claims.add(name)
     is_repeated = name in folio.shown_claims
-    is_contrary = not is_repeated and outcome.verdict in CONTRARY
-    has_sides = is_contrary or (always_sides and not is_repeated)
+    has_sides = not is_repeated and (always_sides or outcome.verdict in CONTRARY)
     return JudgedClaim(
-        *_verdict(outcome, folio, has_sides=has_sides),
-        claim=claim,
-        href=folio.root + folio.claim_place(name),
-        says=folio.line(claim.says),
-        runs=outcome.runs,
-        formula=_formula_of(claim, folio),
-        is_repeated=is_repeated,
-        is_contrary=is_contrary,
-        regime=_regime_of(outcome, folio) if _is_of_a_machine(folio, claim) else Markup(),
+        outcome,
+        *(sides_of(outcome, folio) if has_sides else (Markup(), Markup())),
+        folio.caption,
+        folio.root + folio.claim_place(name),
+        folio.line(claim.says),
+        folio.line(claim_formula.formula_of(claim) or ""),
+        _regime_of(outcome, folio) if _is_of_a_machine(folio, claim) else Markup(),
+        is_repeated,
     )
-
-
-def verdict_link(row: JudgedClaim) -> Markup:
-    """The words of a verdict, as a link to its claim."""
-    link = Markup('<a class="pb-verdict {}" href="{}">{}</a>')
-    return link.format(row.css, row.href, row.words)
-
-
-def regime_words(row: JudgedClaim) -> Markup:
-    """The regime of a claim behind its sentence; nothing where it has none."""
-    small = Markup(' <small class="pb-regime">Regime: {}</small>')
-    return small.format(row.regime) if row.regime else Markup()
 
 
 def judged_table(rows: Sequence[JudgedClaim], has_formula: bool = False) -> Table:
     """Claims with their verdicts; a summary gives their formulas as well."""
+    titles = ["Claim", "Formula", "#Predicted", "#Observed", "Verdict"]
     cells = [
-        [row.says + regime_words(row), *([row.formula or "–"] if has_formula else []),
-         row.predicted, row.observed, verdict_link(row)]
+        [row.says + row.regime_words, row.formula or "–", row.predicted, row.observed, row.link]
         for row in rows
-    ]  # fmt: skip
-    titles = ["Claim", *(["Formula"] if has_formula else []), "#Predicted", "#Observed", "Verdict"]
+    ]
+    for row in () if has_formula else (titles, *cells):
+        del row[1]
     return Table(titles, cells, rows[0].caption, is_found=not has_formula, is_headed=False)
 
 
@@ -124,44 +145,27 @@ def verdict_table(rows: Sequence[JudgedClaim]) -> Iterator[Element]:
     """A table of claims; those that the section has just shown with their numbers are named."""
     if new := [row for row in rows if not row.is_repeated]:
         yield judged_table(new)
-    if repeated := [row for row in rows if row.is_repeated]:
-        named = [row.says + " " + verdict_link(row) + regime_words(row) for row in repeated]
+    if named := [row.says + " " + row.link + row.regime_words for row in rows if row.is_repeated]:
         yield ListOfLines(named, css="pb-sources")
 
 
 def backing(names: Sequence[str], sources: Sequence[str], folio: Folio) -> Iterator[Element]:
     """Claims with their verdicts and references, folded; a contrary verdict stands above."""
     judged = verdict_rows(names, folio)
-    for row in (row for row in judged if row.is_contrary):
-        own = verdict_row(row.claim.id, folio)  # with the marks that the table says once
-        says = Markup(
-            "In the runs of this page, this claim {}"
-            '<span class="pb-verdict {}">{}</span>: “{}” (predicted {}, observed {})'
-        )
-        verb = "" if "hold" in own.words else "is "
-        yield Aside(says.format(verb, own.css, own.words, own.says, own.predicted, own.observed))
-    content: list[Element] = [*verdict_table(judged)]
+    for row in judged:
+        if row.is_contrary:  # with the marks that the table says once
+            yield verdict_row(row.outcome.claim.id, folio)
+    content = [*verdict_table(judged)]
     if sources:
-        references = [reference_words(folio.book.references[name], folio) for name in sources]
-        content.append(ListOfLines(references, css="pb-sources", line_css="pb-cited"))
+        references = [cited(folio.book.references[name], folio) for name in sources]
+        content.append(CitedSources([[reference] for reference in references]))
     yield Fold(Markup("Evidence"), content, "pb-backing")
 
 
-def reference_words(reference: Reference, folio: Folio) -> Markup:
-    """A source: its title as a link, where in it, and what it says."""
-    words = Markup('<a href="{}" rel="noreferrer">{}</a>, {}. {}')
-    title, where = breakable(reference.title), breakable(reference.where)
+def cited(reference: Reference, folio: Folio) -> tuple[Reference, Markup]:
+    """A source, and what it says."""
     folio.texts.update((reference.title, reference.where))
-    return words.format(reference.url, title, where, folio.line(reference.says))
-
-
-def _verdict(
-    outcome: Judged, folio: Folio, *, has_sides: bool = True
-) -> tuple[str, str, Markup, Markup, str]:
-    """The fields of `Verdict`; both sides are empty without `has_sides`."""
-    predicted, observed = sides_of(outcome, folio) if has_sides else (Markup(), Markup())
-    words = outcome.verdict.replace("_", " ")
-    return words, css_of(outcome), predicted, observed, folio.caption
+    return reference, folio.line(reference.says)
 
 
 def _is_of_a_machine(folio: Folio, claim: Claim) -> bool:
@@ -226,12 +230,6 @@ def css_of(outcome: Judged) -> str:
     return f"pb-{outcome.verdict.replace('_', '-')}"
 
 
-def _formula_of(claim: Claim, folio: Folio) -> Markup | None:
-    """A claim's rule: as its author wrote it, or else as its expressions print."""
-    formula = claim_formula.formula_of(claim)
-    return folio.line(formula) if formula else None
-
-
 def _regime_of(outcome: Judged, folio: Folio, has_turns: bool = True) -> Markup:
     """Under which conditions the runs of a claim were measured."""
     book = folio.evidence.for_runs(outcome.runs).book
@@ -246,19 +244,16 @@ def _regime_of(outcome: Judged, folio: Folio, has_turns: bool = True) -> Markup:
 class MachineVerdict(Verdict):
     """A verdict on a machine, and on others where it prints alike."""
 
-    machines: Sequence[str]
+    machines: list[str]
     regime: Markup
-    heads: Sequence[str]  # of both sides
     off: Markup  # how far
-    says: Markup
-    is_showed: bool  # says what the runs showed, else why
+    says: Markup  # what the runs showed, else why
     differs: bool  # from that on the machine shown
-    why: Markup  # it is not decided
 
     @property
-    def names(self) -> Markup:
-        """The machines in words."""
-        return Markup(", ").join(map(unbroken, self.machines))
+    def is_undecided(self) -> bool:
+        """Whether the runs of its machine decide nothing."""
+        return self.outcome.verdict in UNDECIDED
 
 
 @dataclass(frozen=True)
@@ -266,25 +261,25 @@ class FoldedClaim(Element):
     """A claim, folded below the first verdict that runs decide: its rule, and all verdicts."""
 
     IS_FOUND = False
-    claim: Claim
     says: Markup
-    runs: Sequence[str]
-    formula: Markup | None
-    domain: Markup
+    names_runs: bool
+    formula: Markup
+    only_there: Markup  # why it holds in its domain
     tolerance: str
     because: Markup  # it is that large
-    source: Reference | None
     regime: Markup
-    first: MachineVerdict
-    elsewhere: str  # the machine of the first verdict, where that is named
-    differs: bool
-    table: Table
-    showed: Sequence[MachineVerdict]  # those that say something, or one of them where all say it
-    lessons: Sequence[tuple[str, str]]  # that use it, each its address and title
+    verdicts: Sequence[MachineVerdict]
+    home: str  # the machine that no verdict names
+    is_of_planner: bool
+    units: Sequence[Markup]  # of the columns of numbers, each behind #
+    numbers: Sequence[Sequence[Markup]]
+    lessons: Sequence[tuple[str, Markup, str]]  # by topic, its title, and the mode that uses it
+    book: Book
+    root: str
 
 
 def proofs(
-    names: Sequence[str], lessons: Lessons, folio: Folio, home: str = ""
+    names: Sequence[str], lessons: Mapping[str, Lessons], folio: Folio, home: str = ""
 ) -> Iterator[Element]:
     """Claims with their verdicts by machine; where they are many, those that hold are folded.
 
@@ -293,145 +288,98 @@ def proofs(
     """
     sentences = {name: folio.line(folio.book.claims[name].says) for name in names}
     alike = Counter(map(plain, sentences.values()))
-    folded: list[tuple[str, FoldedClaim]] = []
+    folded: list[FoldedClaim] = []
     for name, sentence in sentences.items():
-        rows = list(_by_machine(name, folio))
-        home = home or rows[0].machines[0]
-        is_alone = alike[plain(sentence)] == 1
-        proof = _proof(name, sentence, rows, lessons.get(name, ()), home, is_alone, folio)
-        holds = folio.at_hand.judged(name).verdict == "holds" and not proof.differs
+        verdicts, names_runs = _by_machine(name, folio), alike[plain(sentence)] > 1
+        home = home or verdicts[0].machines[0]
+        proof = _proof(sentence, names_runs, verdicts, lessons.get(name, ()), home, folio)
+        holds = verdicts[0].words == "holds" and not any(verdict.differs for verdict in verdicts)
         if holds and len(names) > MOST_OPEN:
-            folded.append((rows[0].machines[0], proof))
+            folded.append(proof)
         else:
             yield proof
     if folded:
-        parts = []
-        for machine, number in sorted(Counter(machine for machine, _ in folded).items()):
-            words = " claims that hold" if number != 1 else " claim that holds"
-            on = " on " + unbroken(machine) if machine != home else ""
-            parts.append(counted(number) + words + on)
-        yield Fold(Markup(", ").join(parts), [proof for _, proof in folded], is_found=True)
+        machines = Counter(proof.verdicts[0].machines[0] for proof in folded)
+        parts = [
+            counted(number) + (" claims that hold" if number != 1 else " claim that holds")
+            + (" on " + unbroken(machine) if machine != home else "")
+            for machine, number in sorted(machines.items())
+        ]  # fmt: skip
+        yield Fold(Markup(", ").join(parts), folded, is_found=True)
 
 
 def _proof(
-    name: str, sentence: Markup, rows: Sequence[MachineVerdict],
-    lessons: Sequence[tuple[str, str]], home: str, is_alone: bool, folio: Folio,
+    says: Markup, names_runs: bool, by_machine: Sequence[MachineVerdict],
+    lessons: Lessons, home: str, folio: Folio,
 ) -> FoldedClaim:  # fmt: skip
-    claim, here = folio.book.claims[name], folio.at_hand.judged(name)
+    here, book = by_machine[0].outcome, folio.book
+    domain, tolerance = here.claim.domain, here.claim.tolerance
     folio.runs.update(here.runs)
-    shared, verdicts = _merged(rows)
-    first = next((verdict for verdict in verdicts if not verdict.why), verdicts[0])
-    because = claim.tolerance.because if claim.tolerance else None
-    told = [verdict for verdict in verdicts if verdict.says]
-    is_alike = len({plain(verdict.says) for verdict in verdicts}) == 1
-    titles = {topic.id: topic.file.title for topic in folio.book.topics}
+    folio.natures.add(by_machine[0].caption)
+    shared, verdicts = _merged(by_machine)
+    rows = [[verdict.predicted, verdict.observed, verdict.off or "–"] for verdict in verdicts]
+    titles = {topic.id: topic.file.title for topic in book.topics}
     return FoldedClaim(
-        claim=claim,
-        says=sentence,
-        runs=[] if is_alone else [run.partition(".")[2] for run in here.runs],
-        formula=_formula_of(claim, folio),
-        domain=_domain_of(claim, folio),
-        tolerance=tolerance_of(claim.tolerance, here.observed),
-        because=folio.line(because) if because else Markup(),
-        source=folio.book.references[claim.source] if claim.source else None,
-        regime=shared if rows[1:] else _regime_of(here, folio),
-        first=first,
-        elsewhere=first.machines[0] if first.machines[0] != home else "",
-        differs=any(row.differs for row in rows),
-        table=_table(verdicts, first.heads, here, folio),
-        showed=[replace(told[0], machines=())] if told and is_alike else told,
-        lessons=[
-            (f"{folio.root}topics/{topic}/{mode}.html",
-             f"{plain(folio.line(titles[topic]))}: {folio.ui['modes'][mode]}")
-            for topic, mode in lessons
-        ],
-    )  # fmt: skip
-
-
-def _table(
-    verdicts: Sequence[MachineVerdict], heads: Sequence[str], here: Judged, folio: Folio
-) -> Table:
-    """A row for each verdict."""
-    traces = {path.partition(".")[0] for path in here.runs}
-    is_of_planner = {folio.book.traces[name].is_of_planner for name in traces} == {True}
-    has_off = any(verdict.off for verdict in verdicts)
-    small, words = Markup("<br><small>{}</small>"), Markup('<span class="pb-verdict {}">{}</span>')
-    rows = [
-        [
-            (escape("no device") if is_of_planner else verdict.names)
-            + (small.format(verdict.regime) if verdict.regime else ""),
-            verdict.predicted, verdict.observed, *([verdict.off or "–"] if has_off else []),
-            words.format(verdict.css, verdict.words),
-        ]
-        for verdict in verdicts
-    ]  # fmt: skip
-    numbers = [f"#{title}" for title in (*heads, *(["Off by"] if has_off else []))]
-    return Table(["Machine", *numbers, "Verdict"], rows, verdicts[0].caption, is_found=False)
+        says,
+        names_runs,
+        folio.line(claim_formula.formula_of(here.claim) or ""),
+        folio.line((isinstance(domain, Domain) and domain.because) or ""),
+        tolerance_of(tolerance, here.observed),
+        folio.line((tolerance and tolerance.because) or ""),
+        shared if by_machine[1:] else _regime_of(here, folio),
+        verdicts,
+        home,
+        all(run.startswith(PREFIX) for run in here.runs),
+        *with_units("###", rows),
+        [(topic, folio.line(titles[topic]), mode) for topic, mode in lessons],
+        book,
+        folio.root,
+    )
 
 
 def _merged(rows: Sequence[MachineVerdict]) -> tuple[Markup, list[MachineVerdict]]:
     """The regime that machines share; verdicts, merged where they print alike, with the rest."""
-    decided = [row for row in rows if row.regime and not row.why] or rows[:1]
+    decided = [row for row in rows if row.regime and not row.is_undecided] or rows[:1]
     regimes = [row.regime.split("; ") for row in decided]
     words = [[*map(plain, conditions)] for conditions in regimes]
     shared = [part for part in regimes[0] if all(plain(part) in conditions for conditions in words)]
-    by_texts: dict[tuple[str, ...], list[MachineVerdict]] = {}
+    merged: dict[tuple[str, ...], MachineVerdict] = {}
     for row in rows:
         own = [part for part in plain(row.regime).split("; ") if part not in map(plain, shared)]
-        texts = (row.predicted, row.observed, row.off, row.words, row.says, "; ".join(own))
-        by_texts.setdefault(tuple(map(plain, texts)), []).append(row)
-    return Markup("; ").join(shared), [
-        replace(alike[0], machines=[row.machines[0] for row in alike], regime=escape(texts[-1]))
-        for texts, alike in by_texts.items()
-    ]
+        alone = replace(row, machines=[], regime=escape("; ".join(own)))
+        texts = (row.predicted, row.observed, row.off, row.words, row.says, alone.regime)
+        merged.setdefault(tuple(map(plain, texts)), alone).machines.extend(row.machines)
+    return Markup("; ").join(shared), [*merged.values()]
 
 
-def _by_machine(name: str, folio: Folio) -> Iterator[MachineVerdict]:
+def _by_machine(name: str, folio: Folio) -> list[MachineVerdict]:
     """A claim on the machine shown, then on the others that have measured what it needs."""
     here = folio.at_hand.judged(name)
-    holder = measured_by(here, folio)
-    outcomes = [(here, holder, folio)]
+    measured = [(here, measured_by(here, folio), folio)]
     for machine, there in folio.other_outcomes.items():
-        if name in there.judged_claims and machine != holder:
-            outcomes.append((there.judged_claims[name], machine, folio.over(there.evidence)))
+        if name in there.judged_claims and machine != measured[0][1]:
+            measured.append((there.judged_claims[name], machine, folio.over(there.evidence)))
     is_headed = here.observed is not None and here.observed.kind == "simulated"
     page = folio.without_mark("simulated") if is_headed else folio
     page = page.for_table(
-        v for outcome, *_ in outcomes for v in (outcome.predicted, outcome.observed, _off(outcome))
+        v for outcome, *_ in measured for v in (outcome.predicted, outcome.observed, _off(outcome))
     )
-    for outcome, machine, machine_folio in outcomes:
-        yield _judged_row(outcome, machine, machine_folio, page, differs=disagree(here, outcome))
+    verdicts = []
+    for outcome, machine, local in measured:
+        off, showed = _off(outcome), outcome.claim.sentence_for(outcome.verdict)
+        why = outcome.explanation if outcome.verdict not in DECIDED else ""
+        verdicts.append(MachineVerdict(
+            outcome, *sides_of(outcome, page), page.caption, [machine],
+            _regime_of(outcome, local, has_turns=False), page.show(off) if off else Markup(),
+            local.line(showed or why), disagree(here, outcome),
+        ))  # fmt: skip
+    return verdicts
 
 
 def measured_by(outcome: Judged, folio: Folio) -> str:
     """The machine behind a verdict: the reference machine where it stands in."""
     trace = folio.book.holder(outcome.runs[0]) if outcome.runs else None
     return outcome.machine or (trace and trace.measured_on) or folio.book.machine.name
-
-
-def _judged_row(
-    outcome: Judged, machine: str, local: Folio, page: Folio, *, differs: bool
-) -> MachineVerdict:
-    """A verdict with its numbers on the page, and with its words by the machine's evidence."""
-    showed = outcome.claim.sentence_for(outcome.verdict)
-    text = showed or (outcome.explanation if outcome.verdict not in DECIDED else "")
-    heads = ["Predicted", "Observed"]
-    if outcome.observed and outcome.observed.nature == "simulated":
-        heads[1] = outcome.observed.kind.capitalize()
-        if outcome.predicted and outcome.predicted.kind == "cited":
-            heads[0] = "Cited"
-    off = _off(outcome)
-    return MachineVerdict(
-        *_verdict(outcome, page),
-        machines=[machine],
-        regime=_regime_of(outcome, local, has_turns=False),
-        heads=heads,
-        off=page.show(off) if off else Markup(),
-        says=local.line(text) if text else Markup(),
-        is_showed=bool(showed),
-        differs=differs,
-        why=local.line(outcome.explanation) if outcome.verdict in UNDECIDED else Markup(),
-    )
 
 
 def _off(outcome: Judged) -> Value | None:
@@ -462,16 +410,7 @@ def tolerance_of(tolerance: NumberTolerance | None, observed: Value | None) -> s
         return f"{tolerance.epsilons:,} epsilons of {tolerance.dtype}"
     if tolerance.relative is not None:
         return f"{tolerance.relative * 100:g}%"
-    if observed is not None and observed.unit == units.SHARE:
-        return _points(tolerance.slack(0))
     unit = observed.unit if observed else units.PLAIN
+    if unit == units.SHARE:
+        return _points(tolerance.slack(0))
     return units.printed(tolerance.slack(0), unit, units.Form(way="written"))
-
-
-def _domain_of(claim: Claim, folio: Folio) -> Markup:
-    """Where a claim holds, and why not elsewhere; empty where its author does not say."""
-    if isinstance(claim.domain, Domain):
-        places = escape(", ".join([*(claim.domain.device or []), *(claim.domain.backend or [])]))
-        because = claim.domain.because
-        return Markup("{} ({})").format(places, folio.line(because)) if because else places
-    return Markup(escape("holds everywhere" if claim.domain else ""))

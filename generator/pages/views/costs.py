@@ -7,9 +7,8 @@ has fields in units that people think in, formulas, and the runs that these were
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from itertools import product
 from typing import NamedTuple
 
@@ -19,10 +18,10 @@ from generator.content.calculator import Calculator, CalculatorInput, Calculator
 from generator.content.lesson import CostFile, CostTable
 from generator.figures.step_rules import number
 from generator.pages.draft import Draft
-from generator.pages.elements.element import Block, Content, Element, Fold, ListOfLines
+from generator.pages.elements.element import Block, Content, Element, Fold
 from generator.pages.elements.programs import run_link
 from generator.pages.elements.tables import Row, Table
-from generator.pages.view import label
+from generator.pages.environment import label, typed
 from generator.pages.views.claims import BOUNDS, css_of, sides_of, tolerance_of
 from generator.printing.folio import ABSENT, Folio
 from generator.values import calculator as calculators
@@ -31,12 +30,9 @@ from generator.values.calculator import Checked
 from generator.values.claim_formula import formula_of, observed_run, off_by
 from generator.values.value import Value, numeric
 from generator.values.verdicts import Judged
-from runners.core.trace.fields import NBSP
 from runners.core.trace.schema import Setting
 
-PER_PARAMETER = ("B", "values")  # counts of them are means, as half a byte for each parameter
-MAX_DIGITS, STARTED, EXACTLY = 6, 4, 17  # of a number that is no whole one
-MANY_TIMES = 100  # from low to high: beyond, a slider moves by powers
+STARTED = 4  # digits of a number that is no whole one
 # Models of the buttons, trained in bf16 with Adam: sizes of a plan, cited rates of devices.
 MODELS = {
     "Llama 8B": "plan_llama_8b.fsdp_on_8", "Llama 13B": "plan_llama_13b.fsdp_on_16",
@@ -46,76 +42,52 @@ DEVICES = {"H100": ("h100-bf16", "connectx-7"), "A100": ("a100-bf16", "selene-hd
 PER_NODE = 8  # devices, and adapters
 HALF, STATE = 2, 12  # bytes: of a number in bf16; of a master and two moments in fp32
 OF_PROGRAM = {"reductions"}  # inputs that a model leaves as they are
-_END_OF_CALLED = re.compile(r"[,:]| \(")
+_NAME = re.compile(r"[a-z_]\w*")
 _FORMULA = re.compile(r"`[^`]+`(?=[^`])")
 
 
 class CalculatorField(NamedTuple):
     """An input of a calculator, in a unit that people think in."""
 
-    name: str
+    written: CalculatorInput
     label: Markup
-    called: str
     unit: str
-    says: str  # what it starts with, in words
-    size: str  # of one of the field, in what formulas calculate with
-    start: str
-    exact: str  # what formulas calculate with until a reader types
-    low: str
-    high: str
-    step: str
-    is_whole: bool
+    size: float  # of one of the field, in what formulas calculate with
+    start: float
+    low: float
+    high: float
     most: str  # a formula of the other inputs, as scripts read it
     covered: Sequence[Markup]  # least and largest in the runs
-    symbol: str
     range: str  # the same, as the script reads them
-
-
-class CalculatorResult(NamedTuple):
-    """A result of a calculator, and its formula as the script reads it."""
-
-    name: str
-    label: Markup
-    postfix: str
-    quantity: str
 
 
 @dataclass(frozen=True)
 class OperatedCalculator(Element):
     """A calculator: a form for a script, and what stands below it in any case."""
 
-    paper: Block | None  # in place of the form
     fields: Sequence[CalculatorField]  # none where this machine has no numbers to start from
     known: Sequence[tuple[str, str]]  # models: a name, and the numbers of the fields
-    results: Sequence[CalculatorResult]
+    # Of each a label, and its formula as the script reads it.
+    results: Sequence[tuple[CalculatorOutput, Markup, str]]
     below: Content
 
 
 def cost(draft: Draft) -> Iterator[Element | Markup]:
     """The page of what a technique costs."""
     lesson = draft.lesson(CostFile)
-    yield draft.lede(lesson.introduction)
     yield from draft.item(lesson.commit, "commit")
     for written in lesson.tables:
         title = draft.folio.line(written.title)
         yield draft.heading(2, title)
         what = f"“{title}”{draft.figure_to_try(written.figure)}"
         asked = lesson.commit if written.waits else None
-        yield draft.waiting(asked, what, _compared(written, draft))
+        told: list[Element | Markup] = [draft.prose(written.text), *draft.figure(written.figure)]
+        told += [_cost_table(written, draft.folio), *draft.texts(written.afterword)]
+        told += draft.backing(written.backed_by, written.sources)
+        yield draft.waiting(asked, what, told)
     yield from draft.passage("A calculator", lesson.calculator.introduction)
     yield _calculator(lesson.calculator, draft)
-    yield from draft.checks(lesson.checks)
-    yield from draft.takeaway(lesson.takeaway)
-
-
-def _compared(written: CostTable, draft: Draft) -> Iterator[Element | Markup]:
-    """Laws beside what their runs measured."""
-    yield draft.prose(written.text)
-    yield from draft.figure(written.figure)
-    yield _cost_table(written, draft.folio)
-    if written.afterword:
-        yield draft.prose(written.afterword)
-    yield from draft.backing(written.backed_by, written.sources)
+    yield from draft.end(lesson.checks, lesson.takeaway)
 
 
 def _cost_table(written: CostTable, folio: Folio) -> Table:
@@ -124,22 +96,22 @@ def _cost_table(written: CostTable, folio: Folio) -> Table:
     rows: list[Row] = []
     explained_before: set[str] = set()
     for row, outcome in zip(written.rows, outcomes, strict=True):
-        run = observed_run(outcome.claim, folio.evidence)
+        run, formula = observed_run(outcome.claim, folio.evidence), formula_of(outcome.claim) or ""
         folio.run(run)
         folio.shown_claims.add(row.law)
-        formula = formula_of(outcome.claim) or ""
-        explained = _FORMULA.match(formula)
-        if formula in explained_before and explained:
-            formula = explained[0]
+        alone = _FORMULA.match(formula) if formula in explained_before else None
         explained_before.add(formula)
-        what = Markup('{}<br><span class="pb-said">{}</span>').format(
-            folio.line(row.what), run_link(run, folio)
-        )
-        says = folio.line(formula) if formula else ABSENT
-        rows.append([what, says, *sides_of(outcome, folio), _off_by(outcome, folio)])
-    heads, way = folio.ui["cost"], folio.column_head(outcome.observed for outcome in outcomes)
-    numbers = (heads["predicted"], way, heads["differs_by"])
-    return Table(["Case", "Formula", *(f"#{title}" for title in numbers)], rows)
+        what = Markup('{}<br><span class="pb-said">{}</span>')
+        title = what.format(folio.line(row.what), run_link(run, folio))
+        says = folio.line(alone[0] if alone else formula) if formula else ABSENT
+        rows.append([title, says, *sides_of(outcome, folio), _off_by(outcome, folio)])
+    return Table(["Case", "Formula", *_heads((row.observed for row in outcomes), folio)], rows)
+
+
+def _heads(measured: Iterable[Value | None], folio: Folio) -> list[str]:
+    """The titles of what a formula says, what runs measured, and how far off it was."""
+    heads = folio.ui["cost"]
+    return [f"#{heads['predicted']}", f"#{folio.column_head(measured)}", f"#{heads['differs_by']}"]
 
 
 def _off_by(outcome: Judged, folio: Folio) -> Markup:
@@ -167,65 +139,60 @@ def _off_by(outcome: Judged, folio: Folio) -> Markup:
 
 def _calculator(written: Calculator, draft: Draft) -> OperatedCalculator:
     """A lesson's calculator: fields, known models, results beside values of runs."""
-    folio = draft.folio
-    inputs = {variable.name: folio.value(variable.start) for variable in written.inputs}
-    checked = [calculators.checks(output, written, folio.evidence) for output in written.outputs]
-    of_all = [check for of_output in checked for check in of_output]
-    fields = [
-        _field(variable, inputs.get(variable.name), of_all, folio) for variable in written.inputs
-    ]
-    for check in of_all:
-        folio.run(check.run)
+    folio, evidence = draft.folio, draft.folio.evidence
+    start = {variable.name: folio.value(variable.start) for variable in written.inputs}
+    checked = [calculators.checks(output, written, evidence) for output in written.outputs]
+    of_all = [check for own in checked for check in own]
+    fields = [_field(variable, start[variable.name], of_all, folio) for variable in written.inputs]
     complete = [field for field in fields if field] if all(fields) else []
-    called = {variable.name: _called(variable) for variable in written.inputs}
-    heads, way = folio.ui["cost"], folio.column_head(check.measured for check in of_all)
+    called = {variable.name: variable.called for variable in written.inputs}
+    heads = _heads((check.measured for check in of_all), folio)
     results, rows, by_run = [], [], []
     for output, checks in zip(written.outputs, checked, strict=True):
-        title, postfix = folio.line(output.label), calculators.parsed(output.formula).postfix
-        results.append(CalculatorResult(output.name, title, postfix, output.quantity))
-        rows.append([title, *_result(output, checks, inputs, called, folio)])
+        title, formula = folio.line(output.label), calculators.parsed(output.formula)
+        results.append((output, title, formula.postfix))
+        says = formula.readable.replace("*", "×").replace("-", "−")
+        says = _NAME.sub(lambda name: called.get(name[0], name[0]), says)
+        at_start = calculators.result(output, start)
+        compared = _compared_with(output, checks, at_start, folio)
+        rows.append([title, label(says), folio.printed(at_start), compared])
         for check in checks:
+            folio.run(check.run)
             numbers = map(folio.printed, (check.by_formula, check.measured, check.off))
             by_run.append([title, run_link(check.run, folio), *numbers])
-    titles = ["Result", "Run", f"#{heads['predicted']}", f"#{way}", f"#{heads['differs_by']}"]
-    summary = Markup("Each formula compared with every run")
-    afterword = written.afterword
-    below = [
-        *([Block([draft.prose(afterword)])] if afterword else []),
-        Table(["Result", "Formula", "#At the start", "Compared with"], rows),
-        Fold(summary, [Table(titles, by_run)], "pb-numbers"),
-    ]
-    paper, known = _on_paper(complete), list(_model_buttons(complete, folio))
-    return OperatedCalculator(paper, complete, known, results, below)
+    afterword = [Block([text]) for text in draft.texts(written.afterword)]
+    table = Table(["Result", "Formula", "#At the start", "Compared with"], rows)
+    every_run = Table(["Result", "Run", *heads], by_run)
+    fold = Fold(Markup("Each formula compared with every run"), [every_run], "pb-numbers")
+    known = list(_known_models(complete, folio))
+    return OperatedCalculator(complete, known, results, [*afterword, table, fold])
 
 
-def _on_paper(fields: Sequence[CalculatorField]) -> Block | None:
-    """What stands in place of fields where nobody can type into them."""
-    says = "On a screen, with JavaScript, this page takes your own inputs. The table below gives "
-    says += "the formulas, and their results for these:"
-    start = Markup('{}: <span class="pb-label">{}</span>')
-    lines = ListOfLines([start.format(field.label, field.says) for field in fields])
-    return Block([Block([escape(says)], tag="p"), lines], "pb-paper") if fields else None
+def _compared_with(
+    output: CalculatorOutput, checks: Sequence[Checked], at_start: Value | None, folio: Folio
+) -> Markup:
+    """How far off a formula was at most, and in which run."""
+    if not checks:
+        return escape("No run of this machine measured it.")
+    worst = max(checks, key=lambda check: abs(float(numeric(check.off))))
+    off = Markup("no error, as in")
+    if worst.off.number:
+        off = Markup("largest error {}, in").format(folio.printed(worst.off))
+    within = tolerance_of(output.within, at_start)  # how far off the build lets it be
+    says = Markup(
+        '<span class="pb-label" title="counted from the runs below">{}</span> {}; {} {} '
+        '(allowed: <span class="pb-given pb-label">{}</span>)'
+    )
+    if worst.is_beyond(output.within):
+        says += Markup(' <strong class="pb-does-not-hold">further off than it may be</strong>')
+    runs = "run" if len(checks) == 1 else "runs"
+    return says.format(len(checks), runs, off, run_link(worst.run, folio), within)
 
 
-def _called(variable: CalculatorInput) -> str:
-    """What formulas and messages call an input: the beginning of its label."""
-    return _END_OF_CALLED.split(variable.label)[0]
-
-
-def _model_buttons(fields: Sequence[CalculatorField], folio: Folio) -> Iterator[tuple[str, str]]:
-    """Known models as buttons that fill all fields; none whose number a field would refuse."""
-    for name, numbers in _known_models({field.name for field in fields}, folio):
-        own = [field for field in fields if field.name in numbers]
-        typed = {field.name: numbers[field.name] / float(field.size) for field in own}
-        if all(float(field.low) <= typed[field.name] <= float(field.high) for field in own):
-            texts = {name: _typed(number, STARTED) for name, number in typed.items()}
-            yield name, json.dumps(texts)
-
-
-def _known_models(names: set[str], folio: Folio) -> Iterator[tuple[str, dict[str, float]]]:
-    """Label and `{input: number}` of each model that has all `names`; per device if timed."""
-    known, is_timed = folio.book.references, not names.isdisjoint(("flops", "rate"))
+def _known_models(fields: Sequence[CalculatorField], folio: Folio) -> Iterator[tuple[str, str]]:
+    """Models that fill all fields, per device if timed; none whose number a field would refuse."""
+    known, own = folio.book.references, {field.written.name: field for field in fields}
+    is_timed = not own.keys().isdisjoint(("flops", "rate"))
     for (model, plan), device in product(MODELS.items(), DEVICES if is_timed else ["GPUs"]):
         run = folio.book.run(plan)
         inputs = _of_model(run.settings) if run else {}
@@ -234,8 +201,12 @@ def _known_models(names: set[str], folio: Folio) -> Iterator[tuple[str, dict[str
                 known[cited].value if cited in known else None for cited in DEVICES[device]
             )
             inputs |= {"flops": flops, "rate": PER_NODE * rate} if flops and rate else {}
-        if run and names - OF_PROGRAM <= inputs.keys():
-            yield f"{model}, bf16, Adam, {inputs['ranks']:.0f} {device}", inputs
+        taken = {name: field for name, field in own.items() if name in inputs}
+        fits = all(field.low <= inputs[name] <= field.high for name, field in taken.items())
+        if run and fits and own.keys() - taken.keys() <= OF_PROGRAM:
+            numbers = {name: inputs[name] / field.size for name, field in taken.items()}
+            texts = {name: typed(number, STARTED) for name, number in numbers.items()}
+            yield f"{model}, bf16, Adam, {inputs['ranks']:.0f} {device}", json.dumps(texts)
 
 
 def _of_model(settings: dict[str, Setting]) -> dict[str, float]:
@@ -256,72 +227,27 @@ def _of_model(settings: dict[str, Setting]) -> dict[str, float]:
 
 
 def _field(
-    variable: CalculatorInput, start: Value | None, checked: list[Checked], folio: Folio
+    variable: CalculatorInput, start: Value | None, checked: Sequence[Checked], folio: Folio
 ) -> CalculatorField | None:
     low, high = (calculators.bound(end, folio.evidence) for end in (variable.low, variable.high))
     if start is None or low is None or high is None:
         return None
-    of, stands = units.BY_NAME[variable.quantity], float(numeric(start))
-    unit, size = units.of_axis(of, abs(stands))
-    ends = float(numeric(low)), float(numeric(high))
+    opens, least, most = (float(numeric(number)) for number in (start, low, high))
+    unit, size = units.of_axis(units.BY_NAME[variable.quantity], abs(opens))
     on_runs = [check.given[variable.name] for check in checked if variable.name in check.given]
     covered = (min(on_runs, key=numeric), max(on_runs, key=numeric)) if on_runs else ()
     noun = variable.unit or ""
-    counted = "" if noun in variable.label.replace(",", "").split() else noun
-    is_count, has_powers = (
-        variable.quantity == "count",
-        ends[0] > 0 and ends[1] / ends[0] > MANY_TIMES,
-    )
+    if noun not in variable.label.replace(",", "").split():
+        unit = f"{unit} {noun}".strip()
     return CalculatorField(
-        name=variable.name,
-        label=folio.line(variable.label),
-        called=_called(variable),
-        unit=f"{unit} {counted}".strip(),
-        says=f"{_typed(stands / size, STARTED)} {unit} {counted}".replace(" %", "%").strip(),
-        size=_typed(float(size)),
-        start=_typed(stands / size, STARTED),
-        exact=_typed(stands, EXACTLY),
-        low=_typed(ends[0] / size),
-        high=_typed(ends[1] / size),
-        step=" ".join(["whole"] * (is_count and size == 1) + ["powers"] * has_powers),
-        is_whole=is_count and variable.unit not in PER_PARAMETER,
-        most=calculators.parsed(variable.at_most).postfix if variable.at_most else "",
-        covered=[folio.show(end) for end in {str(end): end for end in covered}.values()],
-        symbol=NBSP + noun if noun and not noun.islower() else "",
-        range=" ".join(str(float(numeric(end))) for end in covered),
+        variable,
+        folio.line(variable.label),
+        unit,
+        float(size),
+        opens,
+        least,
+        most,
+        calculators.parsed(variable.at_most).postfix if variable.at_most else "",
+        [folio.show(end) for end in {str(end): end for end in covered}.values()],
+        " ".join(str(float(numeric(end))) for end in covered),
     )
-
-
-def _typed(number: float, digits: int = MAX_DIGITS) -> str:
-    """A number as a field holds it: no more digits than tell it apart, and no exponent."""
-    if number.is_integer() and abs(number) < 2**53:
-        return str(int(number))
-    return format(Decimal(f"{number:.{digits}g}"), "f")
-
-
-def _result(
-    output: CalculatorOutput, checks: list[Checked], inputs: dict[str, Value | None],
-    called: dict[str, str], folio: Folio,
-) -> Row:  # fmt: skip
-    """The formula of a result, its value at the start, and how it compares with runs."""
-    parsed = calculators.parsed(output.formula)
-    worst = max(checks, key=lambda check: abs(float(numeric(check.off))), default=None)
-    formula = parsed.readable.replace("*", "×").replace("-", "−")
-    formula = re.sub(r"[a-z_]\w*", lambda name: called.get(name[0], name[0]), formula)
-    at_start = calculators.result(output, inputs)
-    compared = escape("No run of this machine measured it.")
-    if worst is not None:
-        counted = Markup('<span class="pb-label" title="counted from the runs below">{}</span> {}')
-        runs = counted.format(len(checks), "run" if len(checks) == 1 else "runs")
-        off = Markup("no error, as in")
-        if worst.off.number:
-            off = Markup("largest error {}, in").format(folio.printed(worst.off))
-        # How far off the build lets it be, where the book was written.
-        within = tolerance_of(output.within, at_start)
-        compared = Markup('{}; {} {} (allowed: <span class="pb-given pb-label">{}</span>)').format(
-            runs, off, run_link(worst.run, folio), within
-        )
-        if worst.is_beyond(output.within):
-            says = ' <strong class="pb-does-not-hold">further off than it may be</strong>'
-            compared += Markup(says)
-    return [label(formula), folio.printed(at_start), compared]

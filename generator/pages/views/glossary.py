@@ -1,7 +1,7 @@
 """The glossary: each term with its definition, a run that shows it, and the lessons that use it."""
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -9,17 +9,9 @@ from markupsafe import Markup, escape
 
 from generator.content.glossary import Term
 from generator.pages.draft import Draft
-from generator.pages.elements.element import (
-    Content,
-    Element,
-    Fold,
-    Heading,
-    NarrowingField,
-    Unfound,
-)
+from generator.pages.elements.element import Element, Heading, NarrowingField, Unfound
 from generator.pages.elements.programs import run_link
-from generator.printing.folio import Folio
-from generator.printing.markdown import plain, unlinked
+from generator.printing.markdown import unlinked
 
 TERMS = "assets/terms.js"  # sources.js knows it
 
@@ -28,14 +20,16 @@ TERMS = "assets/terms.js"  # sources.js knows it
 class DefinedTerm(Element):
     """A term, which has an entry of its own in the search."""
 
-    id: str
-    name: Markup
-    content: Content  # its definition and what follows that
+    term: Term
+    definition: Markup
+    run: Markup | None  # the link of one that shows it
+    num_lessons: int  # that use it
+    lessons: Sequence[tuple[str, Markup, Sequence[str]]]  # by topic, its title and their modes
 
     def parts(self) -> Iterator[Element | Markup]:
-        """Its name as the heading of its entry, and the content."""
-        yield Heading(3, self.name, f"term-{self.id}", is_anchored=False)
-        yield from self.content
+        """Its name as the heading of its entry, and the definition."""
+        yield Heading(3, escape(self.term.term), f"term-{self.term.id}", is_anchored=False)
+        yield self.definition
 
 
 @dataclass(frozen=True)
@@ -55,38 +49,20 @@ def glossary(draft: Draft) -> Iterator[Element | Markup]:
     letters = [link.format(next(terms).id, letter) for letter, terms in by_letter]
     yield Unfound([Markup(" ").join(letters)], "pb-aside pb-operate", "p")
     yield NarrowingField(Markup("Show terms with:"), ".pb-terms > div")
-    definitions = {term.id: folio.prose(term.definition) for term in written}
-    words = {term.id: [term.term, unlinked(definitions[term.id])] for term in written}
+    terms = [_defined(term, draft) for term in written]
+    words = {of.term.id: [of.term.term, unlinked(of.definition)] for of in terms}
     script = f"proofbook.terms = {json.dumps(words, ensure_ascii=True)};\n"
     folio.assets[TERMS] = script.encode()
-    terms = [
-        DefinedTerm(term.id, escape(term.term), [definitions[term.id], *_where(term, draft)])
-        for term in written
-    ]
     yield Terms(TERMS, terms)
 
 
-def _where(term: Term, draft: Draft) -> Iterator[Element]:
-    """The run that shows a term, and the lessons that use it."""
-    folio = draft.folio
-    if term.run:
-        words = "Shown by the run " + run_link(term.run, folio)
-        yield Unfound([words], "pb-aside", "p")
-    if pages := draft.gathered.used_in.get(term.id):
-        used = Markup(
-            'Used in <span class="pb-label" title="counted from the lessons of this book">{}</span>'
-            " {}"
-        )
-        words = used.format(len(pages), "lesson" if len(pages) == 1 else "lessons")
-        yield Fold(words, [*_lessons(pages, folio)])
-
-
-def _lessons(pages: Collection[str], folio: Folio) -> Iterator[Markup]:
-    """Links to lessons, by their pages, a paragraph for each topic."""
-    link = Markup('<a href="topics/{0}/{1}.html" aria-label="{2}: {3}">{3}</a>')
+def _defined(term: Term, draft: Draft) -> DefinedTerm:
+    folio, pages = draft.folio, draft.gathered.used_in.get(term.id, ())
+    definition = folio.prose(term.definition)
+    run = run_link(term.run, folio) if term.run else None
+    lessons = []
     for topic in folio.book.topics:
         modes = [mode for mode in topic.lessons if f"topics/{topic.id}/{mode}.md" in pages]
         if modes:
-            title = folio.line(topic.file.title)
-            links = [link.format(topic.id, m, plain(title), folio.ui["modes"][m]) for m in modes]
-            yield Markup("<p>{}<br>{}</p>").format(title, Markup("\n").join(links))
+            lessons.append((topic.id, folio.line(topic.file.title), modes))
+    return DefinedTerm(term, definition, run, len(pages), lessons)

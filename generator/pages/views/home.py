@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 from generator.content.topic import Survivor
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Aside, Block, Element
-from generator.pages.view import minutes_words
+from generator.pages.environment import minutes_words
 from generator.pages.views.ways import all_items, first_hour, item_marks, ways
 from generator.printing.folio import Folio
 from generator.values import units

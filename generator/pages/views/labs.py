@@ -16,7 +16,7 @@ from generator.pages.draft import Draft
 from generator.pages.elements.element import Aside, Block, Content, Element, Fold
 from generator.pages.elements.programs import Command
 from generator.pages.elements.tables import Row, Table
-from generator.pages.view import label
+from generator.pages.environment import label
 from generator.printing.folio import Folio
 from runners.labs.shelf import EVERYWHERE, LENT
 from runners.traces.differences import wrong_programs
@@ -46,8 +46,7 @@ def lab(draft: Draft) -> Iterator[Element | Markup]:
     """The page of a lab."""
     topic, name, folio = draft.topic, draft.sheet.lab or "", draft.folio
     written = topic.labs[name].model
-    figure = topic.figures[written.figure].id if written.figure else None
-    yield from task(draft, draft.figure(figure))
+    yield from task(draft, [draft.drawn(topic.figures[written.figure])] if written.figure else [])
     yield draft.heading(2, "Hints")
     for number, hint in enumerate(written.hints, 1):
         summary = Markup('Hint <span class="pb-label">{}</span>').format(number)

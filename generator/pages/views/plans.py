@@ -23,8 +23,8 @@ from generator.figures.play.states import Control
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Aside, Block, Element, Fold
 from generator.pages.elements.programs import CopiedCommand
-from generator.pages.elements.tables import Table
-from generator.pages.view import Row, counted, label
+from generator.pages.elements.tables import Row, Table
+from generator.pages.environment import counted, label
 from generator.pages.views import published
 from generator.pages.views.claims import proofs
 from generator.printing.folio import Folio, breakable
@@ -442,7 +442,10 @@ def _play(plans: Plans) -> tuple[PlanPlay, list[Markup]]:
     values["optimizer"].sort()  # Adam first
     varied = {key: known for key, known in values.items() if len(known) > 1}
     places = [tuple(known.index(words[key]) for key, known in varied.items()) for words in options]
-    drawn = [Markup(_advice(plans, chosen)) for chosen in plans.choices]
+    advices = [_advice(plans, chosen) for chosen in plans.choices]
+    if advices[0].table:
+        advices[0].table.give_ids(set())
+    drawn = [Markup(advice) for advice in advices]
     words = folio.ui["plan"]["controls"]
     precision = plans.plan.words.precision[plans.grid.rows[0].state.precision]
     fixed = {
@@ -484,7 +487,7 @@ def _advice(plans: Plans, chosen: Choices) -> Advice:
     runs = [plans.runs[plans.path(answer).partition(".")[2]] for answer in drawn]
     named = [(plans.label(a), b, verdict(a, memory)) for a, b in zip(drawn, runs, strict=True)]
     rows, device = [plans.compared(layout, chosen) for layout in best], chosen.device
-    titles = ["Layout", "#Needs", "#At least", "Decided by"]
+    titles = ["Layout", "#Needs", "#At\N{NO-BREAK SPACE}least", "Decided by"]
     return Advice(
         measured=[plans.measured(layout, chosen) for layout in made.measured] if made else [],
         is_ordered=bool(made and made.is_ordered),

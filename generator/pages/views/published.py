@@ -1,12 +1,12 @@
 """Published measurements beside what is computed of them: memory, and layouts of many clusters.
 
 In: planner/plan_published.json and plan_order.json as traces, and a citation of each published
-peak. Out: the rows of tables of scores and of every peak, with the place that it was published at,
-and of clusters, with their fastest layout and the one that the rule tries first.
+peak. Out: tables of these peaks and their scores, and of clusters.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 from statistics import median
 
 from markupsafe import Markup
@@ -14,29 +14,36 @@ from markupsafe import Markup
 from generator.content.plan_page import PeaksPage
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Aside, Element, Fold
-from generator.pages.elements.tables import Table
-from generator.pages.view import Row, counted, label
-from generator.printing.folio import Folio, breakable
+from generator.pages.elements.tables import Row, Table
+from generator.pages.environment import counted, label
+from generator.printing.folio import Folio
 from generator.values.value import Value, computed, numeric
 from runners.core.trace.records import Run
-from runners.planner.answers.published import (
-    KINDS,
-    MOST_ERROR,
-    ORDER,
-    PEAKS,
-    published_bytes_of,
-    reference_of,
-)
+from runners.planner.answers import published as answers
+from runners.planner.answers.published import KINDS, MOST_ERROR, ORDER, PEAKS
 from runners.planner.answers.published_order import NEAR
 
 *ALLOCATED, RESERVED = KINDS
 MEDIAN = "the median of |simulated − published| / published"
-AXES = ("data", "tensor", "pipeline", "context", "expert")
-SHARDING = {
-    "none": "DDP", "zero1": "ZeRO-1", "fsdp": "FSDP", "fsdp-keep": "FSDP without resharding",
-}  # fmt: skip
 CASE = "Configuration, and where it is published"
 CLUSTERS = "Model and cluster", "Fastest, and the rule's", "#Slower by", "#Best of its first ones"
+
+
+@dataclass(frozen=True)
+class PublishedCase(Element):
+    """What was measured, and where that is published."""
+
+    run: Run
+    name: str  # of the run, to which values and links lead; empty below its first row
+    variant: Markup | str = ""
+    why: Markup | str = ""  # it is not what a simulation says
+
+
+@dataclass(frozen=True)
+class ClusterLayouts(Element):
+    """The fastest layout of a published cluster, and the rule's."""
+
+    run: Run
 
 
 # --- memory
@@ -49,8 +56,8 @@ def published(draft: Draft) -> Iterator[Element | Markup]:
     assert page
     yield draft.lede(page.lede)
     misses = "#Off by more than " + label(f"{100 * MOST_ERROR:g}%")
-    scores = [*_peak_scores(draft.folio)]
-    yield Table(["Kind", "#Median error", "#Measurements", misses], scores)
+    titles = ["Kind", "#Median error", "#Measurements", misses]
+    yield Table(titles, [*_peak_scores(draft.folio)])
     yield draft.heading(2, "Every published number")
     titles = [CASE, "Kind", "#Published", "#Simulated", "#Error"]
     rows = [*peak_rows(page, draft.folio)]
@@ -64,34 +71,29 @@ def published(draft: Draft) -> Iterator[Element | Markup]:
     ))  # fmt: skip
 
 
-def _peaks(folio: Folio) -> list[tuple[str, Run, str]]:
-    """Triples of name, run and kind, for each published peak; sets `unmarked` to simulated."""
+def _peaks(folio: Folio) -> Iterator[tuple[str, Run, str]]:
+    """Yield name, run and kind for each published peak; sets `unmarked` to simulated."""
     folio.unmarked = "simulated"  # the page says it once, of all its numbers
-    return [
-        (name, run, kind)
-        for name, run in _listed(PEAKS.experiment, "place", folio)
-        for kind, _ in published_bytes_of(run)
-    ]
+    for name, run in _listed(PEAKS.experiment, "place", folio):
+        yield from ((name, run, kind) for kind, _ in answers.published_bytes_of(run))
 
 
 def _peak_scores(folio: Folio) -> Iterator[Row]:
     """Yield two rows, for allocated and reserved peaks: median relative error, number, misses."""
-    for name, kinds in {" and ".join(ALLOCATED): ALLOCATED, RESERVED: [RESERVED]}.items():
-        listed = [(name, kind) for name, _, kind in _peaks(folio) if kind in kinds]
-        offs = [_compared(name, kind, kind, folio)[-1] for name, kind in listed]
+    for kinds in (ALLOCATED, [RESERVED]):
+        peaks = [(name, kind) for name, _, kind in _peaks(folio) if kind in kinds]
+        offs = [_compared(name, kind, kind, folio)[-1] for name, kind in peaks]
         errors = [abs(numeric(off)) for off in offs]
         value = computed(median(errors), offs[0].unit, MEDIAN, ()).formatted(way="percent")
-        yield [
-            name,
-            folio.show(value, at="plan/published.html"),
-            counted(len(errors)),
-            counted(sum(error > MOST_ERROR for error in errors)),
-        ]
+        num_misses = counted(sum(error > MOST_ERROR for error in errors))
+        shown = folio.show(value, at="plan/published.html")
+        yield [" and ".join(kinds), shown, counted(len(errors)), num_misses]
 
 
 def _compared(name: str, kind: str, measure: str, folio: Folio) -> tuple[Value, Value, Value]:
     """The published peak, the simulated one, and how far that is off."""
-    path, cited = f"{PEAKS.experiment}.{name}", folio.reading("cited", reference_of(name, kind))
+    path = f"{PEAKS.experiment}.{name}"
+    cited = folio.reading("cited", answers.reference_of(name, kind))
     simulated = folio.reading(path, "ranks", 0, "measures", f"{measure}_bytes")
     assert cited is not None
     assert simulated is not None
@@ -103,45 +105,27 @@ def peak_rows(page: PeaksPage, folio: Folio) -> Iterator[Row]:
     before = ""
     for name, run, kind in _peaks(folio):
         folio.run(f"{PEAKS.experiment}.{name}")
-        settings = run.settings
-        cited, simulated, off = _compared(name, kind, kind, folio)
-        misses = abs(numeric(off)) > MOST_ERROR
-        device = re.split(r" \(| HBM", str(settings["device"]))[0]  # without the name of its host
-        mesh = f"{_mesh(settings['sharding'], settings)} on {device}"
-        text = label("{model}, {}, {microbatch} × {sequence:,} tokens".format(mesh, **settings))
-        row = str(settings["id"])
-        if row in page.variants:
-            text += Markup(", {}").format(folio.line(page.variants[row]))
-        yield [
-            (text if name == before else _named(name, text))
-            + _source(settings["url"], settings["repository"], f", {settings['case']}")
-            + (_noted(name, run, kind, page.notes.get(row), folio) if misses else ""),
-            kind,
-            folio.show(cited),
-            folio.show(simulated),
-            _marked(folio.show(off), is_off=misses),
-        ]
+        row, values = str(run.settings["id"]), _compared(name, kind, kind, folio)
+        misses = abs(numeric(values[-1])) > MOST_ERROR
+        case = PublishedCase(
+            run,
+            name if name != before else "",
+            folio.line(page.variants.get(row, "")),
+            _why(name, run, kind, page.notes.get(row), folio) if misses else "",
+        )
+        both = map(folio.show, values[:2])
+        yield [Markup(case), kind, *both, _marked(values[-1], misses, folio)]
         before = name
 
 
-def _noted(name: str, run: Run, kind: str, note: str | None, folio: Folio) -> Markup:
+def _why(name: str, run: Run, kind: str, note: str | None, folio: Folio) -> Markup:
     """Why a row misses, in the words of the page or of the trace; and simulated with that term."""
     own = re.sub(r" \(.*?\)", "", str(run.settings[f"explained_{kind}"]))  # without its files
-    why = folio.line(note) if note else label(own)
-    again = f"with_term_{kind}"
+    why, again = folio.line(note) if note else label(own), f"with_term_{kind}"
     if f"{again}_bytes" in run.ranks[0].measures:
-        _, simulated, off = _compared(name, kind, again, folio)
-        error = folio.show(off)
-        simulated_again = folio.show(simulated)
-        why += Markup(" Simulated again with this term: {} ({}).").format(simulated_again, error)
-    return Markup('<br><small class="pb-regime">† {}</small>').format(why)
-
-
-def _mesh(sharding: object, sizes: Mapping[str, object]) -> str:
-    """What data parallelism shards, and how many ways each axis divides the work."""
-    ways = {axis: int(str(sizes.get(axis, 1))) for axis in AXES}
-    mesh = [SHARDING[str(sharding)], *(f"{axis} {n:,}" for axis, n in ways.items() if n > 1)]
-    return " × ".join(mesh)
+        off, simulated = map(folio.show, _compared(name, kind, again, folio)[:0:-1])
+        why += Markup(" Simulated again with this term: {} ({}).").format(simulated, off)
+    return why
 
 
 # --- layouts
@@ -150,33 +134,18 @@ def _mesh(sharding: object, sizes: Mapping[str, object]) -> str:
 def clusters(folio: Folio) -> Iterator[Row]:
     """Yield a row for each published cluster: the fastest layout, the rule's, its slowdown."""
     for name, run in _listed(ORDER.experiment, "won", folio):
-        path, settings = f"{ORDER.experiment}.{name}", run.settings
+        path = f"{ORDER.experiment}.{name}"
         folio.run(path)
-        about = "{model}, {devices} {device}, {global_batch:,} × {sequence:,} tokens"
-        both = [label(_layout(settings[of], settings[f"{of}_sharding"])) for of in ("won", "first")]
+        measures = ("slower_share", "slower_share_of_three")
+        shares = (folio.reading(path, "ranks", 0, "measures", measure) for measure in measures)
         yield [
-            _named(name, label(about.format(**settings)))
-            + _source(settings["url"], str(settings["title"]).partition(",")[0]),
-            Markup("<br>").join(dict.fromkeys(both)),
+            Markup(PublishedCase(run, name)),
+            Markup(ClusterLayouts(run)),
             *(
-                _slower(path, measure, folio)
-                for measure in ("slower_share", "slower_share_of_three")
+                _marked(share.formatted(way="percent", digits=2), numeric(share) > NEAR, folio)
+                for share in shares if share
             ),
-        ]
-
-
-def _slower(path: str, measure: str, folio: Folio) -> Markup:
-    share = folio.reading(path, "ranks", 0, "measures", measure)
-    assert share is not None
-    error = folio.show(share.formatted(way="percent", digits=2))
-    return _marked(error, is_off=numeric(share) > NEAR)
-
-
-def _layout(sizes: object, sharding: object) -> str:
-    assert isinstance(sizes, list)
-    data, stages, tensor, microbatch = sizes
-    mesh = _mesh(sharding, {"data": data, "tensor": tensor, "pipeline": stages})
-    return f"{mesh}, microbatch {microbatch}"
+        ]  # fmt: skip
 
 
 # --- both
@@ -189,19 +158,7 @@ def _listed(experiment: str, setting: str, folio: Folio) -> list[tuple[str, Run]
     return sorted(listed, key=lambda pair: int(str(pair[1].settings["place"])))
 
 
-def _source(url: object, source: object, case: str = "") -> Markup:
-    """Where a row was published, below what it is."""
-    return Markup(
-        '<br><small class="pb-regime">'
-        '<a class="pb-cited" href="{}" rel="noreferrer">{}</a>{}</small>'
-    ).format(url, source, label(breakable(case)) if case else "")
-
-
-def _named(run: str, text: Markup) -> Markup:
-    """The place of a run, to which its values and the links to it lead."""
-    return Markup('<span id="{}">{}</span>').format(run, text)
-
-
-def _marked(error: Markup, *, is_off: bool) -> Markup:
+def _marked(error: Value, is_off: bool, folio: Folio) -> Markup:
     """An error, which stands out beyond the tolerance of its table."""
-    return Markup('<span class="pb-does-not-hold">† {}</span>').format(error) if is_off else error
+    marked = Markup('<span class="pb-does-not-hold">† {}</span>' if is_off else "{}")
+    return marked.format(folio.show(error))

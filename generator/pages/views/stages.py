@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 from generator.content.lesson import Recorded, RecordedRow, TraceFile
 from generator.figures.drawings.lanes import IDLE, Lane, Travel, lanes
 from generator.pages.draft import Draft
-from generator.pages.elements.element import Block, Content, Drawing, Element, Fold
+from generator.pages.elements.element import Block, Drawing, Element, Facts, Fold
 from generator.pages.elements.tables import Table
 from generator.printing.folio import Folio
 from generator.printing.markdown import Text, plain
@@ -26,6 +26,7 @@ from generator.values.value import Value
 from runners.core.trace.records import Move, PredictionStep, Run, Stage
 
 NUM_VALUES = 4
+SIDES = "shape_in", "shape_out"
 _OF_RANK = re.compile(r"rank_(\d+)_(\w+)")
 _UNIT_IN_NAME = re.compile(r"^num_|_(?:share|bytes|seconds)$")
 _NUMBERED = re.compile(r"([a-z]+)(\d+)")
@@ -42,23 +43,7 @@ class RecordedStep(NamedTuple):
     operation: Markup  # and which rank recorded it
     shape_in: Markup
     shape_out: Markup  # with its bytes, of a stage
-    values: Markup
-    facts: Sequence[tuple[Markup, Markup]]  # of a step of a prediction
-
-
-class RecordedFact(NamedTuple):
-    """A fact of a stage: its name, and what was recorded."""
-
-    name: Markup
-    values: Content
-    css: str = ""  # of each of these
-
-
-@dataclass(frozen=True)
-class RecordedFacts(Element):
-    """Facts of a stage, each behind its name."""
-
-    facts: Sequence[RecordedFact]
+    facts: Sequence[tuple[Markup, Markup]]  # its first values, and those of a prediction's step
 
 
 @dataclass(frozen=True)
@@ -69,19 +54,17 @@ class PredictionTable(Table):
 def trace(draft: Draft) -> Iterator[Element | Markup]:
     """The page of one training and one prediction, as runs recorded them."""
     lesson, folio = draft.lesson(TraceFile), draft.folio
-    yield draft.lede(lesson.introduction)
     if lesson.data_flow:
         yield from draft.passage("Data flow, stage by stage", lesson.data_flow.introduction)
         yield Block([*_stages(lesson.data_flow, draft)])  # opening a stage closes the others
     if lesson.training:
         yield from draft.passage("The training curve", lesson.training.introduction)
         yield from draft.figure(lesson.training.figure)
-        if lesson.training.afterword:
-            yield Block([draft.prose(lesson.training.afterword)])
+        yield from (Block([text]) for text in draft.texts(lesson.training.afterword))
     if lesson.prediction:
         title = folio.line(lesson.prediction.title or "Prediction, layer by layer")
         yield from draft.passage(title, lesson.prediction.introduction)
-        yield _prediction(_recorded(lesson.prediction, "prediction", folio))
+        yield _prediction(lesson.prediction, folio)
     yield from draft.sections(lesson.more, 2)
     yield from draft.checks(lesson.checks, "Questions")
     yield draft.heading(2, "Key insight")
@@ -89,51 +72,35 @@ def trace(draft: Draft) -> Iterator[Element | Markup]:
     yield draft.waiting(lesson.commit, "the key insight", [draft.insight(lesson.takeaway)])
 
 
-def _prediction(steps: Sequence[RecordedStep]) -> PredictionTable:
+def _prediction(written: Recorded, folio: Folio) -> PredictionTable:
     rows = []
-    for number, step in enumerate(steps, 1):
-        facts = [("First values", step.values)] if step.values else []
-        line = Markup('<br>{}: <span class="pb-values">{}</span>')
-        below = Markup("").join(line.format(*fact) for fact in [*facts, *step.facts])
+    for number, step in enumerate(_recorded(written, "prediction", folio), 1):
+        below = Markup("").join(map(Markup("<br>{0[0]}: {0[1]}").format, step.facts))
         title = Markup('<span class="pb-label">{}</span> {}').format(number, step.title)
         rows.append([title, step.shape_in, step.operation, step.shape_out, step.note + below])
     return PredictionTable(["Step", "In", "Operation", "Out", "Note"], rows)
 
 
-def _recorded(written: Recorded, field: str, folio: Folio) -> list[RecordedStep]:
+def _recorded(written: Recorded, field: str, folio: Folio) -> Iterator[RecordedStep]:
     """Each row of what a run recorded in `field`, `stages` or `prediction`."""
     run = folio.run(written.run)
-    by_name = {record.name: record for record in getattr(run, field)} if run else {}
-    return [
-        _step(
-            by_name.get(row.name), partial(folio.reading, written.run, field, row.name), row, folio
-        )
-        for row in written.rows
-    ]
-
-
-def _step(
-    record: Stage | PredictionStep | None, read: Read, written: RecordedRow, folio: Folio
-) -> RecordedStep:
-    """A row with what its run recorded, if it did."""
-    title, note = folio.line(written.title), folio.line(written.note)
-    by = Markup('{} <span class="pb-said">· recorded {}</span>')
-    if record is None:
-        dash = Markup("–")
-        return RecordedStep(title, note, by.format("", ""), dash, dash, Markup(), [])
-    rank = "each rank" if record.rank is None else f"rank\u00a0{record.rank}"
-    operation = record.operation.replace("this rank", rank)
-    recorded = by.format(operation, f"on {rank}" if operation == record.operation else "")
-    shape_in = _shape(record.shape_in, read("shape_in", by=shape), folio)
-    shape_out = _shape(record.shape_out, read("shape_out", by=shape), folio)
-    if isinstance(record, Stage):
-        shape_out += ", " + folio.printed(read("bytes"))
-    places = range(min(NUM_VALUES, len(record.values)))
-    first = Markup(", ").join(_rounded(read("values", place), 3, folio) for place in places)
-    more = ", …" if len(record.values) > NUM_VALUES else ""
-    values = Markup("[{}{}]").format(first, more) if places else Markup()
-    facts = list(_facts(record, read, folio)) if isinstance(record, PredictionStep) else []
-    return RecordedStep(title, note, recorded, shape_in, shape_out, values, facts)
+    records = {record.name: record for record in getattr(run, field)} if run else {}
+    for row in written.rows:
+        title, note, dash = folio.line(row.title), folio.line(row.note), Markup("–")
+        operation = Markup('{} <span class="pb-said">· recorded {}</span>')
+        if record := records.get(row.name):
+            read = partial(folio.reading, written.run, field, row.name)
+            rank = "each rank" if record.rank is None else f"rank\u00a0{record.rank}"
+            says = record.operation.replace("this rank", rank)
+            words = operation.format(says, f"on {rank}" if says == record.operation else "")
+            shapes = (_shape(getattr(record, side), read(side, by=shape), folio) for side in SIDES)
+            shape_in, shape_out = shapes
+            if isinstance(record, Stage):
+                shape_out += ", " + folio.printed(read("bytes"))
+            facts = [*_facts(record, read, folio)]
+            yield RecordedStep(title, note, words, shape_in, shape_out, facts)
+        else:
+            yield RecordedStep(title, note, operation.format("", ""), dash, dash, [])
 
 
 def _shape(sizes: Sequence[int], printed: Value | None, folio: Folio) -> Markup:
@@ -144,18 +111,26 @@ def _rounded(value: Value | None, digits: int, folio: Folio) -> Markup:
     return folio.printed(value and value.formatted(digits=digits))
 
 
-def _facts(step: PredictionStep, read: Read, folio: Folio) -> Iterator[tuple[Markup, Markup]]:
-    """Each fact behind its name; those of single ranks, `rank_0_before`, rank after rank."""
+def _facts(
+    record: Stage | PredictionStep, read: Read, folio: Folio
+) -> Iterator[tuple[Markup, Markup]]:
+    """The first values, and each fact behind its name; `rank_0_before` stands rank after rank."""
+    values = Markup('<span class="pb-values">{}</span>')
+    if record.values:
+        places = range(min(NUM_VALUES, len(record.values)))
+        first = Markup(", ").join(_rounded(read("values", place), 3, folio) for place in places)
+        more = ", …" if len(record.values) > NUM_VALUES else ""
+        yield Markup("First values"), values.format(Markup("[{}{}]").format(first, more))
     of_ranks: dict[str, list[Markup]] = {}
-    for name, fact in sorted(step.facts.items()):
+    for name, fact in sorted(record.facts.items()) if isinstance(record, PredictionStep) else ():
         cell = _fact(fact, partial(read, "facts", name), folio)
         if match := _OF_RANK.fullmatch(name):
             words = Markup('<span class="pb-label">rank {}</span> {}').format(match[1], cell)
             of_ranks.setdefault(match[2], []).append(words)
         else:
-            yield _label(name, folio), cell
+            yield _label(name, folio), values.format(cell)
     for name in sorted(of_ranks, reverse=True):  # before, after
-        yield _label(name, folio), Markup("; ").join(of_ranks[name])
+        yield _label(name, folio), values.format(Markup("; ").join(of_ranks[name]))
 
 
 def _label(name: str, folio: Folio) -> Markup:
@@ -179,49 +154,33 @@ def _fact(fact: object, read: Read, folio: Folio) -> Markup:
 def _stages(flow: Recorded, draft: Draft) -> Iterator[Fold]:
     """Each of a run's listed stages, with its drawing and its transfers if the run recorded it."""
     run = draft.folio.run(flow.run)
-    by_name = {stage.name: stage for stage in run.stages} if run else {}
-    steps = _recorded(flow, "stages", draft.folio)
-    for number, (written, step) in enumerate(zip(flow.rows, steps, strict=True), 1):
-        anchor = f"stage-{written.name.replace('_', '-')}"
-        facts = [
-            RecordedFact(Markup("Operation"), [step.operation]),
-            RecordedFact(Markup("In"), [step.shape_in]),
-            RecordedFact(Markup("Out"), [step.shape_out]),
-        ]
-        if step.values:
-            facts.append(RecordedFact(Markup("First values"), [step.values], "pb-values"))
-        sides: list[Block] = []
-        if run and written.name in by_name:
-            record, later = by_name[written.name], {row.name for row in flow.rows[number:]}
-            moves = list(_moves(flow.run, written, record, run, draft.folio))
+    records = {stage.name: stage for stage in run.stages} if run else {}
+    steps = list(_recorded(flow, "stages", draft.folio))
+    for number, (row, step) in enumerate(zip(flow.rows, steps, strict=True), 1):
+        anchor, title = f"stage-{row.name.replace('_', '-')}", plain(step.title)
+        sides, transfers = [], list[Markup]()
+        if run and row.name in records:
+            record, later = records[row.name], {after.name for after in flow.rows[number:]}
+            moves = list(_moves(flow.run, row, record, run, draft.folio))
             travels, transfers = [travel for travel, _ in moves], [*_travelled(moves, draft.folio)]
             ranks = [_lane(rank, record, run, travels) for rank in range(run.world_size)]
             if later & _GIVES_LAYERS:  # the ranks do not hold theirs yet
                 ranks = [rank._replace(holds="") for rank in ranks]
-            if transfers:
-                facts.append(RecordedFact(Markup("Payload"), transfers))
-            svg = _drawing(anchor, plain(step.title), ranks, travels, transfers)
+            works = ((rank.label, rank.works_on or IDLE, rank.holds) for rank in ranks)
+            says = [f"{rank}: {', '.join(filter(None, own))}" for rank, *own in works]
+            words = "; ".join([*says, *map(plain, transfers)])
+            svg = lanes(ranks, travels).svg(anchor, title, words, "pb-lanes")
             sides.append(Block([Drawing(svg)]))
+        cells = {"Operation": step.operation, "In": step.shape_in, "Out": step.shape_out}
+        facts = [*((Markup(name), cell) for name, cell in cells.items()), *step.facts]
+        payload = [(Markup("Payload"), transfers)] if transfers else []
         note = Block([draft.links.linked(step.note)], tag="p")
-        sides.append(Block([note, RecordedFacts(facts)], "pb-told"))
-        summary = Markup('<span class="pb-label">{}</span> {}').format(number, plain(step.title))
+        sides.append(Block([note, Facts([*facts, *payload])], "pb-told"))
+        summary = Markup('<span class="pb-label">{}</span> {}').format(number, title)
         yield Fold(
             summary, [Block(sides, "pb-stage-sides")], "pb-stage", anchor=anchor, group="stages",
             is_open=number == 1,
         )  # fmt: skip
-
-
-def _drawing(
-    anchor: str, title: str, ranks: Sequence[Lane], travels: Sequence[Travel],
-    transfers: Sequence[Markup],
-) -> Markup:  # fmt: skip
-    """The diagram of a stage, with a sentence for each rank and each transfer."""
-    sentences = [
-        f"{rank.label}: {', '.join(filter(None, [rank.works_on or IDLE, rank.holds]))}"
-        for rank in ranks
-    ]
-    says = "; ".join([*sentences, *map(plain, transfers)])
-    return lanes(ranks, travels).svg(anchor, title, says, "pb-lanes")
 
 
 def _lane(rank: int, stage: Stage, run: Run, travels: Sequence[Travel]) -> Lane:

@@ -1,29 +1,19 @@
 """Sentences that people read: how each stands, its runs, and a program that repeats it."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
 from generator.checks import claim_checks
-from generator.content import listed_code
-from generator.content.claim import Statement
+from generator.content.claim import Reference, Statement
+from generator.content.exhibit import Listing
 from generator.pages.draft import Draft
-from generator.pages.elements.element import (
-    Aside,
-    Block,
-    Content,
-    Element,
-    Fold,
-    NarrowingField,
-    OnThisPage,
-    Unfound,
-)  # fmt: skip
-from generator.pages.elements.programs import highlighted, printed
-from generator.pages.environment import command_words, unbroken
-from generator.pages.views.claims import JudgedClaim, measured_by, verdict_link, verdict_row
-from generator.printing.folio import Folio, breakable
+from generator.pages.elements.element import Element, Heading, NarrowingField, OnThisPage, Worded
+from generator.pages.elements.programs import ListedProgram, listing
+from generator.pages.views.claims import JudgedClaim, measured_by, verdict_row
+from generator.printing.folio import Folio
 from generator.printing.markdown import plain
 from generator.printing.sources import command
 from generator.values.verdicts import Judged
@@ -32,15 +22,6 @@ _SENTENCE_ENDS = re.compile(r"(?<=[.?!])\s+(?=[A-Z`*\[{])")
 SHOWN = 2  # sentences of a correction; the rest is closed
 
 
-# A sentence's verdict as it is shown of one machine, and its class.
-STANDINGS = {
-    "false": ("false", "pb-does-not-hold"),
-    "too_general": ("too general", "pb-differs"),
-    "depends": ("depends on the implementation", "pb-differs"),
-    "true": ("true", "pb-holds"),
-    "otherwise": ("the runs of this machine differ", "pb-differs"),
-    "untested": ("not tested here", "pb-does-not-apply"),
-}
 JUDGED = (
     "Each is judged in the context of its source. “False” means that we know no conditions under "
     "which it holds. “Too general” means that a run shows a case in which it fails. “Depends on "
@@ -52,30 +33,40 @@ RANKED = (
     "We ranked these{} by judgement, asking two questions: who reads the statement, and what does "
     "it cost to act on it where it fails, or is read too broadly? Each entry answers both."
 )
-PARAGRAPH = Markup("<p>{}</p>")
-SOURCE = Markup(
-    'Source: <a class="pb-cited" href="{}" rel="noreferrer">{}</a>, '
-    '<span class="pb-cited">{}</span>'
-)
-AGAIN = Markup("{} it again, from the project's folder: <code>{}</code>")
-HERE = Markup("From the project's folder: <code>{}</code>")
-LISTED = Markup('<div class="highlight"><pre><code tabindex="0">{}</code></pre></div>')
-TO_DOWNLOAD = Markup(
-    'See the effect yourself: download <a href="{}" download>{}</a>, then run <code>{}</code> '
-    "(on Linux; it needs {} alone)"
-)
-USES = Markup(
-    "The program of this entry does not repeat the measurement; it uses {}. Compare the effect, "
-    "not the numbers."
-)
+
+
+@dataclass(frozen=True)
+class Standing(Worded):
+    """How a sentence stands on machines."""
+
+    verdict: str  # its own, or how their runs differ from that
+    machines: Sequence[str]  # none where it stands so on all
 
 
 @dataclass(frozen=True)
 class TestedStatement(Element):
-    """A sentence with what was found of it."""
+    """A sentence, how it stands, its correction, and folded what that rests on."""
 
-    id: str
-    content: Content
+    said: Heading
+    standings: Sequence[Standing]
+    where: Markup
+    correction: Markup
+    regime: Markup
+    more: Markup  # of the correction
+    stakes: Markup
+    source: Reference | None
+    claim: JudgedClaim
+    runs: Sequence[tuple[str, str]]  # each with its address
+    verb: str
+    again: str  # the command that repeats them
+    program: ListedProgram | None  # that shows the effect; its title is what it uses
+    num_ranks: int
+    programs_need: Markup
+
+    def parts(self) -> Iterator[Element | Markup]:
+        """All but the evidence."""
+        yield from (self.said, *self.standings)
+        yield from (self.where, self.correction, self.regime, self.more, self.stakes)
 
 
 def retracted(draft: Draft) -> Iterator[Element | Markup]:
@@ -94,98 +85,58 @@ def retracted(draft: Draft) -> Iterator[Element | Markup]:
             yield Markup(f"<p>{RANKED}</p>").format(" ten" * is_ten)
         elif first and place == len(first):
             yield draft.heading(2, "More statements", anchor="others")
-        yield TestedStatement(sentence.id, [*_statement(sentence, draft)])
+        yield _statement(sentence, draft)
 
 
-def _statement(sentence: Statement, draft: Draft) -> Iterator[Element | Markup]:
-    """A sentence, its standings by machine, its correction, and folded what that rests on."""
-    folio = draft.folio
-    row = verdict_row(sentence.claim, folio)
+def _statement(sentence: Statement, draft: Draft) -> TestedStatement:
+    folio, book = draft.folio, draft.folio.book
+    claim = verdict_row(sentence.claim, folio)
     first, *others = re.split(r"\n\s*\n", sentence.correction.strip())
     sentences = _SENTENCE_ENDS.split(first)
     more = [" ".join(sentences[SHOWN:]), *others]
-    yield draft.heading(3, folio.line(sentence.said), anchor=sentence.id, css="pb-sentence")
-    standings = _standings(sentence, folio)
-    yield Aside(standings + "· from " + folio.line(sentence.where), "pb-said-where")
-    yield Block([folio.prose(" ".join(sentences[:SHOWN]))])
-    regime = PARAGRAPH.format(folio.line(sentence.regime))
-    correction = folio.prose("\n\n".join(filter(None, more)))
-    stakes = PARAGRAPH.format(folio.line(sentence.stakes)) if sentence.stakes else Markup()
-    evidence = Unfound([*_evidence(sentence, row, folio)])
-    title, content = Markup("Conditions, source, evidence"), (regime, correction, stakes, evidence)
-    yield Fold(title, content, is_found=True)
+    runs = [run for run in map(book.run, claim.outcome.runs) if run]
+    path = sentence.program
+    program = book.run(path) if path else None
+    return TestedStatement(
+        draft.heading(3, folio.line(sentence.said), anchor=sentence.id, css="pb-sentence"),
+        _standings(sentence, folio),
+        folio.line(sentence.where),
+        folio.prose(" ".join(sentences[:SHOWN])),
+        folio.line(sentence.regime),
+        folio.prose("\n\n".join(filter(None, more))),
+        folio.line(sentence.stakes or ""),
+        book.references[sentence.source] if sentence.source else None,
+        claim,
+        [(name, folio.root + folio.place_of(name)) for name in claim.outcome.runs],
+        "Simulate" if {run.nature for run in runs} == {"simulated"} else "Measure",
+        command(claim.outcome.runs, measured_by(claim.outcome, folio), book.reference.name),
+        _listed(path, folio) if path else None,
+        program.world_size if program else 0,
+        folio.line(book.home.programs_need or ""),
+    )
 
 
-def _evidence(sentence: Statement, row: JudgedClaim, folio: Folio) -> Iterator[Element | Markup]:
-    """The source of a sentence, the claim that judges it, and a program that shows the effect."""
-    if sentence.source:
-        source = folio.book.references[sentence.source]
-        yield Aside(SOURCE.format(source.url, source.title, source.where))
-    if sentence.program:
-        yield Aside(_download(sentence.program, folio), "pb-listing-title")
-    yield Aside(_judged(row, folio))
-    machine = measured_by(folio.judged(sentence.claim), folio)
-    again = command_words(command(row.runs, machine, folio.book.reference.name))
-    natures = {run.nature for run in map(folio.book.run, row.runs) if run}
-    verb = "Simulate" if natures == {"simulated"} else "Measure"
-    yield Aside(AGAIN.format(verb, again), "pb-listing-title")
-    if sentence.program:
-        yield from _program(sentence.program, folio)
-
-
-def _download(path: str, folio: Folio) -> Markup:
-    """Where the program of a run is, and the command that runs it where it was downloaded to."""
-    file = claim_checks.program_path(folio.book, path)
-    at, name = folio.root + (listed_code.download_path(file) or ""), file.rpartition("/")[2]
-    needs = folio.line(folio.book.home.programs_need or "")
-    return TO_DOWNLOAD.format(at, name, _torchrun(path, name, folio), needs)
-
-
-def _program(path: str, folio: Folio) -> Iterator[Element | Markup]:
+def _listed(path: str, folio: Folio) -> ListedProgram:
     """The program of a run, which several sentences may share, and what it printed."""
-    file = claim_checks.program_path(folio.book, path)
     sharing = (other.uses for other in folio.book.statements.values() if other.program == path)
-    yield Aside(USES.format(folio.line(next(filter(None, sharing)))))
-    code = highlighted(listed_code.listed(folio.book.root, file, None))
-    here = Aside(HERE.format(_torchrun(path, file, folio)), "pb-listing-title")
-    yield Block([here, LISTED.format(code)], "pb-listing")
-    yield printed(path, folio)
+    file = claim_checks.program_path(folio.book, path)
+    return listing(Listing(path=file, run=path, title=next(filter(None, sharing))), folio)
 
 
-def _torchrun(path: str, file: str, folio: Folio) -> Markup:
-    run = folio.run(path)
-    assert run is not None, path  # the checks have looked
-    return command_words(f"torchrun --nproc-per-node {run.world_size} {file}")
-
-
-def _judged(row: JudgedClaim, folio: Folio) -> Markup:
-    """The claim that judges a sentence, with its verdict and its runs."""
-    run = Markup('<a href="{}{}"><code>{}</code></a>')
-    runs = [run.format(folio.root, folio.place_of(name), breakable(name)) for name in row.runs]
-    sides = "Verdict"
-    if not row.is_repeated:
-        sides = Markup("Predicted {}, observed {}").format(row.predicted, row.observed)
-    regime = Markup(' <small class="pb-regime">Regime: {}.</small>').format(row.regime)
-    return Markup("The evidence: {} {}: {}.{} {}: {}").format(
-        row.says, sides, verdict_link(row), regime if row.regime else "",
-        "Run" if len(runs) == 1 else "Runs", Markup(", ").join(runs),
-    )  # fmt: skip
-
-
-def _standings(sentence: Statement, folio: Folio) -> Markup:
+def _standings(sentence: Statement, folio: Folio) -> list[Standing]:
     """How the sentence stands on the machine of its runs and those that agree, then elsewhere.
 
     A machine on which it is untested says nothing beside one on which it is.
     """
     here = folio.judged(sentence.claim)
     own = folio.at_hand.judged(sentence.claim)  # where the reference stands in
-    others = {
-        machine: there.judged_claims[sentence.claim]
-        for machine, there in folio.other_outcomes.items()
-        if sentence.claim in there.judged_claims
-    }
+    outcomes: list[tuple[str | None, Judged]]
+    outcomes = [(measured_by(here, folio), here), (own.machine, own)]
+    for other, there in folio.other_outcomes.items():
+        if sentence.claim in there.judged_claims:
+            outcomes.append((other, there.judged_claims[sentence.claim]))
     judged: dict[str, str] = {}
-    for machine, outcome in ((measured_by(here, folio), here), (own.machine, own), *others.items()):
+    for machine, outcome in outcomes:
         if machine:
             judged.setdefault(machine, _standing(sentence, outcome))
     first, *_ = judged.values()
@@ -193,12 +144,8 @@ def _standings(sentence: Statement, folio: Folio) -> Markup:
     for machine, word in judged.items():
         if word == first or word != "untested":
             by_standing.setdefault(word, []).append(machine)
-    html = Markup('<span>{0}<strong class="pb-standing {2}">{1}</strong> </span>')
-    spans = []
-    for word, machines in by_standing.items():
-        whose = Markup(", ").join(map(unbroken, machines)) + ": " if len(by_standing) > 1 else ""
-        spans.append(html.format(whose, *STANDINGS[word]))
-    return Markup().join(spans)
+    is_alike = len(by_standing) == 1
+    return [Standing(word, () if is_alike else names) for word, names in by_standing.items()]
 
 
 def _standing(sentence: Statement, outcome: Judged) -> str:

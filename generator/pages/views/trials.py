@@ -1,8 +1,7 @@
 """Trials: a number to predict, the run that measures it, settings worth changing, own runs."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
@@ -11,9 +10,8 @@ from generator.pages.draft import Draft
 from generator.pages.elements.element import Aside, Block, Element, ListOfLines
 from generator.pages.elements.programs import Command, PrintedText, run_link
 from generator.pages.elements.tables import Row, Table
-from generator.pages.environment import command_words
+from generator.pages.environment import command_words, label
 from generator.pages.lessons import reveal
-from generator.pages.view import label
 from generator.printing.folio import Folio
 from generator.printing.sources import PYTHON, moment
 from generator.values.evaluation import Evidence
@@ -29,28 +27,28 @@ OWN_TITLES = "You changed", "#Yours", "#This page's", "When"
 def trials(draft: Draft) -> Iterator[Element | Markup]:
     """The page of the mode Try: each trial with its question, its run, and what to change."""
     lesson = draft.lesson(TryFile)
-    yield draft.lede(lesson.introduction)
     for number, trial in enumerate(lesson.trials, 1):
         yield from draft.passage(draft.folio.line(trial.title), trial.situation, number)
         yield from draft.item(trial.item, "commit")
         yield reveal("The measurement, and why", trial.item, [draft.prose(trial.why)])
         heading = draft.heading(3, "Measure it yourself", is_listed=False)
-        yield Block([heading, Command(command(trial.run))], "pb-command")
+        yield Block([heading, Command(_command(trial.run, {}))], "pb-command")
         output = _output(trial, lesson, draft.folio)
         yield reveal("The output, and what to change", trial.item, output)
     yield from draft.passage("After your runs", lesson.afterword)
 
 
-def command(run: str, changed: Mapping[str, object] | None = None) -> str:
+def _command(run: str, changed: Mapping[str, object]) -> str:
     """The command that runs a trial, with some settings changed."""
-    return " ".join(
-        [program(PYTHON), "try", run, *(f"--set {key}={to}" for key, to in (changed or {}).items())]
-    )
+    options = (f" --set {key}={setting}" for key, setting in changed.items())
+    return f"{program(PYTHON)} try {run}{''.join(options)}"
 
 
 def _output(trial: Trial, lesson: TryFile, folio: Folio) -> Iterator[Element | Markup]:
     """What the run of a trial printed, the reader's own runs, and settings worth changing."""
-    text = _printed(trial, lesson, folio)
+    run, text = folio.run(trial.run), ""
+    if run and [other for other in lesson.trials if other.run == trial.run][-1] is trial:
+        text = "\n".join(summary_lines(run))  # once, at the last trial of the run
     if text:
         title = Markup("What it printed in the run of this page: {}")
         yield Aside(title.format(run_link(trial.run, folio)), "pb-listing-title")
@@ -63,31 +61,27 @@ def _output(trial: Trial, lesson: TryFile, folio: Folio) -> Iterator[Element | M
         folio.cell(trial.value),
         ", " + folio.line(trial.measures) if trial.measures else "",
     )
-    if rows := _own_rows(trial, folio):
+    tries = tried(trial.run, folio)
+    if rows := [_own_row(trial, trace, own, book, folio) for trace, _, own, book in tries]:
         yield Markup("<p>Your own runs beside the run of this page:</p>")
         yield Table(OWN_TITLES, rows, head_css="pb-label")
     yield Markup("<p>Change one setting and run it again:</p>")
     line = Markup("<code>{}</code><br>\n{}")
     suggestions = [
-        line.format(command_words(command(trial.run, change.set)), folio.line(change.look))
+        line.format(command_words(_command(trial.run, change.set)), folio.line(change.look))
         for change in trial.suggestions
     ]
     yield ListOfLines(suggestions, css="pb-suggestions")
 
 
-def _printed(trial: Trial, lesson: TryFile, folio: Folio) -> str:
-    """The lines that a trial prints of the book's own run, at the last trial of that run."""
-    run = folio.run(trial.run)
-    is_last = [other for other in lesson.trials if other.run == trial.run][-1] is trial
-    return "\n".join(summary_lines(run)) if run and is_last else ""
-
-
 # --- the reader's own runs
 
 
-class OwnRun(NamedTuple):
+@dataclass(frozen=True)
+class OwnRun(Element):
     """A run of the reader's, beside the run of the page."""
 
+    IS_FOUND = False
     run: str
     when: str
     changed: list[Markup]  # settings
@@ -97,36 +91,32 @@ class OwnRun(NamedTuple):
 def of_experiment(name: str, folio: Folio) -> list[OwnRun]:
     """The reader's newest runs of an experiment that the book has measured."""
     return [
-        OwnRun(run, trace.recorded_at, _changed(book, own), beside(own, book))
-        for trace, run, own, book in _tries(name, folio)
-    ][-MAX_TRIES:]
+        OwnRun(run, trace.recorded_at, changed(book, own), beside(own, book))
+        for trace, run, own, book in tried(name, folio)
+    ]
 
 
-def _tries(experiment: str, folio: Folio) -> Iterator[tuple[Trace, str, Run, Run]]:
-    """The reader's runs of an experiment: trace, name, the run, and the run of the page."""
-    for trace in (trace for trace in folio.book.tries if trace.experiment == experiment):
-        for name, own in trace.runs.items():
-            if book := folio.book.run(f"{experiment}.{name}"):
-                yield trace, name, own, book
-
-
-def _own_rows(trial: Trial, folio: Folio) -> Sequence[Row]:
-    """The reader's newest runs of a trial: changed settings, value or how each ended."""
-    experiment, _, run = trial.run.partition(".")
-    when = Markup('<span class="pb-label">{}<br>\n<code>{}</code></span>')
+def tried(path: str, folio: Folio) -> list[tuple[Trace, str, Run, Run]]:
+    """The reader's newest runs of an experiment, or of a run: trace, name, run, the page's run."""
+    experiment, _, only = path.partition(".")
     return [
-        [
-            Markup("<br>").join(_changed(book, own)) or "nothing",
-            label(_value(trial, trace, own, folio)),
-            folio.cell(trial.value),
-            when.format(moment(trace.recorded_at), trace.machine),
-        ]
-        for trace, name, own, book in _tries(experiment, folio)
-        if name == run
+        (trace, name, own, book)
+        for trace in folio.book.tries
+        if trace.experiment == experiment
+        for name, own in trace.runs.items()
+        if only in ("", name) and (book := folio.book.run(f"{experiment}.{name}"))
     ][-MAX_TRIES:]
 
 
-def _changed(book: Run, own: Run) -> list[Markup]:
+def _own_row(trial: Trial, trace: Trace, own: Run, book: Run, folio: Folio) -> Row:
+    """A run of a trial by the reader: changed settings, value or how it ended."""
+    when = Markup('<span class="pb-label">{}<br>\n<code>{}</code></span>')
+    value, at = label(_value(trial, trace, own, folio)), moment(trace.recorded_at)
+    changes = Markup("<br>").join(changed(book, own)) or "nothing"
+    return [changes, value, folio.cell(trial.value), when.format(at, trace.machine)]
+
+
+def changed(book: Run, own: Run) -> list[Markup]:
     """The settings of a run that are not those of the page's."""
     before, after = ({**run.settings, "world_size": run.world_size} for run in (book, own))
     change = Markup("<code>{}</code> {} → {}")

@@ -16,8 +16,7 @@ from generator.pages.draft import Draft
 from generator.pages.elements.element import Aside, Block, Element, ListOfLines
 from generator.pages.elements.figures import DrawnFigure
 from generator.pages.elements.tables import Table
-from generator.pages.environment import command_words, unbroken, with_code
-from generator.pages.view import label
+from generator.pages.environment import command_words, label, unbroken, with_code
 from generator.printing.folio import breakable
 from generator.printing.sources import PYTHON, moment
 from runners.system.book import program
