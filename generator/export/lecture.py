@@ -184,4 +184,4 @@ def _on_paper(topic: Topic, names: set[str]) -> list[str]:
 def _fits_paper(quiz_item: Item, evidence: Evidence) -> bool:
     """Whether a sheet of paper can ask it: a program to search would fill a page."""
     kind = kind_of(quiz_item, evidence)
-    return kind.is_graded and not kind.key.is_open and kind.form != "lines"
+    return kind.is_graded and not kind.key.is_open and kind.places != "lines"
