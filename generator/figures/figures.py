@@ -67,7 +67,7 @@ def draw(figure: Figure, folio: Folio) -> FigureOnPage:
 def exhibit(figure: Figure, question: str, folio: Folio) -> FigureOnPage:
     """`FigureOnPage` of a question, which nobody operates: of a play the first state alone."""
     alone = play_states.first_alone(figure, folio).model_copy(update={"id": f"of-{question}"})
-    return draw(alone, folio.in_link)
+    return draw(alone, folio.in_link)._replace(caption=Markup())  # which might answer it
 
 
 def _natures(figure: Figure, runs: Sequence[Run], folio: Folio) -> str:
