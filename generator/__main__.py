@@ -211,7 +211,6 @@ def _new(options: argparse.Namespace) -> int:
 
 
 def _new_book(folder: Path, title: str | None) -> int:
-    """Write a book of one's own, measure its runs and check it."""
     scaffold.new_book(folder, title)
     # Such as PROOFBOOK_TRACES, by which a person names the folder of another book's traces.
     own = {name: text for name, text in os.environ.items() if not name.startswith("PROOFBOOK_")}

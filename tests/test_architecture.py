@@ -15,6 +15,7 @@ from functools import cache
 import pytest
 from jinja2 import Environment, nodes
 
+from generator.pages.facts import SCRIPTS, STYLES
 from runners.traces import digest
 from tests.conftest import ROOT
 
@@ -250,6 +251,18 @@ def _tags_in_patterns(path):
             for text in (node.value for node in ast.walk(call) if isinstance(node, ast.Constant)):
                 if isinstance(text, str) and re.search(r"(?<!\?)(?<!P)</?\??[a-z]|\w=\"", text):
                     yield text
+
+
+def test_the_tables_of_scripts_and_styles_name_elements():
+    """By a name that no element has, a page would not get what it needs."""
+    classes = {
+        node.name for path in _sources("generator/pages")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    }  # fmt: skip
+    needs = " ".join([*SCRIPTS.values(), *STYLES.values()])
+    named = {*needs.split()}
+    assert {name for name in named if name[0].isupper()} <= classes
 
 
 _CHANGES = {

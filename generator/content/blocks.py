@@ -20,15 +20,10 @@ _BOX = re.compile(
     re.MULTILINE,
 )
 _DASHES = re.compile(r"(?:^|\|)[ \t]*:?-{2,}:?[ \t]*\|", re.MULTILINE)  # below the head of a table
-_IMAGE = re.compile(
+IMAGE = re.compile(
     r"""!\[(?P<says>[^\]]*)\](?P<at>\((?P<file>[^()\s<>]+)(?:\s+(?:"[^"]*"|'[^']*'))?\))?"""
 )
 _TABLES = MarkdownIt("commonmark").enable("table")
-
-
-def images(text: str) -> Iterator[tuple[int, str]]:
-    """Position and file of each image of a text."""
-    return ((match.start(), match["file"]) for match in _IMAGE.finditer(text) if match["file"])
 
 
 def faults(text: str, coded: str, mark: str) -> Iterator[tuple[int, str]]:
@@ -38,7 +33,7 @@ def faults(text: str, coded: str, mark: str) -> Iterator[tuple[int, str]]:
     marks, and MkDocs makes the tables of a page.
     """
     lacks = "an image needs its file and words for it: ![what it shows](ring.png)"
-    for image in _IMAGE.finditer(text):
+    for image in IMAGE.finditer(text):
         if mark == "line":
             yield image.start(), "an image in a line; put it into a text"
         elif not image["at"] or not image["says"].strip():

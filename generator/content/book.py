@@ -56,24 +56,28 @@ class Book:
     root: Path  # the folder that paths of listings start from: content's parent
     home: HomeFile
     topics: tuple[Topic, ...]
-    claims: dict[str, Claim]  # by id, one for each run that a claim is judged on
-    statements: dict[str, Statement]
-    misconceptions: dict[str, Misconception]
-    references: dict[str, Reference]
-    given: dict[str, Constant]
-    traces: dict[str, TraceOnPage]  # by experiment, as this book shows them
     machine: Machine  # the machine whose numbers the book shows
     reference: Machine  # the machine that stands in where that one has no trace
-    claim_index: ClaimIndex = field(repr=False)  # which of them come of one claim
-    machines: dict[str, MachineFolder]  # the machine shown, the reference, the others
     documents: tuple[Document[Any], ...] = field(repr=False)  # every file, for places
-    tries: tuple[Trace, ...]  # what readers ran themselves; only where they were asked for
-    watched: dict[str, Watched]  # scripts that readers had `verify` watch, the newest first
-    unread: tuple[ContentError, ...]  # the files of both that cannot be read
-    verified: dict[str, Watched]  # reports of `verify` that the book shows, by program's path
     glossary: GlossaryFile  # as written; a book without the file has one without terms
-    guide: GuideFile | None  # from symptoms to techniques; None where the book has none
-    plan: PlanFile | None  # what the pages of plans say; None where the book has none
+    claim_index: ClaimIndex = field(default_factory=ClaimIndex, repr=False)
+    statements: dict[str, Statement] = field(default_factory=dict)
+    misconceptions: dict[str, Misconception] = field(default_factory=dict)
+    references: dict[str, Reference] = field(default_factory=dict)
+    given: dict[str, Constant] = field(default_factory=dict)
+    traces: dict[str, TraceOnPage] = field(default_factory=dict)  # by experiment, as shown here
+    machines: dict[str, MachineFolder] = field(default_factory=dict)  # shown, reference, others
+    tries: tuple[Trace, ...] = ()  # what readers ran themselves; only where they were asked for
+    watched: dict[str, Watched] = field(default_factory=dict)  # by readers with `verify`, by name
+    unread: tuple[ContentError, ...] = ()  # the files of both that cannot be read
+    verified: dict[str, Watched] = field(default_factory=dict)  # that the book shows, by program
+    guide: GuideFile | None = None  # from symptoms to techniques; None where the book has none
+    plan: PlanFile | None = None  # what the pages of plans say; None where the book has none
+
+    @property
+    def claims(self) -> dict[str, Claim]:
+        """The claims by id, one for each run that a claim is judged on."""
+        return self.claim_index.claims
 
     @cached_property
     def terms(self) -> list[Term]:

@@ -76,12 +76,9 @@ def sort_errors(errors: Iterable[ContentError]) -> list[ContentError]:
 def nearest(word: str, known: Iterable[str]) -> str:
     """The end of a message: `; did you mean 'stem'?`, else the known words; '' if over 12."""
     names = sorted(known)
-    close = near(word, names)
-    if close:
+    if close := near(word, names):
         return f"; did you mean {close!r}?"
-    if 0 < len(names) <= 12:
-        return "; known: " + ", ".join(names)
-    return ""
+    return f"; known: {', '.join(names)}" if 0 < len(names) <= 12 else ""
 
 
 def visible_files(folder: Path, pattern: str) -> list[Path]:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import yaml
 
@@ -27,7 +27,7 @@ from generator.content.yaml_source import YamlFile, YamlPlace, parse
 _HEAD = re.compile(r"\A---[ \t]*\n(?P<yaml>.*?)^---[ \t]*$\n?", re.DOTALL | re.MULTILINE)
 
 
-_PARTS = {"listing": "listings", "verified": "verified", "quiz": "quizzes"}  # by kind of fence
+KEYS = {"listing": "listings", "verified": "verified", "quiz": "quizzes"}  # of fences by kind
 
 
 class HandWritten(Written):
@@ -54,18 +54,20 @@ def read(name: str, text: str) -> Document[HandWritten]:
         raise ContentErrors([ContentError(name, 1, 1, message)])
 
     source = within(name, text, *head.span("yaml"))
+    fenced: dict[str, list[YamlFile]] = {kind: [] for kind in KEYS}
+    for fence in OWN_FENCE.finditer(text):
+        span = name, text, *fence.span("yaml")
+        fenced[fence[1]].append(quiz(*span).source if fence[1] == "quiz" else within(*span))
     body, line = text[head.end() :], text.count("\n", 0, head.end())
     begins, ends = (yaml.Mark(name, at, line, 0, None, 0) for at in (head.end(), len(text)))
     node = yaml.ScalarNode("", body, begins, ends)
     places = {**source.places, ("text",): YamlPlace(node, node)}
     written = source.document if isinstance(source.document, dict) else {}
-    fences: dict[str, list[Any]] = {key: [] for key in _PARTS.values()}
-    for match in OWN_FENCE.finditer(text):
-        key, at = _PARTS[match[1]], (name, text, *match.span("yaml"))
-        part = quiz(*at).source if match[1] == "quiz" else within(*at)
-        places |= {(key, len(fences[key]), *path): place for path, place in part.places.items()}
-        fences[key].append(part.document)
-    written = {**written, "text": body, **fences}
+    written = {**written, "text": body}
+    for kind, parts in fenced.items():
+        written[KEYS[kind]] = [part.document for part in parts]
+        for number, part in enumerate(parts):
+            places |= {(KEYS[kind], number, *path): place for path, place in part.places.items()}
     return validated(YamlFile(name, text, written, places), HandWritten)
 
 
@@ -75,8 +77,7 @@ Fenced = Listing | QuizFence
 def split(page: HandWritten) -> Iterator[str | Fenced]:
     """Yield a page's Markdown in pieces and, between them, each fence as its parsed model."""
     parts = re.split(OWN_FENCE, page.text)
-    kinds: dict[str, Iterator[Fenced]]
-    kinds = {kind: iter(getattr(page, key)) for kind, key in _PARTS.items()}
+    kinds: dict[str, Iterator[Fenced]] = {kind: iter(getattr(page, KEYS[kind])) for kind in KEYS}
     for markdown, kind in zip_longest(parts[::3], parts[1::3]):
         yield markdown
         if kind:

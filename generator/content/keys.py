@@ -140,7 +140,6 @@ def _row(key: str, schema: dict[str, Any], model: type[Written], parts: list[Wri
 
 
 def _limits(schema: dict[str, Any]) -> Iterator[str]:
-    """How many elements a list or a mapping takes."""
     for variant in (schema, *schema.get("anyOf", ())):
         least = variant.get("minItems", variant.get("minProperties"))
         most = variant.get("maxItems", variant.get("maxProperties"))

@@ -90,11 +90,8 @@ def why_not_listed(root: Path, path: str, name: str | None) -> str | None:
 
 def why_misplaced(text: str, line: str) -> str | None:
     """Message unless a line, without its indent, stands exactly once in a text; else None."""
-    wanted = line.strip()
-    num = sum(code_line.strip() == wanted for code_line in text.splitlines())
-    if num == 1:
-        return None
-    if num:
-        return f"{wanted!r} stands {num} times in the listing; choose a line that stands once"
-    lines = filter(None, map(str.strip, text.splitlines()))
-    return f"{wanted!r} does not stand in the listing{nearest(wanted, lines)}"
+    wanted, lines = line.strip(), [code_line.strip() for code_line in text.splitlines()]
+    if num := lines.count(wanted):
+        again = f"{wanted!r} stands {num} times in the listing; choose a line that stands once"
+        return again if num > 1 else None
+    return f"{wanted!r} does not stand in the listing{nearest(wanted, filter(None, lines))}"

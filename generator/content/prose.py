@@ -4,7 +4,6 @@ What a page prints of it, `generator/printing/markdown.py` says.
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from itertools import groupby, starmap
@@ -28,16 +27,13 @@ _FORMULA = re.compile(  # between two dollars or one that touch it; code, and a 
     r"|(?<!\$)\$(?P<inline>(?![\s$])(?:\\.|(?!\n\s*\n)[^$\\])+(?<!\s))\$(?![\d$]))",
     re.DOTALL | re.MULTILINE,
 )
-_STRAY = re.compile(  # what Markdown would print otherwise than its author meant
-    r"(?=[{}$_&])(?:(?P<braces>\{\{(?<!\\\{\{)|\}\})|(?P<dollar>\$)"
-    r"|(?P<name>__(?<![\w\\]__)\w+__(?!\w))|(?P<reference>&[a-zA-Z]\w*;))"
-)
-_INSTEAD = {
-    "braces": ("braces", "the other half of the expression is missing"),
-    "dollar": ("dollar", "a formula ends where its last $ touches it; else write \\$"),
-    "name": ("name", "put it in `code`; the underscores make it bold"),
-    "reference": ("character reference", "write the character itself"),
-}
+# What Markdown would print otherwise than its author meant.
+_STRAY = tuple((re.compile(form), wrong, instead) for form, wrong, instead in (
+    (r"\{\{(?<!\\\{\{)|\}\}", "braces", "the other half of the expression is missing"),
+    (r"\$", "dollar", r"a formula ends where its last $ touches it; else write \$"),
+    (r"__(?<![\w\\]__)\w+__(?!\w)", "name", "put it in `code`; the underscores make it bold"),
+    (r"&[a-zA-Z]\w*;", "character reference", "write the character itself"),
+))  # fmt: skip
 _UNIT_PRINTED = "a value prints the one that its inputs give it"
 _UNSPELLED = "compute it in {{ … }} or say it without a number"
 OWN_FENCE = re.compile(  # of a page by hand
@@ -99,19 +95,16 @@ def faults(text: str, mark: str) -> tuple[Fault, ...]:
 def _faults(text: str, mark: str) -> Iterator[Fault]:
     even, kept = _kept(text)
     yield from _formula_faults(text, even, mark)
-    coded = _FORMULA.sub(lambda match: blank(match) if _is_formula(match) else match[0], even)
+    coded = _FORMULA.sub(lambda match: blank(match) if _latex(match) else match[0], even)
     yield from starmap(Fault, blocks.faults(kept, coded, mark))
     yield from _fences(text, mark)
     bare = blocks.NOTE.sub(blank, kept.translate(_WITHOUT_SLOTS))
     bare = _LINK.sub(blank, bare if mark == "line" else _LISTED.sub(blank, bare))
-    stray = defaultdict[str | None, list[tuple[int, str]]](list)
-    for match in _STRAY.finditer(bare):
-        stray[match.lastgroup].append((match.start(), match[0]))
     for within, places, wrong, instead in (
         (text, _places(_INVISIBLE, text), "invisible character", "delete it"),
         (even, _places(AFTER_VALUE, even), "unit", _UNIT_PRINTED),
         (text, _other_addresses(text), "link to", "links are relative or https"),
-        *((bare, stray[kind], *told) for kind, told in _INSTEAD.items() if kind in stray),
+        *((bare, _places(pattern, bare), wrong, instead) for pattern, wrong, instead in _STRAY),
         (bare, _places(SPELLED, bare), "spelled quantity", _UNSPELLED),
     ):
         for offset, words in _by_line(within, places):
@@ -123,13 +116,12 @@ def _faults(text: str, mark: str) -> Iterator[Fault]:
 
 
 def _formula_faults(text: str, even: str, mark: str) -> Iterator[Fault]:
-    """Mistakes in formulas, and code spans that state a quantity."""
     for match in _FORMULA.finditer(even):
-        if _is_formula(match):
+        if latex := _latex(match):
             if match["block"] and mark == "line":
                 yield Fault(match.start(), "a formula in a line stands between single dollars")
             at = match.start("block" if match["block"] else "inline")
-            for offset, message in formulas.faults(match["block"] or match["inline"]):
+            for offset, message in formulas.faults(latex):
                 yield Fault(at + offset, message)
         elif match["ticks"]:
             written = text[match.start() : match.end()]
@@ -191,20 +183,21 @@ def _kept(text: str) -> tuple[str, str]:
     return even, _FORMULA.sub(blank, even)
 
 
+def _latex(match: re.Match[str]) -> str:
+    """The LaTeX of a match of `_FORMULA`; empty for code."""
+    return match["block"] or match["inline"] or ""
+
+
 def in_code(text: str, at: int) -> bool:
     """Whether a character stands in a code span or in a fence."""
     around = filter(lambda match: match.start() < at < match.end(), _FORMULA.finditer(text))
-    return not all(map(_is_formula, around))
+    return not all(map(_latex, around))
 
 
 def images(text: str) -> list[tuple[int, str]]:
     """The images of a text: where each begins, and the address of its file."""
-    return list(blocks.images(_kept(text)[1])) if "![" in text else []
-
-
-def _is_formula(match: re.Match[str]) -> bool:
-    """Whether a match of `_FORMULA` is a formula, not code."""
-    return bool(match["block"] or match["inline"])
+    matches = blocks.IMAGE.finditer(_kept(text)[1] if "![" in text else "")
+    return [(match.start(), match["file"]) for match in matches if match["file"]]
 
 
 def slotted(text: str) -> tuple[str, dict[str, str | Formula]]:
@@ -214,10 +207,10 @@ def slotted(text: str) -> tuple[str, dict[str, str | Formula]]:
     slots: dict[str, str | Formula] = {slot: name for name, slot in first.items()}
 
     def taken(match: re.Match[str]) -> str:
-        if not _is_formula(match):
+        if not (latex := _latex(match)):
             return "$" if match[0] == r"\$" else match[0]
         slot = chr(FIRST_FORMULA + len(slots))
-        slots[slot] = Formula(match["block"] or match["inline"], bool(match["block"]))
+        slots[slot] = Formula(latex, bool(match["block"]))
         return slot
 
     with_slots = _FORMULA.sub(taken, filled(text, first.__getitem__))

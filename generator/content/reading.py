@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from generator.content import handwritten
 from generator.content.book import Book, Topic
-from generator.content.cases import ClaimIndex, claim_index
+from generator.content.cases import claim_index
 from generator.content.claim import ClaimFile, MisconceptionFile, ReferenceFile, StatementFile
 from generator.content.documents import Document, read
 from generator.content.errors import ContentError, ContentErrors, Files, nearest, visible_files
@@ -188,11 +188,8 @@ def load_quizzes(root: Path, folder: Path) -> tuple[Book, list[ContentError]]:
     topic = Topic("", TopicFile.model_construct(), {}, items, {}, {})
     machine = Machine.model_construct(name="")
     return Book(
-        root=root, home=HomeFile.model_construct(), topics=(topic,), claims={}, statements={},
-        misconceptions={}, references={}, given={}, traces={}, machine=machine, reference=machine,
-        claim_index=ClaimIndex(), machines={}, documents=tuple(loader.documents), tries=(),
-        watched={}, unread=(), verified={},
-        glossary=GlossaryFile(terms=[]), guide=None, plan=None,
+        root, HomeFile.model_construct(), (topic,), machine, machine, tuple(loader.documents),
+        GlossaryFile(terms=[]),
     ), loader.errors  # fmt: skip
 
 
@@ -236,12 +233,12 @@ def load(
     if loader.errors or not (at_hand and reference):
         faults = (fault for document in loader.documents for fault in document.text_faults())
         raise ContentErrors([*loader.errors, *faults])
-    (home,), guides, plans = loader.of(HomeFile), loader.of(GuideFile), loader.of(PlanFile)
-    glossary = loader.of(GlossaryFile)
+    (home,) = loader.of(HomeFile)
+    single = {type(document.model): document.model for document in loader.documents}
     tries, watched, unread = loader.tries() if with_tries else ((), {}, ())
     first = [name for name in home.model.statements if name in statements]
     return Book(
-        root=loader.content.parent, home=home.model, topics=tuple(topics), claims=judged.claims,
+        root=loader.content.parent, home=home.model, topics=tuple(topics),
         statements={name: statements[name] for name in dict.fromkeys([*first, *statements])},
         misconceptions=loader.parts(MisconceptionFile, "misconceptions"),
         given={k: v for file in loader.of(ReferenceFile) for k, v in file.model.given.items()},
@@ -249,6 +246,6 @@ def load(
         machine=at_hand.machine, reference=reference.machine, claim_index=judged, machines=machines,
         documents=tuple(loader.documents),
         tries=tries, watched=watched, unread=unread, verified=verified,
-        glossary=glossary[0].model if glossary else GlossaryFile(terms=[]),
-        plan=plans[0].model if plans else None, guide=guides[0].model if guides else None,
+        glossary=single.get(GlossaryFile) or GlossaryFile(terms=[]),
+        plan=single.get(PlanFile), guide=single.get(GuideFile),
     )  # fmt: skip

@@ -122,7 +122,7 @@ class CannotScaffoldError(ValueError):
     """Nothing can be started; the message says why."""
 
 
-def new_book(folder: Path, title: str | None = None) -> None:
+def new_book(folder: Path, title: str | None) -> None:
     """Copy the example book to a folder, and set its title; CannotScaffoldError unless it is empty.
 
     The title is by default the folder's name, or the example's where that is no title.
@@ -185,17 +185,16 @@ def new_lesson(
     beliefs = (name for name, belief in book.misconceptions.items() if belief.refuted_by in own)
     run = book.run(path)
     mode = "trace" if run and (run.stages or run.epochs) else "worked"
-    bound: dict[str, object] = {
-        "name": name, "mode": mode, "claim": claim, "path": path, "run": run,
-        "title": name.replace("-", " ").capitalize(),
-        "order": 1 + max((topic.file.order for topic in book.topics), default=0),
-        "belief": next(beliefs, None),  # never that of another topic
-    }  # fmt: skip
+    order = 1 + max((topic.file.order for topic in book.topics), default=0)
+    belief = next(beliefs, None)  # never that of another topic
     folder = content / "topics" / name
     schema = "" if own_book() else _SCHEMA.format(up="../../../", file="{file}")
+    title = name.replace("-", " ").capitalize()
     return _written({
-        folder / f"{file}.yml": schema.format(file=file) + _filled(file, **bound)
-        for file in ("topic", "quiz", mode, "recall")
+        folder / f"{file}.yml": schema.format(file=file) + _filled(
+            file, name=name, mode=mode, claim=claim, path=path, run=run, title=title,
+            order=order, belief=belief,
+        ) for file in ("topic", "quiz", mode, "recall")
     })  # fmt: skip
 
 

@@ -178,13 +178,13 @@ class Shelf:
         """The committed plans of each preset, and what is computed of published numbers."""
         plans = {}
         for path in sorted((self.files.content / "planner").rglob("*.json")):
-            is_grid = path.parent.name == "plans"
-            read: Callable[[Path], Grid | Trace] = read_grid if is_grid else traces.read
-            held = self.files.read_or_refuse(read, path)
-            if held is None:
+            grid = trace = None
+            if path.parent.name != "plans":
+                trace = self.files.read_or_refuse(traces.read, path)
+            elif grid := self.files.read_or_refuse(read_grid, path):
+                trace = as_trace(grid)
+            if trace is None:
                 continue
-            grid = held if isinstance(held, Grid) else None
-            trace = held if isinstance(held, Trace) else as_trace(held)
             file = path.relative_to(self.files.content).as_posix()
             try:
                 plans[trace.experiment] = TraceOnPage(
@@ -231,9 +231,8 @@ class Shelf:
 
     def _check_name(self, path: Path, field: str, name: str) -> None:
         """Report a file whose machine is not that of its folder."""
-        folder = path.parent.relative_to(self.folder).as_posix()
-        if name != folder:
-            self.files.refuse(path, f"{field}: is {name!r}, the folder says {folder!r}")
+        if name != path.parent.name:
+            self.files.refuse(path, f"{field}: is {name!r}, the folder says {path.parent.name!r}")
 
 
 def published_references(pages: Mapping[str, TraceOnPage]) -> Iterator[Reference]:

@@ -13,7 +13,6 @@ from markupsafe import Markup
 
 from generator.content.book import Topic
 from generator.content.lesson import LearnFile, Mode
-from generator.content.quiz import Item
 from generator.items.kinds import kind_of
 from generator.pages.compose import begin
 from generator.pages.draft import Draft
@@ -84,7 +83,11 @@ def _lecture(draft: Draft) -> Lecture:
     topic, folio = draft.topic, draft.folio
     modes = [mode for mode in SHOWN if mode in topic.lessons][:3]
     recalled = topic.items_by_mode.get("recall", topic.items)  # not only on their own page
-    names = {name for name in recalled if _fits_paper(topic.items[name], folio.evidence)}
+    kinds = {name: kind_of(topic.items[name], folio.evidence) for name in recalled}
+    names = {  # that fit on paper, as a program to search would fill a page
+        name for name, kind in kinds.items()
+        if kind.is_graded and not kind.key.is_open and kind.places != "lines"
+    }  # fmt: skip
     asked: dict[Mode, str] = {}
     for mode in modes:
         for name in topic.items_by_mode[mode]:
@@ -179,9 +182,3 @@ def _on_paper(topic: Topic, names: set[str]) -> list[str]:
     by_mode = (own for mode, own in topic.items_by_mode.items() if mode != "recall")
     in_turn = dict.fromkeys(chain.from_iterable(zip_longest(*by_mode, topic.items)))
     return [name for name in in_turn if name in names][:ON_PAPER]
-
-
-def _fits_paper(quiz_item: Item, evidence: Evidence) -> bool:
-    """Whether a sheet of paper can ask it: a program to search would fill a page."""
-    kind = kind_of(quiz_item, evidence)
-    return kind.is_graded and not kind.key.is_open and kind.places != "lines"

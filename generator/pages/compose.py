@@ -40,7 +40,7 @@ from generator.pages.views import (
     ways,
 )
 from generator.printing.folio import Folio
-from generator.printing.markdown import links_of, plain
+from generator.printing.markdown import num_links, plain
 
 # By the kind of a page, which function composes it, and what its scores in the search are
 # multiplied by. Among the entries of pages of one rank, `fields` in `mkdocs.yml` decides.
@@ -119,8 +119,8 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
     headings = [heading, *facts.headings(content)]
     # A sitting of Recall takes as long as what is due that day.
     minutes = 0 if sheet.mode == "recall" else facts.minutes(content, folio)
-    row = ways.ways(topic, sheet.mode, folio) if topic else []
-    rail = ways.rail(sheet.path, topic, row, folio)
+    row = ways.ways(topic, folio) if topic else []
+    rail = ways.rail(sheet, row, folio)
     needs = folio.markup.union(["page", sheet.kind], *(part.needs for part in parts))
     if (row or rail) and sheet.kind != "summary":  # which ticks off nothing
         needs.add("way")
@@ -191,4 +191,4 @@ def _num_links(sheet: Sheet) -> int:
         return 0
     texts = (field.text for field in deep.fields if LISTED_WITH.intersection(map(str, field.path)))
     listed = sum(1 + len(part.places) for part in chain(deep.model))
-    return listed + sum(len(links_of(text)) for text in texts)
+    return listed + sum(map(num_links, texts))

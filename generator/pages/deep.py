@@ -94,13 +94,12 @@ def _step(step: BuildStep, draft: Draft) -> Parts:
 def _myth(myth: Myth, draft: Draft) -> Parts:
     yield draft.heading(2, Markup("“{}”").format(draft.folio.line(myth.belief)))
     yield from draft.item(myth.commit, "commit")
-    row = Markup("<dt>{}</dt><dd>{}</dd>")
-    texts = {
-        "Result of a run": myth.showed,
-        "The mechanism": myth.mechanism,
-        "Why it matters": myth.why_it_matters,
-    }
-    rows = [row.format(term, draft.prose(text)) for term, text in texts.items()]
+    told = (
+        ("Result of a run", myth.showed),
+        ("The mechanism", myth.mechanism),
+        ("Why it matters", myth.why_it_matters),
+    )
+    rows = [Markup("<dt>{}</dt><dd>{}</dd>").format(name, draft.prose(text)) for name, text in told]
     content, after = (
         [Block(rows, "pb-parts", "dl"), *draft.verdicts(myth.claims)],
         myth.commit or "",

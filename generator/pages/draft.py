@@ -12,7 +12,7 @@ from generator.content.exhibit import ExplainedProgram, Figure, Listing
 from generator.content.lesson import Backed, LessonFile, LessonTable, Section
 from generator.figures import figures
 from generator.figures.play import states as play_states
-from generator.pages.elements import figures as drawn
+from generator.pages.elements import figures as figure_elements
 from generator.pages.elements import programs, questions, tables
 from generator.pages.elements.element import Block, Element, Heading, ListOfLines, Waiting
 from generator.pages.elements.figures import DrawnFigure
@@ -114,12 +114,12 @@ class Draft:
 
     def drawn(self, figure: Figure) -> DrawnFigure:
         """A figure, operated if it is a play."""
-        return drawn.figure(figures.draw(figure, self.folio))
+        return figure_elements.figure(figures.draw(figure, self.folio))
 
     def first_state(self, figure: Figure) -> DrawnFigure:
         """A figure that nobody operates, without the numbers behind it."""
         first = figures.draw(play_states.first_alone(figure, self.folio), self.folio)
-        return drawn.drawn_once(first, with_numbers=False)
+        return figure_elements.drawn_once(first, with_numbers=False)
 
     def figure(self, name: str | None) -> list[Element]:
         """The lesson's figure of an id, if there is one."""

@@ -131,13 +131,14 @@ def searched(content: Content, heading: Heading, *, is_markdown: bool) -> str:
     sections = [SearchPart(heading.anchor, heading.html)]
     elements = [part for part in content if not isinstance(part, WrittenMarkdown)]
     _gather(elements, sections, sections[0], is_found=True)
-    html = Markup('<h{} id="{}">{}</h{}>{}')
-    found = []
-    for level, part in zip([1, *[2] * len(sections)], sections, strict=False):
+    section = Markup('<h{} id="{}">{}</h{}>{}')
+    html = []
+    for number, part in enumerate(sections):
         texts = (_text(words).read for words in (part.title, *part.words))
         title, *words = (Markup(text.replace("<br>", "<br> ")) for text in texts)
-        found.append(html.format(level, part.anchor, title, level, Markup(" ").join(words)))
-    return "".join(found[is_markdown:])
+        level = 2 if number else 1
+        html.append(section.format(level, part.anchor, title, level, Markup(" ").join(words)))
+    return "".join(html[is_markdown:])
 
 
 def _gather(

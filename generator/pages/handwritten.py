@@ -13,12 +13,11 @@ from generator.content.prose import Formula, slotted
 from generator.content.quiz import Item, QuizFence
 from generator.pages.draft import Draft
 from generator.pages.elements import programs, questions
-from generator.pages.elements.element import Block, Element, Fold, Heading, ListOfLines
-from generator.pages.environment import label, with_code
+from generator.pages.elements.element import Element, Fold, Heading
 from generator.pages.views import watched
 from generator.printing.folio import escaped_heading
 from generator.printing.markdown import put_into
-from generator.printing.sources import moment
+from runners.verify.report import Watched
 
 Parts = Iterator[Element | Markup]
 
@@ -47,12 +46,28 @@ class DownloadedProgram(Element):
     program: programs.ListedProgram
 
 
+@dataclass(frozen=True)
+class OwnRuns(Element):
+    """The scripts that a reader had `verify` watch."""
+
+    book: Book
+    root: str
+
+
+@dataclass(frozen=True)
+class PrintedReport(Element):
+    """The report of `verify` on a program, as it was printed."""
+
+    trace: Watched
+    command: Markup
+
+
 def handwritten(draft: Draft) -> Parts:
     """A page by hand; the table of causes ends one that shows a report of `verify`."""
     page, book = draft.sheet.by_hand, draft.folio.book
     assert page
     if page.verified and (book.watched or book.unread):
-        yield _own_runs(draft)
+        yield OwnRuns(book, draft.folio.root)
     pieces = [part for number, piece in enumerate(split(page), 1)
               for part in _piece(piece, number, draft)]  # fmt: skip
     if page.verified:
@@ -77,13 +92,16 @@ def _headings(title: str, markdown: str) -> list[Heading]:
 
 
 def _piece(piece: str | Fenced, number: int, draft: Draft) -> Parts:
-    """Markdown with its values as HTML in it, or what a fence shows or asks."""
     folio = draft.folio
     if isinstance(piece, QuizFence):
         for quiz_item in items_of(piece, folio.book):
             yield questions.question(quiz_item, folio, "question")
     elif isinstance(piece, Verified):
-        yield from _verified(piece, f"strip-{number}", draft)
+        trace = folio.book.verified[piece.path]
+        yield programs.WholeProgram(draft.program(piece))
+        yield PrintedReport(trace, watched.command(trace))
+        yield watched.strip_of_tensors(trace, f"strip-{number}")
+        yield Fold(Markup("The numbers behind the figure"), [watched.tensors(trace)])
     elif isinstance(piece, Listing):
         listing = draft.program(piece)
         yield listing if piece.object else DownloadedProgram(listing)
@@ -100,33 +118,6 @@ def _markup_of(markdown: str) -> Iterator[str]:
     lines = markdown.splitlines()
     yield from ["admonition"] * any(line.lstrip().startswith("!!! ") for line in lines)
     yield from ["footnote"] * any(line.startswith("[^") for line in lines)
-
-
-def _own_runs(draft: Draft) -> Fold:
-    """The scripts that a reader had `verify` watch."""
-    book = draft.folio.book
-    link = Markup('<a href="{}verify/{}.html"><code>{}</code></a>, {}: {}')
-    lines = [
-        link.format(
-            draft.folio.root, name, trace.command, label(moment(trace.recorded_at)),
-            trace.report.verdict,
-        )
-        for name, trace in book.watched.items()
-    ]  # fmt: skip
-    lines += [label(with_code(f"Not shown: {error}")) for error in book.unread]
-    return Fold(Markup("Your runs"), [ListOfLines(lines)], is_found=True, is_open=True)
-
-
-def _verified(written: Verified, name: str, draft: Draft) -> Parts:
-    """A program, the report of `verify` on it as printed, and its tensors."""
-    trace = draft.folio.book.verified[written.path]
-    yield programs.WholeProgram(draft.program(written))
-    title = Markup("<code>{}</code> · {}")
-    when = watched.when_and_where(trace, ",")
-    above = Block([title.format(watched.command(trace), when)], "pb-listing-title", "p")
-    yield Block([above, programs.PrintedText(trace.printed)], "pb-listing")
-    yield watched.strip_of_tensors(trace, name)
-    yield Fold(Markup("The numbers behind the figure"), [watched.tensors(trace)])
 
 
 def items_of(fence: QuizFence, book: Book) -> list[Item]:

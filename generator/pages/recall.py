@@ -72,14 +72,10 @@ def recall(draft: Draft) -> Iterator[Element | Markup]:
         words = questions.in_short(topic.items[name], folio)
         elsewhere.append((name, mode, page, ways.item_marks([name], topic, folio.evidence), words))
     yield Sitting(topic.id, script, asked, elsewhere)
-    others = [
-        _link(other, folio)
-        for other in folio.book.topics
-        if other is not topic and "recall" in other.items_by_mode
-    ]
-    if others:
+    others = (other for other in folio.book.topics if other is not topic)
+    if links := [_link(other, folio) for other in others if "recall" in other.items_by_mode]:
         yield draft.heading(2, "Other topics")
-        yield ListOfLines(others, css="pb-queue")
+        yield ListOfLines(links, css="pb-queue")
     yield KeptAnswers(draft.heading(2, "Your progress"))
     heading = draft.heading(2, "Why it asks again")
     reasons = [

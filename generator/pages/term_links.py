@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from generator.content.glossary import Term
-from generator.printing.markdown import Piece, Text
+from generator.printing.markdown import Text
 
 PAGE = "glossary"
 MOST_LINKS = 40  # in the text of a page; values open their popover, and do not count
@@ -31,11 +31,11 @@ class TermLinks:
         """A text with a link at each term that is not in `used`, and now is."""
         if self._pattern is None:
             return text
-        pieces = (
-            Piece(self._pattern.sub(self._link, html) if mode.is_running else html, mode)
-            for html, mode in text.pieces
-        )
-        return Text.of(pieces, text.links, text.markup)
+        spans = (
+            span._replace(html=self._pattern.sub(self._link, span.html))
+            if span.kind == "words" else span for span in text.spans
+        )  # fmt: skip
+        return Text.of(spans)
 
     def _link(self, match: re.Match[str]) -> str:
         term = self._ids[" ".join(match[0].lower().split())]

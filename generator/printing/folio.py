@@ -21,7 +21,7 @@ from markupsafe import Markup, escape
 
 from generator.content.book import Book
 from generator.content.shelf import page_of
-from generator.printing.markdown import Text, parted, render
+from generator.printing.markdown import Span, Text, parted, render
 from generator.printing.sources import Sources
 from generator.values.evaluation import Evidence, verdict_words
 from generator.values.filters import SIDES, ClaimSentence, calls_of_claims
@@ -67,7 +67,6 @@ class Folio:
     figures: list[str] = field(default_factory=list)
     noted: list[str] = field(default_factory=list)  # texts with footnotes
     assets: dict[str, bytes] = field(default_factory=dict)  # files that the page loads, by path
-    loaded: set[str] = field(default_factory=set)
     natures: set[str] = field(default_factory=set)  # words behind its numbers
     markup: set[str] = field(default_factory=set)  # what its texts hold: formulas, footnotes, boxes
     linked_claims: set[str] = field(default_factory=set)
@@ -87,11 +86,11 @@ class Folio:
         """The book, as the page's machine shows it."""
         return self.evidence.book
 
-    def over(self, evidence: Evidence, **changes: object) -> Folio:
+    def over(self, evidence: Evidence) -> Folio:
         """A copy of the page for a part whose values another machine's evidence gives."""
-        return self._copy_with(evidence=evidence, **changes)
+        return self._with(evidence=evidence)
 
-    def _copy_with(self, **changes: object) -> Folio:
+    def _with(self, **changes: object) -> Folio:
         part = copy(self)  # which numbers its values among those of the page
         vars(part).update(changes)
         return part
@@ -99,12 +98,13 @@ class Folio:
     def for_runs(self, paths: Iterable[str]) -> Folio:
         """The page, or where runs are of several machines, a copy over the reference machine."""
         evidence = self.evidence.for_runs(paths)
-        return self if evidence is self.evidence else self.over(evidence, runs=self.lent)
+        is_own = evidence is self.evidence
+        return self if is_own else self._with(evidence=evidence, runs=self.lent)
 
     def without_mark(self, nature: str, marks_reference: bool = True) -> Folio:
         """A copy of the page for a part that states the nature of all its numbers once."""
         is_marking = self.marks_reference and marks_reference
-        return self._copy_with(unmarked=nature or self.unmarked, marks_reference=is_marking)
+        return self._with(unmarked=nature or self.unmarked, marks_reference=is_marking)
 
     def for_table(self, values: Iterable[Value | None]) -> Folio:
         """This folio, or a copy that says the marks all values share in `caption`, not at each."""
@@ -117,12 +117,12 @@ class Folio:
         part = self.without_mark("".join({*shared} - {REFERENCE}), REFERENCE not in shared)
         caption = " and ".join(shared).replace(REFERENCE, f"of the {REFERENCE} machine")
         self.natures.add(caption)
-        return part._copy_with(caption=caption)
+        return part._with(caption=caption)
 
     @property
     def in_link(self) -> Folio:
         """A copy of the page for the words of a link, where values are plain: links do not nest."""
-        return self._copy_with(opens=False)
+        return self._with(opens=False)
 
     def place_of(self, path: str) -> str:
         """Address of a run's row, from the site's root, on the machine shown; records its use."""
@@ -138,25 +138,20 @@ class Folio:
 
     def line(self, text: str) -> Text:
         """An author's line as inline HTML."""
-        self.texts.add(text)
-        written = render(text, self.expression, self._in_link, inline=True)
-        self.markup |= written.markup
-        return written
+        return self._text(text, inline=True)
 
     def prose(self, text: str) -> Text:
         """An author's prose as HTML paragraphs, tables and footnotes."""
-        self.texts.add(text)
-        written = render(
-            text, self.expression, self._in_link, inline=False,
-            note=str(len(self.noted) + 1), table=self.ui["table"]["scroll"],
-        )  # fmt: skip
-        self.markup |= written.markup
-        if "footnote" in written.markup:
-            self.noted.append(text)
-        return written
+        return self._text(text, inline=False)
 
-    def _in_link(self, expression: str) -> Text:
-        return self.in_link.expression(expression)
+    def _text(self, text: str, *, inline: bool) -> Text:
+        note, table = str(len(self.noted) + 1), self.ui["table"]["scroll"]
+        linked = self.in_link.expression
+        written = render(text, self.expression, linked, inline=inline, note=note, table=table)
+        self.texts.add(text)
+        self.markup |= written.markup
+        self.noted += [text] if "footnote" in written.markup else []
+        return written
 
     def expression(self, expression: str) -> Text:
         """An expression as HTML: a value with its provenance, a claim's sentence, or plain text."""
@@ -167,7 +162,7 @@ class Folio:
         if isinstance(result, ClaimSentence):
             self.shown_claims.add(result.claim)
             return self.line(sentence(self.judged(result.claim)))
-        return Text.of_words(result.text)
+        return Text.of([Span(str(escape(result.text)), "words")])
 
     def show(self, value: Value, claim: str = "", at: str = "") -> Text:
         """HTML of a value: a link to its run, or if none gave it, to the claim or page `at`."""

@@ -6,7 +6,6 @@ from. A run stands in the block once, and so does a value that others are comput
 """
 
 import json
-import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -24,7 +23,6 @@ from runners.system.book import program
 PYTHON = ".venv/bin/python -m runners"
 BLOCK = "pb-sources"
 Row = list[Any]
-_CONSTANT = re.compile(r"'[^']*'|[\d.e+-]+")
 
 
 def command(paths: Iterable[str], machine: str, reference: str) -> str:
@@ -104,8 +102,7 @@ class Sources:
         formula or field; run, or inputs; the number exactly, 1 where that is shown; why it is
         absent; what sets it apart.
         """
-        is_stated = value.kind == "computed" and not value.leaves
-        if is_stated and _CONSTANT.fullmatch(value.formula):
+        if value.kind == "computed" and not value.leaves and value.is_literal:
             return [str(value), len(KINDS)]
         says, of, exact = self._origin_cells(value, runs)
         kind = KINDS.index(value.kind)

@@ -62,7 +62,7 @@ class Formula:
     def value(self, inputs: Mapping[str, float]) -> float | None:
         """Its value, a float; None where it divides by zero or exceeds the range of floats."""
         try:
-            number = compiled(self.written).evaluate(inputs, {**closed_forms(), **_FUNCTIONS})
+            number = compiled(self.written).evaluate(inputs, _functions())
         except ExpressionError:
             return None
         assert isinstance(number, int | float), number
@@ -80,7 +80,8 @@ class Formula:
         return " ".join(postfix(self.tree))
 
 
-_FUNCTIONS: dict[str, Function] = {"min": least, "max": most}
+def _functions() -> dict[str, Function]:
+    return {**closed_forms(), "min": least, "max": most}
 
 
 @lru_cache(maxsize=256)
@@ -88,7 +89,7 @@ def parsed(formula: str) -> Formula:
     """A formula, parsed once; ExpressionError for any other text."""
     expression = compiled(formula)
     inputs = {name: Symbol(name) for name in expression.names}
-    return Formula(formula, expression.formula(inputs, {**closed_forms(), **_FUNCTIONS}))
+    return Formula(formula, expression.formula(inputs, _functions()))
 
 
 def result(output: CalculatorOutput, given: Mapping[str, Value | None]) -> Value | None:
@@ -114,14 +115,12 @@ def check_on_run(
     check: FormulaCheck, output: CalculatorOutput, calculator: Calculator, evidence: Evidence
 ) -> CheckOnRun:
     """A `CheckOnRun`: run, inputs and measurement as expressions, by a law's claim or its own."""
-    if check.law is None:
-        assert check.run is not None
-        assert check.measured is not None
-        run, measured = check.run, check.measured
-    else:
+    run, measured = check.run, check.measured
+    if check.law is not None:
         claim = evidence.book.claims[check.law]
-        run = observed_run(claim, evidence)
-        measured = claim.observed
+        run, measured = observed_run(claim, evidence), claim.observed
+    assert run is not None
+    assert measured is not None
     needed = parsed(output.formula).names
     read = {
         field.name: bind_expression(field.on_run, {"run": run})

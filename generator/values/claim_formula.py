@@ -86,7 +86,6 @@ def printed(claim: Claim) -> str | None:
 
 
 def _tree(text: str) -> Tree:
-    """An expression over the places that it reads."""
     expression = compiled(text)
     places = {name: _Place(name) for name in expression.names}
     return expression.formula(places, {**closed_forms(), **_OF_PLACES})
@@ -185,9 +184,7 @@ def in_same_form(
     predicted: Value | None, observed: Value | None
 ) -> tuple[Value | None, Value | None]:
     """Both sides, to print alike: a typed prediction in the other's unit; rounding, noun of any."""
-    if predicted is None or observed is None or not predicted.unit.is_number:
-        return predicted, observed
-    if isinstance(predicted.number, str) or isinstance(observed.number, str):
+    if not (predicted and observed and predicted.unit.is_number) or observed.unit == units.TEXT:
         return predicted, observed
     if not predicted.leaves:
         predicted = replace(predicted, unit=observed.unit, form=observed.form)
@@ -220,9 +217,7 @@ def off_by(
     None where one of the two is missing or words, and where a typed number, which has no unit, is
     predicted of one that has. ExpressionError if their units differ.
     """
-    if predicted is None or measured is None:
-        return None
-    if isinstance(predicted.number, str) or isinstance(measured.number, str):
+    if not (predicted and measured) or units.TEXT in (predicted.unit, measured.unit):
         return None
     if not predicted.leaves and predicted.unit.is_number and not measured.unit.is_number:
         return None

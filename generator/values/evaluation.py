@@ -239,21 +239,20 @@ class Evidence:
         return {name: self.judged(name) for name in self.book.claims}
 
     def judged(self, claim: str) -> Judged:
-        """A claim, by its id, `Judged` once; ExpressionError for an unknown id."""
+        """A claim, by its id, `Judged` once; ExpressionError for an unknown id.
+
+        It is judged on one machine: the reference machine where only that has all its runs.
+        """
         if claim not in self.book.claims:
             raise ExpressionError(self.book.claim_index.why_unknown(claim))
         if claim not in self._verdicts:
-            self._verdicts[claim] = self._judged(claim)
+            sides = self.sides(self.book.claims[claim])
+            judging = self.for_runs(run for side in sides for run in side.runs)
+            self._verdicts[claim] = (
+                verdicts.judge(self.book, self.book.claims[claim], *sides)
+                if judging is self else judging.judged(claim)
+            )  # fmt: skip
         return self._verdicts[claim]
-
-    def _judged(self, name: str) -> Judged:
-        """The verdict on one machine: the reference machine where only that has all its runs."""
-        claim = self.book.claims[name]
-        sides = self.sides(claim)
-        judging = self.for_runs(run for side in sides for run in side.runs)
-        if judging is not self:
-            return judging.judged(name)
-        return verdicts.judge(self.book, claim, *sides)
 
     def sides(self, claim: Claim) -> tuple[Evaluation, Evaluation]:
         """Both sides of a claim, evaluated."""

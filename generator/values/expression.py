@@ -11,7 +11,6 @@ import ast
 import inspect
 import math
 import operator
-import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from itertools import chain
@@ -25,7 +24,6 @@ Function = Callable[..., object]
 BEYOND = "a number beyond what can be calculated with"
 MADE_OF = "expressions are made of + - * / ( ) [ ] |, numbers, names and functions"
 LARGEST_FACTOR, TERMS = 12, {*"1234567"}  # constants without a name
-_CONSTANT = re.compile(r"(?<![\w\[])\d")  # perhaps: of most expressions, no tree need be searched
 _NAME_IT = "; give it a name, a meaning and a source under `given:` in references.yml"
 SINGLE = "only single values can be calculated with; go on to one field of a group or list"
 _SIGNS: dict[type[ast.operator], Callable[[Any, Any], object]] = {
@@ -45,7 +43,7 @@ class Expression:
         free.sort(key=lambda name: name.col_offset)
         self.names = dict.fromkeys(name.id for name in free)  # what it starts from, in order
         # Why one of its constants has to have a name; or None.
-        self.unnamed = next(_unnamed(self.tree), None) if _CONSTANT.search(text) else None
+        self.unnamed = next(_unnamed(self.tree), None)
         self.functions = {function.id for function in called if isinstance(function, ast.Name)}
 
     def evaluate(self, names: Mapping[str, object], functions: Mapping[str, Function]) -> object:
@@ -94,7 +92,6 @@ def _unnamed(node: ast.AST) -> Iterator[str]:
 
 
 def _terms(node: ast.expr) -> list[ast.expr]:
-    """What a sum adds and subtracts."""
     match node:
         case ast.BinOp(op=ast.Add() | ast.Sub(), left=left, right=right):
             return [*_terms(left), *_terms(right)]
@@ -104,8 +101,6 @@ def _terms(node: ast.expr) -> list[ast.expr]:
 
 
 class _Walk:
-    """One walk over a tree."""
-
     def __init__(self, names: Mapping[str, object], functions: Mapping[str, Function]) -> None:
         self._names, self._functions = names, functions
 
@@ -122,8 +117,10 @@ class _Walk:
 
     def _result(self, node: ast.expr) -> object:
         match node:
-            case ast.Name():
-                return self._named(node.id)
+            case ast.Name(id=name) if name in self._names:
+                return self._names[name]
+            case ast.Name(id=name):
+                raise ExpressionError(f"unknown name {name!r}{nearest(name, self._names)}")
             case ast.Attribute():
                 return _stepped(self.result(node.value), node.attr)
             case ast.Subscript():
@@ -149,11 +146,6 @@ class _Walk:
         if isinstance(result, float) and not math.isfinite(result):
             raise ExpressionError(BEYOND)
         return result
-
-    def _named(self, name: str) -> object:
-        if name not in self._names:
-            raise ExpressionError(f"unknown name {name!r}{nearest(name, self._names)}")
-        return self._names[name]
 
     def _called(self, name: str, arguments: list[object]) -> object:
         if name not in self._functions:

@@ -32,7 +32,7 @@ class ClaimSentence:
     claim: str
 
 
-def _one(result: Result, filter_name: str) -> Value:
+def _single(result: Result, filter_name: str) -> Value:
     if isinstance(result, Value):
         return result
     raise ExpressionError(f"|{filter_name} wants one value, not {described(result)}")
@@ -55,7 +55,7 @@ def elements(result: Result) -> tuple[Result, ...]:
 
 
 def _values(result: Result, filter_name: str) -> tuple[Value, ...]:
-    return tuple(_one(element, filter_name) for element in elements(result))
+    return tuple(_single(element, filter_name) for element in elements(result))
 
 
 def _made_of(name: str, values: Sequence[Value], gathered: Result) -> Tree:
@@ -82,7 +82,7 @@ def _as(way: units.Way, says: str, wanted: str = "") -> Callable[[Result], Value
     """A filter that prints a value in another way; `wanted` names the only kind of it."""
 
     def show(value: Result) -> Value:
-        value = _one(value, way)
+        value = _single(value, way)
         if wanted and not value.unit.is_number:
             raise ExpressionError(f"|{way} wants a {wanted}, not {value.unit}")
         return value.formatted(way=way)
@@ -95,12 +95,12 @@ def _digits(value: Result, digits: object) -> Value:
     """A number with so many significant digits."""
     if not isinstance(digits, int) or not 1 <= digits <= 15:
         raise ExpressionError("|digits wants a whole number from 1 to 15")
-    return _one(value, "digits").formatted(digits=digits)
+    return _single(value, "digits").formatted(digits=digits)
 
 
 def _unit(value: Result, label: object) -> Value:
     """A plain number with a unit in quotes, such as `Mbit/s`, which counts in no arithmetic."""
-    value = constant(value) if isinstance(value, int) else _one(value, "unit")
+    value = constant(value) if isinstance(value, int) else _single(value, "unit")
     if not isinstance(label, str) or any(map(str.isdigit, label)):
         raise ExpressionError("|unit wants a unit in quotes, without a digit")
     if not value.unit.is_number:
@@ -112,7 +112,7 @@ def _unit(value: Result, label: object) -> Value:
 
 def _absolute(value: Result) -> Value:
     """A number without its sign."""
-    value = _one(value, "absolute")
+    value = _single(value, "absolute")
     return computed(abs(numeric(value)), value.unit, ("absolute", value.tree), (value,))
 
 
@@ -169,7 +169,7 @@ def _median(times: Result) -> Value:
 
 def _word(value: Result) -> Value:
     """A word of a trace with spaces: `out_of_memory` as `out of memory`."""
-    value = _one(value, "word")
+    value = _single(value, "word")
     if not isinstance(value.number, str):
         raise ExpressionError(f"|word wants a word, not {value.unit}")
     return replace(value, number=value.number.replace("_", " "))

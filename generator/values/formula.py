@@ -35,7 +35,10 @@ def _printed(tree: Tree, words: Mapping[str, str]) -> tuple[str, int]:
         case ("~", inner):
             return f"-{_bracketed(inner, _ATOM, words)}", _NEGATIVE
         case int() | float():
-            return _digits(tree), _ATOM
+            short = f"{tree:.15g}"  # without the point of a whole number, with no digit lost
+            return (
+                short if isinstance(tree, float) and float(short) == tree else repr(tree)
+            ), _ATOM
         case (sign, left, right) if sign in _BINDING:
             binding = _BINDING[sign]
             sides = _bracketed(left, binding, words), _bracketed(right, binding + 1, words)
@@ -48,12 +51,6 @@ def _printed(tree: Tree, words: Mapping[str, str]) -> tuple[str, int]:
 def _bracketed(tree: Tree, binding: int, words: Mapping[str, str]) -> str:
     text, own = _printed(tree, words)
     return text if own >= binding else f"({text})"
-
-
-def _digits(number: float) -> str:
-    """A number without the point of a whole one, with no digit lost."""
-    short = f"{number:.15g}"
-    return short if isinstance(number, float) and float(short) == number else repr(number)
 
 
 def names_of(tree: Tree) -> dict[str, None]:

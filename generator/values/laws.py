@@ -63,7 +63,6 @@ def _guarded(function: Function, path: Path) -> Function:
 
 
 def _at_its_line(error: BaseException, path: Path, hint: str = "") -> ExpressionError:
-    """An error that the author's file raises."""
     frames = extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(path)]
     line = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), "")

@@ -54,12 +54,10 @@ def collected(values: Sequence[Value]) -> Value:
         all(value is first for value in values) or not any(value.leaves for value in values)
     ):
         return first
-    inputs = tuple(dict.fromkeys(values))
-    listed_formulas = ", ".join(dict.fromkeys(value.formula for value in values[:MOST_WRITTEN_OUT]))
-    formula = listed_formulas + (", …" if len(values) > MOST_WRITTEN_OUT else "")
-    if is_alike:
-        return computed(first.number, first.unit, formula, inputs)
-    return computed(_written(values), units.TEXT, formula, inputs)
+    more = ["…"] * (len(values) > MOST_WRITTEN_OUT)
+    formulas = dict.fromkeys(value.formula for value in values[:MOST_WRITTEN_OUT])
+    number, unit = (first.number, first.unit) if is_alike else (_written(values), units.TEXT)
+    return computed(number, unit, ", ".join([*formulas, *more]), tuple(dict.fromkeys(values)))
 
 
 def single_value(side: object) -> Value | None:

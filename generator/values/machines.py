@@ -37,9 +37,9 @@ def disagree(here: Judged, there: Judged) -> bool:
 
 def other_outcomes(book: Book, outcomes: Mapping[str, Judged]) -> dict[str, OtherOutcomes]:
     """Every other machine's verdicts, by its name; a machine without any is left out."""
-    others = ((name, folder) for name, folder in book.machines.items() if name != book.machine.name)
-    judged = {name: _on(folder, book, outcomes) for name, folder in others}
-    return {name: other for name, other in judged.items() if other.judged_claims}
+    others = {name: _on(folder, book, outcomes) for name, folder in book.machines.items()
+              if name != book.machine.name}  # fmt: skip
+    return {name: other for name, other in others.items() if other.judged_claims}
 
 
 def _on(measured: MachineFolder, book: Book, outcomes: Mapping[str, Judged]) -> OtherOutcomes:

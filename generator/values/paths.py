@@ -94,7 +94,6 @@ class Node:
         return tuple(element for element in steps if not isinstance(element, tuple))
 
     def _run(self, name: str, on_page: TraceOnPage) -> Node:
-        """A run of an experiment, by the machine that holds it."""
         on_page = on_page.holder(name)
         trace = on_page.trace
         if name not in trace.runs:
@@ -156,7 +155,8 @@ class Node:
             number = "yes" if number else "no"
         unit = units.of_field(quantity.unit, number)
         form = Form(way="written") if kind == "given" and unit.style == "plain" else AS_RULED
-        if kind == "measured" and self._spread(steps) > MOST_SPREAD:
+        spread = run.spread.get(field_of(run, steps), 0) if run and run.spread else 0
+        if kind == "measured" and spread > MOST_SPREAD:
             form = Form(digits=2)  # the third is another on another processor
         return self.reading.substitute(Value(number, unit, kind, formula, origin=origin, form=form))
 
@@ -170,13 +170,7 @@ class Node:
 
     @property
     def _run_of_page(self) -> Run | None:
-        """The run that this place is in."""
         return self.on_page.trace.runs.get(str(self.origin.run)) if self.on_page else None
-
-    def _spread(self, steps: tuple[Key, ...]) -> float:
-        """How far rounding turns a field of this run; 0 where that was not measured."""
-        run = self._run_of_page
-        return run.spread.get(field_of(run, steps), 0) if run and run.spread else 0
 
     def refuse_if_skipped(self) -> None:
         """Raise AbsentError if the run was skipped, since its lists are then empty."""

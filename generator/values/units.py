@@ -166,9 +166,9 @@ def printed(number: float | str, unit: Unit, form: Form) -> str:
 
 
 def _unsigned(number: float, unit: Unit, form: Form) -> str:
+    digits = form.digits or (4 if unit.style == "loss" else 3)
     if form.way == "exact":
         return exactly(number, str(unit))
-    digits = form.digits or (4 if unit.style == "loss" else 3)
     if unit == Unit(0, -1):
         return f"{_count(number, digits)}{NBSP}per{NBSP}second"
     if unit in SCALES:

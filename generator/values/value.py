@@ -129,6 +129,16 @@ class Value(Arithmetic):
         return [origin for origin in decided if origin]
 
     @property
+    def is_literal(self) -> bool:
+        """Whether its formula is but a number, perhaps negative, or words in quotes."""
+        match self.tree:
+            case int() | float() | ("~", int() | float()):
+                return True
+            case str() as name:
+                return name.startswith("'") and not self.inputs
+        return False
+
+    @property
     def is_digest(self) -> bool:
         """Whether it was read off a digest, which says nothing but whether two are equal."""
         is_text = isinstance(self.number, str)

@@ -92,8 +92,7 @@ def _comparable(side: Evaluation) -> Side:
 
 def _mistake(predicted: Evaluation, observed: Evaluation) -> tuple[str | None, str]:
     """What is wrong with how the claim is written, and in which of its fields."""
-    pairs = (("predicted", predicted, observed), ("observed", observed, predicted))
-    for field, side, other in pairs:
+    for field, side, other in ("predicted", predicted, observed), ("observed", observed, predicted):
         if side.error:
             return side.error, field
         is_number = isinstance(getattr(other.result, "number", other.result), int | float)
@@ -162,7 +161,6 @@ def _incomparable(book: Book, claim: Claim, *sides: Evaluation) -> str | None:
 
 
 def _compare_each(claim: Claim, predicted: Side, observed: Side) -> tuple[Verdict, str]:
-    """The verdict of a rule that must hold for each element."""
     if claim.relation in TIMED:
         raise ExpressionError(f"{claim.relation} compares two samples, and no lists")
     pairs = list_sides.paired(predicted, observed)
@@ -189,9 +187,8 @@ def _compare(claim: Claim, predicted: Side, observed: Side) -> tuple[Verdict, st
 
 
 def _decided(holds: bool, claim: Claim) -> tuple[Verdict, str]:
-    relation = _RELATIONS[claim.relation]
-    stands = relation if holds else _RELATIONS[relation.opposite]
-    return "holds" if holds else "does_not_hold", f"observed {stands.words} predicted"
+    words = _RELATIONS[claim.relation if holds else _RELATIONS[claim.relation].opposite].words
+    return "holds" if holds else "does_not_hold", f"observed {words} predicted"
 
 
 class _Relation(NamedTuple):

@@ -2,7 +2,7 @@
 
 Flow: the entries that Material made of what pages tell it (`pages/facts.py`) in, with the synonyms
 of `content/glossary.yml` out. Material's own search does the rest in the browser, over http and
-from disk alike. How pages rank among each other stands in `generator/pages/sheets.py`, how fields
+from disk alike. How pages rank among each other stands in `generator/pages/compose.py`, how fields
 weigh and which words are ignored in `mkdocs.yml`.
 
 Material's search has no synonyms of its own. It searches every field that `mkdocs.yml` gives it,

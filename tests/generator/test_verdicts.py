@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from generator.checks import claim_checks, trace_checks
+from generator.content.cases import ClaimIndex
 from generator.content.claim import Claim, Constant
 from generator.values import list_sides
 from generator.values.evaluation import Evidence
@@ -30,7 +31,7 @@ def judged(book, one):
         number = Constant(value=int(one.predicted), unit="plain", means="it", source="this test")
         book = replace(book, given={"number": number})
         one = one.model_copy(update={"predicted": "given['number']"})
-    return Evidence(replace(book, claims={one.id: one})).judged(one.id)
+    return Evidence(replace(book, claim_index=ClaimIndex({one.id: one}))).judged(one.id)
 
 
 @pytest.mark.parametrize(
@@ -187,10 +188,8 @@ def test_problems_name_surprises_broken_laws_and_stale_references(copy):
 def test_a_broken_law_over_a_list_prints_the_first_elements_that_break_it(book):
     law = claim("7", "above", "tiny_training.averaged.epochs | each('loss')")
     law = law.model_copy(update={"id": "losses"})
-    laws = replace(
-        book.claim_index, written={"losses": next(iter(book.claim_index.written.values()))}
-    )
-    changed = replace(book, claims={"losses": law}, claim_index=laws)
+    written = {"losses": next(iter(book.claim_index.written.values()))}
+    changed = replace(book, claim_index=ClaimIndex({"losses": law}, written=written))
     (error,) = claim_checks.broken_laws(changed, Evidence(changed).judged_claims)
     assert error.file == "content/claims/" + error.file.rpartition("/")[2]
     assert "predicted 7 = 7, observed" in error.message

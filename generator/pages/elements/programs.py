@@ -177,10 +177,10 @@ def notes(program: ExplainedProgram, folio: Folio, linked: Callable[[Text], Mark
     text = listed(folio.book.root, program.path, program.object)
     lines = [line.strip() for line in text.splitlines()]
     codes = [note.code.strip() for note in program.walkthrough]
-    shown = (breakable_code(highlighted(code).strip()) for code in codes)
+    coloured = (breakable_code(highlighted(code).strip()) for code in codes)
     words = [folio.line(note.says) for note in program.walkthrough]
     numbers = (1 + lines.index(code) for code in codes)
-    return Notes([*zip(numbers, shown, map(linked, words), strict=True)])
+    return Notes([*zip(numbers, coloured, map(linked, words), strict=True)])
 
 
 # --- Python in colours, with an element only where the colour changes

@@ -180,13 +180,13 @@ def _compared_with(
         off = Markup("largest error {}, in").format(folio.printed(worst.off))
     within = tolerance_of(output.within, at_start)  # how far off the build lets it be
     says = Markup(
-        '<span class="pb-label" title="counted from the runs below">{}</span> {}; {} {} '
+        '<span class="pb-label" title="counted from the runs below">{}</span> run{}; {} {} '
         '(allowed: <span class="pb-given pb-label">{}</span>)'
     )
     if worst.is_beyond(output.within):
         says += Markup(' <strong class="pb-does-not-hold">further off than it may be</strong>')
-    runs = "run" if len(checks) == 1 else "runs"
-    return says.format(len(checks), runs, off, run_link(worst.run, folio), within)
+    num, link = len(checks), run_link(worst.run, folio)
+    return says.format(num, "s" * (num > 1), off, link, within)
 
 
 def _known_models(fields: Sequence[CalculatorField], folio: Folio) -> Iterator[tuple[str, str]]:

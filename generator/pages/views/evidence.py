@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -35,19 +34,22 @@ class ShownMachine(Element):
     memory: Markup
 
 
-class Tally(NamedTuple):
-    """What claims come to on the machine shown."""
+@dataclass(frozen=True)
+class Tally(Worded):
+    """What claims come to on the machine shown; it prints that in words."""
 
     laws: Counter[Verdict]  # also those that do not apply, or have no evidence
     num_observations: int
     contrary: Sequence[str]  # the addresses of observations that do not hold
     num_lent: int  # claims that only the reference machine has the runs for
+    reference: str  # its name
 
 
 @dataclass(frozen=True)
-class TalliedClaims(Worded):
-    """What all claims come to, in words and by experiment, and the runs that surprise."""
+class TalliedClaims(Element):
+    """What all claims come to by experiment, and the runs that surprise."""
 
+    IS_FOUND = False
     book: Book
     total: Tally
     groups: Sequence[tuple[str, Tally]]  # by experiment
@@ -66,7 +68,7 @@ def evidence(draft: Draft) -> Iterator[Element | Markup]:
     yield draft.heading(2, "Summary")
     groups = [(name, _tally(names, folio)) for name, names in draft.gathered.claim_groups.items()]
     total, others = _tally([*book.claims], folio), [*_on_others(folio)]
-    yield Block([TalliedClaims(book, total, groups, _furthest(folio), others)])
+    yield Block([total, TalliedClaims(book, total, groups, _furthest(folio), others)])
     if book.references:
         yield draft.heading(2, "Sources")
         sources = _cited(folio)
@@ -83,6 +85,7 @@ def _tally(claims: Sequence[str], folio: Folio) -> Tally:
         len(observed),
         [folio.claim_place(o.claim.id) for o in observed if o.verdict == "does_not_hold"],
         len(claims) - len(here),
+        folio.book.reference.name,
     )
 
 

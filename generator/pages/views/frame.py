@@ -10,7 +10,7 @@ from generator.content.book import Book
 from generator.content.shelf import TraceOnPage, measure_command
 from generator.pages.elements.element import Content, Heading, OnThisPage
 from generator.pages.sheets import Sheet
-from generator.pages.views.ways import GROUPS, Rail, Way
+from generator.pages.views.ways import GROUPS, Rail, Step
 from generator.printing.folio import Folio
 from generator.printing.sources import command
 from runners.core.trace.records import Run, software
@@ -55,7 +55,7 @@ class Frame:
     scripts: Sequence[str]
     styles: Sequence[str]
     rail: Rail | None
-    row: Sequence[Way]  # the pages of its topic
+    row: Sequence[Step]  # the pages of its topic
     topic: Markup  # the title of its topic
     minutes: int
     has_measured: bool  # numbers that runs measured

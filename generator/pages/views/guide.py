@@ -8,59 +8,40 @@ from markupsafe import Markup, escape
 
 from generator.content.guide import Edge, GuideFile, Symptom, Technique
 from generator.pages.draft import Draft
-from generator.pages.elements.element import (
-    Aside,
-    Block,
-    Content,
-    Element,
-    Fold,
-    Heading,
-    ListOfLines,
-)
+from generator.pages.elements.element import Aside, Block, Element, Fold, Heading, ListOfLines
 from generator.pages.elements.programs import run_link
 from generator.pages.views import plans
 from generator.pages.views.claims import JudgedClaim, runs_behind, verdict_rows
 from generator.printing.markdown import plain
 
 
-class TechniqueRow(NamedTuple):
-    """A technique: what it saved, and what it costs, with the verdicts on that."""
-
-    anchor: str
-    name: Markup
-    saved: Markup
-    costs: Markup
-    claims: Sequence[JudgedClaim]
-
-
 @dataclass(frozen=True)
 class TechniqueTable(Element):
-    """Techniques in groups, each with a title."""
+    """Techniques in groups, each with a title; each technique is an entry of the search."""
 
-    groups: Sequence[tuple[Markup, Sequence[TechniqueRow]]]
-
-    def parts(self) -> Iterator[Element | Markup]:
-        """Each technique as an entry of the search."""
-        for title, techniques in self.groups:
-            yield title
-            for row in techniques:
-                yield Heading(3, row.name, row.anchor, is_anchored=False)
-                yield from (row.saved, row.costs)
+    # Of a technique its name, what it saved and what it costs, with the claims behind that.
+    groups: Sequence[tuple[Markup, Sequence[tuple[Heading, Markup, Markup, Sequence[JudgedClaim]]]]]
 
 
 class RunQuestion(NamedTuple):
-    """A question about a run, where its answers lead, and why."""
+    """A question about a run: where a yes leads, and why."""
 
+    edge: Edge
     anchor: str
-    number: str
     asks: Markup
-    href: str  # where a yes leads
-    leads: Markup  # the same in words
-    costs: str  # the address of what it costs, if it is a technique
+    leads: Markup  # the technique, or the symptom at which to go on
     because: Markup
-    behind: Sequence[Markup]  # the lesson, the runs and the plan
-    evidence: Content
+    href: str  # of the lesson
+    lesson: Markup
+    runs: Sequence[Markup]
+    plan: Markup
+    evidence: Sequence[Element]
     below: "Sequence[RunQuestions]"  # questions to which a yes leads
+
+    @property
+    def number(self) -> str:
+        """Its number among those of the page."""
+        return self.anchor.removeprefix("ask-").replace("-", ".")
 
 
 @dataclass(frozen=True)
@@ -69,6 +50,7 @@ class RunQuestions(Element):
 
     level: int
     questions: Sequence[RunQuestion]
+    root: str
 
 
 def guide(draft: Draft) -> Iterator[Element | Markup]:
@@ -83,11 +65,12 @@ def guide(draft: Draft) -> Iterator[Element | Markup]:
         titles = ((symptom.id, folio.in_link.line(symptom.title)) for symptom in group.symptoms)
         yield ListOfLines([link.format(*title) for title in titles])
     yield from draft.passage("What helps, and what it costs", written.techniques_say)
-    table = TechniqueTable([
-        (folio.line(title), [_technique_row(technique, draft) for technique in techniques])
-        for title, techniques in written.techniques_by_group
-    ])  # fmt: skip
-    yield Fold(Markup("The techniques, a row each"), [table], is_found=True)
+    groups = []
+    for title, techniques in written.techniques_by_group:
+        rows = [_technique_row(technique, draft) for technique in techniques]
+        groups.append((folio.line(title), rows))
+    title = Markup("The techniques, a row each")
+    yield Fold(title, [TechniqueTable(groups)], is_found=True)
 
 
 def _guide(draft: Draft) -> GuideFile:
@@ -99,12 +82,13 @@ def _symptoms(draft: Draft) -> dict[str, Symptom]:
     return {symptom.id: symptom for _, symptom in _guide(draft).symptoms}
 
 
-def _technique_row(technique: Technique, draft: Draft) -> TechniqueRow:
-    name, saved, costs = map(
-        draft.folio.line, (technique.name, technique.saved or "–", technique.costs)
-    )
-    claims = verdict_rows(technique.claims, draft.folio)
-    return TechniqueRow(f"technique-{technique.id}", name, saved, costs, claims)
+def _technique_row(
+    technique: Technique, draft: Draft
+) -> tuple[Heading, Markup, Markup, Sequence[JudgedClaim]]:
+    texts = technique.name, technique.saved or "–", technique.costs
+    name, saved, costs = map(draft.folio.line, texts)
+    heading = Heading(3, name, f"technique-{technique.id}", is_anchored=False)
+    return heading, saved, costs, verdict_rows(technique.claims, draft.folio)
 
 
 def symptom(draft: Draft) -> Iterator[Element | Markup]:
@@ -117,10 +101,6 @@ def symptom(draft: Draft) -> Iterator[Element | Markup]:
             says = "Rule this cause out first. We measured it only if its link leads to a program:"
         yield Block([escape(says)], tag="p")
         yield draft.lines(written.causes)
-    order = "Take the questions in order, and stop at the first <em>yes</em>."
-    if any(edge.edges for edge in written.edges):
-        order += " If all answers below a question are <em>no</em>, go on with the next one."
-    yield Block([Markup(order)], tag="p")
     yield _questions(written.edges, "ask", draft)
     yield draft.heading(2, "If nothing here applies")
     yield Block([draft.prose(_guide(draft).otherwise)])
@@ -129,47 +109,28 @@ def symptom(draft: Draft) -> Iterator[Element | Markup]:
 
 
 def _questions(edges: Sequence[Edge], above: str, draft: Draft) -> RunQuestions:
-    """The questions below a place, `ask` or that of a question."""
-    anchors = (f"{above}-{number}" for number in range(1, len(edges) + 1))
-    questions = [_question(*pair, draft) for pair in zip(edges, anchors, strict=False)]
-    return RunQuestions(2 + above.count("-"), questions)
-
-
-def _number(anchor: str) -> str:
-    """The number of a question, by its anchor."""
-    return anchor.removeprefix("ask-").replace("-", ".")
+    questions = [_question(edge, f"{above}-{n}", draft) for n, edge in enumerate(edges, 1)]
+    return RunQuestions(2 + above.count("-"), questions, draft.folio.root)
 
 
 def _question(edge: Edge, anchor: str, draft: Draft) -> RunQuestion:
-    folio, (topic, mode) = draft.folio, edge.lesson.page.split("/")
+    folio, (name, mode) = draft.folio, edge.lesson.page.split("/")
     asks, because = folio.line(edge.ask), folio.line(edge.because)
-    lesson = folio.root + draft.gathered.sections(edge.lesson.page).get(edge.lesson.section, "")
-    titles = {topic.id: topic.file.title for topic in folio.book.topics}
-    words = (
-        f"{plain(folio.line(titles[topic]))} › {folio.ui['modes'][mode]} › {edge.lesson.section}"
-    )
-    runs = [run_link(run, folio) for run in runs_behind(edge.claims, folio)]
-    behind = [
-        Markup('Lesson: <a href="{}">{}</a>').format(lesson, words),
-        Markup("Run: " if len(runs) == 1 else "Runs: ") + Markup(", ").join(runs),
-    ]
-    href, leads, costs = f"#{anchor}-1", Markup("Answer the questions below"), ""
+    href = folio.root + draft.gathered.sections(edge.lesson.page).get(edge.lesson.section, "")
+    title = next(topic.file.title for topic in folio.book.topics if topic.id == name)
+    words = f"{plain(folio.line(title))} › {folio.ui['modes'][mode]} › {edge.lesson.section}"
+    leads = plan = Markup()
     for technique in (own for own in _guide(draft).techniques if own.id == edge.use):
-        href, leads = lesson, folio.in_link.line(technique.name)
-        costs = f"{folio.root}guide.html#technique-{technique.id}"
-        if plan := technique.planned:
-            link = Markup('Plan: <a class="pb-label" href="{}{}">{}</a>')
-            place, name = folio.place_of(plan), plans.named(plan, folio)
-            behind.append(link.format(folio.root, place, name))
+        leads = folio.in_link.line(technique.name)
+        if run := technique.planned:
+            link = Markup('<a class="pb-label" href="{}{}">{}</a>')
+            plan = link.format(folio.root, folio.place_of(run), plans.named(run, folio))
     if edge.continue_at:
-        page, _, at = edge.continue_at.partition("#")
-        href = f"{page}.html{'#' * bool(at)}{at}"
-        leads = "Continue at: " + folio.in_link.line(_symptoms(draft)[page].title)
-        question = Markup(', <span class="pb-label">question {}</span>')
-        leads += question.format(_number(at)) if at else ""
+        leads = folio.in_link.line(_symptoms(draft)[edge.continue_at.partition("#")[0]].title)
     folio.shown_claims.clear()  # readers open the numbers of a step here alone
+    runs = [run_link(run, folio) for run in runs_behind(edge.claims, folio)]
     evidence = [*draft.backing(edge.claims)]
     below = [_questions(edge.edges, anchor, draft)] if edge.edges else []
     return RunQuestion(
-        anchor, _number(anchor), asks, href, leads, costs, because, behind, evidence, below
+        edge, anchor, asks, leads, because, href, escape(words), runs, plan, evidence, below
     )

@@ -22,8 +22,6 @@ from runners.labs.shelf import EVERYWHERE, LENT
 from runners.traces.differences import wrong_programs
 
 ENDED = {"deadlocked": "it hangs", "failed": "it ends with an exception"}
-
-
 HELD = Markup(
     '<p>Runs check each line: with the sizes of this page, <span class="pb-label">seed 0</span>, '
     "and then with sizes, values and a number of ranks of their own. A bound on memory counts "
@@ -45,7 +43,7 @@ PAGES = {  # by hand, and what leads to them
 def lab(draft: Draft) -> Iterator[Element | Markup]:
     """The page of a lab."""
     topic, name, folio = draft.topic, draft.sheet.lab or "", draft.folio
-    written = topic.labs[name].model
+    written, by_hand = topic.labs[name].model, folio.book.handwritten_by_name
     yield from task(draft, [draft.drawn(topic.figures[written.figure])] if written.figure else [])
     yield draft.heading(2, "Hints")
     for number, hint in enumerate(written.hints, 1):
@@ -58,28 +56,29 @@ def lab(draft: Draft) -> Iterator[Element | Markup]:
     if mistakes := _wrong(name, topic, folio):
         table = Table(["What they do", "Fails first", "What was seen"], mistakes)
         yield Fold(Markup("Programs that people write, and what fails first"), [table])
+    link = Markup('{}<a href="{}.html">{}</a>')
     for page, leads in PAGES.items():
-        if page in folio.book.handwritten_by_name:
-            title = folio.book.handwritten_by_name[page].title
-            link = Markup('{}: <a href="{}{}.html">{}</a>')
-            yield Aside(link.format(leads, folio.root, page, title))
+        if page in by_hand:
+            yield Aside(link.format(f"{leads}: ", folio.root + page, by_hand[page].title))
     if len(topic.labs) > 1:
-        link = Markup('<a href="lab-{}.html">{}</a>')
         titles = ((name, folio.in_link.line(lab.model.title)) for name, lab in topic.labs.items())
-        links = Markup(" · ").join(link.format(*title) for title in titles)
-        yield Aside(Markup("Labs of this topic: {}").format(links))
+        links = Markup(" · ").join(link.format("", f"lab-{own}", title) for own, title in titles)
+        yield Aside("Labs of this topic: " + links)
 
 
 def task(draft: Draft, figure: Content) -> Iterator[Element | Markup]:
     """What a lab asks, with its figure, and with what it begins."""
-    name, topic = draft.sheet.lab or "", draft.topic
+    name, topic, folio = draft.sheet.lab or "", draft.topic, draft.folio
     written = topic.labs[name].model
     yield draft.heading(2, "The task" if written.kind == "write" else "The report")
     yield Block([draft.prose(written.task)])
     yield from figure
     yield draft.heading(2, "What has to hold")
     yield HELD
-    rows = _requirements(name, written, draft.folio)
+    rows = [
+        [*map(folio.line, (law.says, law.formula)), _bytes(name, id_, "allowed", folio) or "–"]
+        for id_, law in written.requirements.items()
+    ]
     yield Table(["Requirement", "Law", "#Here"], rows)
     yield draft.heading(2, "Begin")
     yield Block([Command(f"python -m runners lab {name}")], "pb-command")
@@ -88,16 +87,7 @@ def task(draft: Draft, figure: Content) -> Iterator[Element | Markup]:
     yield draft.program(Listing(path=f"{folder}/starter.py", title="The starter"))
 
 
-def _requirements(name: str, lab: LabFile, folio: Folio) -> list[Row]:
-    """A row for each requirement of a lab: words, formula, bytes allowed in the solution's run."""
-    return [
-        [folio.line(law.says), folio.line(law.formula), _bytes(name, id_, "allowed", folio) or "–"]
-        for id_, law in lab.requirements.items()
-    ]
-
-
 def _solved(name: str, lab: LabFile, folio: Folio) -> list[Row]:
-    """A row for each requirement that the solution's run has: words, bytes allowed and observed."""
     return [
         [folio.line(law.says), _bytes(name, id_, "allowed", folio) or "–", observed]
         for id_, law in lab.requirements.items()
@@ -106,33 +96,28 @@ def _solved(name: str, lab: LabFile, folio: Folio) -> list[Row]:
 
 
 def _wrong(name: str, topic: Topic, folio: Folio) -> list[Row]:
-    """A row for each wrong program of a lab: mistake, requirement it failed first, the message."""
-    lab = topic.labs[name].model
-    file = folio.book.root / topic.labs[name].source.file
+    lab = topic.labs[name]
+    says = {law: rule.says for law, rule in lab.model.requirements.items()}
+    says[LENT] = EVERYWHERE["says"]
     rows: list[Row] = []
-    for program in wrong_programs(file.with_name("wrong.yml")):
-        mistake = program.mistake.replace("`", "")
-        run = f"{LABS}.{name}_{program.name}"
-        measured = folio.run(run)
-        measures = measured.ranks[0].measures if measured and measured.ranks else {}
-        first = measures.get("first_failed")
-        failed = lab.requirements.get(str(first)) if first else None
-        fails = failed.says if failed else EVERYWHERE["says"] if first == LENT else "–"
-        ended = ENDED.get(measured.status, measured.status) if measured else "skipped"
+    for program in wrong_programs(folio.book.root.joinpath(lab.source.file).with_name("wrong.yml")):
+        path = f"{LABS}.{name}_{program.name}"
+        run = folio.run(path)
+        measures = run.ranks[0].measures if run and run.ranks else {}
+        ended = ENDED.get(run.status, run.status) if run else "skipped"
+        first = str(measures.get("first_failed", ""))
+        link = Markup('<a class="pb-label" href="{}{}">{}</a>')
+        mistake = label(program.mistake.replace("`", ""))
         message = str(measures.get("says", "")) if first else ended
         rows.append([
-            Markup('<a class="pb-label" href="{}{}">{}</a>').format(
-                "../" * folio.path.count("/"), folio.place_of(run), label(mistake)
-            ),
-            folio.line(fails),
+            link.format(folio.root, folio.place_of(path), mistake),
+            folio.line(says.get(first, "–")),
             label(message.replace("`", "")),
         ])  # fmt: skip
     return rows
 
 
 def _bytes(lab: str, requirement: str, side: str, folio: Folio) -> Markup | None:
-    path = f"{LABS}.{lab}_solved"
-    run = folio.run(path)
-    name = f"{requirement}_{side}"
+    run, name = folio.run(path := f"{LABS}.{lab}_solved"), f"{requirement}_{side}"
     value = folio.reading(path, "ranks", 0, "measures", name) if run and run.ranks else None
     return folio.show(value) if value else None

@@ -16,10 +16,11 @@ from markupsafe import Markup, escape
 from generator.checks.lesson_checks import planned as planned_in
 from generator.content.lesson import WhyFile
 from generator.content.plan_page import Device, OrderPart, PlanFile
+from generator.content.shelf import TraceOnPage
 from generator.figures.play.bar_views import MOST as LONGEST
 from generator.figures.play.bar_views import plans as bars
 from generator.figures.play.frame import packed
-from generator.figures.play.states import Control
+from generator.figures.play.states import Control, PlayState
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Aside, Block, Element, Fold
 from generator.pages.elements.programs import CopiedCommand
@@ -42,92 +43,16 @@ from runners.planner.answers.search import LayoutChoice, choose
 from runners.planner.program import command_of
 
 ID = "plan"
-TITLE = "What each layout needs, simulated"  # of the bars
 BY_LAW = {
     "A device sends within its node": units.BYTES, "A node sends to others": units.BYTES,
     "A step, at least": units.SECONDS,
 }  # fmt: skip
 LAYOUTS = "Layout", "#A rank needs", *(f"#{measure}" for measure in BY_LAW), "#Other layouts"
-MODEL = Markup('<a class="pb-label" href="{}">{}</a><br><small>{} parameters</small>')
-NEARLY_FULL = Markup("<br><b>nearly fills the device</b>")
-NOTHING_FITS = "No simulated layout fits"
 GAPS = (
     " A dashed setting was not simulated together with the chosen ones; choosing it changes "
     "another setting too."
 )
 Parts = Iterator[Element | Markup]
-MOST = 8  # layouts that fit, of which bars and the table show the best
-
-
-class Measured(NamedTuple):
-    """A layout to measure: what it needs, bounds on its step, and how to run it."""
-
-    said: Markup
-    is_tight: bool
-    needs: Markup
-    at_least: Markup
-    decided_by: str
-    command: str
-    has_program: bool  # else the command says why there is none
-    range: Sequence[Markup]  # of a step, at the quartiles of the rates that clusters reached
-    num_clusters: Markup
-
-
-@dataclass(frozen=True)
-class Advice(Element):
-    """What a choice leads to: what to measure first, then bars, then a table."""
-
-    NOTHING_FITS, TITLE, MOST = NOTHING_FITS, TITLE, MOST
-    measured: Sequence[Measured]
-    is_ordered: bool
-    memory: Markup
-    least: Markup  # that any layout needs, if none fits
-    bars: Markup
-    caption: Markup
-    is_cut: bool  # whether a bar is longer than the axis
-    table: Table | None
-    rates: Sequence[Markup]
-    num_simulated: int
-    num_fitting: int
-    root: str
-
-
-class FirstChoice(NamedTuple):
-    """The option of each control that is chosen first."""
-
-    at: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class PlanPlay(Element):
-    """The choice that a page of plans answers, with the first answer."""
-
-    task: Markup
-    controls: Sequence[Control]
-    first: FirstChoice
-    drawn: Markup  # the advice of the first choice
-    script: str  # the address of that with all
-
-    def parts(self) -> Iterator[Markup]:
-        """What readers choose."""
-        yield self.task
-        for control in self.controls:
-            yield from map(escape, (control.label, *control.options))
-
-
-@dataclass(frozen=True)
-class ModelTabs(Element):
-    """Links to the pages of all models."""
-
-    IS_FOUND = False
-    models: Sequence[tuple[str, str, bool]]  # address, title, and whether it is the page
-
-
-@dataclass(frozen=True)
-class LayoutNames(Table):
-    """The names of plans, folded."""
-
-    IS_READ = False
 
 
 class Setting(NamedTuple):
@@ -138,17 +63,19 @@ class Setting(NamedTuple):
     optimizer: str
 
 
-class Choices(NamedTuple):
-    """A choice of all controls, and the answers that compete in it."""
+@dataclass(frozen=True)
+class ChosenSetting:
+    """An option of each control, and the answers that compete."""
 
     setting: Setting
     cluster: Cluster
     device: Device
     memory: Value
     answers: list[PlanAnswer]
+    words: dict[str, str]  # the options, by control
 
-    @property
-    def choice(self) -> LayoutChoice | None:
+    @cached_property
+    def made(self) -> LayoutChoice | None:
         """`LayoutChoice` by `choose`, of answers that use all devices; None where nothing fits."""
         num, answers = self.setting.devices, self.answers  # of which none may stay idle
         busy = [answer for answer in answers if answer.question.strategy.num_devices == num]
@@ -156,6 +83,64 @@ class Choices(NamedTuple):
             return choose(busy, self.cluster, numeric(self.memory))
         except PlanError:
             return None
+
+
+class Measured(NamedTuple):
+    """A layout to measure: what it needs, bounds on its step, and how to run it."""
+
+    words: str
+    is_tight: bool
+    needs: Markup
+    at_least: Markup
+    decided_by: str
+    command: str  # or why there is no program
+    range: Sequence[Markup]  # of a step, at the quartiles of the rates that clusters reached
+    num_clusters: int
+
+
+@dataclass(frozen=True)
+class Advice(Element):
+    """What a choice leads to: what to measure first, then bars, then a table."""
+
+    NOTHING_FITS, TITLE = "No simulated layout fits", "What each layout needs, simulated"
+    MOST = 8  # layouts that fit, of which bars and the table show the best
+    chosen: ChosenSetting
+    measured: Sequence[Measured]
+    size: Markup  # of a device's memory; where nothing fits, the least that a layout needs
+    bars: Markup
+    caption: Markup
+    is_cut: bool  # whether a bar is longer than the axis
+    table: Table | None
+    rates: Sequence[Markup]
+    root: str
+
+
+@dataclass(frozen=True)
+class PlanPlay(Element):
+    """The choice that a page of plans answers, with the first answer."""
+
+    task: Markup
+    controls: Sequence[Control]
+    first: PlayState
+    drawn: Markup  # the advice of the first choice
+    script: str  # the address of that with all
+
+    def parts(self) -> Iterator[Markup]:
+        """What readers choose."""
+        words = [word for control in self.controls for word in (control.label, *control.options)]
+        yield from (self.task, *map(escape, words))
+
+
+@dataclass(frozen=True)
+class PlanOpening(Element):
+    """Links to the pages of all models, and what the plans of this one show and share."""
+
+    models: Sequence[TraceOnPage]
+    here: str  # the experiment of the page
+    root: str
+    lede: Sequence[Markup]
+    facts: dict[str, Markup]  # by control
+    order: Markup  # the title of the table of clusters, if there is one
 
 
 class Plans:
@@ -167,50 +152,43 @@ class Plans:
         assert trace.grid is not None
         self.name, self.grid, self.runs = name, trace.grid, trace.trace.runs
         self.folio, self.plan = folio, _written(folio)
-        self.usual = f"{name}.{next(iter(self.runs))}"  # has the settings that all runs have
         self.answers = answers_of(self.grid)
+        states = ((name, row.state) for name, row in named_rows(self.grid).items())
         self.settings = {
-            name: Setting(row.state.devices, row.state.sequence, row.state.optimizer)
-            for name, row in named_rows(self.grid).items()
+            name: Setting(state.devices, state.sequence, state.optimizer) for name, state in states
         }
 
     @cached_property
-    def choices(self) -> list[Choices]:
-        """`Choices` for each device in each setting of several layouts; the first is shown."""
+    def choices(self) -> list[ChosenSetting]:
+        """Each device in each setting of several layouts; the first is shown."""
         by_setting: dict[Setting, list[PlanAnswer]] = {}
         for name, answer in self.answers.items():
             by_setting.setdefault(self.settings[name], []).append(answer)
-        return [
-            Choices(setting, self.cluster(setting, each), each, self.known(each.memory), answers)
-            for setting, answers in by_setting.items() if len(answers) > 1
-            for each in self.plan.devices
-        ]  # fmt: skip
+        pairs = [pair for pair in by_setting.items() if len(pair[1]) > 1]
+        return [self._chosen(device, *pair) for pair in pairs for device in self.plan.devices]
 
-    def cluster(self, setting: Setting, device: Device) -> Cluster:
-        """The nodes that so many of these devices fill, at their rates."""
-        rates = (numeric(self.known(rate)) for rate in device.rates)
-        return Cluster(1, self.plan.per_node, *rates).with_devices(setting.devices)
+    def _chosen(self, device: Device, own: Setting, answers: list[PlanAnswer]) -> ChosenSetting:
+        values = [self.folio.value(name) for name in (device.memory, *device.rates)]
+        assert all(values), f"every book with plans has {device}"
+        memory, *rates = filter(None, values)
+        node = Cluster(1, self.plan.per_node, *map(numeric, rates))
+        words = self.options(own, f"{device.name} {memory}")
+        return ChosenSetting(own, node.with_devices(own.devices), device, memory, answers, words)
 
     def options(self, setting: Setting, memory: str = "") -> dict[str, str]:
         """By control, the words of a setting: mesh, `memory` if given, sequence, optimizer."""
         optimizer = self.plan.words.optimizer.get(setting.optimizer, setting.optimizer)
-        mesh = _mesh(self.cluster(setting, self.plan.devices[0]))
-        return {
-            "mesh": mesh,
-            **({"memory": memory} if memory else {}),
-            "sequence": f"{setting.sequence:,}",
-            "optimizer": plain(self.folio.line(optimizer)),
-        }
+        per_node = min(setting.devices, self.plan.per_node)
+        words = {
+            "mesh": f"{setting.devices // per_node} × {per_node}", "memory": memory,
+            "sequence": f"{setting.sequence:,}", "optimizer": plain(self.folio.line(optimizer)),
+        }  # fmt: skip
+        return {key: word for key, word in words.items() if word}
 
-    def known(self, expression: str) -> Value:
-        """A value that every book with plans has."""
-        value = self.folio.value(expression)
-        assert value is not None, expression
-        return value
-
-    def setting(self, name: str) -> Markup:
-        """A setting that all runs of the model share."""
-        return self.folio.printed(self.folio.reading(self.usual, "settings", name))
+    def shared(self, setting: str) -> Markup:
+        """A setting that all runs of the model have."""
+        usual = f"{self.name}.{next(iter(self.runs))}"
+        return self.folio.printed(self.folio.reading(usual, "settings", setting))
 
     def path(self, answer: PlanAnswer) -> str:
         """The path of the run that holds an answer: `plan_llama_8b.fsdp_on_8`."""
@@ -235,43 +213,32 @@ class Plans:
         """What the rank with the highest demand needs of its device."""
         return self.folio.printed(_largest(self.path(answer), "needed_bytes", self.folio))
 
-    def compared(self, layout: Layout, chosen: Choices) -> list[Markup | str]:
-        """A layout's cells: words, bytes needed, least seconds, and the bottleneck."""
-        return [
-            self.named(layout, chosen),
-            self.needs(layout.answer),
-            self.seconds(layout.bounds.at_least, "law_of_time", layout, chosen),
-            layout.bounds.bottleneck,
-        ]
-
-    def named(self, layout: Layout, chosen: Choices) -> Markup:
+    def named(self, layout: Layout, chosen: ChosenSetting) -> Markup:
         """A layout in words, and whether it nearly fills the device."""
+        tight = Markup("<br><b>nearly fills the device</b>")
         is_tight = layout.is_tight(numeric(chosen.memory))
-        return label(self.label(layout.answer)) + (NEARLY_FULL if is_tight else "")
+        return label(self.label(layout.answer)) + tight * is_tight
 
-    def measured(self, layout: Layout, chosen: Choices) -> Measured:
-        """A layout to measure: its cells, range of time, and its program's command."""
-        reached = rates.range_of(layout.answer, chosen.cluster)
-        command = command_of(layout, self.grid.preset)
+    def measured(self, layout: Layout, chosen: ChosenSetting) -> Measured:
+        """A layout to measure: what it needs, range of time, and its program's command."""
+        *reached, num_clusters = rates.range_of(layout.answer, chosen.cluster) or [0]
         return Measured(
-            needs=self.needs(layout.answer),
-            at_least=self.seconds(layout.bounds.at_least, "law_of_time", layout, chosen),
-            decided_by=layout.bounds.bottleneck,
-            said=label(self.label(layout.answer)),
-            is_tight=layout.is_tight(numeric(chosen.memory)),
-            command=command,
-            has_program=command.startswith("python "),
-            range=[self.seconds(s, "range_of", layout, chosen) for s in reached[:2]]
-            if reached
-            else [],
-            num_clusters=label(str(reached[2])) if reached else Markup(),
-        )
+            self.label(layout.answer), layout.is_tight(numeric(chosen.memory)),
+            self.needs(layout.answer), self.at_least(layout, chosen), layout.bounds.bottleneck,
+            command_of(layout, self.grid.preset),
+            [self.seconds(seconds, "range_of", layout, chosen) for seconds in reached],
+            int(num_clusters),
+        )  # fmt: skip
 
-    def seconds(self, number: float, says: str, layout: Layout, chosen: Choices) -> Markup:
+    def at_least(self, layout: Layout, chosen: ChosenSetting) -> Markup:
+        """The bound of a layout's step on the devices that are chosen."""
+        return self.seconds(layout.bounds.at_least, "law_of_time", layout, chosen)
+
+    def seconds(self, number: float, rule: str, layout: Layout, chosen: ChosenSetting) -> Markup:
         """What a formula gives for a layout on the devices that are chosen."""
         path = self.path(layout.answer)
-        says = f"{says}({path}, {_mesh(chosen.cluster)})"
-        return _computed(number, units.SECONDS, says, path, chosen.device.rates, self.folio)
+        formula = f"{rule}({path}, {chosen.words['mesh']})"
+        return _computed(number, units.SECONDS, formula, path, chosen.device.rates, self.folio)
 
 
 def _largest(path: str, measure: str, folio: Folio) -> Value | None:
@@ -280,21 +247,18 @@ def _largest(path: str, measure: str, folio: Folio) -> Value | None:
 
 
 def _computed(
-    number: float, unit: Unit, says: str, path: str, rates: Iterable[str], folio: Folio
+    number: float, unit: Unit, formula: str, path: str, rates: Iterable[str], folio: Folio
 ) -> Markup:
     """What a formula makes of a simulated layout, with what it was made from."""
     of_plan = [_largest(path, measure, folio) for measure in ("flops", "sent_bytes")]
     inputs = tuple(filter(None, [*of_plan, *map(folio.value, rates)]))
-    return folio.show(computed(number, unit, says, inputs))
-
-
-def _mesh(cluster: Cluster) -> str:
-    return f"{cluster.nodes} × {cluster.per_node}"
+    return folio.show(computed(number, unit, formula, inputs))
 
 
 def named(run: str, folio: Folio) -> str:
     """A plan by its layout, its model and its devices."""
-    plans, row = Plans(run.partition(".")[0], folio), run.partition(".")[2]
+    name, _, row = run.partition(".")
+    plans = Plans(name, folio)
     layout = plans.label(plans.answers[row])
     return f"{layout}, {plans.grid.title}, {plans.settings[row].devices} devices"
 
@@ -307,38 +271,35 @@ def planned_rows(lesson: WhyFile, folio: Folio) -> tuple[list[Row], str]:
     uses = {decision.planned: decision.use for decision in reversed(lesson.decisions)}
     text = Markup('{}<br><a class="pb-label" href="../../{}">{}, {:,} tokens a sample</a>')
     for planned in layouts:
-        law, links = planned.layout.bounds, planned.layout.cluster
+        law, links, run = planned.layout.bounds, planned.layout.cluster, planned.run
         by_law = law.within * links.within, law.between * links.between, law.at_least
-        training, run = planned.layout.answer.question.training, planned.run
-        use = folio.line(uses[run])
+        sequence = planned.layout.answer.question.training.sequence
         numbers = zip(by_law, BY_LAW.items(), strict=True)
         rows[run] = [
-            text.format(use, folio.place_of(run), named(run, folio), training.sequence),
+            text.format(folio.line(uses[run]), folio.place_of(run), named(run, folio), sequence),
             folio.printed(_largest(run, "needed_bytes", folio)),
-            *(_computed(num, unit, says, run, (), folio) for num, (says, unit) in numbers),
+            *(_computed(num, unit, what, run, (), folio) for num, (what, unit) in numbers),
             counted(len(planned.others)),
         ]
     return list(rows.values()), folio.caption
 
 
 def _models(folio: Folio) -> Iterator[Row]:
-    """Yield a row for each planned model: its link, first choice, and layout to try first there."""
+    model = Markup('<a class="pb-label" href="{}">{}</a><br><small>{} parameters</small>')
     for name in _written(folio).models:
         plans = Plans(name, folio)
-        first, made = plans.choices[0], plans.choices[0].choice
-        options = plans.options(first.setting, first.device.name)
-        page, count = folio.book.traces[name].page, plans.setting("num_parameters")
+        first, page = plans.choices[0], folio.book.traces[name].page
         yield [
-            MODEL.format(page, plans.grid.title, count),
-            label(f"{options['mesh']} {first.device.name}, {options['sequence']} tokens"),
-            plans.named(made.measured[0], first) if made else label(NOTHING_FITS),
-        ]
+            model.format(page, plans.grid.title, plans.shared("num_parameters")),
+            label(f"{first.words['mesh']} {first.device.name}, {first.words['sequence']} tokens"),
+            plans.named(first.made.measured[0], first)
+            if first.made else label(Advice.NOTHING_FITS),
+        ]  # fmt: skip
 
 
 def plan(draft: Draft) -> Parts:
     """The page that leads to the models."""
     folio, own = draft.folio, _written(draft.folio)
-    order = own.order if "plan_order" in folio.book.traces else None
     yield draft.lede(own.lede)
     yield draft.heading(2, "Your model")
     yield Block([draft.prose(own.yours)])
@@ -346,7 +307,7 @@ def plan(draft: Draft) -> Parts:
     yield draft.heading(2, "Choose a model")
     yield Table(["Model", "Setting, with Adam", "Try first"], [*_models(folio)])
     yield from draft.passage("How to read a plan", own.reading)
-    if order:
+    if order := _order_in(folio):
         yield from _order(order, draft)
     yield from draft.passage("How a plan is made", own.simulated)
     if "plan_published" in folio.book.traces:
@@ -363,37 +324,37 @@ def _written(folio: Folio) -> PlanFile:
     return folio.book.plan
 
 
+def _order_in(folio: Folio) -> OrderPart | None:
+    return _written(folio).order if "plan_order" in folio.book.traces else None
+
+
 def _order(order: OrderPart, draft: Draft) -> Parts:
-    """Which layouts to try first, and what published clusters say of it."""
-    folio = draft.folio
+    folio, groups = draft.folio, draft.gathered.claim_groups
     yield Markup('<span id="all"></span><span id="few"></span><span id="many"></span>')
     yield from draft.passage(order.title, order.short)
+    title = draft.line(order.table)
+    near = folio.cell("plan_order.all.settings.near | percent | digits(2)")
     caption = Markup(
         "Where two layouts stand in a row, the upper one was the fastest, and the lower one is the "
         "rule's first. The last column is the fastest of the layouts that the rule puts first. † "
         "marks more than {}."
-    )
-    title = draft.line(order.table)
-    near = folio.cell("plan_order.all.settings.near | percent | digits(2)")
-    inside = [
-        Aside(caption.format(near), "pb-caption"),
-        Table(published.CLUSTERS, [*published.clusters(folio)]),
-    ]
-    yield Fold(title, inside, anchor="clusters", is_found=True)
+    ).format(near)
+    table = Table(published.CLUSTERS, [*published.clusters(folio)])
+    yield Fold(title, [Aside(caption, "pb-caption"), table], anchor="clusters", is_found=True)
     yield Block([draft.prose(order.unknown)])
     yield from draft.passage("What was compared, and how", order.selection)
     steps = folio.book.traces["plan_steps"].trace.runs.items()
     names = [name for name, run in steps if "num_rows" in run.ranks[0].measures]
+    measures = "num_rows", "num_possible"
     rows = [
         [name.upper(), *(
             folio.printed(folio.reading(f"plan_steps.{name}", "ranks", 0, "measures", measure))
-            for measure in ("num_rows", "num_possible")
+            for measure in measures
         )]
         for name in names
     ]  # fmt: skip
     titles = ["Device", "#Published steps", "#Not shorter than the bound"]
     yield Table(titles, rows, anchors=names, head_css="pb-label")
-    groups = draft.gathered.claim_groups
     claims = [*groups.get("plan_order", ()), *groups.get("plan_steps", ())]
     yield from proofs(claims, draft.gathered.claim_lessons, folio)
 
@@ -402,27 +363,20 @@ def planned(draft: Draft) -> Parts:
     """The page of a model's plans."""
     folio, own, name = draft.folio, _written(draft.folio), draft.sheet.experiment or ""
     folio.unmarked = "simulated"  # the page says it once, of all its numbers
-    plans, traces = Plans(name, folio), folio.book.traces
-    order = own.order if "plan_order" in traces else None
+    plans, order = Plans(name, folio), _order_in(folio)
     play, facts = _play(plans)
-    grids = [(other, traces[other].grid) for other in own.models]
-    yield ModelTabs([
-        (folio.root + traces[other].page, grid.title, other == name)
-        for other, grid in grids if grid
-    ])  # fmt: skip
-    shorts = [draft.prose(order.short)] if order else []
-    yield Block([draft.prose(own.opening), *shorts], "pb-lede")
-    link = Markup('<a href="{}plan.html#{}">{}</a>')
-    facts.append(link.format(folio.root, "how-to-read-a-plan", "How to read a plan"))
-    if order:
-        facts.append(link.format(folio.root, "clusters", folio.line(order.table)))
-    yield Aside(Markup(" · ").join(facts), "pb-meta", is_found=False)
+    yield PlanOpening(
+        [folio.book.traces[other] for other in own.models], name, folio.root,
+        [draft.prose(own.opening), *([draft.prose(order.short)] if order else [])],
+        facts, folio.line(order.table) if order else Markup(),
+    )  # fmt: skip
     yield play
     if int(plans.grid.architecture["num_experts"]) > 1:
         yield from draft.passage("Experts", own.experts)
-    names = [run for run, *_ in _named(plans)]
-    rows = [row for _, *row in _named(plans)]
-    yield LayoutNames(["Run", "Layout", "#Needs"], rows, is_found=False, anchors=names)
+    names, *columns = zip(*_named(plans), strict=True)
+    table = Table(["Run", "Layout", "#Needs"], [*zip(*columns, strict=True)], anchors=names)
+    title = Markup("Names of these plans in claims and commands")
+    yield Fold(title, [table], "pb-whole", anchor="names")
     again = Markup(
         "To repeat these simulations: <code>.venv/bin/python -m runners plan check {}</code>"
     )
@@ -432,79 +386,81 @@ def planned(draft: Draft) -> Parts:
         yield from proofs(claims, draft.gathered.claim_lessons, folio)
 
 
-def _play(plans: Plans) -> tuple[PlanPlay, list[Markup]]:
-    """What readers choose, with the first answer; what all plans share, in words."""
-    folio = plans.folio
-    options = [plans.options(c.setting, f"{c.device.name} {c.memory}") for c in plans.choices]
-    pairs = zip(plans.choices, options, strict=True)
-    sized = sorted(pairs, key=lambda pair: (pair[0].setting[:2], numeric(pair[0].memory)))
-    values = {key: list(dict.fromkeys(words[key] for _, words in sized)) for key in options[0]}
-    values["optimizer"].sort()  # Adam first
-    varied = {key: known for key, known in values.items() if len(known) > 1}
-    places = [tuple(known.index(words[key]) for key, known in varied.items()) for words in options]
-    advices = [_advice(plans, chosen) for chosen in plans.choices]
+def _play(plans: Plans) -> tuple[PlanPlay, dict[str, Markup]]:
+    """What readers choose, with the first answer; what all plans share, by control."""
+    folio, chosen, controls = plans.folio, plans.choices, plans.folio.ui["plan"]["controls"]
+    sized = sorted(chosen, key=lambda choice: (choice.setting[:2], numeric(choice.memory)))
+    options = {
+        key: list(dict.fromkeys(choice.words[key] for choice in sized)) for key in chosen[0].words
+    }
+    options["optimizer"].sort()  # Adam first
+    varied = {key: known for key, known in options.items() if len(known) > 1}
+    places = [
+        tuple(known.index(choice.words[key]) for key, known in varied.items()) for choice in chosen
+    ]
+    advices = [_advice(plans, choice) for choice in chosen]
     if advices[0].table:
         advices[0].table.give_ids(set())
     drawn = [Markup(advice) for advice in advices]
-    words = folio.ui["plan"]["controls"]
-    precision = plans.plan.words.precision[plans.grid.rows[0].state.precision]
-    fixed = {
-        "num_parameters": plans.setting("num_parameters"),
-        "microbatch": plans.setting("microbatch") + ", one microbatch per device",
-        "precision": folio.line(precision),
-        **{key: label(known[0]) for key, known in values.items() if key not in varied},
-    }
     has_gaps = len(places) < math.prod(map(len, varied.values()))
     play = PlanPlay(
-        task=folio.line(plans.plan.task) + (GAPS if has_gaps else ""),
-        controls=[Control(words[key], tuple(known)) for key, known in varied.items()],
-        first=FirstChoice(places[0]),
+        task=folio.line(plans.plan.task) + GAPS * has_gaps,
+        controls=[Control(controls[key], tuple(known)) for key, known in varied.items()],
+        first=PlayState(places[0], ()),
         drawn=drawn[0],
         script=folio.root + packed(ID, places, drawn, folio),
     )
-    return play, [Markup("{}: {}").format(words[key], fact) for key, fact in fixed.items()]
+    return play, {
+        "num_parameters": plans.shared("num_parameters"),
+        "microbatch": plans.shared("microbatch") + ", one microbatch per device",
+        "precision": folio.line(plans.plan.words.precision[plans.grid.rows[0].state.precision]),
+        **{key: label(known[0]) for key, known in options.items() if key not in varied},
+    }
 
 
 def _named(plans: Plans) -> Iterator[tuple[str, Markup, Markup, Markup]]:
     """Every row of the grid by its setting, the smallest first: where links to its run lead."""
     pairs, code = plans.answers.items(), Markup("<code>{}</code>")
     for name, answer in sorted(pairs, key=lambda pair: (plans.settings[pair[0]], needs(pair[1]))):
-        says = " · ".join([plans.label(answer), *plans.options(plans.settings[name]).values()])
+        words = " · ".join([plans.label(answer), *plans.options(plans.settings[name]).values()])
         path = code.format(breakable(f"{plans.name}.{name}"))
-        yield name, path, escape(says), plans.needs(answer)
+        yield name, path, label(words), plans.needs(answer)
 
 
 # --- what a choice leads to
 
 
-def _advice(plans: Plans, chosen: Choices) -> Advice:
-    """What to measure, the best layout of each strategy, and bars."""
-    made, memory, folio = chosen.choice, numeric(chosen.memory), plans.folio
+def _advice(plans: Plans, chosen: ChosenSetting) -> Advice:
+    made, memory, folio = chosen.made, numeric(chosen.memory), plans.folio
     fitting = made.fitting if made else []
     first = {layout.strategy: layout for layout in reversed(fitting)}
-    best = [layout for layout in fitting if first[layout.strategy] is layout][:MOST]
+    best = [layout for layout in fitting if first[layout.strategy] is layout][: Advice.MOST]
     drawn = _drawn(chosen, best)
-    runs = [plans.runs[plans.path(answer).partition(".")[2]] for answer in drawn]
-    named = [(plans.label(a), b, verdict(a, memory)) for a, b in zip(drawn, runs, strict=True)]
-    rows, device = [plans.compared(layout, chosen) for layout in best], chosen.device
-    titles = ["Layout", "#Needs", "#At\N{NO-BREAK SPACE}least", "Decided by"]
+    stacked = [
+        (plans.label(answer), plans.runs[plans.path(answer).partition(".")[2]],
+         verdict(answer, memory))
+        for answer in drawn
+    ]  # fmt: skip
+    rows = [
+        [plans.named(layout, chosen), plans.needs(layout.answer), plans.at_least(layout, chosen),
+         layout.bounds.bottleneck]
+        for layout in best
+    ]  # fmt: skip
+    titles = ["Layout", "#Needs", "#At\xa0least", "Decided by"]
     return Advice(
+        chosen=chosen,
         measured=[plans.measured(layout, chosen) for layout in made.measured] if made else [],
-        is_ordered=bool(made and made.is_ordered),
-        memory=folio.show(chosen.memory) if made else Markup(),
-        least=Markup() if made else plans.needs(min(chosen.answers, key=needs)),
-        bars=bars(named, memory, folio).svg(ID, TITLE),
+        size=folio.show(chosen.memory) if made else plans.needs(min(chosen.answers, key=needs)),
+        bars=bars(stacked, memory, folio).svg(ID, Advice.TITLE),
         caption=folio.line(plans.plan.caption),
         is_cut=needs(max(drawn, key=needs)) > memory * LONGEST,
         table=Table(titles, rows, is_found=False) if rows else None,
-        rates=[folio.cell(rate) for rate in (device.compute, device.link, device.between)],
-        num_simulated=len(chosen.answers),
-        num_fitting=len(fitting),
+        rates=[*map(folio.cell, chosen.device.rates)],
         root=folio.root,
     )
 
 
-def _drawn(chosen: Choices, best: Sequence[Layout]) -> list[PlanAnswer]:
+def _drawn(chosen: ChosenSetting, best: Sequence[Layout]) -> list[PlanAnswer]:
     """The best layouts, and those of strategies of one axis that do not fit, for bars."""
     drawn = {layout.strategy: layout.answer for layout in best}
     for answer in sorted(chosen.answers, key=needs):

@@ -86,8 +86,8 @@ def _peak_scores(folio: Folio) -> Iterator[Row]:
         errors = [abs(numeric(off)) for off in offs]
         value = computed(median(errors), offs[0].unit, MEDIAN, ()).formatted(way="percent")
         num_misses = counted(sum(error > MOST_ERROR for error in errors))
-        shown = folio.show(value, at="plan/published.html")
-        yield [" and ".join(kinds), shown, counted(len(errors)), num_misses]
+        error = folio.show(value, at="plan/published.html")
+        yield [" and ".join(kinds), error, counted(len(errors)), num_misses]
 
 
 def _compared(name: str, kind: str, measure: str, folio: Folio) -> tuple[Value, Value, Value]:

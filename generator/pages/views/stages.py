@@ -26,7 +26,7 @@ from generator.values.value import Value
 from runners.core.trace.records import Move, PredictionStep, Run, Stage
 
 NUM_VALUES = 4
-SIDES = "shape_in", "shape_out"
+DASH = Markup("–")
 _OF_RANK = re.compile(r"rank_(\d+)_(\w+)")
 _UNIT_IN_NAME = re.compile(r"^num_|_(?:share|bytes|seconds)$")
 _NUMBERED = re.compile(r"([a-z]+)(\d+)")
@@ -41,9 +41,9 @@ class RecordedStep(NamedTuple):
     title: Markup
     note: Text
     operation: Markup  # and which rank recorded it
-    shape_in: Markup
-    shape_out: Markup  # with its bytes, of a stage
-    facts: Sequence[tuple[Markup, Markup]]  # its first values, and those of a prediction's step
+    shape_in: Markup = DASH
+    shape_out: Markup = DASH  # with its bytes, of a stage
+    facts: Sequence[tuple[Markup, Markup]] = ()  # first values, and those of a step
 
 
 @dataclass(frozen=True)
@@ -86,25 +86,26 @@ def _recorded(written: Recorded, field: str, folio: Folio) -> Iterator[RecordedS
     run = folio.run(written.run)
     records = {record.name: record for record in getattr(run, field)} if run else {}
     for row in written.rows:
-        title, note, dash = folio.line(row.title), folio.line(row.note), Markup("–")
+        title, note = folio.line(row.title), folio.line(row.note)
         operation = Markup('{} <span class="pb-said">· recorded {}</span>')
-        if record := records.get(row.name):
-            read = partial(folio.reading, written.run, field, row.name)
-            rank = "each rank" if record.rank is None else f"rank\u00a0{record.rank}"
-            says = record.operation.replace("this rank", rank)
-            words = operation.format(says, f"on {rank}" if says == record.operation else "")
-            shapes = (_shape(getattr(record, side), read(side, by=shape), folio) for side in SIDES)
-            shape_in, shape_out = shapes
-            if isinstance(record, Stage):
-                shape_out += ", " + folio.printed(read("bytes"))
-            facts = [*_facts(record, read, folio)]
-            yield RecordedStep(title, note, words, shape_in, shape_out, facts)
-        else:
-            yield RecordedStep(title, note, operation.format("", ""), dash, dash, [])
+        record = records.get(row.name)
+        if record is None:
+            yield RecordedStep(title, note, operation.format("", ""))
+            continue
+        read = partial(folio.reading, written.run, field, row.name)
+        rank = "each rank" if record.rank is None else f"rank\u00a0{record.rank}"
+        says = record.operation.replace("this rank", rank)
+        operation = operation.format(says, f"on {rank}" if says == record.operation else "")
+        shape_in = _shape(record.shape_in, read("shape_in", by=shape), folio)
+        shape_out = _shape(record.shape_out, read("shape_out", by=shape), folio)
+        if isinstance(record, Stage):
+            shape_out += ", " + folio.printed(read("bytes"))
+        facts = [*_facts(record, read, folio)]
+        yield RecordedStep(title, note, operation, shape_in, shape_out, facts)
 
 
 def _shape(sizes: Sequence[int], printed: Value | None, folio: Folio) -> Markup:
-    return folio.printed(printed) + " values" * (len(sizes) == 1) if sizes else Markup("–")
+    return folio.printed(printed) + " values" * (len(sizes) == 1) if sizes else DASH
 
 
 def _rounded(value: Value | None, digits: int, folio: Folio) -> Markup:

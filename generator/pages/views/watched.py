@@ -3,7 +3,8 @@
 In: the trace of a watched script, and the table of causes. Out: its page, a figure and tables.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,12 +14,12 @@ from generator.figures.drawings.strip import Bar, strip
 from generator.figures.figures import FigureOnPage
 from generator.figures.picture import DrawnState, Picture
 from generator.pages.draft import Draft
-from generator.pages.elements.element import Aside, Block, Element, ListOfLines
+from generator.pages.elements.element import Aside, Element, ListOfLines
 from generator.pages.elements.figures import DrawnFigure
 from generator.pages.elements.tables import Table
-from generator.pages.environment import command_words, label, unbroken, with_code
+from generator.pages.environment import command_words, label, with_code
 from generator.printing.folio import breakable
-from generator.printing.sources import PYTHON, moment
+from generator.printing.sources import PYTHON
 from runners.system.book import program
 from runners.verify.report import Cause, Finding, Off, Parameter, Watched
 from runners.verify.report import causes as known_causes
@@ -36,31 +37,38 @@ GROUPS = {
     "experts": "Experts only",
     "others": "Data, weights, updates, and how the script ends",
 }
-VERDICTS = {"agrees": "pb-holds", "differs": "pb-does-not-hold"}
+STATES = {
+    "agrees": "agree", "differs": "differ", "frozen": "frozen", "not compared": "not compared",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
-class CauseTable(Table):
-    """Findings of one kind: a row each, with its usual cause and the book's section."""
+class WatchedScript(Element):
+    """A script: the verdict on it, and when it was watched, and where."""
+
+    trace: Watched
+
+
+@dataclass(frozen=True)
+class FindingReport(Element):
+    """A finding: its place, its usual cause, and the book's section on that."""
+
+    finding: Finding
+    cause: Cause
+    others: Sequence[Cause]  # that give the same factor
+    section: Markup
 
 
 def watched(draft: Draft) -> Iterator[Element | Markup]:
     """The page of a script that `verify` watched."""
-    trace = draft.folio.book.watched[draft.sheet.watched or ""]
+    trace, known = draft.folio.book.watched[draft.sheet.watched or ""], known_causes()
     report = trace.report
-    sure = {"agrees": " with one process", "not compared": " completely"}
-    lede = Markup(
-        '<p><code>{}</code> on <span class="pb-label">{}</span> ranks: '
-        '<strong class="pb-verdict {}">{}</strong>{}.</p>'
-    ).format(
-        report.script, report.world_size, VERDICTS.get(report.verdict, "pb-differs"),
-        report.verdict, sure.get(report.verdict, ""),
-    )  # fmt: skip
-    yield Block([lede], "pb-lede")
-    torch = label(f"torch {trace.circumstances.torch}")
-    yield Aside(Markup("Watched {} · {}").format(when_and_where(trace, " ·"), torch), "pb-meta")
+    yield WatchedScript(trace)
     for finding in report.findings:
-        yield from _finding(finding, draft)
+        cause = known[finding.cause]
+        yield draft.heading(2, cause.title)
+        others = [known[name] for name in finding.others]
+        yield FindingReport(finding, cause, others, _section(cause, draft))
     for title, lines in (("What was not compared", report.not_compared), ("Notes", report.notes)):
         if lines:
             yield draft.heading(2, title)
@@ -77,32 +85,7 @@ def watched(draft: Draft) -> Iterator[Element | Markup]:
         yield Aside(link.format(draft.folio.root, page.title))
 
 
-def _finding(finding: Finding, draft: Draft) -> Iterator[Element]:
-    """A finding of the report: its usual cause, and the book's section on it."""
-    cause = known_causes()[finding.cause]
-    yield draft.heading(2, cause.title)
-    for line in finding.says.splitlines():
-        yield Aside(with_code(line[:1].upper() + line[1:]), "pb-label")
-    where = ", ".join(filter(None, [
-        finding.place, finding.parameter, finding.off and f"off by {finding.off}",
-        "" if finding.rank is None else f"rank {finding.rank}",
-        "" if finding.step is None else f"update {finding.step}",
-    ]))  # fmt: skip
-    if where:
-        yield Aside(Markup("At {}.").format(where), "pb-label")
-    words = Markup('<span class="pb-label">{}</span> The book: {}')
-    section = _section(cause, draft)
-    yield Block([words.format(with_code(cause.usually), section)], tag="p")
-    for other in (known_causes()[name] for name in finding.others):
-        says = Markup(
-            '<span class="pb-label">{} has the same factor here: {}</span> '
-            "A run on another number of ranks tells the causes apart."
-        )
-        yield Block([says.format(with_code(other.title), with_code(other.usually))], tag="p")
-
-
 def _section(cause: Cause, draft: Draft) -> Markup:
-    """The section of the book on a cause, a link if the book has the lesson."""
     sections = draft.gathered.sections(cause.page)  # none in a book without this lesson
     if not sections:
         return escape(cause.section)
@@ -110,18 +93,18 @@ def _section(cause: Cause, draft: Draft) -> Markup:
     return Markup('<a href="{}{}">{}</a>').format(draft.folio.root, place, cause.section)
 
 
-def causes(draft: Draft) -> Iterator[tuple[str, CauseTable]]:
+def causes(draft: Draft) -> Iterator[tuple[str, Table]]:
     """The tables of known causes, each with its title."""
     for group, title in GROUPS.items():
         own = {key: cause for key, cause in known_causes().items() if cause.group == group}
         rows = [
-            [escape(cause.title), with_code(cause.usually), _section(cause, draft)]
+            [cause.title, label(with_code(cause.usually)), _section(cause, draft)]
             for cause in own.values()
         ]
         anchors = [f"cause-{key.replace(' ', '-').replace(chr(39), '')}" for key in own]
         if rows:
             titles = ["Finding", "What usually causes it", "The book"]
-            yield title, CauseTable(titles, rows, anchors=anchors)
+            yield title, Table(titles, rows, anchors=anchors)
 
 
 def command(trace: Watched) -> Markup:
@@ -129,33 +112,13 @@ def command(trace: Watched) -> Markup:
     return command_words(f"{program(PYTHON)} {trace.command}")
 
 
-def when_and_where(trace: Watched, joint: str) -> Markup:
-    """When a script was watched, and on which machine."""
-    when, machine = label(moment(trace.recorded_at)), unbroken(trace.machine)
-    return Markup("{}{} <code>{}</code>").format(when, joint, machine)
-
-
-def _in_words(watched: Watched) -> str:
-    """Sentence with the number of tensors by state, and the first that differs."""
-    states = [tensor.state for tensor in watched.tensors]
-    counted = ", ".join(
-        f"{states.count(state)} {word}"
-        for state, word in (("agrees", "agree"), ("differs", "differ"), ("frozen", "frozen"),
-                          ("not compared", "not compared"))
-        if state in states
-    )  # fmt: skip
-    first = watched.first
-    named = f" The first that differs: {first.name}." if first else ""
-    return f"{len(states)} tensors in the order of the model: {counted}.{named}"
-
-
 def strip_of_tensors(trace: Watched, name: str) -> DrawnFigure:
     """A figure of a script's tensors, for a wide page and for a phone."""
+    says = _in_words(trace)
     bars = [
         Bar(tensor.name, f"{tensor.name}: {tensor.state}", _times(tensor))
         for tensor in trace.tensors
     ]
-    says = _in_words(trace)
     state = DrawnState(partial(strip, bars, "what rounding allows"), says)
     svg = state.svg(name, "The strip of tensors")
     caption = Markup(
@@ -167,18 +130,27 @@ def strip_of_tensors(trace: Watched, name: str) -> DrawnFigure:
     return DrawnFigure(FigureOnPage(name, title, caption, "", Picture(drawings=svg), []))
 
 
+def _in_words(trace: Watched) -> str:
+    num = Counter(tensor.state for tensor in trace.tensors)
+    counted = ", ".join(f"{num[state]} {word}" for state, word in STATES.items() if num[state])
+    named = f" The first that differs: {trace.first.name}." if trace.first else ""
+    return f"{num.total()} tensors in the order of the model: {counted}.{named}"
+
+
 def tensors(trace: Watched) -> Table:
     """A row for each tensor of a watched script: shape, errors, what is allowed, and verdict."""
     titles = ["Tensor", "#Shape", "#Error of the gradient", "#Rounding allows",
               "#Error of the update", "Verdict"]  # fmt: skip
+    css = {"agrees": "pb-holds", "differs": "pb-does-not-hold"}
+    code, verdict = Markup("<code>{}</code>"), Markup('<span class="pb-verdict {}">{}</span>')
     rows = [
         [
-            Markup("<code>{}</code>").format(breakable(tensor.name)),
+            code.format(breakable(tensor.name)),
             label(" × ".join(map(str, tensor.shape)) or "scalar"),
             _error(tensor.gradient),
             label(_number(tensor.gradient.allowed) if tensor.gradient else "–"),
             _error(tensor.step),
-            _state(tensor),
+            verdict.format(css.get(tensor.state, ""), tensor.state),
         ]
         for tensor in trace.tensors
     ]
@@ -193,11 +165,6 @@ def _times(tensor: Parameter) -> float | None:
         if off and not tensor.is_frozen
     ]
     return max(ratios, default=None)
-
-
-def _state(tensor: Parameter) -> Markup:
-    verdict = Markup('<span class="pb-verdict {}">{}</span>')
-    return verdict.format(VERDICTS.get(tensor.state, ""), tensor.state)
 
 
 def _error(off: Off | None) -> Markup:

@@ -7,9 +7,10 @@ place on one way, and what comes next there; on a page of the first hour, that w
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import zip_longest
+from typing import NamedTuple
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from generator.content.book import Topic
 from generator.content.chain import DeepPage, chain
@@ -18,69 +19,56 @@ from generator.content.quiz import Item
 from generator.content.topic import HourStep
 from generator.items.kinds import digest_of
 from generator.items.kinds.kind import Kind
+from generator.pages.sheets import Sheet
 from generator.printing.folio import Folio
 from generator.values.evaluation import Evidence
 
 
-@dataclass(frozen=True)
-class Way:
-    """A mode of a topic, as tabs and the topic's page list it."""
-
-    mode: Mode
-    word: str
-    question: Markup
-    is_here: bool
-    items: str  # as `item_marks`
-    minutes: int | None
-
-
-@dataclass(frozen=True)
-class Step:
-    """A page on a way; a script ticks off one with items."""
+class Step(NamedTuple):
+    """A page on a way."""
 
     href: str
-    title: Markup | str
-    says: Markup | str
+    title: Markup
+    says: Markup = Markup()
     page: str = ""
-    items: str | None = None  # as `item_marks`
+    items: str | None = None  # as `item_marks`; with these a script ticks it off
     minutes: int = 0
+    mode: Mode | None = None  # of a topic's lesson
 
 
 @dataclass(frozen=True)
 class Rail:
     """A page's place on its way, and what comes next there."""
 
-    called: Markup | str
+    called: Markup
     place: str  # the address of the way's own page
     base: str  # what leads to the addresses of the steps
-    at: int  # counted from 1
+    here: str  # the page's own
     steps: Sequence[Step]
-    is_of_topic: bool  # and not of the first hour
-    after: Step | None  # in the topic
-    next: Step | None
+    after: Step | None  # the page's mode in its topic
+    is_of_topic: bool = True  # and not of the first hour
 
     @property
-    def here(self) -> Step:
-        """The page itself."""
-        return self.steps[self.at - 1]
+    def at(self) -> int:
+        """The page's place, counted from 1."""
+        return 1 + [step.href for step in self.steps].index(self.here)
+
+    @property
+    def next(self) -> Step | None:
+        """What follows the page; the end of a chain leads on in the topic."""
+        return [*self.steps, self.after if self.is_of_topic else None][self.at]
 
 
-def ways(
-    topic: Topic, here: str | None, folio: Folio, minutes: Mapping[str, int] | None = None
-) -> list[Way]:
-    """A topic's modes in the suggested order; the one at hand is `here`."""
+def ways(topic: Topic, folio: Folio, minutes: Mapping[str, int] | None = None) -> list[Step]:
+    """A topic's modes in the suggested order."""
     return [
-        Way(
-            mode=mode,
-            word=folio.ui["modes"][mode],
-            question=folio.line(topic.file.modes[mode]),
-            is_here=mode == here,
-            items=item_marks(topic.items_by_mode[mode], topic, folio.evidence),
-            minutes=(minutes or {}).get(f"topics/{topic.id}/{mode}.md"),
+        Step(
+            f"{mode}.html", escape(folio.ui["modes"][mode]), folio.line(topic.file.modes[mode]),
+            f"{topic.id}/{mode}", item_marks(topic.items_by_mode[mode], topic, folio.evidence),
+            (minutes or {}).get(f"topics/{topic.id}/{mode}.md", 0), mode,
         )
-        for mode in MODES
-        if mode in topic.items_by_mode
-    ]
+        for mode in MODES if mode in topic.items_by_mode
+    ]  # fmt: skip
 
 
 def led_to(topic: Topic) -> dict[str, tuple[Mode, str]]:
@@ -97,7 +85,6 @@ def led_to(topic: Topic) -> dict[str, tuple[Mode, str]]:
 
 
 def _page(name: str, mode: Mode, topic: Topic) -> str:
-    """The page of a mode that asks an item, without `.html`."""
     deep = topic.lessons[mode].model
     parts = chain(deep) if isinstance(deep, DeepFile) else ()
     return next((f"{mode}-{part.id}" for part in parts if name in part.items), mode)
@@ -123,8 +110,8 @@ def item_marks(names: Sequence[str], topic: Topic, evidence: Evidence) -> str:
 
 def _digests(quiz_item: Item, evidence: Evidence) -> tuple[str, ...]:
     """The digests of an item, on either machine that its section may come from."""
-    by = [evidence, *([evidence.reference] if evidence.reference else [])]
-    digests = (digest_of(quiz_item, known) for known in by)
+    known = filter(None, (evidence, evidence.reference))
+    digests = (digest_of(quiz_item, machine) for machine in known)
     return evidence.cached("digests", quiz_item, lambda: tuple(dict.fromkeys(digests)))
 
 
@@ -145,7 +132,6 @@ def first_hour(folio: Folio, minutes: Mapping[str, int] | None = None) -> list[S
 
 
 def _step(step: HourStep, folio: Folio, minutes: Mapping[str, int]) -> Step:
-    """A lesson of the first hour, or a page that somebody wrote by hand."""
     if step.page in folio.book.lessons:
         topic, mode = folio.book.lessons[step.page]
         path, title = f"topics/{step.page}", topic.lessons[mode].model.title
@@ -156,42 +142,30 @@ def _step(step: HourStep, folio: Folio, minutes: Mapping[str, int]) -> Step:
     return Step(f"{path}.html", title, says, step.page, items, minutes.get(f"{path}.md", 0))
 
 
-def rail(path: str, topic: Topic | None, row: Sequence[Way], folio: Folio) -> Rail | None:
-    """The rail of a page, by its path under the site's root; None where it is on no way.
+def rail(sheet: Sheet, row: Sequence[Step], folio: Folio) -> Rail | None:
+    """The rail of a page, whose topic has the modes of `row`; None where it is on no way.
 
-    A page of the first hour is on that way, one of Deep on its chain, others on their topic's,
-    whose modes are the `row`.
+    A page of the first hour is on that way, one of Deep on its chain, others on their topic's.
     """
-    steps, base, here = first_hour(folio), folio.root, path.replace(".md", ".html")
-    own = next((way for way in row if way.is_here), None)
-    after = next((_mode(way) for before, way in pairwise(row) if before.is_here), None)
-    following = None
-    is_of_topic = here not in (step.href for step in steps)
-    called: Markup | str = "First hour"
-    place = "topics/index.html#first-hour"
-    if is_of_topic:
-        if not (topic and own):
-            return None
-        called, place, base = folio.in_link.line(topic.file.title), "index.html", ""
-        here = here.rpartition("/")[2]
-        steps = [_mode(way) for way in row]
-        deep = topic.lessons[own.mode].model
-        if isinstance(deep, DeepFile):
-            called = Markup("{}: {}").format(own.word, called)
-            place, following = f"{own.mode}.html", after
-            parts = (_part(part, own.mode, topic, folio) for part in chain(deep))
-            steps = [_mode(own), *parts]
-    at = [step.href for step in steps].index(here)
-    onward = steps[at + 1] if at + 1 < len(steps) else following
-    return Rail(called, place, base, at + 1, steps, is_of_topic, after, onward)
-
-
-def _mode(way: Way) -> Step:
-    return Step(f"{way.mode}.html", way.word, way.question)
+    hour, here, topic = first_hour(folio), sheet.path.replace(".md", ".html"), sheet.topic
+    steps = [step._replace(items=None) for step in row]  # which the tabs tick off
+    pairs = zip_longest(steps, steps[1:])
+    own, after = next((pair for pair in pairs if pair[0].mode == sheet.mode), (None, None))
+    if here in (step.href for step in hour):
+        place = "topics/index.html#first-hour"
+        return Rail(escape("First hour"), place, folio.root, here, hour, after, is_of_topic=False)
+    if not topic or not own or not own.mode:
+        return None
+    called: Markup = folio.in_link.line(topic.file.title)
+    place = "index.html"
+    deep = topic.lessons[own.mode].model
+    if isinstance(deep, DeepFile):
+        called, place = Markup("{}: {}").format(own.title, called), own.href
+        steps = [own, *(_part(part, own.mode, topic, folio) for part in chain(deep))]
+    return Rail(called, place, "", here.rpartition("/")[2], steps, after)
 
 
 def _part(part: DeepPage, mode: Mode, topic: Topic, folio: Folio) -> Step:
-    """A page of Deep's chain; a script ticks off one that asks."""
     items = item_marks(part.items, topic, folio.evidence) if part.items else None
-    name = f"{mode}-{part.id}"
-    return Step(f"{name}.html", folio.in_link.line(part.title), "", f"{topic.id}/{name}", items)
+    page, title = f"{mode}-{part.id}", folio.in_link.line(part.title)
+    return Step(f"{page}.html", title, page=f"{topic.id}/{page}", items=items)
