@@ -86,7 +86,7 @@ def _lecture(draft: Draft) -> Lecture:
     kinds = {name: kind_of(topic.items[name], folio.evidence) for name in recalled}
     names = {  # that fit on paper, as a program to search would fill a page
         name for name, kind in kinds.items()
-        if kind.is_graded and not kind.key.is_open and kind.form != "lines"
+        if kind.is_graded and not kind.key.is_open and kind.places != "lines"
     }  # fmt: skip
     asked: dict[Mode, str] = {}
     for mode in modes:
