@@ -167,7 +167,7 @@ def _gather(
 def _gather_rows(table: Table, sections: list[SearchPart], own: SearchPart) -> None:
     """Each row with an anchor is a section; of others, and of the head, the words are found."""
     own.words += [escape(title.removeprefix("#")) for title in table.titles]
-    for row, anchor in zip(table.rows, table.ids, strict=True):
+    for row, anchor in zip(table.rows, table.anchors, strict=True):
         cells = table.words_of(row)
         if anchor:
             sections.append(SearchPart(anchor, escape(row[0]), cells[1:]))

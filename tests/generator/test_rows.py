@@ -26,7 +26,7 @@ def test_a_row_that_says_something_has_an_anchor_of_its_first_cell():
     rows = table(
         (message, SAYS, NUMBER), (message, SAYS, NUMBER), (Markup("four ranks"), Markup(), NUMBER)
     )
-    assert rows.ids == [
+    assert rows.anchors == [
         "row-ncclremoteerror-a-call-failed",
         "row-ncclremoteerror-a-call-failed_1",
         "",
@@ -35,11 +35,11 @@ def test_a_row_that_says_something_has_an_anchor_of_its_first_cell():
 
 
 def test_a_row_of_one_cell_has_none():
-    assert table([Markup("A B C D E four ranks and more")]).ids == [""]
+    assert table([Markup("A B C D E four ranks and more")]).anchors == [""]
 
 
 def test_an_anchor_that_a_row_has_stays():
-    assert table((Markup("Lost"), SAYS), anchors=["cause-lost"]).ids == ["cause-lost"]
+    assert table((Markup("Lost"), SAYS), anchors=["cause-lost"]).anchors == ["cause-lost"]
 
 
 def test_a_row_with_an_anchor_is_an_entry_and_no_number_of_a_cell_is_in_it():

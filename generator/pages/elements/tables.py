@@ -28,20 +28,14 @@ class Table(Element):
     caption: str = ""  # the marks that all values have
     css: str = ""
     is_found: bool = True
-    anchors: Sequence[str] = ()  # of the rows, where their places are known
+    anchors: list[str] = field(default_factory=list)  # of its rows; a page gives unknown ones
     head_css: str = ""  # of the cells that head the rows
     is_headed: bool = True  # whether the first cell of each row heads it
-    row_ids: list[str] = field(default_factory=list, compare=False)  # which the page gives
 
     def parts(self) -> Iterator[Markup]:
         """Its titles, and its cells row by row."""
         yield from (escape(title.removeprefix("#")) for title in self.titles)
         yield from (escape(cell) for row in self.rows for cell in row)
-
-    @property
-    def ids(self) -> Sequence[str]:
-        """The id of each row, or ''."""
-        return self.anchors or self.row_ids
 
     def words_of(self, row: Row) -> list[Markup]:
         """The cells of a row that hold no number."""
@@ -50,15 +44,15 @@ class Table(Element):
 
     def give_ids(self, taken: set[str]) -> None:
         """Give each row with a sentence in a cell an id of the first cell's words; others ''."""
-        for row in self.rows if not self.anchors else ():
-            name = row_name(self.words_of(row))
-            self.row_ids.append(unique(name, taken) if name else "")
+        if not self.anchors:
+            names = [row_name(self.words_of(row)) for row in self.rows]
+            self.anchors.extend(unique(name, taken) if name else "" for name in names)
 
     @property
     def in_units(self) -> "Table":
         """The table with the unit that all numbers of a column have in its head."""
         titles, rows = with_units(self.titles, self.rows)
-        return replace(self, titles=titles, rows=rows, row_ids=self.row_ids)
+        return replace(self, titles=titles, rows=rows)
 
 
 def row_name(cells: Sequence[Markup]) -> str:

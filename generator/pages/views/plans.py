@@ -374,7 +374,7 @@ def planned(draft: Draft) -> Parts:
     if int(plans.grid.architecture["num_experts"]) > 1:
         yield from draft.passage("Experts", own.experts)
     names, *columns = zip(*_named(plans), strict=True)
-    table = Table(["Run", "Layout", "#Needs"], [*zip(*columns, strict=True)], anchors=names)
+    table = Table(["Run", "Layout", "#Needs"], [*zip(*columns, strict=True)], anchors=[*names])
     title = Markup("Names of these plans in claims and commands")
     yield Fold(title, [table], "pb-whole", anchor="names")
     again = Markup(
