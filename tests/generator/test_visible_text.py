@@ -24,6 +24,7 @@ from tests.whole_pages import machines_behind
 GOLDEN = ROOT / "tests" / "book" / "golden"
 _NOT_SEEN = re.compile(r"<(script|style)\b.*?</\1>", re.DOTALL)
 _LEADS = re.compile(r'<[^>]*?\b(href|id|data-after|data-say)="([^"]*)"[^>]*>')
+_ENDS = re.compile(r"<br>|</(?:caption|dd|div|dt|h[1-6]|li|p|summary|t[dhr])>")  # a line
 _TAG = re.compile(r"<[^>]+>")
 
 
@@ -33,7 +34,7 @@ def visible(page: str) -> list[str]:
     The last line names the machines that measured its numbers.
     """
     marked = _LEADS.sub(lambda one: f"\n[{one[1]} {one[2]}]", _NOT_SEEN.sub("", page))
-    lines = html.unescape(_TAG.sub("", marked)).splitlines()
+    lines = html.unescape(_TAG.sub("", _ENDS.sub("\n", marked))).splitlines()
     machines = ", ".join(sorted(machines_behind(page, page)))
     return [*filter(None, (" ".join(line.split()) for line in lines)), f"[on {machines}]"]
 
