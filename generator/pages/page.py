@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 
 from generator.content.lesson import CHAINED
 from generator.pages.elements.element import Heading
@@ -79,8 +80,9 @@ class Gathered:
             for mode in (name for name in topic.lessons if name != "recall"):
                 pages = self._lessons.get(f"topics/{topic.id}/{mode}.md", ())
                 linked = frozenset[str]().union(*(page.claims for page in pages))
-                texts = (field.text for field in topic.lessons[mode].fields)
-                named = (claim for text in texts for _, claim in calls_of_claims(text))
+                fields = topic.lessons[mode].fields
+                calls = (calls_of_claims(one) for field in fields for one in field.expressions)
+                named = (claim for _, claim in chain.from_iterable(calls))
                 for claim in {*linked, *named}:
                     lessons[claim].append((topic.id, mode))
         return lessons

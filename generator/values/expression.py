@@ -45,6 +45,7 @@ class Expression:
         # Why one of its constants has to have a name; or None.
         self.unnamed = next(_unnamed(self.tree), None)
         self.functions = {function.id for function in called if isinstance(function, ast.Name)}
+        self.calls = [*filter(None, map(_of_text, nodes))]  # pairs: function, its one text
 
     def evaluate(self, names: Mapping[str, object], functions: Mapping[str, Function]) -> object:
         """Result of the expression over these names and functions.
@@ -66,6 +67,13 @@ class Expression:
 def compiled(text: str) -> Expression:
     """The expression of a text, parsed once; ExpressionError if it cannot be read."""
     return Expression(text)
+
+
+def _of_text(node: ast.AST) -> tuple[str, str] | None:
+    match node:
+        case ast.Call(func=ast.Name(id=name), args=[ast.Constant(value=str() as text)]):
+            return name, text
+    return None
 
 
 def _unnamed(node: ast.AST) -> Iterator[str]:

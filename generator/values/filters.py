@@ -1,6 +1,5 @@
 """The functions that an author may use in an expression, beside laws: filters and labels."""
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -8,6 +7,7 @@ from functools import reduce
 from generator.content.claim import EPSILONS
 from generator.content.numerals import NAMED_UNIT
 from generator.values import units
+from generator.values.expression import compiled
 from generator.values.formula import Tree
 from generator.values.paths import Node
 from generator.values.value import ExpressionError, Value, computed, constant, numeric, quotient
@@ -288,9 +288,8 @@ OF_CLAIMS = {  # functions of a claim's id in quotes
     "observed": "What the claim observed.",
 }
 SIDES = ("predicted", "observed")
-_OF_CLAIM = re.compile(rf"\b({'|'.join(OF_CLAIMS)})\(\s*['\"]([^'\"]+)['\"]\s*\)")
 
 
-def calls_of_claims(text: str) -> list[tuple[str, str]]:
-    """Each function of `OF_CLAIMS` that a text calls, with the id of the claim."""
-    return _OF_CLAIM.findall(text)
+def calls_of_claims(expression: str) -> list[tuple[str, str]]:
+    """Each function of `OF_CLAIMS` that an expression calls, with the id of the claim."""
+    return [call for call in compiled(expression).calls if call[0] in OF_CLAIMS]

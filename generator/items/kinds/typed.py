@@ -21,7 +21,6 @@ from runners.core.trace.fields import NBSP, SIZES
 
 _CLOSE = 0.04  # of a slider: how far a prediction may be off
 _SLIP = 0.01  # the same for the number that a mistake gives
-_PRINTED = re.compile(r"−?([\d,]+(?:\.\d+)?)(.*)", re.DOTALL)  # digits, then the unit
 
 
 class Slip(Written):
@@ -255,6 +254,6 @@ def in_unit(value: Value, unit: FieldUnit) -> str:
 
 def _parts(value: Value) -> tuple[float, str]:
     """The number and the unit that a value prints."""
-    match = _PRINTED.fullmatch(str(value))
-    assert match, value
-    return float(match[1].replace(",", "")), match[2].replace(NBSP, " ").strip()
+    first, _, label = str(value).removeprefix("−").partition(NBSP)
+    digits = first.rstrip("%")
+    return float(digits.replace(",", "")), label.replace(NBSP, " ") or first[len(digits) :]

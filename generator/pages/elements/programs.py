@@ -5,23 +5,23 @@ the lines in which a corrected program differs from a wrong one.
 """
 
 import difflib
+import html
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 
-import pygments  # type: ignore[import-untyped]
 from markupsafe import Markup, escape
-from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
 from pygments.lexers import PythonLexer  # type: ignore[import-untyped]
-from pygments.token import STANDARD_TYPES, Token, _TokenType  # type: ignore[import-untyped]
+from pygments.token import STANDARD_TYPES, _TokenType  # type: ignore[import-untyped]
 
 from generator.content.exhibit import ExplainedProgram, Listing
 from generator.content.listed_code import anonymized, download_path, listed
 from generator.items.kinds.picked import FaultyLine
 from generator.pages.elements.element import Element
 from generator.printing.folio import Folio, breakable
-from generator.printing.markdown import Text, parted, plain
+from generator.printing.markdown import Text, parted
 from runners.core.trace.fields import NBSP
 from runners.core.trace.records import Failure
 
@@ -29,11 +29,10 @@ from runners.core.trace.records import Failure
 # of the text: an element for each name and bracket made a third of a page.
 _COLOURED = ("k", "s", "c", "m")
 _NAMES = frozenset({"nf", "fm", "nc", "nd", "ne", "ow"})
-_AS_SPANS = HtmlFormatter(nowrap=True)
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# Before a name that follows a dot or a bracket, in the text and in no tag; a file keeps its ending.
-_JOINT = re.compile(r"(?<=[\w)])([.(])(?=[A-Za-z_])(?!py\b)(?![^<]*>)")
-_NAME = re.compile(r"\w+(?![^<]*>)")
+# Before a name that follows a dot or a bracket; a file keeps its ending.
+_JOINT = re.compile(r"(?<=[\w)][.(])(?=[A-Za-z_])(?!py\b)")
+_NAME = re.compile(r"\w+")
 WHOLE = 29  # letters of a name that stays whole in a line of code
 KEPT = 300  # characters that a rank keeps of a message: runners/core/ranks/process.py
 CONTEXT = 2  # lines around those that differ
@@ -138,7 +137,7 @@ def listing(written: Listing, folio: Folio, is_asked: bool = False) -> ListedPro
     return ListedProgram(
         title=folio.line(written.title),
         path=written.path,
-        code=breakable_code(highlighted(code)),
+        code=highlighted(code),
         num_lines=code.count("\n"),
         file=folio.root + file if file else "",
         output=printed(written.run, folio),
@@ -177,7 +176,7 @@ def notes(program: ExplainedProgram, folio: Folio, linked: Callable[[Text], Mark
     text = listed(folio.book.root, program.path, program.object)
     lines = [line.strip() for line in text.splitlines()]
     codes = [note.code.strip() for note in program.walkthrough]
-    coloured = (breakable_code(highlighted(code).strip()) for code in codes)
+    coloured = (highlighted(code).strip() for code in codes)
     words = [folio.line(note.says) for note in program.walkthrough]
     numbers = (1 + lines.index(code) for code in codes)
     return Notes([*zip(numbers, coloured, map(linked, words), strict=True)])
@@ -193,15 +192,26 @@ def highlighted(code: str) -> Markup:
 
 @lru_cache(maxsize=1024)
 def highlighted_lines(code: str) -> tuple[Markup, ...]:
-    """Python code in colours, line by line: no element continues in the next line."""
-    tokens = PythonLexer().get_tokens(code)
-    coloured = ((kind if _has_colour(kind) else Token.Text, text) for kind, text in tokens)
-    return tuple(map(Markup, pygments.format(coloured, _AS_SPANS).split("\n")))
+    """Python code in colours, line by line: no element continues in the next line.
+
+    With places where a narrow page may break a line.
+    """
+    coloured = ""
+    for css, tokens in groupby(PythonLexer().get_tokens(code), lambda token: _colour(token[0])):
+        span = f'<span class="{css}">{{}}</span>' if css else "{}"
+        lines = map(_breakable, "".join(text for _, text in tokens).split("\n"))
+        coloured += "\n".join(span.format(line) if line else "" for line in lines)
+    return tuple(map(Markup, coloured.split("\n")))
 
 
-def _has_colour(kind: _TokenType) -> bool:
-    name = STANDARD_TYPES[kind]
-    return name.startswith(_COLOURED) or name in _NAMES
+def _colour(kind: _TokenType) -> str:
+    name: str = STANDARD_TYPES[kind]
+    return name if name.startswith(_COLOURED) or name in _NAMES else ""
+
+
+def _breakable(code: str) -> str:
+    pieces = _JOINT.split(html.escape(code, quote=False))
+    return "<wbr>".join(_NAME.sub(lambda name: parted([name[0]], WHOLE), piece) for piece in pieces)
 
 
 def fences_as_listings(markdown: str) -> str:
@@ -215,23 +225,14 @@ def fences_as_listings(markdown: str) -> str:
     return _FENCE.sub(fenced, markdown)
 
 
-def breakable_code(code: Markup) -> Markup:
-    """A line of code with places where a narrow page may break it."""
-    joined = _JOINT.sub(r"\1<wbr>", str(code))
-    return Markup(_NAME.sub(lambda name: parted([name[0]], WHOLE), joined))
-
-
 def code_lines(question: FaultyLine, folio: Folio) -> list[tuple[Markup, int | None]]:
     """Pairs: a line of a faulty program as a question shows it; its place among the choices."""
     wrong = question.wrong
     places = {line.code.strip(): place for place, line in enumerate(question.lines)}
-    lines = highlighted_lines(anonymized(folio.book.root, wrong.path, wrong.object).rstrip())
+    code = anonymized(folio.book.root, wrong.path, wrong.object).rstrip()
     return [
-        (
-            NBSP * (len(line) - len(line.lstrip())) + breakable_code(line.lstrip()),
-            places.get(plain(line).strip()),
-        )
-        for line in lines[:-1]
+        (NBSP * (len(line) - len(line.lstrip())) + coloured.lstrip(), places.get(line.strip()))
+        for line, coloured in zip(code.splitlines(), highlighted_lines(code), strict=False)
     ]
 
 
@@ -267,5 +268,5 @@ def _body(code: str) -> tuple[int, list[Markup], list[str]]:
     """The first line's number, the lines in colours, and without indents, below the docstring."""
     start = 1 + code.partition('"""')[2].partition('"""')[0].count("\n")
     start *= code.startswith('"""')
-    coloured = [*map(breakable_code, highlighted_lines(code)[start:])]
-    return 1 + start, coloured, [line.strip() for line in code.splitlines()[start:]]
+    stripped = [line.strip() for line in code.splitlines()]
+    return 1 + start, [*highlighted_lines(code)[start:]], stripped[start:]

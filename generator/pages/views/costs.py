@@ -43,7 +43,6 @@ PER_NODE = 8  # devices, and adapters
 HALF, STATE = 2, 12  # bytes: of a number in bf16; of a master and two moments in fp32
 OF_PROGRAM = {"reductions"}  # inputs that a model leaves as they are
 _NAME = re.compile(r"[a-z_]\w*")
-_FORMULA = re.compile(r"`[^`]+`(?=[^`])")
 
 
 class CalculatorField(NamedTuple):
@@ -99,11 +98,12 @@ def _cost_table(written: CostTable, folio: Folio) -> Table:
         run, formula = observed_run(outcome.claim, folio.evidence), formula_of(outcome.claim) or ""
         folio.run(run)
         folio.shown_claims.add(row.law)
-        alone = _FORMULA.match(formula) if formula in explained_before else None
+        if formula in explained_before and formula.startswith("`"):
+            formula = "`{}`".format(formula.split("`")[1])
         explained_before.add(formula)
         what = Markup('{}<br><span class="pb-said">{}</span>')
         title = what.format(folio.line(row.what), run_link(run, folio))
-        says = folio.line(alone[0] if alone else formula) if formula else ABSENT
+        says = folio.line(formula) if formula else ABSENT
         rows.append([title, says, *sides_of(outcome, folio), _off_by(outcome, folio)])
     return Table(["Case", "Formula", *_heads((row.observed for row in outcomes), folio)], rows)
 

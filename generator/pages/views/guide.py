@@ -8,7 +8,15 @@ from markupsafe import Markup, escape
 
 from generator.content.guide import Edge, GuideFile, Symptom, Technique
 from generator.pages.draft import Draft
-from generator.pages.elements.element import Aside, Block, Element, Fold, Heading, ListOfLines
+from generator.pages.elements.element import (
+    Aside,
+    Block,
+    Element,
+    Fold,
+    Heading,
+    ListOfLines,
+    Worded,
+)
 from generator.pages.elements.programs import run_link
 from generator.pages.views import plans
 from generator.pages.views.claims import JudgedClaim, runs_behind, verdict_rows
@@ -16,11 +24,18 @@ from generator.printing.markdown import plain
 
 
 @dataclass(frozen=True)
+class ClaimsBehind(Worded):
+    """The verdicts of claims, in a few words."""
+
+    claims: Sequence[JudgedClaim]
+
+
+@dataclass(frozen=True)
 class TechniqueTable(Element):
     """Techniques in groups, each with a title; each technique is an entry of the search."""
 
     # Of a technique its name, what it saved and what it costs, with the claims behind that.
-    groups: Sequence[tuple[Markup, Sequence[tuple[Heading, Markup, Markup, Sequence[JudgedClaim]]]]]
+    groups: Sequence[tuple[Markup, Sequence[tuple[Heading, Markup, Markup, ClaimsBehind]]]]
 
 
 class RunQuestion(NamedTuple):
@@ -84,11 +99,11 @@ def _symptoms(draft: Draft) -> dict[str, Symptom]:
 
 def _technique_row(
     technique: Technique, draft: Draft
-) -> tuple[Heading, Markup, Markup, Sequence[JudgedClaim]]:
+) -> tuple[Heading, Markup, Markup, ClaimsBehind]:
     texts = technique.name, technique.saved or "–", technique.costs
     name, saved, costs = map(draft.folio.line, texts)
     heading = Heading(3, name, f"technique-{technique.id}", is_anchored=False)
-    return heading, saved, costs, verdict_rows(technique.claims, draft.folio)
+    return heading, saved, costs, ClaimsBehind(verdict_rows(technique.claims, draft.folio))
 
 
 def symptom(draft: Draft) -> Iterator[Element | Markup]:

@@ -8,8 +8,9 @@ Whatever is drawn also stands in words, each number with its provenance.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from itertools import groupby
+from string import digits as decimals
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
@@ -28,8 +29,7 @@ from runners.core.trace.records import Move, PredictionStep, Run, Stage
 NUM_VALUES = 4
 DASH = Markup("–")
 _OF_RANK = re.compile(r"rank_(\d+)_(\w+)")
-_UNIT_IN_NAME = re.compile(r"^num_|_(?:share|bytes|seconds)$")
-_NUMBERED = re.compile(r"([a-z]+)(\d+)")
+_UNITS = "_share", "_bytes", "_seconds"  # that names of facts end in
 _GIVES_LAYERS = frozenset({"wrap", "partition", "shard"})  # stages that give ranks their layers
 _NOT_AMONG_ALL = ("send", "recv", "barrier")  # or without a payload
 Read = partial[Value | None]  # the value of a field of a record, by its keys
@@ -136,8 +136,9 @@ def _facts(
 
 def _label(name: str, folio: Folio) -> Markup:
     """A fact's name in words: those of `ui.yml`, or its own."""
-    own = _UNIT_IN_NAME.sub("", name).replace("_", " ").capitalize()
-    return escape(folio.ui["table"]["facts"].get(name, own))
+    own = reduce(str.removesuffix, _UNITS, name.removeprefix("num_"))
+    known = folio.ui["table"]["facts"]
+    return escape(known.get(name, own.replace("_", " ").capitalize()))
 
 
 def _fact(fact: object, read: Read, folio: Folio) -> Markup:
@@ -204,9 +205,10 @@ def _layers(rank: int, run: Run) -> str:
     if own and len(own) == len(layers):
         return "whole replica" if run.world_size > 1 else "whole model"
     names = list(dict.fromkeys(layer.name for layer in (*own[:1], *own[-1:])))
-    ends = [match for name in names if (match := _NUMBERED.fullmatch(name))]
-    if len(ends) > 1 and ends[0][1] == ends[1][1]:
-        return f"{ends[0][1]}s {ends[0][2]}–{ends[1][2]}"
+    stems = {name.rstrip(decimals) for name in names}
+    if len(names) > len(stems):
+        stem = stems.pop()
+        return f"{stem}s {'–'.join(name.removeprefix(stem) for name in names)}"
     return "–".join(names)
 
 
