@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
@@ -36,6 +37,11 @@ class TechniqueTable(Element):
 
     # Of a technique its name, what it saved and what it costs, with the claims behind that.
     groups: Sequence[tuple[Markup, Sequence[tuple[Heading, Markup, Markup, ClaimsBehind]]]]
+
+    def parts(self) -> Iterator[Element | Markup]:
+        """The titles of groups, which belong to no technique; then the techniques."""
+        yield from (title for title, _ in self.groups)
+        yield from chain.from_iterable(row for _, rows in self.groups for row in rows)
 
 
 class RunQuestion(NamedTuple):
