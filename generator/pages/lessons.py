@@ -99,9 +99,8 @@ def _because(decision: files.Decision, draft: Draft) -> Markup:
         link = Markup('{} <a class="pb-opens" href="{}{}">{}</a>')
         return link.format(because, folio.root, folio.place_of(decision.run), run)
     claim = claims.verdict_row(decision.claim, folio, always_sides=False)
-    sides = " (predicted {}, observed {})" if claim.is_contrary else ""
-    reason = Markup("{} Claim: {}" + sides)
-    return reason.format(because, claim.link, claim.predicted, claim.observed)
+    sides = Markup(" (predicted {}, observed {})" * claim.is_contrary)
+    return because + " Claim: " + claim.link + sides.format(claim.predicted, claim.observed)
 
 
 def challenge(draft: Draft) -> Parts:

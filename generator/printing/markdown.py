@@ -75,6 +75,10 @@ class Text(Markup):
         text.spans, text.markup = spans, markup
         return text
 
+    def __add__(self, other: object, /) -> Self:
+        more = other if isinstance(other, Text) else Text(escape(other))
+        return self.of([*self.spans, *more.spans], self.markup | more.markup)
+
     @property
     def read(self) -> str:
         """What of its HTML a reader reads: no listings, and of a formula its signs."""

@@ -186,13 +186,18 @@ def test_sentences_of_lessons_are_found(entries, built_site):
 
 
 def _rows(reading: Reading) -> dict[str, str]:
-    """The words of each row with an anchor that no page closes, numbers in cells left out."""
+    """The words of each row with an anchor that no page closes, numbers in cells left out.
+
+    A note in a row of its own belongs to the row above it.
+    """
     said: dict[str, str] = {}
+    anchor = ""
     for text, above in reading.texts:
-        rows = [tag for tag in above if tag.name == "tr" and "id" in tag.attributes]
+        rows = [tag for tag in above if tag.name == "tr"]
         marks = {mark for tag in above for mark in (tag.name, *tag.classes, *tag.attributes)}
-        if rows and not CLOSED & marks:
-            anchor = rows[-1].attributes["id"]
+        if rows and "pb-note" not in rows[-1].classes:
+            anchor = rows[-1].attributes.get("id", "")
+        if rows and anchor and not CLOSED & marks:
             said[anchor] = f"{said.get(anchor, '')} {text}"
     return {anchor: "".join(words.split()) for anchor, words in said.items()}
 

@@ -35,12 +35,12 @@ class Table(Element):
     def parts(self) -> Iterator[Markup]:
         """Its titles, and its cells row by row."""
         yield from (escape(title.removeprefix("#")) for title in self.titles)
-        yield from (escape(cell) for row in self.rows for cell in row)
+        yield from (_escaped(cell) for row in self.rows for cell in row)
 
     def words_of(self, row: Row) -> list[Markup]:
         """The cells of a row that hold no number."""
         pairs = zip(self.titles, row, strict=True)
-        return [escape(cell) for title, cell in pairs if not title.startswith("#")]
+        return [_escaped(cell) for title, cell in pairs if not title.startswith("#")]
 
     def give_ids(self, taken: set[str]) -> None:
         """Give each row with a sentence in a cell an id of the first cell's words; others ''."""
@@ -53,6 +53,10 @@ class Table(Element):
         """The table with the unit that all numbers of a column have in its head."""
         titles, rows = with_units(self.titles, self.rows)
         return replace(self, titles=titles, rows=rows)
+
+
+def _escaped(cell: Markup | str) -> Markup:
+    return cell if isinstance(cell, Markup) else escape(cell)  # a `Text` stays one
 
 
 def row_name(cells: Sequence[Markup]) -> str:
