@@ -2,7 +2,7 @@
 // others come compressed in a script of the figure's own, which is loaded when the figure comes near.
 
 const book = window.proofbook;
-const { all, made } = book;
+const { all } = book;
 const words = book.playing;
 const figures = {};
 
@@ -35,11 +35,32 @@ class Figure {
     this.button = root.querySelector("[data-all]");
     this.button?.addEventListener("click", () => {
       this.button.setAttribute("aria-pressed", String(this.root.matches(".pb-one-state")));
-      this.list();
+      this.reserve();
     });
     this.budget?.addEventListener("input", () => this.limit());
-    this.list();
     this.limit();
+    this.place();
+    // of a table that opens, or whose figure has another width
+    const table = root.querySelector("table");
+    let width;
+    if (table) new ResizeObserver(() => width !== (width = table.offsetWidth) && this.reserve()).observe(table.parentNode);
+  }
+
+  // What a state leaves of the height of the highest stands at the end: a choice moves nothing below.
+  place() {
+    all(this.root, ":scope > .pb-spare").forEach((one) => one.remove());
+    this.root.append(...all(this.root, ".pb-spare"));
+  }
+
+  // The same for tables, whose heights only browsers know.
+  reserve() {
+    const height = (row) => {
+      this.list(row.dataset.state);
+      return this.root.getBoundingClientRect().height;
+    };
+    this.root.style.minHeight = "";
+    this.root.style.minHeight = `${Math.max(0, ...this.rows.map(height))}px`;
+    this.list();
   }
 
   filled(states) {
@@ -61,10 +82,14 @@ class Figure {
     const best = this.states.reduce((a, b) => (score(b) > score(a) ? b : a));
     const others = this.groups.filter((_, n) => best[0][n] !== asked[n]);
     this.at = this.states.indexOf(best);
-    this.groups.forEach((group, n) => (all(group, "input")[best[0][n]].checked = true));
+    this.groups.forEach((group, n) => {
+      all(group, "input")[best[0][n]].checked = true;
+      group.firstChild.dataset.changed = others.includes(group) ? words.changed : "";
+    });
     const shown = this.root.querySelector(".pb-states-drawn");
     shown.innerHTML = best[1];
     all(shown, "svg").forEach(book.chart);
+    this.place();
     this.player?.seek(this.player.at);
     this.mark();
     this.list();
@@ -84,20 +109,18 @@ class Figure {
     );
   }
 
-  // All hear the state: its options, and what to try first or what it draws. Those who see it read only
-  // which other settings it has changed.
+  // Those who do not see it hear the state: what the choice has changed as well, its options, and what
+  // to try first or what it draws.
   say(changed) {
     const advice = all(this.root, ".pb-advice > :first-child > :not(:has(pre))").map((one) => one.textContent).join(": ");
     const drawn = advice || this.root.querySelector("desc").textContent;
-    const heard = made("span", "pb-hidden", [...this.groups.map(setting), drawn].join("; "));
-    this.status.replaceChildren(changed ? `${words.no_such_state} ${changed}. ` : "", heard);
-    this.status.classList.toggle("pb-hidden", !changed);
+    this.status.textContent = `${changed && `${words.no_such_state} ${changed}. `}${[...this.groups.map(setting), drawn].join("; ")}`;
   }
 
   // The rows of this state; its options stand above, so their columns come with all rows only.
-  list() {
+  list(state = this.at) {
     this.root.classList.toggle("pb-one-state", this.button?.getAttribute("aria-pressed") !== "true");
-    this.rows.forEach((row) => row.classList.toggle("pb-other", row.dataset.state !== String(this.at)));
+    this.rows.forEach((row) => row.classList.toggle("pb-other", row.dataset.state !== String(state)));
     all(this.root, "table").forEach(book.stop); // whose links are others now
   }
 

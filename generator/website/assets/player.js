@@ -8,7 +8,7 @@ const [MOMENT, LONGEST] = [900, 12000]; // milliseconds, of a step and of a play
 book.Player = class {
   constructor(root, bar) {
     this.root = root;
-    const [back, button, next, range, speed, said] = all(bar, "button, input, select, p");
+    const [back, button, next, speed, range, said] = all(bar, "button, input, select, span");
     Object.assign(this, { button, range, speed, words: said });
     this.isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
     back.addEventListener("click", () => this.step(-1));
@@ -21,7 +21,7 @@ book.Player = class {
       this.halt(1);
     });
     window.addEventListener("afterprint", () => this.seek(this.stood));
-    this.halt(range.value / 1000);
+    this.halt(0);
   }
 
   pressed(event) {
