@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from generator.content.chain import chain
 from generator.content.lesson import DeepFile, LessonFile
-from generator.pages import deep, facts, handwritten, lessons, recall
+from generator.pages import facts
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Element, Fold, Heading, OnThisPage, Waiting, walk
 from generator.pages.elements.questions import Question
@@ -24,15 +24,19 @@ from generator.pages.sheets import Sheet
 from generator.pages.term_links import TermLinks
 from generator.pages.views import (
     costs,
+    deep,
     evidence,
     frame,
     glossary,
     guide,
+    handwritten,
     home,
     labs,
+    lessons,
     machines,
     plans,
     published,
+    recall,
     stages,
     statements,
     trials,

@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 from generator.pages.elements.element import Content, Element, Heading, walk
 from generator.pages.elements.figures import PlayedFigure
 from generator.pages.elements.tables import Table
-from generator.pages.handwritten import WrittenMarkdown
+from generator.pages.views.handwritten import WrittenMarkdown
 from generator.printing.folio import Folio
 from generator.printing.markdown import Text
 

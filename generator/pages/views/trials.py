@@ -11,7 +11,7 @@ from generator.pages.elements.element import Aside, Block, Element, ListOfLines
 from generator.pages.elements.programs import Command, PrintedText, run_link
 from generator.pages.elements.tables import Row, Table
 from generator.pages.environment import command_words, label
-from generator.pages.lessons import reveal
+from generator.pages.views.lessons import reveal
 from generator.printing.folio import Folio
 from generator.printing.sources import PYTHON, moment
 from generator.values.evaluation import Evidence

@@ -88,7 +88,7 @@ document.getElementById("pb-sure")?.after(choice);
 const waiting = all(document, "[data-after]");
 waiting.forEach((one) => (one.hidden = true));
 const forms = (within) => all(within, "form.pb-item:not([data-open])");
-book.waiting = (within) => forms(within).map((form) => new book.Waiting(form));
+book.unasked = (within) => forms(within).map((form) => new book.Unasked(form));
 book.open = open;
 forms(document).forEach((form) => form.closest("[data-recall]") || new book.Question(form).restore());
 open();

@@ -64,7 +64,7 @@ def recall(draft: Draft) -> Iterator[Element | Markup]:
     """The questions of a topic, other topics, what is kept, and why questions return."""
     lesson, topic, folio = draft.lesson(RecallFile), draft.topic, draft.folio
     yield draft.heading(2, "Questions of this topic")
-    names = [name for name in topic.items if name not in lesson.leave_out]
+    names = topic.items_by_mode["recall"]
     script = _script([topic.items[name] for name in names], folio)
     asked = [question for name in names for question in draft.item(name, "recall")]
     elsewhere = []
