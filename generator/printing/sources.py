@@ -117,7 +117,7 @@ class Sources:
             return says, [self.number(leaf) for leaf in value.leaves], None
         if origin.reference:
             cited = self._evidence.book.references[origin.reference]
-            self.texts.add(cited.title)
+            self.texts |= {cited.title, cited.where}
             return f"{cited.title} ({cited.where})", None, None
         if origin.is_nowhere:
             return origin.field, [], None  # the inputs of no formula

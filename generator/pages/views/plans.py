@@ -217,6 +217,7 @@ class Plans:
         """A layout in words, and whether it nearly fills the device."""
         tight = Markup("<br><b>nearly fills the device</b>")
         is_tight = layout.is_tight(numeric(chosen.memory))
+        self.folio.run(self.path(layout.answer))  # the page rests on it, though on no number
         return label(self.label(layout.answer)) + tight * is_tight
 
     def measured(self, layout: Layout, chosen: ChosenSetting) -> Measured:

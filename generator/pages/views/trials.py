@@ -134,7 +134,7 @@ def _value(trial: Trial, own: Trace, run: Run, folio: Folio) -> str:
     """
     on_page = folio.book.traces[own.experiment]
     trace = on_page.trace.model_copy(update={"runs": {**on_page.trace.runs, **own.runs}})
-    lent = on_page.lent - own.runs.keys()
+    lent = {name: of for name, of in on_page.lent.items() if name not in own.runs}
     traces = {**folio.book.traces, own.experiment: replace(on_page, trace=trace, lent=lent)}
     book = replace(folio.book, traces=traces, machines={})  # no other stands in for the reader
     value = Evidence(book).value(trial.value)
