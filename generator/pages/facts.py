@@ -24,7 +24,7 @@ WORDS_PER_MINUTE = 180
 # before any.
 SCRIPTS = {
     "page": "page",
-    "proofbook": "way GoOn Progress Question Sitting TopicCards WayList",
+    "proofbook": "way GoOn Question Sitting TopicCards WayList",
     "sources": "opening PlanPlay PlayedFigure Table TechniqueTable",
     "schedule+kinds+question": "Question",
     "pieces": "pieces pairs variants",

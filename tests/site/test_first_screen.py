@@ -16,12 +16,12 @@ SCREENS = ((1280, 800), (390, 844), (640, 450))
 MEASURED = """() => {
     const top = one => one.getBoundingClientRect().top;
     const title = document.querySelector('article h1');
-    const sentence = document.querySelector('article .pb-lede p, article h1 ~ div > p');
+    const sentence = document.querySelector('article h1 ~ p, article h1 ~ div p');
     const first = document.createRange();
     first.selectNodeContents(sentence);
     const line = first.getClientRects()[0];
     const rail = document.querySelector('.pb-rail');
-    const marks = [...document.querySelectorAll('article [aria-current], .pb-sections [aria-current]')];
+    const marks = [...document.querySelectorAll(':is(article, .pb-sections) [aria-current]')];
     // The next row of links that have wrapped is nearer to a mark than its own words are.
     const astray = marks.filter(one => one.checkVisibility()).filter(one => {
         const words = document.createRange();

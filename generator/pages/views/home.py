@@ -181,18 +181,9 @@ def _card(
 # --- a topic
 
 
-@dataclass(frozen=True)
-class Progress(Element):
-    """How far a reader is with some items, which a script fills in."""
-
-    IS_FOUND = False
-    items: str  # as a link carries them
-
-
 def topic(draft: Draft) -> Iterator[Element | Markup]:
     """The page of a topic, which leads to its lessons."""
     folio, own = draft.folio, draft.topic
     yield draft.lede(own.file.summary)
-    yield Progress(item_marks(all_items(own), own, folio.evidence))
     groups = ways(own, folio, draft.gathered.minutes)
     yield WayList([step for steps in groups.values() for step in steps])
