@@ -68,9 +68,9 @@ def counted(number: int | str) -> Markup:
     return label(number, interface_words()["counted"])
 
 
-def minutes_words(number: int) -> Markup:
+def minutes_words(number: int, word: str = "") -> Markup:
     """Reading minutes, with a tooltip that says where they are from."""
-    return label(number, _COMPUTED) + Markup("&nbsp;minute" + "s" * (number != 1))
+    return label(number, _COMPUTED) + Markup("&nbsp;") + (word or "minute" + "s" * (number != 1))
 
 
 def unbroken(name: str) -> Markup:

@@ -3,7 +3,7 @@
 Flow: the content of a page in; facts out. Nobody reads them off its HTML.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -24,7 +24,7 @@ WORDS_PER_MINUTE = 180
 # before any.
 SCRIPTS = {
     "page": "page",
-    "proofbook": "way GoOn Progress Question Sitting TopicMap WayList",
+    "proofbook": "way GoOn Question Sitting TopicCards WayList",
     "sources": "opening PlanPlay PlayedFigure Table TechniqueTable",
     "schedule+kinds+question": "Question",
     "pieces": "pieces pairs variants",
@@ -48,7 +48,7 @@ STYLES = {
     "glossary": "Terms",
     "guide": "RunQuestions TechniqueTable",
     "home": "MemoryGame",
-    "indexes": "TopicMap WayList",
+    "indexes": "TopicCards WayList",
     "markup": "formula footnote admonition",
     "play": "state PlanPlay PlayedFigure",
     "recall": "Sitting",
@@ -56,7 +56,7 @@ STYLES = {
     "summary": "summary",
 }
 JOINT = "+"  # between the names of scripts that a page loads as one file
-LEVEL, FEWEST = 2, 5  # of the headings in a list of contents
+LEVEL = 2  # of the headings in a list of contents
 
 
 def scripts(needs: Iterable[str]) -> list[str]:
@@ -80,15 +80,6 @@ def headings(content: Content) -> list[Heading]:
     of_markdown = (part.headings for part in content if isinstance(part, WrittenMarkdown))
     own = (part for part in walk(content) if isinstance(part, Heading) and part.is_anchored)
     return [*own, *chain.from_iterable(of_markdown)]
-
-
-def contents(written: Sequence[Heading]) -> list[tuple[str, Markup]]:
-    """Pairs of anchor and words, of headings of level 2, or 2 and 3 if few; [] if still few."""
-    for deepest in (LEVEL, LEVEL + 1):
-        listed = [part for part in written if LEVEL <= part.level <= deepest and part.is_listed]
-        if len(listed) >= FEWEST:
-            return [(heading.anchor, heading.words) for heading in listed]
-    return []
 
 
 def minutes(content: Content, folio: Folio) -> int:
