@@ -16,7 +16,7 @@ from runners.core.trace.records import software
 
 TEMPLATES = Path(__file__).parent / "templates"
 _CODE = re.compile(r"`([^`]+)`")
-_COMPUTED = "computed from the words, questions and figures of the page"
+_COMPUTED = "computed from the words, questions and code of the page"
 
 
 @cache

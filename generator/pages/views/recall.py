@@ -17,8 +17,8 @@ from generator.printing.folio import Folio
 
 VARIANTS = "assets/variants"
 RETURNS = (
-    "<p>A question returns when, by your own answers, the probability that you still know it has "
-    "fallen to nine in ten. Wrong answers and guesses are due again at once.</p>"
+    "A question returns when, by your own answers, the probability that you still know it has "
+    "fallen to nine in ten. Wrong answers and guesses are due again at once."
 )
 
 
@@ -64,7 +64,7 @@ def recall(draft: Draft) -> Iterator[Element | Markup]:
         yield ListOfLines(links, css="pb-queue")
     yield KeptAnswers(draft.heading(2, "Your progress"))
     heading = draft.heading(2, "Why it asks again")
-    yield Block([heading, Markup(RETURNS), draft.prose(lesson.afterword)], "pb-live", "section")
+    yield Block([heading, *draft.texts(RETURNS, lesson.afterword)], "pb-live", "section")
 
 
 def _script(items: Sequence[Item], folio: Folio) -> str:
