@@ -37,7 +37,6 @@ SCRIPTS = {
     "calculator": "OperatedCalculator",
     "home": "MemoryGame",
     "narrow": "NarrowingField",
-    "copies": "CopiedCommand PlanPlay",
     "formulas": "formula",
 }
 SHARED = ("page", "proofbook", "sources", "schedule+kinds+question")  # by most pages
