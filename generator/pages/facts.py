@@ -51,7 +51,6 @@ STYLES = {
     "markup": "formula footnote admonition",
     "play": "state PlanPlay PlayedFigure",
     "recall": "Sitting",
-    "retracted": "TestedStatement",
     "summary": "summary",
 }
 JOINT = "+"  # between the names of scripts that a page loads as one file

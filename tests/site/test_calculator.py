@@ -57,7 +57,7 @@ def test_values_that_no_run_had_are_named_once_below_all_fields(built_site, open
     assert fault.text_content() == "Enter a whole number."
     for one in form.locator(".pb-field:has([type=number])").all():
         one.locator("[type=number]").fill("")
-        is_whole = one.locator("[data-is-whole]").count()
+        is_whole = one.locator("[data-step*=whole]").count()
         wants = "Enter a whole number." if is_whole else "Enter a number, such as 1.5."
         assert one.locator("[role=status]").text_content() == wants
 
