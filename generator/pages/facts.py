@@ -37,7 +37,6 @@ SCRIPTS = {
     "calculator": "OperatedCalculator",
     "home": "MemoryGame",
     "narrow": "NarrowingField",
-    "copies": "CopiedCommand PlanPlay",
     "formulas": "formula",
 }
 SHARED = ("page", "proofbook", "sources", "schedule+kinds+question")  # by most pages
@@ -52,7 +51,6 @@ STYLES = {
     "markup": "formula footnote admonition",
     "play": "state PlanPlay PlayedFigure",
     "recall": "Sitting",
-    "retracted": "TestedStatement",
     "summary": "summary",
 }
 JOINT = "+"  # between the names of scripts that a page loads as one file

@@ -178,6 +178,18 @@ def test_results_are_underlined_and_settings_are_not(frozen_site, open_page):
     assert {line for _, line in lines} == {"none", "underline"}
 
 
+def test_two_looks_of_underlines(built_site, open_page):
+    """A line leads elsewhere; dots open here. No third."""
+    page = open_page(built_site / "topics/ddp/learn.html")
+    looks = """all => [...new Set(all.map(one => getComputedStyle(one)).filter(
+        one => one.textDecorationLine !== "none").map(one => one.textDecorationStyle))]"""
+    for path in ("topics/ddp/learn", "topics/ddp/cost", "evidence", "plan/llama_8b", "glossary"):
+        page.goto((built_site / f"{path}.html").as_uri())
+        opens = page.locator(".md-typeset :is(.pb-value, .pb-term)").evaluate_all(looks)
+        leads = page.locator(".md-typeset a:not(.pb-value, .pb-term)").evaluate_all(looks)
+        assert (opens or ["dotted"], leads) == (["dotted"], ["solid"]), path
+
+
 def test_two_windows_do_not_answer_each_other_for_ever(frozen_site, open_page):
     page = open_page(frozen_site / "topics/sharding/deep-what-a-split-saves.html")
     other = page.context.new_page()

@@ -81,11 +81,6 @@ class Command(Element):
 
 
 @dataclass(frozen=True)
-class CopiedCommand(Command):
-    """A command with a button that copies it, where a script can."""
-
-
-@dataclass(frozen=True)
 class ListedProgram(Element):
     """A program in colours, with what its run printed; it prints its title and its code."""
 

@@ -185,7 +185,8 @@ class Question extends Unasked {
     const css = lead ? "" : isRight ? "pb-right" : "pb-wrong";
     this.status.textContent = "";
     this.status.append(made("strong", css, lead || words[isRight ? "right" : "wrong"]), " ");
-    if (hint) this.status.append(made("span", this.field || !this.isDone ? "" : "pb-hidden", hint), " ");
+    const isSaid = this.field || this.how.isQuiet || !this.isDone;
+    if (hint) this.status.append(made("span", isSaid ? "" : "pb-hidden", hint), " ");
     about.forEach((one) => {
       const isSeen = this.field ? this.isDone : this.box.querySelector(".pb-option .pb-why");
       // What is only spoken has no links: they would be stops of the Tab key that nobody sees.
