@@ -109,7 +109,7 @@ def quiz(name: str, text: str, start: int, end: int) -> Document[QuizFence]:
     source = within(name, text, start, end)
     written, places = source.document, source.places
     ids = written.replace(",", " ").split() if isinstance(written, str) else []
-    if len(ids) > 1 and "".join(ids).replace("-", "").isalnum():
+    if len(ids) > 1 and all(re.fullmatch("[a-z0-9-]+", name) for name in ids):
         message = f"several ids are a list: write [{', '.join(ids)}]"
         raise ContentErrors([source.error((), message)])
     key = "items" if isinstance(written, dict) else "names"

@@ -1,7 +1,7 @@
 """The lessons as an author writes them: what every lesson has, and a model for each mode.
 
-Each is rendered by a template of the mode's name. The calculator of Cost is in `calculator.py`, and
-a topic's own file in `topic.py`.
+A function composes each (`KINDS` in `pages/compose.py`). The calculator of Cost is in
+`calculator.py`, and a topic's own file in `topic.py`.
 """
 
 from typing import Annotated, Literal

@@ -41,7 +41,7 @@ OWN_FENCE = re.compile(  # of a page by hand
 )
 _LISTED = re.compile(r"^(?:[ \t]*[-*+])?[ \t]*\d{1,2}[.)](?=[ \t])", re.MULTILINE)
 _LINK = re.compile(r"\]\((<[^>\n]*>|[^()\s]*(?:\([^()\s]*\)[^()\s]*)*)|<https?:[^>\s]*>")
-_INFOS = ("", "python", "sh", "text")  # behind the mark of a fence
+_INFOS = ("", "python", "diff", "sh", "text")  # behind the mark of a fence
 _WITHOUT_SLOTS = str.maketrans("\ue000~", "  ")
 _WITHOUT_SIGNS = str.maketrans("", "", "+.-")  # that a scheme may hold
 FIRST_EXPRESSION, FIRST_FORMULA = 0xE000, 0xF000
@@ -157,7 +157,7 @@ def _fences(text: str, mark: str) -> Iterator[Fault]:
         fence = line.strip()
         info = fence.lstrip("`~").strip()
         if fence.startswith(("```", "~~~")) and info not in _INFOS and "`" not in info:
-            write = "``` alone, or ```python, ```sh or ```text"
+            write = "``` alone, or ```python, ```diff, ```sh or ```text"
             if mark == "page" and (kind := meant(info, ("listing", "quiz", "verified"))):
                 write = f"```{kind}, and ``` below it, each at the beginning of a line"
             yield Fault(start + line.index(fence), f"fence {fence!r}; write {write}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,20 +58,20 @@ class TraceOnPage:
     machine: Machine  # the machine that measured it; its folder's name is `machine.name`
     is_stale: bool = False  # the experiment's code has changed since
     reference: Trace | None = None  # the reference machine's trace of the same experiment
-    lender: TraceOnPage | None = None  # another machine's, which lends the runs of `lent`
-    lent: frozenset[str] = frozenset()  # the runs that this machine lacks or skipped
+    # By run that this machine lacks or skipped, the trace of another that lends it.
+    lent: Mapping[str, TraceOnPage] = field(default_factory=dict)
     grid: Grid | None = None  # the committed plans of a model, simulated on no machine
     file: str = ""  # that it was read from, below the content, and below the site's root
 
     @property
     def runs(self) -> dict[str, Run]:
         """All runs by name, also those that another machine lends."""
-        lent = {name: self.holder(name).trace.runs[name] for name in sorted(self.lent)}
+        lent = {name: self.lent[name].trace.runs[name] for name in sorted(self.lent)}
         return self.trace.runs | lent
 
     def holder(self, run: str) -> TraceOnPage:
-        """The trace that holds a run: this one, or its lender."""
-        return self.lender if self.lender and run in self.lent else self
+        """The trace that holds a run: this one, or the one that lends it."""
+        return self.lent.get(run, self)
 
     def machine_of(self, run: str) -> str:
         """Name of the machine that measured a run; empty for simulations, plans, listings, labs."""
@@ -286,21 +286,19 @@ def standing(machines: Sequence[MachineFolder], reference: MachineFolder) -> dic
             and (folder in stale_too or experiment not in folder.stale)
         ]
         if pages:
-            traces[experiment] = _with_lender(*pages)
+            traces[experiment] = replace(pages[0], lent=dict(_lent(*pages)))
     return traces
 
 
-def _with_lender(own: TraceOnPage, *others: TraceOnPage) -> TraceOnPage:
-    """A trace with the first other that has runs for it: those that it lacks.
+def _lent(own: TraceOnPage, *others: TraceOnPage) -> Iterator[tuple[str, TraceOnPage]]:
+    """Yield pairs: a run that a trace lacks, and the first other that has it.
 
     The reference machine also lends the runs that were skipped.
     """
+    known = dict(own.trace.runs)
     for other in others:
-        lends_skipped = other.trace is own.reference
-        ran = {
-            name for name, run in own.trace.runs.items()
-            if not (run.status == "skipped" and lends_skipped)
-        }  # fmt: skip
-        if lent := other.trace.runs.keys() - ran:
-            return replace(own, lender=other, lent=frozenset(lent))
-    return own
+        is_reference = other.trace is own.reference
+        for name, run in other.trace.runs.items():
+            if name not in known or (is_reference and known[name].status == "skipped"):
+                known[name] = run
+                yield name, other

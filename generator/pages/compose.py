@@ -13,9 +13,9 @@ from markupsafe import Markup
 
 from generator.content.chain import chain
 from generator.content.lesson import DeepFile, LessonFile
-from generator.pages import deep, facts, handwritten, lessons, recall
+from generator.pages import facts
 from generator.pages.draft import Draft
-from generator.pages.elements.element import Element, Fold, Heading, OnThisPage, Waiting, walk
+from generator.pages.elements.element import Element, Fold, Heading, Waiting, walk
 from generator.pages.elements.questions import Question
 from generator.pages.elements.tables import Table
 from generator.pages.environment import environment, label, unbroken
@@ -24,15 +24,19 @@ from generator.pages.sheets import Sheet
 from generator.pages.term_links import TermLinks
 from generator.pages.views import (
     costs,
+    deep,
     evidence,
     frame,
     glossary,
     guide,
+    handwritten,
     home,
     labs,
+    lessons,
     machines,
     plans,
     published,
+    recall,
     stages,
     statements,
     trials,
@@ -119,16 +123,15 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
     headings = [heading, *facts.headings(content)]
     # A sitting of Recall takes as long as what is due that day.
     minutes = 0 if sheet.mode == "recall" else facts.minutes(content, folio)
-    row = ways.ways(topic, folio) if topic else []
-    rail = ways.rail(sheet, row, folio)
+    groups = ways.ways(topic, folio) if topic else {}
+    rail = ways.rail(sheet, groups, folio)
     needs = folio.markup.union(["page", sheet.kind], *(part.needs for part in parts))
-    if (row or rail) and sheet.kind != "summary":  # which ticks off nothing
+    if (groups or rail) and sheet.kind != "summary":  # which ticks off nothing
         needs.add("way")
     if folio.sources.values or draft.links.used:
         needs.add("opening")
     # What a trace says is text: no expression, no Markdown.
     about = (label if sheet.kind in OF_MACHINES[:2] else folio.line)(sheet.about)
-    listed = facts.contents(headings) if sheet.has_toc or sheet.mode else []
     origins, marks = frame.origins(folio), " ".join(folio.natures)
     values, natures = folio.sources.values, folio.ui["natures"]
     around = frame.Frame(
@@ -142,15 +145,14 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
         scripts=facts.scripts(needs),
         styles=facts.styles(needs),
         rail=rail,
-        row=row,
+        lessons=groups,
         topic=folio.in_link.line(topic.file.title) if topic else Markup(),
-        minutes=minutes,
         has_measured=any(value.kind == "measured" for value in values),
+        has_times=any(value.unit.num_seconds for value in values),
         has_waiting=any(
             isinstance(part, Waiting) or (isinstance(part, Fold) and part.after) for part in parts
         ),
         is_asking=any(isinstance(part, Question) for part in parts),
-        contents=OnThisPage(listed) if listed else None,
         former=folio.book.plan.former.get(sheet.path, ()) if folio.book.plan else (),
         content=content,
         at_hand=folio.at_hand.book.machine.name,

@@ -16,7 +16,7 @@ from runners.core.trace.records import software
 
 TEMPLATES = Path(__file__).parent / "templates"
 _CODE = re.compile(r"`([^`]+)`")
-_COMPUTED = "computed from the words, questions and figures of the page"
+_COMPUTED = "computed from the words, questions and code of the page"
 
 
 @cache
@@ -68,9 +68,9 @@ def counted(number: int | str) -> Markup:
     return label(number, interface_words()["counted"])
 
 
-def minutes_words(number: int) -> Markup:
+def minutes_words(number: int, word: str = "") -> Markup:
     """Reading minutes, with a tooltip that says where they are from."""
-    return label(number, _COMPUTED) + Markup("&nbsp;minute" + "s" * (number != 1))
+    return label(number, _COMPUTED) + Markup("&nbsp;") + (word or "minute" + "s" * (number != 1))
 
 
 def unbroken(name: str) -> Markup:

@@ -3,7 +3,7 @@
 Flow: the content of a page in; facts out. Nobody reads them off its HTML.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -11,20 +11,20 @@ from markupsafe import Markup, escape
 
 from generator.pages.elements.element import Content, Element, Heading, walk
 from generator.pages.elements.figures import PlayedFigure
+from generator.pages.elements.programs import ListedProgram
 from generator.pages.elements.tables import Table
-from generator.pages.handwritten import WrittenMarkdown
+from generator.pages.views.handwritten import WrittenMarkdown
 from generator.printing.folio import Folio
 from generator.printing.markdown import Text
 
-# Besides its words, a page takes a minute for each question and for each figure to operate. A
-# reader took 70 minutes for six pages that these rates give 68.
-WORDS_PER_MINUTE = 180
+# As a reader takes them: words, also those that explain answers, lines of code, and time to think.
+WORDS_PER_MINUTE, LINES_PER_MINUTE, MINUTES_PER_QUESTION = 180, 25, 0.75
 # Which script a page takes: one that an element of it needs (`Element.needs`), or what else it has:
 # links on a way, terms and values that open, formulas. Where answers are kept, proofbook.js comes
 # before any.
 SCRIPTS = {
     "page": "page",
-    "proofbook": "way GoOn Progress Question Sitting TopicMap WayList",
+    "proofbook": "way GoOn Question Sitting TopicCards WayList",
     "sources": "opening PlanPlay PlayedFigure Table TechniqueTable",
     "schedule+kinds+question": "Question",
     "pieces": "pieces pairs variants",
@@ -37,7 +37,6 @@ SCRIPTS = {
     "calculator": "OperatedCalculator",
     "home": "MemoryGame",
     "narrow": "NarrowingField",
-    "copies": "CopiedCommand PlanPlay",
     "formulas": "formula",
 }
 SHARED = ("page", "proofbook", "sources", "schedule+kinds+question")  # by most pages
@@ -48,15 +47,14 @@ STYLES = {
     "glossary": "Terms",
     "guide": "RunQuestions TechniqueTable",
     "home": "MemoryGame",
-    "indexes": "TopicMap WayList",
+    "indexes": "TopicCards WayList",
     "markup": "formula footnote admonition",
     "play": "state PlanPlay PlayedFigure",
     "recall": "Sitting",
-    "retracted": "TestedStatement",
     "summary": "summary",
 }
 JOINT = "+"  # between the names of scripts that a page loads as one file
-LEVEL, FEWEST = 2, 5  # of the headings in a list of contents
+LEVEL = 2  # of the headings in a list of contents
 
 
 def scripts(needs: Iterable[str]) -> list[str]:
@@ -82,32 +80,24 @@ def headings(content: Content) -> list[Heading]:
     return [*own, *chain.from_iterable(of_markdown)]
 
 
-def contents(written: Sequence[Heading]) -> list[tuple[str, Markup]]:
-    """Pairs of anchor and words, of headings of level 2, or 2 and 3 if few; [] if still few."""
-    for deepest in (LEVEL, LEVEL + 1):
-        listed = [part for part in written if LEVEL <= part.level <= deepest and part.is_listed]
-        if len(listed) >= FEWEST:
-            return [(heading.anchor, heading.words) for heading in listed]
-    return []
-
-
 def minutes(content: Content, folio: Folio) -> int:
-    """Reading minutes of a page, from its words, questions and figures to operate."""
-    num_plays = sum(isinstance(part, PlayedFigure) for part in walk(content))
-    num_words = sum(_text(words).num_words for words in _read(content))
-    return max(1, round(num_words / WORDS_PER_MINUTE + len(folio.items) + num_plays))
+    """Minutes that a reader takes for a page: its words, questions, explanations and code."""
+    read = [*_read(content)]
+    num_words = sum(_text(part).num_words for part in read if isinstance(part, Markup))
+    num_lines = sum(part.num_lines for part in read if isinstance(part, ListedProgram))
+    took = num_words / WORDS_PER_MINUTE + num_lines / LINES_PER_MINUTE
+    return max(1, round(took + MINUTES_PER_QUESTION * len(folio.items)))
 
 
 def _text(words: Markup) -> Text:
     return words if isinstance(words, Text) else Text(words)
 
 
-def _read(content: Iterable[Element | Markup]) -> Iterator[Markup]:
-    """Words that are read as the page is read."""
+def _read(content: Iterable[Element | Markup]) -> Iterator[Element | Markup]:
+    """Words, and the elements that have them, that are read as the page is read."""
     for part in content:
-        if isinstance(part, Markup):
-            yield part
-        elif part.is_read:
+        yield part
+        if isinstance(part, Element) and part.is_read:
             yield from _read(part.parts())
 
 

@@ -20,7 +20,7 @@ from generator.content.errors import ContentError, ContentErrors
 from generator.content.reading import load_quizzes
 from generator.pages.elements.questions import question
 from generator.pages.environment import label
-from generator.pages.handwritten import items_of
+from generator.pages.views.handwritten import items_of
 from generator.printing.folio import Folio
 from generator.printing.markdown import Text
 from generator.values.evaluation import Evidence

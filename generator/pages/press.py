@@ -148,7 +148,7 @@ def _of_try(name: str, book: Book) -> Iterator[str]:
 
 def _is_listed(sheet: Sheet) -> bool:
     """Whether others list it; what has the table of causes lists sections of lessons itself."""
-    return bool(sheet.mode or (sheet.by_hand and not sheet.by_hand.verified))
+    return bool(sheet.mode or sheet.lab or (sheet.by_hand and not sheet.by_hand.verified))
 
 
 def _path_conflicts(planned: Sequence[Sheet]) -> Iterator[ContentError]:

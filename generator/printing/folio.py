@@ -1,9 +1,9 @@
 """One page while it is being written: what templates and views ask for.
 
 It evaluates expressions, renders authors' texts, and prints each value as a link to the row of its
-run. With `sources.js`, which reads the block of data at the page's end, a value opens its source in
-the page's one popover. Each section of a page comes from one machine: from the one shown, or from
-the reference machine where that lacks anything it names.
+run. With `sources.js` and `values.js`, which read the block of data at the page's end, a value
+opens its source in the page's one popover. Each section of a page comes from one machine: from the
+one shown, or from the reference machine where that lacks anything it names.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where the values of one page come from, as one block of data and as links.
 
 In: the values that a page prints. Out: a number for each distinct one, the place of its run in the
-book for readers without a script, and a block of JSON that `sources.js` fills the page's popover
+book for readers without a script, and a block of JSON that `values.js` fills the page's popover
 from. A run stands in the block once, and so does a value that others are computed from.
 """
 
@@ -96,7 +96,7 @@ class Sources:
         return Markup(f'<script type="application/json" id="{BLOCK}">{text}</script>')
 
     def _row(self, value: Value, runs: dict[object, Row]) -> Row:
-        """One value: the columns that `sources.js` names.
+        """One value: the columns that `values.js` names.
 
         They are what is shown; the kind, of which the last is a constant that a claim states;
         formula or field; run, or inputs; the number exactly, 1 where that is shown; why it is
@@ -117,7 +117,7 @@ class Sources:
             return says, [self.number(leaf) for leaf in value.leaves], None
         if origin.reference:
             cited = self._evidence.book.references[origin.reference]
-            self.texts.add(cited.title)
+            self.texts |= {cited.title, cited.where}
             return f"{cited.title} ({cited.where})", None, None
         if origin.is_nowhere:
             return origin.field, [], None  # the inputs of no formula

@@ -4,7 +4,7 @@ MkDocs checks its menu and the links of pages by hand; the texts of a book becom
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from functools import cache
 from html import unescape
@@ -47,13 +47,14 @@ class SiteMarkup(markdown.Extension):  # type: ignore[misc]
     def extendMarkdown(self, md: markdown.Markdown) -> None:  # noqa: N802
         """Register after headings have got their ids, and MkDocs has read the links."""
         md.treeprocessors.register(self, "like_ours", -10)
+        self.md = md
 
     searched = ""  # what the search finds of the last page: what stands there in Markdown
 
     def run(self, root: Element) -> None:
         """Change the tree: link headings to themselves, wrap tables, let keyboards scroll code."""
         _give_ids(root)
-        self.searched = _searched(root)
+        self.searched = _searched(root, self.md.htmlStash.rawHtmlBlocks)
         for parent in list(root.iter()):
             for at, element in enumerate(parent):
                 if element.tag == "table":
@@ -75,8 +76,11 @@ def _give_ids(root: Element) -> None:
             row.set("id", unique(name, taken))
 
 
-def _searched(root: Element) -> str:
-    """The HTML of a tree as the search reads it: no code, and a section for a row with an id."""
+def _searched(root: Element, raw: Sequence[str | Element]) -> str:
+    """The HTML of a tree as the search reads it: no code, and a section for a row with an id.
+
+    Of the `raw` HTML that Markdown keeps aside, only entities are read.
+    """
     tree = deepcopy(root)
     tags = [element.tag for element in tree]
     tree[:] = tree[tags.index("h1") if "h1" in tags else 0 :]
@@ -88,7 +92,8 @@ def _searched(root: Element) -> str:
             heading = SubElement(element, "h3", id=place)
             heading.text, heading[:] = element[0].text, element[0][:]
             element[:] = [heading, *element[1:-1]]
-    return str(_HTML.sub("", _html(tree)))
+    aside = [html if str(html).startswith("&") else "" for html in raw]
+    return str(_HTML.sub(lambda html: aside[int(html[1])], "".join(map(_html, tree))))
 
 
 def _html(element: Element) -> str:

@@ -31,8 +31,9 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import Abort
 from mkdocs.livereload import LiveReloadServer
 from mkdocs.plugins import BasePlugin, CombinedEvent, event_priority, get_plugin_logger
+from mkdocs.structure import StructureItem
 from mkdocs.structure.files import Files, InclusionLevel
-from mkdocs.structure.nav import Navigation
+from mkdocs.structure.nav import Link, Navigation, Section
 from mkdocs.structure.pages import Page
 from mkdocs.structure.toc import AnchorLink, TableOfContents
 from mkdocs.utils.templates import TemplateContext
@@ -52,6 +53,7 @@ from generator.website.guest_plugin import GuestPlugin
 from runners.system.book import enter_book, own_book
 from runners.traces.digest import forget_code
 
+PATH = "topics/index.md"
 BOOK = "content"  # the folder of a book, beside mkdocs.yml
 GENERATOR = Path(__file__).resolve().parents[1]
 SECONDS_BETWEEN_LOOKS = 0.1  # at the files; MkDocs waits half a second
@@ -136,6 +138,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         self.markup = page_html.SiteMarkup()
         self.searched: dict[str, str] = {}  # of pages by hand, what is Markdown
         self.book: Book
+        self.nav: Navigation
         self.problems: list[str] = []
         self.files: dict[Path, tuple[int, int]] = {}  # as they were when the pages were printed
         self.html = ""  # of the page that MkDocs reads, or what the search may not see of it
@@ -243,13 +246,51 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         return server
 
     def on_env(self, env: Environment, /, *, config: MkDocsConfig, files: Files) -> Environment:
-        """Set globals of the templates: topics' paths, and the files of the picture and sources."""
+        """Set globals of the templates, and the pages below Path in Material's drawer."""
+        for place, item in enumerate(self.nav.items):
+            if isinstance(item, Page) and item.file.src_uri == PATH:
+                self.nav.items[place] = self._path(item, files)
         env.globals.update(
             topics=[f"topics/{topic.id}/index.md" for topic in self.book.topics],
             picture=files.get_file_from_path(publish.PICTURE),
             sources=files.get_file_from_path(publish.SOURCES),
         )
         return env
+
+    def on_nav(self, nav: Navigation, /, *, config: MkDocsConfig, files: Files) -> Navigation:
+        """Keep the nav until its pages have titles."""
+        self.nav = nav
+        return nav
+
+    def _path(self, path: Page, files: Files) -> Section:
+        """Path as the drawer lists it: the first hour, and of each topic its lessons and labs."""
+        modes = interface_words()["modes"]
+        of_topics: dict[str, list[StructureItem]] = {}
+        for sheet in self.press.sheets.values():
+            file = files.get_file_from_path(sheet.path)
+            if not sheet.topic or not file or not (page := file.page):
+                continue
+            own = of_topics.setdefault(sheet.topic.id, [])
+            kind = modes.get(sheet.mode) or (sheet.lab and "Lab")
+            if sheet.part:  # below the first page of its lesson
+                lesson = own[-1]
+                if not isinstance(lesson, Section):
+                    own[-1] = lesson = _section(f"{kind}: {lesson.title}", [lesson])
+                lesson.children.append(page)
+                page.parent = lesson
+            else:
+                page.meta["subtitle"] = kind
+                own.insert(0 if sheet.kind == "topic" else len(own), page)
+        hour = [
+            Link(str(page.title), page.url)
+            for step in self.book.home.first_hour
+            for name in (step.page, f"topics/{step.page}")
+            if (file := files.get_file_from_path(f"{name}.md")) and (page := file.page)
+        ]
+        topics = [_section(str(pages[0].title), pages) for pages in of_topics.values()]
+        return _section(
+            "Path", [path, *([_section("First hour", [*hour])] if hour else ()), *topics]
+        )
 
     def on_files(self, files: Files, /, *, config: MkDocsConfig) -> Files:
         """Set each page's edit path to its author's file; take generated pages out of a `nav`.
@@ -358,6 +399,14 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
             raise SurprisedAbort("\n".join(self.problems))
 
     on_post_build = CombinedEvent(_before_the_index, _after_the_pages)
+
+
+def _section(title: str, children: list[StructureItem]) -> Section:
+    """Pages of a nav below a title."""
+    section = Section(title, children)
+    for child in children:
+        child.parent = section
+    return section
 
 
 def _contents(written: Sequence[Heading]) -> TableOfContents:

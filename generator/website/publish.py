@@ -141,11 +141,10 @@ def _programs(book: Book) -> dict[str, bytes]:
 
 
 def _asset(path: Path) -> bytes:
-    """A script or a style as pages load it: minified, and a script in a function of its own."""
-    text = path.read_text(encoding="utf-8")
+    """A file as pages load it: scripts and styles minified, a script in a function of its own."""
     if path.suffix == ".js":
-        text = f'(function(){{"use strict";{jsmin(text)}\n}})();\n'
-    return str(cssmin(text) if path.suffix == ".css" else text).encode()
+        return f'(function(){{"use strict";{jsmin(path.read_text("utf-8"))}\n}})();\n'.encode()
+    return cssmin(path.read_text("utf-8")).encode() if path.suffix == ".css" else path.read_bytes()
 
 
 def style(components: Iterable[str] = COMPONENTS) -> bytes:

@@ -1,5 +1,6 @@
 """The real book over the committed traces: invariants only, since every rerun changes numbers."""
 
+import difflib
 import re
 import subprocess
 from collections import Counter
@@ -146,3 +147,17 @@ def test_what_a_rank_holds_is_said_to_include_gradients_that_are_not_freed_yet(r
     texts |= {one.id: one.stem for one in real.items.values()}
     loose = [name for name, text in texts.items() if re.search(r"[Bb]etween (two )?steps", text)]
     assert [name for name in loose if "zero_grad" not in texts[name]] == []
+
+
+def test_the_page_from_ddp_to_fsdp_shows_every_line_in_which_its_programs_differ():
+    page = (ROOT / "content" / "pages" / "from-ddp-to-fsdp.md").read_text(encoding="utf-8")
+    code = ROOT / "content" / "topics" / "sharding" / "code"
+    before, after = (
+        (code / name).read_text(encoding="utf-8").split('"""', 2)[2].splitlines()
+        for name in ("from_ddp.py", "to_fsdp.py")
+    )
+    fences = re.findall(r"^```diff\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    shown = "".join(fences).splitlines()
+    differ = [line for line in difflib.ndiff(before, after) if line[0] in "+-"]
+    assert sorted(line for line in shown if line[:1] in ("+", "-")) == sorted(differ)
+    assert {line[2:] for line in shown if line.startswith("  ")} <= {*before} & {*after}

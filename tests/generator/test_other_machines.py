@@ -96,6 +96,18 @@ def test_a_run_of_this_machine_is_lent_by_no_other_and_shown_on_the_reference_ma
     assert evidence.printable("tiny_memory.halves.seed").machines == {"reference-frozen"}
 
 
+def test_each_run_that_a_machine_lacks_is_lent_by_the_first_that_has_it(copy):
+    for name in ("desk", "attic"):
+        copy.add_machine(name, "tiny_memory", "tiny_training")
+    for run in ("halves", "halves_budget"):
+        copy.remove_run(f"tiny_memory.{run}", "desk")
+    copy.remove_run("tiny_memory.halves_budget")
+    evidence = Evidence(copy.load("desk"))
+    lenders = {"halves": "reference-frozen", "halves_budget": "attic"}
+    for run, machine in lenders.items():
+        assert evidence.printable(f"tiny_memory.{run}.seed").machines == {machine}
+
+
 def test_a_verdict_over_two_machines_is_given_by_the_one_that_has_all_runs(copy):
     copy.add_machine("desk", "tiny_memory")
     copy.append(

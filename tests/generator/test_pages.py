@@ -13,6 +13,7 @@ from generator.checks.claim_checks import bears_out
 from generator.content.claim import SentenceVerdict
 from generator.pages import facts
 from generator.pages.elements.element import Apart, Block, Fold, Waiting
+from generator.pages.elements.programs import ListedProgram, Notes, WholeProgram
 from generator.pages.press import Press
 from generator.printing.folio import Folio
 from generator.website import publish
@@ -110,8 +111,8 @@ def test_a_page_by_hand_is_on_the_way_and_the_path_adds_its_minutes(with_a_page_
     pages = render(with_a_page_by_hand.load())
     rail = re.search(r'<nav class="pb-rail".*?</nav>', pages["about.md"], re.DOTALL)[0]
     assert 'href="topics/index.html#first-hour">First hour</a>' in rail
-    assert ">3 of 3<" in rail
-    assert "rel=" not in rail
+    assert ">3/3<" in rail
+    assert 'rel="next"' not in rail
     before = pages["topics/averaging/learn.md"]
     assert before.count('rel="next" href="../../about.html"') == 2
     path = pages["topics/index.md"].partition("All topics")[0]
@@ -127,14 +128,18 @@ def test_a_step_of_the_first_hour_that_is_no_page_is_a_mistake(with_a_page_by_ha
     assert "did you mean 'about'" in error
 
 
-def test_minutes_count_what_a_page_shows_its_questions_and_its_figures_to_operate():
+def test_minutes_count_what_a_page_shows_its_questions_and_its_code():
     folio = Folio(None, None)
     text = Markup(f"<p>{'word ' * facts.WORDS_PER_MINUTE * 3}</p>")
     folded = Fold(Markup("More"), [text])
     assert facts.minutes([text], folio) == 3
     assert facts.minutes([text, Waiting("asked", "what", [text])], folio) == 6
-    folio.items += ["asked", "again"]
-    assert facts.minutes([Block([text, folded, Apart([text])])], folio) == 3 + 2
+    listed = ListedProgram(Markup(), "", Markup(), 2 * facts.LINES_PER_MINUTE, "", None)
+    whole = WholeProgram(listed)
+    assert facts.minutes([text, whole, replace(whole, notes=Notes([]))], folio) == 3 + 2
+    folio.items += ["asked"] * 4
+    asked = 4 * facts.MINUTES_PER_QUESTION
+    assert facts.minutes([Block([text, folded, Apart([text])])], folio) == 3 + asked
 
 
 # --- retracted sentences: the verdicts that they may have, and the programs that repeat them

@@ -51,5 +51,5 @@ def test_no_selector_has_two_rules():
 
 def test_no_line_below_words_has_a_colour_or_a_style_in_the_shorthand_that_safari_ignores():
     lines = re.findall(r"[^-]text-decoration:([^;}]+)", publish.style().decode())
-    assert len(lines) > 5
+    assert len(lines) > 3
     assert set(lines) <= {"none", "underline"}

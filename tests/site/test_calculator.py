@@ -54,7 +54,12 @@ def test_values_that_no_run_had_are_named_once_below_all_fields(built_site, open
     fault = form.locator(".pb-field [role=status]").last
     assert fault.text_content() == "Enter a number above zero."
     field.press_sequentially("e")
-    assert fault.text_content() == "Enter a number, such as 1.5."
+    assert fault.text_content() == "Enter a whole number."
+    for one in form.locator(".pb-field:has([type=number])").all():
+        one.locator("[type=number]").fill("")
+        is_whole = one.locator("[data-step*=whole]").count()
+        wants = "Enter a whole number." if is_whole else "Enter a number, such as 1.5."
+        assert one.locator("[role=status]").text_content() == wants
 
 
 def test_a_field_shows_four_digits_of_its_start_and_calculates_with_all(built_site, open_page):

@@ -15,6 +15,10 @@ def _rail(page):
     return " ".join(page.locator(".pb-rail > p").first.inner_text().split())
 
 
+def _open_topic(page):
+    page.locator(".pb-rail summary").click()
+
+
 def _give_up_all(page):
     while page.get_by_role("button", name="Show the answer").count():
         page.get_by_role("button", name="Show the answer").first.click()
@@ -29,43 +33,64 @@ def test_a_page_of_the_first_hour_has_one_next_which_stays_there(
     frozen_site, open_page, has_script
 ):
     page = open_page(frozen_site / FIRST, java_script_enabled=has_script)
-    assert _rail(page).startswith("First hour, 1 of 2 · ")
+    assert _rail(page).startswith("First hour 1/2 · Next: ")
     assert _nexts(page) == {(frozen_site / SECOND).as_uri()}
     page.locator(".pb-rail [rel=next]").click()
-    assert _rail(page).startswith("First hour, 2 of 2 · ")
+    assert _rail(page) == "← First hour 2/2"
     assert _nexts(page) == set()
-    page.locator(".pb-modes").get_by_role("link", name="Trace").click()
-    assert _rail(page).startswith("Averaging, 3 of 7 · ")
+    _open_topic(page)
+    page.locator(".pb-lessons").get_by_role("link", name="Trace").click()
+    assert _rail(page).startswith("← Lesson 3/7: Trace · Next: ")
     assert _nexts(page) == {page.url.replace("trace", "cost")}
 
 
-def test_tabs_stand_in_four_groups_and_each_page_in_one(frozen_site, open_page):
-    page = open_page(frozen_site / SECOND)
-    groups = page.locator(".pb-modes > div").all()
+@pytest.mark.parametrize("has_script", [True, False])
+def test_lessons_of_the_topic_stand_in_four_groups_that_open(frozen_site, open_page, has_script):
+    page = open_page(frozen_site / SECOND, java_script_enabled=has_script)
+    groups = page.locator(".pb-lessons > div").all()
+    assert not groups[0].is_visible()
+    _open_topic(page)
     assert [" ".join(group.inner_text().split()) for group in groups] == [
-        "Learn Learn Example", "See Trace Cost", "Practise Try Recall", "Reference Why Summary",
+        "Read Learn Example", "See Trace Cost", "Practise Try Recall", "Look up Why Summary",
     ]  # fmt: skip
 
 
-def _places(page):
-    return page.locator(".pb-modes a").evaluate_all(
-        "all => all.map(one => { const { x, y } = one.getBoundingClientRect(); return [x, y] })"
+def test_a_click_beside_the_open_lessons_closes_them_and_so_does_escape(frozen_site, open_page):
+    page = open_page(frozen_site / SECOND)
+    for leave in (
+        lambda: page.keyboard.press("Escape"), lambda: page.mouse.click(3, 500)
+    ):  # fmt: skip
+        _open_topic(page)
+        assert page.locator(".pb-lessons").is_visible()
+        leave()
+        assert not page.locator(".pb-lessons").is_visible()
+
+
+def test_on_a_phone_the_drawer_lists_the_lessons_of_the_topic_and_the_path(frozen_site, open_page):
+    options = {"viewport": {"width": 390, "height": 800}, "java_script_enabled": False}
+    page = open_page(frozen_site / SECOND, **options)
+    page.locator(".md-header__button[for=__drawer]").click()
+    drawer = page.locator(".md-nav--primary")
+    titles = drawer.locator("a[href]:visible").evaluate_all(
+        "all => all.map(one => one.getAttribute('href'))"
+    )
+    assert {"trace.html", "cost.html", "recall.html", "summary.html"} <= {*titles}
+    assert "../sharding/deep.html" in drawer.locator("a").evaluate_all(
+        "all => all.map(one => one.getAttribute('href'))"
     )
 
 
 @WIDTHS
-def test_marks_move_no_tab_and_count_only_on_pages_that_were_opened(frozen_site, open_page, width):
+def test_marks_count_only_on_pages_that_were_opened(frozen_site, open_page, width):
     page = open_page(frozen_site / CHALLENGE, viewport={"width": width, "height": 800})
-    before = _places(page)
     for one in ITEMS:
         Asking(page, one.id).give(one.right)
     page.evaluate("scrollTo(0, 0)")
-    marks = page.locator(".pb-modes .pb-progress")
+    _open_topic(page)
+    marks = page.locator(".pb-lessons .pb-progress")
     assert "✓" in marks.first.inner_text()
-    assert _places(page) == before
     page.evaluate("localStorage.removeItem('proofbook:pages'); proofbook.mark()")
     assert marks.all_inner_texts() == ["", ""]
-    assert page.locator(".pb-rail [data-done]").count() == 1  # a tick is no count
 
 
 def test_the_path_ticks_a_page_whose_questions_are_done_rightly_or_not(frozen_site, open_page):
@@ -79,7 +104,7 @@ def test_the_path_ticks_a_page_whose_questions_are_done_rightly_or_not(frozen_si
     assert "✓" in row.inner_text()
     page.goto((frozen_site / CHALLENGE).as_uri())  # a prediction is among its questions
     _give_up_all(page)
-    assert page.locator(".pb-rail [data-done]").count() == 1
+    assert "/" in page.locator(".pb-lessons [aria-current] .pb-progress").text_content()
 
 
 def test_home_offers_nothing_to_a_new_reader_and_leads_on_who_returns(frozen_site, open_page):
@@ -151,6 +176,18 @@ def test_results_are_underlined_and_settings_are_not(frozen_site, open_page):
     for css, line in lines:
         assert line == ("none" if "pb-given" in css else "underline")
     assert {line for _, line in lines} == {"none", "underline"}
+
+
+def test_two_looks_of_underlines(built_site, open_page):
+    """A line leads elsewhere; dots open here. No third."""
+    page = open_page(built_site / "topics/ddp/learn.html")
+    looks = """all => [...new Set(all.map(one => getComputedStyle(one)).filter(
+        one => one.textDecorationLine !== "none").map(one => one.textDecorationStyle))]"""
+    for path in ("topics/ddp/learn", "topics/ddp/cost", "evidence", "plan/llama_8b", "glossary"):
+        page.goto((built_site / f"{path}.html").as_uri())
+        opens = page.locator(".md-typeset :is(.pb-value, .pb-term)").evaluate_all(looks)
+        leads = page.locator(".md-typeset a:not(.pb-value, .pb-term)").evaluate_all(looks)
+        assert (opens or ["dotted"], leads) == (["dotted"], ["solid"]), path
 
 
 def test_two_windows_do_not_answer_each_other_for_ever(frozen_site, open_page):

@@ -22,7 +22,7 @@ NUM_WORDS_IN_A_SENTENCE = 25
 READ = r"""() => {
     const apart = 'pre, nav, svg, annotation, script, style, template, noscript, ' +
         '.pb-foot, .pb-numbers, .pb-states, .pb-paper, .pb-answer, .pb-hint, .pb-meta, ' +
-        '.pb-waits, .pb-contents, .pb-topic, .pb-aside.pb-live, button';
+        '.pb-waits, .pb-contents, .pb-aside.pb-live, button';
     const num = text => text.split(/\s+/).filter(one => /[\p{L}\p{N}]/u.test(one)).length;
     const article = document.querySelector('article');
     const texts = document.createTreeWalker(article, NodeFilter.SHOW_TEXT);

@@ -204,15 +204,6 @@ class NarrowingField(Element):
 
 
 @dataclass(frozen=True)
-class OnThisPage(Element):
-    """A folded list of what is on the page, where no sidebar lists it."""
-
-    IS_FOUND = False
-    IS_READ = False
-    places: Sequence[tuple[str, Markup]]  # each an anchor and its words
-
-
-@dataclass(frozen=True)
 class Facts(Element):
     """Facts, each behind the words that name it."""
 

@@ -35,6 +35,10 @@ _JOINT = re.compile(r"(?<=[\w)][.(])(?=[A-Za-z_])(?!py\b)")
 _NAME = re.compile(r"\w+")
 WHOLE = 29  # letters of a name that stays whole in a line of code
 KEPT = 300  # characters that a rank keeps of a message: runners/core/ranks/process.py
+MARKED = {
+    mark: Markup(html)
+    for mark, html in {" ": "  {}", "-": "<del>- {}</del>", "+": "<ins>+ {}</ins>"}.items()
+}
 CONTEXT = 2  # lines around those that differ
 MOST = 20  # lines that differ; beyond, two programs are easier to read than their difference
 
@@ -77,11 +81,6 @@ class Command(Element):
 
 
 @dataclass(frozen=True)
-class CopiedCommand(Command):
-    """A command with a button that copies it, where a script can."""
-
-
-@dataclass(frozen=True)
 class ListedProgram(Element):
     """A program in colours, with what its run printed; it prints its title and its code."""
 
@@ -102,10 +101,15 @@ class ListedProgram(Element):
 class WholeProgram(Element):
     """A whole program, closed; explained line by line where it has notes."""
 
-    IS_FOUND = IS_READ = False
+    IS_FOUND = False
     program: ListedProgram
     notes: "Notes | None" = None
     is_printed: bool = False  # on paper, which may leave out others
+
+    @property
+    def is_read(self) -> bool:
+        """Whether a lesson explains it."""
+        return self.notes is not None
 
 
 @dataclass(frozen=True)
@@ -215,14 +219,25 @@ def _breakable(code: str) -> str:
 
 
 def fences_as_listings(markdown: str) -> str:
-    """Markdown whose fenced code became HTML listings, in colours if it is Python."""
+    """Markdown whose fenced code became HTML listings, in colours if it is Python or its `diff`."""
 
     def fenced(fence: re.Match[str]) -> str:
-        code = highlighted(fence[2]) if fence[1] == "python" else escape(fence[2])
+        coloured = {"python": highlighted, "diff": _changed}.get(fence[1])
+        code = coloured(fence[2]) if coloured else escape(fence[2])
         box = Markup('<div class="highlight"><pre><code tabindex="0">{}</code></pre></div>')
-        return Markup('<div class="pb-listing">{}</div>').format(box.format(code))
+        css = " pb-diff" * (fence[1] == "diff")
+        return Markup('<div class="pb-listing{}">{}</div>').format(css, box.format(code))
 
     return _FENCE.sub(fenced, markdown)
+
+
+def _changed(diff: str) -> Markup:
+    """Lines of Python behind two characters, of which the first is a space, + or -, in colours."""
+    lines = diff.splitlines()
+    coloured = highlighted_lines("\n".join(line[2:] for line in lines))
+    return Markup("\n").join(
+        MARKED[line[:1] or " "].format(code) for line, code in zip(lines, coloured, strict=False)
+    )
 
 
 def code_lines(question: FaultyLine, folio: Folio) -> list[tuple[Markup, int | None]]:
@@ -255,9 +270,8 @@ def unified(wrong: str, right: str) -> Markup:
         hunk = list[Markup]()
         for tag, start, end, first, last in group:
             same = tag == "equal"  # such lines are as the right program has them
-            mark = Markup("  {}" if same else "<ins>+ {}</ins>")
-            hunk += [] if same else map(Markup("<del>- {}</del>").format, before[start:end])
-            hunk += map(mark.format, after[first:last])
+            hunk += [] if same else map(MARKED["-"].format, before[start:end])
+            hunk += map(MARKED[" " if same else "+"].format, after[first:last])
             num_different += 0 if same else end - start + last - first
         number = Markup("<small>line {}</small>\n").format(begins + group[0][1])
         lines.append(number + Markup("\n").join(hunk).rstrip() + "\n")

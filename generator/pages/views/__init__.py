@@ -1,1 +1,1 @@
-"""What single pages are composed of, a module a page or a few that belong together."""
+"""What composes pages, a module for a kind or a few that belong together: `KINDS` names them."""

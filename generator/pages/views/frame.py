@@ -1,16 +1,16 @@
 """What stands around a page's content: its place in the book, and where its numbers come from."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
 from generator.content.book import Book
 from generator.content.shelf import TraceOnPage, measure_command
-from generator.pages.elements.element import Content, Heading, OnThisPage
+from generator.pages.elements.element import Content, Heading
 from generator.pages.sheets import Sheet
-from generator.pages.views.ways import GROUPS, Rail, Step
+from generator.pages.views.ways import Groups, Rail
 from generator.printing.folio import Folio
 from generator.printing.sources import command
 from runners.core.trace.records import Run, software
@@ -55,28 +55,22 @@ class Frame:
     scripts: Sequence[str]
     styles: Sequence[str]
     rail: Rail | None
-    row: Sequence[Step]  # the pages of its topic
+    lessons: Groups  # of its topic
     topic: Markup  # the title of its topic
-    minutes: int
     has_measured: bool  # numbers that runs measured
+    has_times: bool  # among its numbers
     has_waiting: bool  # parts that wait for an answer
     is_asking: bool
-    contents: OnThisPage | None
     former: Sequence[str]  # its former anchors
     content: Content
     at_hand: str  # the machine at hand
     machines: Sequence[tuple[str, bool]]  # as `machines`
-    names_machines: bool  # above and below its content
+    names_machines: bool  # below its content
     origins: Sequence[PageOrigin]
     surprises: Sequence[tuple[str, Run]]
     kinds: frozenset[str]  # how its numbers were found
     natures: Sequence[tuple[str, str]]  # the words behind its numbers, each with its meaning
     sources: Markup
-
-    @property
-    def groups(self) -> Mapping[str, Sequence[str]]:
-        """The modes of a topic, in groups."""
-        return GROUPS
 
     @property
     def measures(self) -> str:

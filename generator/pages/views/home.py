@@ -6,18 +6,25 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from generator.content.book import Book
+from generator.content.book import Book, Topic
 from generator.content.topic import Survivor
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Aside, Block, Element
-from generator.pages.views.ways import Step, all_items, first_hour, item_marks, ways
+from generator.pages.views.ways import (
+    Groups,
+    Step,
+    all_items,
+    first_hour,
+    in_order,
+    item_marks,
+    ways,
+)
 from generator.printing.folio import Folio
 from generator.values import units
 from generator.values.filters import ended
 from generator.values.value import Value, numeric
 
 MARGIN = 1.35  # of the axis beyond the longest bar, for its number
-GAP = 8  # between the columns of the map, in per cent of its width
 TRAINS = "trains"  # the outcome of a run that completed
 
 
@@ -130,11 +137,10 @@ def _row(way: Survivor, peaks: Sequence[Value], top: float, folio: Folio) -> Tri
 
 
 @dataclass(frozen=True)
-class TopicMap(Element):
-    """Cards of topics in columns, each right of its requirements; a script ticks them off."""
+class TopicCards(Element):
+    """A card of each topic with its lessons and labs; a script ticks them off."""
 
-    columns: Sequence[Sequence[tuple[Step, Markup]]]  # each a topic, and those that it requires
-    edges: Sequence[tuple[float, ...]]  # where lines start and end: x and y, in per cent
+    cards: Sequence[tuple[Step, Sequence[Markup], Groups]]  # each with the topics that it requires
 
 
 @dataclass(frozen=True)
@@ -153,61 +159,31 @@ def topics(draft: Draft) -> Iterator[Element | Markup]:
         yield draft.heading(2, "First hour")
         yield WayList(steps, folio.root)
     yield draft.heading(2, "All topics")
-    yield _topic_map(folio, minutes)
-
-
-def _topic_map(folio: Folio, minutes: Mapping[str, int]) -> TopicMap:
-    topics, columns = folio.book.topics, dict[str, int]()
-    for topic in topics:  # in their order, so that what one requires comes before it
-        columns[topic.id] = max((columns[name] + 1 for name in topic.file.requires), default=0)
-    by_column = [
-        [topic for topic in topics if columns[topic.id] == column]
-        for column in range(1 + max(columns.values(), default=0))
-    ]
-    width = (100 - GAP * (len(by_column) - 1)) / len(by_column)
-    places = {
-        topic.id: (column * (width + GAP), 100 * (at + 0.5) / len(own))
-        for column, own in enumerate(by_column) for at, topic in enumerate(own)
-    }  # fmt: skip
-    edges = [
-        (places[name][0] + width, places[name][1], *places[topic.id])
-        for topic in topics for name in topic.file.requires
-    ]  # fmt: skip
+    yield Aside(escape("Minutes are for reading and questions; a lab takes longer."))
+    topics = folio.book.topics
     titles = {topic.id: folio.in_link.line(topic.file.title) for topic in topics}
-    cards = {
-        topic.id: (
-            Step(
-                f"{topic.id}/index.html", titles[topic.id],
-                folio.line(next(iter(topic.file.modes.values()))),
-                items=item_marks(all_items(topic), topic, folio.evidence),
-                minutes=sum(way.minutes for way in ways(topic, folio, minutes)),
-            ),
-            Markup(", ").join(titles[name] for name in topic.file.requires),
-        )
-        for topic in topics
-    }  # fmt: skip
-    return TopicMap([[cards[topic.id] for topic in own] for own in by_column], edges)
+    yield TopicCards([_card(topic, titles, folio, minutes) for topic in topics])
+
+
+def _card(
+    topic: Topic, titles: Mapping[str, Markup], folio: Folio, minutes: Mapping[str, int]
+) -> tuple[Step, Sequence[Markup], Groups]:
+    groups, own = ways(topic, folio, minutes), titles[topic.id]
+    marks, says = (
+        item_marks(all_items(topic), topic, folio.evidence),
+        next(iter(topic.file.modes.values())),
+    )
+    total = sum(step.minutes for step in in_order(groups))
+    card = Step(topic.id, own, folio.line(says), items=marks, minutes=total)
+    return card, [titles[name] for name in topic.file.requires], groups
 
 
 # --- a topic
-
-
-@dataclass(frozen=True)
-class Progress(Element):
-    """How far a reader is with some items, which a script fills in."""
-
-    IS_FOUND = False
-    items: str  # as a link carries them
 
 
 def topic(draft: Draft) -> Iterator[Element | Markup]:
     """The page of a topic, which leads to its lessons."""
     folio, own = draft.folio, draft.topic
     yield draft.lede(own.file.summary)
-    yield Progress(item_marks(all_items(own), own, folio.evidence))
-    yield WayList(ways(own, folio, draft.gathered.minutes))
-    if own.file.key_laws:
-        yield Aside(Markup(
-            '<a href="summary.html">Summary</a>: made for printing. Read it after the lessons, '
-            "because it gives away their results."
-        ))  # fmt: skip
+    groups = ways(own, folio, draft.gathered.minutes)
+    yield WayList([step for steps in groups.values() for step in steps])

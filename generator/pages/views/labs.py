@@ -60,10 +60,6 @@ def lab(draft: Draft) -> Iterator[Element | Markup]:
     for page, leads in PAGES.items():
         if page in by_hand:
             yield Aside(link.format(f"{leads}: ", folio.root + page, by_hand[page].title))
-    if len(topic.labs) > 1:
-        titles = ((name, folio.in_link.line(lab.model.title)) for name, lab in topic.labs.items())
-        links = Markup(" · ").join(link.format("", f"lab-{own}", title) for own, title in titles)
-        yield Aside("Labs of this topic: " + links)
 
 
 def task(draft: Draft, figure: Content) -> Iterator[Element | Markup]:

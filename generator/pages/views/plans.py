@@ -23,7 +23,7 @@ from generator.figures.play.frame import packed
 from generator.figures.play.states import Control, PlayState
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Aside, Block, Element, Fold
-from generator.pages.elements.programs import CopiedCommand
+from generator.pages.elements.programs import Command
 from generator.pages.elements.tables import Row, Table
 from generator.pages.environment import counted, label
 from generator.pages.views import published
@@ -217,6 +217,7 @@ class Plans:
         """A layout in words, and whether it nearly fills the device."""
         tight = Markup("<br><b>nearly fills the device</b>")
         is_tight = layout.is_tight(numeric(chosen.memory))
+        self.folio.run(self.path(layout.answer))  # the page rests on it, though on no number
         return label(self.label(layout.answer)) + tight * is_tight
 
     def measured(self, layout: Layout, chosen: ChosenSetting) -> Measured:
@@ -303,7 +304,7 @@ def plan(draft: Draft) -> Parts:
     yield draft.lede(own.lede)
     yield draft.heading(2, "Your model")
     yield Block([draft.prose(own.yours)])
-    yield CopiedCommand(".venv/bin/python -m runners plan for config.json")
+    yield Command(".venv/bin/python -m runners plan for config.json")
     yield draft.heading(2, "Choose a model")
     yield Table(["Model", "Setting, with Adam", "Try first"], [*_models(folio)])
     yield from draft.passage("How to read a plan", own.reading)

@@ -181,7 +181,7 @@ def _stages(flow: Recorded, draft: Draft) -> Iterator[Fold]:
         summary = Markup('<span class="pb-label">{}</span> {}').format(number, title)
         yield Fold(
             summary, [Block(sides, "pb-stage-sides")], "pb-stage", anchor=anchor, group="stages",
-            is_open=number == 1,
+            is_open=number == 1, is_found=True,
         )  # fmt: skip
 
 

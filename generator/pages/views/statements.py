@@ -4,13 +4,20 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from generator.checks import claim_checks
 from generator.content.claim import Reference, Statement
 from generator.content.exhibit import Listing
 from generator.pages.draft import Draft
-from generator.pages.elements.element import Element, Heading, NarrowingField, OnThisPage, Worded
+from generator.pages.elements.element import (
+    Element,
+    Fold,
+    Heading,
+    ListOfLines,
+    NarrowingField,
+    Worded,
+)
 from generator.pages.elements.programs import ListedProgram, listing
 from generator.pages.views.claims import JudgedClaim, measured_by, verdict_row
 from generator.printing.folio import Folio
@@ -74,8 +81,9 @@ def retracted(draft: Draft) -> Iterator[Element | Markup]:
     folio, first = draft.folio, draft.folio.book.home.statements
     statements = draft.folio.book.statements.values()
     yield draft.opening(f"{draft.sheet.about} {JUDGED}")
-    words = [escape(plain(folio.line(sentence.said))) for sentence in statements]
-    yield OnThisPage([*zip(folio.book.statements, words, strict=True)])
+    link = Markup('<a class="pb-label" href="#{}">{}</a>')
+    links = [link.format(one.id, plain(folio.line(one.said))) for one in statements]
+    yield Fold(Markup("On this page"), [ListOfLines(links)], "pb-contents")
     yield NarrowingField(Markup("Show statements that contain"), ".pb-statement")
     is_ten = len(first) == 10
     for place, sentence in enumerate(statements):

@@ -11,7 +11,7 @@ from generator.pages.elements.element import Aside, Block, Element, ListOfLines
 from generator.pages.elements.programs import Command, PrintedText, run_link
 from generator.pages.elements.tables import Row, Table
 from generator.pages.environment import command_words, label
-from generator.pages.lessons import reveal
+from generator.pages.views.lessons import reveal
 from generator.printing.folio import Folio
 from generator.printing.sources import PYTHON, moment
 from generator.values.evaluation import Evidence
@@ -134,7 +134,7 @@ def _value(trial: Trial, own: Trace, run: Run, folio: Folio) -> str:
     """
     on_page = folio.book.traces[own.experiment]
     trace = on_page.trace.model_copy(update={"runs": {**on_page.trace.runs, **own.runs}})
-    lent = on_page.lent - own.runs.keys()
+    lent = {name: of for name, of in on_page.lent.items() if name not in own.runs}
     traces = {**folio.book.traces, own.experiment: replace(on_page, trace=trace, lent=lent)}
     book = replace(folio.book, traces=traces, machines={})  # no other stands in for the reader
     value = Evidence(book).value(trial.value)

@@ -1,12 +1,14 @@
-"""The ways of a reader: into a topic, through its modes in tabs, and along the first hour.
+"""The ways of a reader: through the lessons and labs of a topic, and along the first hour.
 
 Links carry the items of the page they lead to, each with its digest, so that a script can tell from
-what a browser has kept how far a reader is; without it they are links. The rail of a page says its
-place on one way, and what comes next there; on a page of the first hour, that way is the hour.
+what a browser has kept how far a reader is; without it they are links. The line above a page
+says its place on one way, and what comes next there; on a page of the first hour, that way is the
+hour.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain as chained
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -14,7 +16,7 @@ from markupsafe import Markup, escape
 
 from generator.content.book import Topic
 from generator.content.chain import DeepPage, chain
-from generator.content.lesson import MODES, DeepFile, Mode
+from generator.content.lesson import DeepFile, Mode
 from generator.content.quiz import Item
 from generator.content.topic import HourStep
 from generator.items.kinds import digest_of
@@ -33,7 +35,7 @@ class Step(NamedTuple):
     page: str = ""
     items: str | None = None  # as `item_marks`; with these a script ticks it off
     minutes: int = 0
-    mode: Mode | None = None  # of a topic's lesson
+    kind: str = ""  # of a topic's lesson its mode, or `lab`, or `summary`
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,12 @@ class Rail:
     """A page's place on its way, and what comes next there."""
 
     called: Markup
+    label: Markup  # before the page's place; none before that of a lesson in its topic
     place: str  # the address of the way's own page
     base: str  # what leads to the addresses of the steps
     here: str  # the page's own
     steps: Sequence[Step]
-    after: Step | None  # the page's mode in its topic
+    after: Step | None  # the page's lesson in its topic
     is_of_topic: bool = True  # and not of the first hour
 
     @property
@@ -54,21 +57,55 @@ class Rail:
         return 1 + [step.href for step in self.steps].index(self.here)
 
     @property
+    def own(self) -> Step:
+        """The page itself."""
+        return self.steps[self.at - 1]
+
+    @property
     def next(self) -> Step | None:
         """What follows the page; the end of a chain leads on in the topic."""
         return [*self.steps, self.after if self.is_of_topic else None][self.at]
 
 
-def ways(topic: Topic, folio: Folio, minutes: Mapping[str, int] | None = None) -> list[Step]:
-    """A topic's modes in the suggested order."""
-    return [
-        Step(
-            f"{mode}.html", escape(folio.ui["modes"][mode]), folio.line(topic.file.modes[mode]),
-            f"{topic.id}/{mode}", item_marks(topic.items_by_mode[mode], topic, folio.evidence),
-            (minutes or {}).get(f"topics/{topic.id}/{mode}.md", 0), mode,
-        )
-        for mode in MODES if mode in topic.items_by_mode
-    ]  # fmt: skip
+# What a topic has, in groups: its lessons and labs in the suggested order, and its summary.
+GROUPS = {
+    "Read": ("learn", "deep", "worked"),
+    "See": ("trace", "cost", "experiment"),
+    "Practise": ("try", "challenge", "lab", "recall"),
+    "Look up": ("why", "summary"),
+}
+SUMMARY = "One sheet to print. Read the lessons first, because it gives away their results."
+Groups = Mapping[str, Sequence[Step]]
+
+
+def ways(topic: Topic, folio: Folio, minutes: Mapping[str, int] | None = None) -> Groups:
+    """The groups of what a topic has."""
+    groups = {
+        called: [step for kind in kinds for step in _of_kind(kind, topic, folio, minutes or {})]
+        for called, kinds in GROUPS.items()
+    }
+    return {called: steps for called, steps in groups.items() if steps}
+
+
+def in_order(groups: Groups) -> list[Step]:
+    """The lessons and labs of a topic."""
+    return [step for step in chained(*groups.values()) if step.kind != "summary"]
+
+
+def _of_kind(kind: str, topic: Topic, folio: Folio, minutes: Mapping[str, int]) -> Iterator[Step]:
+    file = topic.file
+    for name, lab in topic.labs.items() if kind == "lab" else ():
+        says, page = folio.in_link.line(lab.model.title), f"{topic.id}/lab-{name}"
+        own = minutes.get(f"topics/{page}.md", 0)
+        yield Step(f"lab-{name}.html", escape("Lab"), says, page, "", own, kind)
+    if kind == "summary" and file.key_laws:
+        yield Step("summary.html", escape("Summary"), escape(SUMMARY), kind=kind)
+    for mode in topic.items_by_mode:
+        if mode == kind:
+            items = item_marks(topic.items_by_mode[mode], topic, folio.evidence)
+            title, says = escape(folio.ui["modes"][mode]), folio.line(file.modes[mode])
+            own = minutes.get(f"topics/{topic.id}/{mode}.md", 0)
+            yield Step(f"{mode}.html", title, says, f"{topic.id}/{mode}", items, own, kind)
 
 
 def led_to(topic: Topic) -> dict[str, tuple[Mode, str]]:
@@ -115,15 +152,7 @@ def _digests(quiz_item: Item, evidence: Evidence) -> tuple[str, ...]:
     return evidence.cached("digests", quiz_item, lambda: tuple(dict.fromkeys(digests)))
 
 
-# --- tabs, the first hour, and the rail
-
-# The tabs of a topic, in groups; the template adds the summary to the last one.
-GROUPS = {
-    "Learn": ("learn", "deep", "worked"),
-    "See": ("trace", "cost", "experiment"),
-    "Practise": ("try", "challenge", "recall"),
-    "Reference": ("why",),
-}
+# --- the first hour, and the place of a page
 
 
 def first_hour(folio: Folio, minutes: Mapping[str, int] | None = None) -> list[Step]:
@@ -142,27 +171,28 @@ def _step(step: HourStep, folio: Folio, minutes: Mapping[str, int]) -> Step:
     return Step(f"{path}.html", title, says, step.page, items, minutes.get(f"{path}.md", 0))
 
 
-def rail(sheet: Sheet, row: Sequence[Step], folio: Folio) -> Rail | None:
-    """The rail of a page, whose topic has the modes of `row`; None where it is on no way.
+def rail(sheet: Sheet, groups: Groups, folio: Folio) -> Rail | None:
+    """The place of a page, whose topic has these groups; None where it is on no way.
 
     A page of the first hour is on that way, one of Deep on its chain, others on their topic's.
     """
     hour, here, topic = first_hour(folio), sheet.path.replace(".md", ".html"), sheet.topic
-    steps = [step._replace(items=None) for step in row]  # which the tabs tick off
+    steps, name = in_order(groups), here.rpartition("/")[2]
     pairs = zip_longest(steps, steps[1:])
-    own, after = next((pair for pair in pairs if pair[0].mode == sheet.mode), (None, None))
+    own, after = next(
+        (pair for pair in pairs if pair[0].href == name or pair[0].kind == sheet.mode),
+        (None, None),
+    )
     if here in (step.href for step in hour):
-        place = "topics/index.html#first-hour"
-        return Rail(escape("First hour"), place, folio.root, here, hour, after, is_of_topic=False)
-    if not topic or not own or not own.mode:
+        called, place = escape("First hour"), "topics/index.html#first-hour"
+        return Rail(called, called, place, folio.root, here, hour, after, is_of_topic=False)
+    if not topic or not own:
         return None
-    called: Markup = folio.in_link.line(topic.file.title)
-    place = "index.html"
-    deep = topic.lessons[own.mode].model
-    if isinstance(deep, DeepFile):
-        called, place = Markup("{}: {}").format(own.title, called), own.href
-        steps = [own, *(_part(part, own.mode, topic, folio) for part in chain(deep))]
-    return Rail(called, place, "", here.rpartition("/")[2], steps, after)
+    called, label = folio.in_link.line(topic.file.title), Markup()
+    if sheet.mode and isinstance(deep := topic.lessons[sheet.mode].model, DeepFile):
+        called, label = Markup("{}: {}").format(own.title, called), own.title
+        steps = [own, *(_part(part, sheet.mode, topic, folio) for part in chain(deep))]
+    return Rail(called, label, own.href, "", name, steps, after)
 
 
 def _part(part: DeepPage, mode: Mode, topic: Topic, folio: Folio) -> Step:

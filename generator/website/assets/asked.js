@@ -55,13 +55,14 @@ all(document, "[data-show-all]").forEach((box) => {
 
 // ——— Paper ———
 
-// On paper nothing is answered. The answers follow at the end, or not at all.
-const onPaper = Object.assign(made("input"), { type: "checkbox", checked: !store.chosen("paper-without-answers") });
-let keys; // what paper has at its end
+// On paper nothing is answered. The answers begin a sheet of their own at the end: the browser's own
+// dialog prints the sheets that a reader names.
+let keys;
 
 window.addEventListener("beforeprint", () => {
   book.live.forEach(({ box, pristine }) => box.replaceWith(pristine));
-  if (!onPaper.checked || keys) return;
+  const end = document.getElementById("pb-sure");
+  if (!end || keys) return;
   const list = made("ol");
   keys = made("section", "pb-keys", made("h2", "", words.answers), list);
   all(document, ".pb-question").forEach((box) => {
@@ -72,7 +73,7 @@ window.addEventListener("beforeprint", () => {
     );
     list.append(line);
   });
-  onPaper.closest("p").after(keys);
+  end.after(keys);
 });
 
 window.addEventListener("afterprint", () => {
@@ -81,14 +82,10 @@ window.addEventListener("afterprint", () => {
   keys = null;
 });
 
-onPaper.addEventListener("change", () => store.set("paper-without-answers", !onPaper.checked));
-const choice = made("p", "pb-aside pb-live", made("label", "", onPaper, ` ${words.on_paper}`));
-document.getElementById("pb-sure")?.after(choice);
-
 const waiting = all(document, "[data-after]");
 waiting.forEach((one) => (one.hidden = true));
 const forms = (within) => all(within, "form.pb-item:not([data-open])");
-book.waiting = (within) => forms(within).map((form) => new book.Waiting(form));
+book.unasked = (within) => forms(within).map((form) => new book.Unasked(form));
 book.open = open;
 forms(document).forEach((form) => form.closest("[data-recall]") || new book.Question(form).restore());
 open();

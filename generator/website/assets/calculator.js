@@ -48,7 +48,8 @@ const isOver = (number, other) => number - other > 1e-5 * Math.abs(other);
 
 // What is wrong with the number of a field; `most` is what the other fields allow.
 function faultOf({ min, dataset, validity }, number, most) {
-  if (validity.badInput) return "unread"; // some browsers let a reader type anything
+  // Some browsers let a reader type anything.
+  if (validity.badInput || isNaN(number)) return /whole/.test(dataset.step) ? "whole" : "unread";
   if (number < 0 || (number === 0 && min > 0)) return min > 0 ? "zero" : "negative";
   if ("isWhole" in dataset && Math.abs(number - Math.round(number)) > 1e-9 * number) return "whole";
   return isOver(number, most) ? "most" : "";

@@ -2,7 +2,7 @@
 // choices; `pieces.js` has those of pieces in places, and `numbers.js` those of numbers that are typed.
 
 const book = window.proofbook;
-const { all } = book;
+const { all, say } = book;
 const words = Object.assign(book.words, book.asking);
 
 // The text of an element, with the LaTeX of its formulas.
@@ -32,9 +32,12 @@ const chosen = {
     }),
   judge: (q, answer) => {
     const about = q.key.filter((one) => [].concat(answer).includes(place(one)));
-    const isSound = about.every((one) => one.dataset.verdict === "right");
-    const isRight = isSound && about.length === q.key.filter((one) => one.dataset.verdict === "right").length;
-    return { isRight, about, lead: isSound && !isRight ? words.lacks : "" };
+    const isIn = (list) => list.filter((one) => one.dataset.verdict === "right").length;
+    const [n, m] = [isIn(about), about.length];
+    const isLacking = n < isIn(q.key);
+    // Of several, how many are right; which ones, only after the last attempt.
+    const hint = q.how.isQuiet && n < m ? say(isLacking ? "mixed" : "too_many", { n, m }) : "";
+    return { isRight: n === m && !isLacking, about, lead: n === m && isLacking ? words.lacks : "", hint };
   },
   stands: (q, answer, option, { verdict }) => {
     const isPicked = [].concat(answer).includes(place(option));

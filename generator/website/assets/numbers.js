@@ -90,9 +90,11 @@ const typed = {
   },
   judge: (q, answer) => {
     const found = q.key.find((one) => isWithin(one, answer));
-    const isNumber = !found && typeof answer === "number";
-    const way = answer < q.key[0].dataset.number ? words.too_low : words.too_high;
-    return { isRight: found === q.key[0], about: found ? [found] : [], hint: isNumber ? `${way}.` : "" };
+    const { number, words: shape } = q.key[0].dataset;
+    const [right, given] = [shape || "", String(answer)].map((one) => spelled(one)[0].split(","));
+    const n = right.filter((size, at) => size === given[at]).length;
+    const hint = shape ? say("sizes", { n, m: right.length }) : answer < number ? words.too_low : words.too_high;
+    return { isRight: found === q.key[0], about: found ? [found] : [], hint: found ? "" : hint };
   },
 };
 

@@ -87,19 +87,17 @@ function counted({ items, page }) {
   };
 }
 
-const steps = all(document, ".pb-rail li a");
+const rail = document.querySelector(".pb-rail[data-items]");
 
-// What stands beside a link. A tab counts only on a page that the reader has opened.
+// What stands beside a link. A lesson in its topic counts only on a page that the reader has opened.
 function mark() {
-  const done = {};
   all(document, "[data-items]").forEach((link) => {
     const { page } = link.dataset;
     const counts = counted(link.dataset);
     const { isDone, isRecall, right, graded, n, m, due } = counts;
-    done[(link.href ? link : link.querySelector("a"))?.href] = isDone;
     const place = link.querySelector(".pb-progress");
-    if (!place) return;
-    const isTab = link.closest(".pb-modes");
+    if (!place || link === rail) return;
+    const isTab = page && link.closest(".pb-lessons");
     place.textContent = "";
     if (isTab && !seen()[page]) return;
     if (isDone) place.append(" ✓");
@@ -108,21 +106,20 @@ function mark() {
     else if (n && !page) place.append(say("answered", counts));
     if (due && (isRecall || !page)) place.append(place.hasChildNodes() ? ", " : " ", say("due", counts));
   });
-  steps.forEach((one) => one.toggleAttribute("data-done", done[one.href]));
 }
 
 // Where home's *Continue* leads: this page, or the next one when it is done. Not in `mark`, which other
 // windows call when this one writes.
 function remember() {
-  const at = steps.findIndex((one) => one.ariaCurrent);
-  const on = steps[at].matches("[data-done]") ? steps[at + 1] || steps[at] : steps[at];
-  store.set("last", { href: on.href, way: document.querySelector(".pb-rail a").textContent, title: on.title });
+  const { way, title } = rail.dataset;
+  const next = counted(rail.dataset).isDone && rail.querySelector("[rel=next]");
+  store.set("last", { href: (next || location).href, way, title: next ? next.textContent.replace("Next: ", "") : title });
 }
 
 // The pages that a reader has opened, or has seen to their end.
 const END = 2;
 const seen = () => store.chosen("pages") || {};
-const here = document.querySelector("[data-page][aria-current]")?.dataset.page;
+const here = rail?.dataset.page;
 const see = (how) => here && !(seen()[here] >= how) && store.set("pages", { ...seen(), [here]: how });
 
 // A wrong try that a reader left is due, too, once its sitting is over.
@@ -137,10 +134,13 @@ window.addEventListener("storage", mark);
 window.addEventListener("pageshow", mark);
 see(1);
 mark();
-if (steps.length) {
+if (rail) {
   remember();
   window.addEventListener("pagehide", remember);
 }
+const topic = document.querySelector(".pb-rail details");
+const close = ({ key, target }) => (key === "Escape" || !(key || topic.contains(target))) && (topic.open = false);
+if (topic) ["click", "keydown"].forEach((event) => document.addEventListener(event, close));
 const end = document.querySelector(".pb-onward");
 if (end) {
   new IntersectionObserver((shown) => shown.some((one) => one.isIntersecting) && (see(END), mark())).observe(end);

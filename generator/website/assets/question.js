@@ -1,6 +1,6 @@
 // A question. Its form becomes one that answers: nothing is given away before a reader commits, and then
 // every answer explains itself. The key is read from the details below the form, which readers without
-// this script open instead. `asked.js` makes the questions of a page.
+// this script open instead. `asked.js` makes the questions of a page, `recall.js` those of Recall, one at a time.
 
 const book = window.proofbook;
 const { A_SITTING, words, store, say, made, button, all, place, plain, KINDS, memoryOf, schedule } = book;
@@ -13,7 +13,7 @@ const live = new Map(); // the questions that are asked, by the id of their box
 // ——— One question ———
 
 // A question that nobody is asked yet: Recall has many, and asks one at a time.
-class Waiting {
+class Unasked {
   constructor(form) {
     const { item, digest, variant } = form.dataset;
     Object.assign(this, { form, digest, id: item, variant: Number(variant || 0) });
@@ -26,7 +26,7 @@ class Waiting {
   }
 }
 
-class Question extends Waiting {
+class Question extends Unasked {
   constructor(form) {
     super(form);
     this.kind = form.dataset.kind;
@@ -185,7 +185,8 @@ class Question extends Waiting {
     const css = lead ? "" : isRight ? "pb-right" : "pb-wrong";
     this.status.textContent = "";
     this.status.append(made("strong", css, lead || words[isRight ? "right" : "wrong"]), " ");
-    if (hint) this.status.append(made("span", this.field || !this.isDone ? "" : "pb-hidden", hint), " ");
+    const isSaid = this.field || this.how.isQuiet || !this.isDone;
+    if (hint) this.status.append(made("span", isSaid ? "" : "pb-hidden", hint), " ");
     about.forEach((one) => {
       const isSeen = this.field ? this.isDone : this.box.querySelector(".pb-option .pb-why");
       // What is only spoken has no links: they would be stops of the Tab key that nobody sees.
@@ -260,4 +261,4 @@ class Question extends Waiting {
   }
 }
 
-Object.assign(book, { live, Waiting, Question });
+Object.assign(book, { live, Unasked, Question });

@@ -14,7 +14,7 @@ const MOST = 10; // questions of a sitting
 // ——— What is due ———
 
 // Each question, and then its variants on other runs, which are asked in turn.
-const asked = book.waiting(section);
+const asked = book.unasked(section);
 const forms = new Map(asked.map((one) => [one.id, [one]]));
 const record = ({ id, digests }) => {
   const found = store.of(id, digests);
@@ -133,7 +133,7 @@ book.variants = (html) => {
   const held = made("div");
   held.innerHTML = html; // of this book, as the page is
   part("-items").append(held);
-  book.waiting(held).forEach((one) => forms.get(one.id).push(one));
+  book.unasked(held).forEach((one) => forms.get(one.id).push(one));
 };
 
 // ——— All answers as a file, out and in again, or deleted ———

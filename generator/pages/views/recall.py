@@ -16,24 +16,10 @@ from generator.pages.views import ways
 from generator.printing.folio import Folio
 
 VARIANTS = "assets/variants"
-# Why questions return, and the studies that say so.
-REASONS = {
-    "A question that has rested for some days is remembered longer than one repeated at once.":
-        ("latimier-spacing",),
-    "The interval follows your own answers. A published model of memory, FSRS with its default "
-    "parameters, estimates after each answer how long you will remember, and the question returns "
-    "when the probability that you still know it has fallen to nine in ten. A right answer of "
-    "which you were sure lengthens the interval most; a wrong one shortens it.":
-        ("ye-scheduling",),
-    "Writing or working out an answer teaches more than reading it again, and an answer with an "
-    "explanation teaches more than a bare “right” or “wrong”. So each answer here explains itself.":
-        ("yang-testing", "vanderkleij-feedback"),
-    "An error made with confidence is corrected readily, because the surprise is remembered, but "
-    "it tends to return where the correction was forgotten. So wrong answers and guesses are due "
-    "again at once, and you can retake them at the end of the sitting; they return after a day as "
-    "well.":
-        ("butterfield-hypercorrection", "butler-return"),
-}  # fmt: skip
+RETURNS = (
+    "A question returns when, by your own answers, the probability that you still know it has "
+    "fallen to nine in ten. Wrong answers and guesses are due again at once."
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +50,7 @@ def recall(draft: Draft) -> Iterator[Element | Markup]:
     """The questions of a topic, other topics, what is kept, and why questions return."""
     lesson, topic, folio = draft.lesson(RecallFile), draft.topic, draft.folio
     yield draft.heading(2, "Questions of this topic")
-    names = [name for name in topic.items if name not in lesson.leave_out]
+    names = topic.items_by_mode["recall"]
     script = _script([topic.items[name] for name in names], folio)
     asked = [question for name in names for question in draft.item(name, "recall")]
     elsewhere = []
@@ -78,11 +64,7 @@ def recall(draft: Draft) -> Iterator[Element | Markup]:
         yield ListOfLines(links, css="pb-queue")
     yield KeptAnswers(draft.heading(2, "Your progress"))
     heading = draft.heading(2, "Why it asks again")
-    reasons = [
-        Markup("<p>{} {}</p>").format(reason, _cited(studies, folio))
-        for reason, studies in REASONS.items()
-    ]
-    yield Block([heading, *reasons, draft.prose(lesson.afterword)], "pb-live", "section")
+    yield Block([heading, *draft.texts(RETURNS, lesson.afterword)], "pb-live", "section")
 
 
 def _script(items: Sequence[Item], folio: Folio) -> str:
@@ -107,12 +89,3 @@ def _link(topic: Topic, folio: Folio) -> Markup:
         '<span class="pb-progress"></span></a>'
     )
     return link.format(folio.root, marks, folio.in_link.line(topic.file.title), id=topic.id)
-
-
-def _cited(studies: Sequence[str], folio: Folio) -> Markup:
-    """Those of some studies that the book cites, in brackets."""
-    link = Markup('<a class="pb-cited" href="{}" rel="noreferrer">{}</a>')
-    known = folio.book.references
-    cited = [known[name] for name in studies if name in known]
-    links = Markup("; ").join(link.format(study.url, study.title) for study in cited)
-    return Markup("({})").format(links) if cited else links

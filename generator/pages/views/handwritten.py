@@ -1,7 +1,7 @@
 """Pages by hand: their Markdown, which MkDocs reads, and elements in place of their fences."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markdown import Markdown  # type: ignore[import-untyped]
 from markupsafe import Markup
@@ -13,7 +13,7 @@ from generator.content.prose import Formula, slotted
 from generator.content.quiz import Item, QuizFence
 from generator.pages.draft import Draft
 from generator.pages.elements import programs, questions
-from generator.pages.elements.element import Element, Fold, Heading
+from generator.pages.elements.element import Apart, Element, Fold, Heading
 from generator.pages.views import watched
 from generator.printing.folio import escaped_heading
 from generator.printing.markdown import put_into
@@ -28,6 +28,7 @@ class WrittenMarkdown(Element):
 
     markdown: Markup
     headings: Sequence[Heading] = ()  # of all of the page's
+    begins: str = "</details>"  # or nothing, within a fold
 
     def __html__(self) -> str:
         """As it is."""
@@ -35,7 +36,7 @@ class WrittenMarkdown(Element):
 
     def parts(self) -> Iterator[Markup]:
         """Its words, but for those that it folds."""
-        folds = f"</details>{self.markdown}".split("<details")
+        folds = f"{self.begins}{self.markdown}".split("<details")
         yield from (Markup(part.partition("</details>")[2]) for part in folds)
 
 
@@ -43,6 +44,7 @@ class WrittenMarkdown(Element):
 class DownloadedProgram(Element):
     """A whole program to be downloaded and opened, whose file paper names, and what it printed."""
 
+    IS_READ = False
     program: programs.ListedProgram
 
 
@@ -76,7 +78,7 @@ def handwritten(draft: Draft) -> Parts:
             pieces += [WrittenMarkdown(Markup("### {}\n").format(title)), table]
     written = (piece.markdown for piece in pieces if isinstance(piece, WrittenMarkdown))
     yield WrittenMarkdown(Markup(), _headings(page.title, "\n\n".join(written)))
-    yield from pieces
+    yield from _folded(pieces)
     if "[^" in page.text:
         yield WrittenMarkdown(Markup("\n///Footnotes Go Here///"))  # above the page's foot
 
@@ -89,6 +91,18 @@ def _headings(title: str, markdown: str) -> list[Heading]:
         Heading(token["level"], Markup(token["name"]), token["id"])
         for above in reader.toc_tokens for token in above["children"]
     ]  # fmt: skip
+
+
+def _folded(pieces: Sequence[Element | Markup]) -> Parts:
+    """The same, and what is within a fold that begins in other Markdown says so."""
+    above = ""
+    for part in pieces:
+        is_inside = above.count("<details") > above.count("</details>")
+        if isinstance(part, WrittenMarkdown):
+            above += part.markdown
+            yield replace(part, begins="") if is_inside else part
+        else:
+            yield Apart([part]) if is_inside else part
 
 
 def _piece(piece: str | Fenced, number: int, draft: Draft) -> Parts:

@@ -1,0 +1,53 @@
+"""A training under DDP: every rank stores the whole model. The same under FSDP: to_fsdp.py
+
+torchrun --nproc-per-node 2 from_ddp.py
+"""
+
+import os
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+WIDTH, DEPTH, NUM_SAMPLES, BATCH, EPOCHS = 128, 4, 512, 16, 4
+# model_bytes: 4 * (DEPTH + 1) * (WIDTH * WIDTH + WIDTH)
+
+on_gpu = torch.cuda.is_available()
+device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpu else torch.device("cpu")
+if on_gpu:
+    torch.cuda.set_device(device)
+dist.init_process_group("nccl" if on_gpu else "gloo")
+rank = dist.get_rank()
+
+features = torch.randn(NUM_SAMPLES, WIDTH, generator=torch.Generator().manual_seed(1))
+samples = TensorDataset(features, features[:, :1].sin().expand(-1, WIDTH))
+sampler = DistributedSampler(samples)
+loader = DataLoader(samples, BATCH, sampler=sampler)
+
+torch.manual_seed(rank)
+blocks = [nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU()) for _ in range(DEPTH)]
+model = nn.Sequential(*blocks, nn.Linear(WIDTH, WIDTH)).to(device)
+model = DistributedDataParallel(model)
+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+
+for epoch in range(EPOCHS):
+    sampler.set_epoch(epoch)
+    for inputs, targets in loader:
+        loss = nn.functional.mse_loss(model(inputs.to(device)), targets.to(device))
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    if rank == 0:
+        print(f"epoch {epoch}: loss {loss.item():.4f}, norm {norm.item():.4f}")
+
+if rank == 0:
+    state = model.module.state_dict()
+    torch.save(state, os.devnull)  # your path
+    print(f"{len(state)} tensors saved")
+dist.barrier()
+time.sleep(0.1)  # let gloo's threads finish; ending at once can hang
+dist.destroy_process_group()
