@@ -24,7 +24,7 @@ WORDS_PER_MINUTE = 180
 # before any.
 SCRIPTS = {
     "page": "page",
-    "proofbook": "way GoOn Progress Question Sitting TopicMap WayList",
+    "proofbook": "way Begin Progress Question Sitting TopicMap WayList",
     "sources": "opening PlanPlay PlayedFigure Table TechniqueTable",
     "schedule+kinds+question": "Question",
     "pieces": "pieces pairs variants",
@@ -35,9 +35,9 @@ SCRIPTS = {
     "player": "moments",
     "play": "PlanPlay PlayedFigure",
     "calculator": "OperatedCalculator",
-    "home": "MemoryGame",
+    "home": "Begin",
     "narrow": "NarrowingField",
-    "copies": "CopiedCommand PlanPlay",
+    "copies": "CopiedCommand PlanPlay WhichFit",
     "formulas": "formula",
 }
 SHARED = ("page", "proofbook", "sources", "schedule+kinds+question")  # by most pages
@@ -47,7 +47,7 @@ STYLES = {
     "calculator": "OperatedCalculator",
     "glossary": "Terms",
     "guide": "RunQuestions TechniqueTable",
-    "home": "MemoryGame",
+    "home": "Begin",
     "indexes": "TopicMap WayList",
     "markup": "formula footnote admonition",
     "play": "state PlanPlay PlayedFigure",

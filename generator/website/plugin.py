@@ -31,7 +31,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import Abort
 from mkdocs.livereload import LiveReloadServer
 from mkdocs.plugins import BasePlugin, CombinedEvent, event_priority, get_plugin_logger
-from mkdocs.structure.files import Files, InclusionLevel
+from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 from mkdocs.structure.toc import AnchorLink, TableOfContents
@@ -243,10 +243,16 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         return server
 
     def on_env(self, env: Environment, /, *, config: MkDocsConfig, files: Files) -> Environment:
-        """Set globals of the templates: topics' paths, and the files of the picture and sources."""
+        """Set globals of the templates: topics' paths, a page's picture, and the sources."""
+
+        def picture_of(page: Page) -> File | None:
+            names = Path(page.file.src_uri).with_suffix("").parts[::-1]
+            paths = *(f"{publish.PICTURES}/{name}.png" for name in names), publish.PICTURE
+            return next(filter(None, map(files.get_file_from_path, paths)), None)
+
         env.globals.update(
             topics=[f"topics/{topic.id}/index.md" for topic in self.book.topics],
-            picture=files.get_file_from_path(publish.PICTURE),
+            picture_of=picture_of,
             sources=files.get_file_from_path(publish.SOURCES),
         )
         return env

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from generator.content.book import Book
 from generator.content.topic import Survivor
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Aside, Block, Element
+from generator.pages.views.plans import which_fit
 from generator.pages.views.ways import Step, all_items, first_hour, item_marks, ways
 from generator.printing.folio import Folio
 from generator.values import units
@@ -51,35 +51,39 @@ class MemoryGame(Element):
 
 
 @dataclass(frozen=True)
-class GoOn(Element):
-    """For readers who return: where they were, and what is due; a script fills and shows it."""
+class Begin(Element):
+    """Where reading begins; for readers who return, a script leads on, and to what is due."""
 
     IS_FOUND = False
+    href: str
+    words: str
     recalls: Sequence[tuple[str, str]]  # the topic of each page of Recall, and its items
 
 
 @dataclass(frozen=True)
-class Begin(Element):
-    """Links to where reading begins, and what a visitor wants to know."""
+class Leads(Element):
+    """What a visitor looks for or wants to know: in a word or two, and in full."""
 
-    book: Book
-    href: str
-    facts: Sequence[tuple[Markup, Markup]]  # in a word or two, and in full
+    leads: Sequence[tuple[Markup, Markup]]
 
 
 def home(draft: Draft) -> Iterator[Element | Markup]:
     """The home page."""
     folio, book = draft.folio, draft.folio.book
     yield draft.opening(folio.line(book.home.about))
-    yield GoOn([
-        (topic.id, item_marks(topic.items_by_mode["recall"], topic, folio.evidence))
-        for topic in book.topics if "recall" in topic.items_by_mode
-    ])  # fmt: skip
-    yield from _games(folio)
     hrefs = [step.href for step in first_hour(folio)]
-    begin = [*hrefs, f"topics/{next(iter(book.lessons), 'index')}.html"][0]
-    facts = [(folio.line(fact.lead), folio.line(fact.says)) for fact in book.home.facts]
-    yield Begin(book, begin, facts)
+    yield Begin(
+        [*hrefs, f"topics/{next(iter(book.lessons), 'index')}.html"][0],
+        f"Begin{': the first hour' * bool(hrefs)}",
+        [
+            (topic.id, item_marks(topic.items_by_mode["recall"], topic, folio.evidence))
+            for topic in book.topics if "recall" in topic.items_by_mode
+        ],
+    )  # fmt: skip
+    yield from which_fit(folio)
+    yield Leads([(folio.line(door.lead), folio.line(door.says)) for door in book.home.doors])
+    yield from _games(folio)
+    yield Leads([(folio.line(fact.lead), folio.line(fact.says)) for fact in book.home.facts])
     if book.home.licence:
         yield Block([draft.prose(book.home.licence)], "pb-aside")
 

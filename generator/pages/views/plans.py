@@ -131,6 +131,43 @@ class PlanPlay(Element):
         yield from (self.task, *map(escape, words))
 
 
+class Fit(NamedTuple):
+    """What the layouts of a model need on some devices, all simulated with the same settings."""
+
+    preset: str
+    title: str
+    page: str
+    devices: int
+    settings: Sequence[object]  # tokens, samples of a microbatch, optimizer, precision
+    query: dict[str, str]  # of the address of its page: these settings
+    needs: Sequence[int]  # bytes of a device, of all its layouts
+    table: Table  # of strategies: with all activations kept, and with all recomputed
+
+
+@dataclass(frozen=True)
+class WhichFit(Element):
+    """Which strategies fit a model on some devices: the first answer, and those of a script."""
+
+    IS_FOUND = False
+    COUNTS = 1, 2, 4, 8, 16, 32, 64, 128
+    FIRST = "llama-8b", 8
+    per_node: int
+    memories: Sequence[tuple[str, float]]  # of each device its name and its bytes
+    fits: Sequence[Fit]
+
+    @property
+    def first(self) -> Fit:
+        """The answer that is shown first."""
+        return next(
+            (fit for fit in self.fits if (fit.preset, fit.devices) == self.FIRST), self.fits[0]
+        )
+
+    @property
+    def models(self) -> dict[str, Fit]:
+        """An answer of each model, by its preset."""
+        return {fit.preset: fit for fit in reversed(self.fits)}
+
+
 @dataclass(frozen=True)
 class PlanOpening(Element):
     """Links to the pages of all models, and what the plans of this one show and share."""
@@ -161,11 +198,60 @@ class Plans:
     @cached_property
     def choices(self) -> list[ChosenSetting]:
         """Each device in each setting of several layouts; the first is shown."""
+        pairs = self.by_setting.items()
+        return [self._chosen(device, *pair) for pair in pairs for device in self.plan.devices]
+
+    @cached_property
+    def by_setting(self) -> dict[Setting, list[PlanAnswer]]:
+        """The answers of each setting that has several."""
         by_setting: dict[Setting, list[PlanAnswer]] = {}
         for name, answer in self.answers.items():
             by_setting.setdefault(self.settings[name], []).append(answer)
-        pairs = [pair for pair in by_setting.items() if len(pair[1]) > 1]
-        return [self._chosen(device, *pair) for pair in pairs for device in self.plan.devices]
+        return {setting: answers for setting, answers in by_setting.items() if len(answers) > 1}
+
+    def fits(self, memory: float) -> Iterator[Fit]:
+        """For each number of devices what layouts need there, if simulated with Adam."""
+        pairs = sorted(
+            self.by_setting.items(), key=lambda pair: (pair[0].optimizer, pair[0].sequence)
+        )
+        controls, first = (
+            self.folio.ui["plan"]["controls"],
+            {own.devices: own for own, _ in reversed(pairs)},
+        )
+        for own in sorted(first.values()):
+            words, answers = self.options(own), self.by_setting[own]
+            rows = [*self._strategies(answers, memory)]
+            titles = "Strategy", "#Activations kept", "#Recomputed"
+            yield Fit(
+                self.grid.preset, self.grid.title, self.folio.book.traces[self.name].page,
+                own.devices,
+                [words["sequence"], self.grid.microbatch, words["optimizer"], self.precision],
+                {controls[key]: word for key, word in words.items()},
+                [*map(needs, answers)], Table(titles, rows, is_found=False),
+            )  # fmt: skip
+
+    def _strategies(self, answers: Sequence[PlanAnswer], memory: float) -> Iterator[Row]:
+        """Each strategy simulated with all activations kept, and with all recomputed."""
+        named = {
+            (answer.question.strategy.name, answer.question.training.checkpointing): answer
+            for answer in answers if answer.question.training.microbatch == self.grid.microbatch
+        }  # fmt: skip
+        names = {name for name, _ in named if (name, "none") in named and (name, "all") in named}
+        if "ddp" in names:
+            names.discard("ddp-view")
+        pairs = [(named[name, "none"], named[name, "all"]) for name in names]
+        for pair in sorted(pairs, key=lambda pair: needs(pair[0])):
+            yield [label(self.label(pair[0])), *(self.compared(answer, memory) for answer in pair)]
+
+    def compared(self, answer: PlanAnswer, memory: float) -> Markup:
+        """What a layout needs, marked where that is more than a device has; it leads to its row."""
+        path = self.path(answer)
+        return Markup(
+            '<span data-needs="{}"{}><a class="pb-value pb-simulated" href="{}">{}</a></span>'
+        ).format(
+            needs(answer), Markup(' class="pb-over"') * (needs(answer) > memory),
+            self.folio.place_of(path), str(_largest(path, "needed_bytes", self.folio)),
+        )  # fmt: skip
 
     def _chosen(self, device: Device, own: Setting, answers: list[PlanAnswer]) -> ChosenSetting:
         values = [self.folio.value(name) for name in (device.memory, *device.rates)]
@@ -184,6 +270,11 @@ class Plans:
             "sequence": f"{setting.sequence:,}", "optimizer": plain(self.folio.line(optimizer)),
         }  # fmt: skip
         return {key: word for key, word in words.items() if word}
+
+    @property
+    def precision(self) -> Markup:
+        """The precision of all runs of the model, in words."""
+        return self.folio.line(self.plan.words.precision[self.grid.rows[0].state.precision])
 
     def shared(self, setting: str) -> Markup:
         """A setting that all runs of the model have."""
@@ -319,6 +410,17 @@ def plan(draft: Draft) -> Parts:
     yield Block([draft.prose(own.own), draft.program(own.program)], "pb-command")
 
 
+def which_fit(folio: Folio) -> Iterator[WhichFit]:
+    """The question of the home page, of a book with plans."""
+    if folio.book.plan is None:
+        return
+    plan, folio = folio.book.plan, folio.without_mark("simulated")
+    values = [(device.name, folio.value(device.memory)) for device in plan.devices]
+    memories = [(f"{name} {value}", numeric(value)) for name, value in values if value]
+    fits = [fit for name in plan.models for fit in Plans(name, folio).fits(memories[0][1])]
+    yield WhichFit(plan.per_node, memories, fits)
+
+
 def _written(folio: Folio) -> PlanFile:
     assert folio.book.plan is not None
     return folio.book.plan
@@ -413,7 +515,7 @@ def _play(plans: Plans) -> tuple[PlanPlay, dict[str, Markup]]:
     return play, {
         "num_parameters": plans.shared("num_parameters"),
         "microbatch": plans.shared("microbatch") + ", one microbatch per device",
-        "precision": folio.line(plans.plan.words.precision[plans.grid.rows[0].state.precision]),
+        "precision": plans.precision,
         **{key: label(known[0]) for key, known in options.items() if key not in varied},
     }
 
