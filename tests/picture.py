@@ -15,7 +15,7 @@ from pathlib import Path
 from playwright.sync_api import Page, sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent
-FIGURE = ".pb-survive"
+FIGURE = "[data-survive]"
 LESSON = "topics/ddp/learn.html"
 WINDOW = {"width": 1180, "height": 900}
 TALLER = {"width": 1180, "height": 1080}

@@ -12,7 +12,6 @@ from generator.pages.elements.element import Aside, Block, Element
 from generator.pages.views.plans import which_fit
 from generator.pages.views.ways import Step, all_items, first_hour, item_marks, ways
 from generator.printing.folio import Folio
-from generator.values import units
 from generator.values.filters import ended
 from generator.values.value import Value, numeric
 
@@ -35,7 +34,7 @@ class TriedWay(NamedTuple):
 
 @dataclass(frozen=True)
 class MemoryGame(Element):
-    """Bars of peak memory on one axis, of which readers say whether they fit under a line."""
+    """Bars of peak memory on one axis; readers say which of them fit under a line."""
 
     TRAINS = TRAINS
     question: Markup
@@ -43,9 +42,6 @@ class MemoryGame(Element):
     rows: Sequence[TriedWay]
     next: Markup  # what a reader may do after it
     share: float  # of the axis, that lies below the line
-    at: int  # where the line starts, in the unit of the axis
-    top: float  # of the axis
-    unit: str
     models: Mapping[int, Markup]  # of all games of the page, by their place
     place: int  # among them
 
@@ -93,20 +89,17 @@ def _games(folio: Folio) -> Iterator[MemoryGame]:
     models = folio.book.home.picture
     peaks = {way.run: _peaks(way.run, folio) for model in models for way in model.ways}
     top = MARGIN * max((numeric(peak) for of_run in peaks.values() for peak in of_run), default=0)
-    unit, scale = units.of_axis(units.BYTES, top, 10)
     played = [
         (model, budget) for model in models
         if (budget := folio.value(model.budget)) and any(peaks[way.run] for way in model.ways)
     ]  # fmt: skip
     called = {place: folio.line(model.called) for place, (model, _) in enumerate(played)}
     for place, (model, budget) in enumerate(played):
-        limit = numeric(budget)
         yield MemoryGame(
             rows=[_row(way, peaks[way.run], top, folio) for way in model.ways if peaks[way.run]],
             question=folio.line(model.question),
             budget=folio.show(budget), next=folio.line(model.next),
-            share=round(limit / top, 4), at=round(limit / scale),
-            top=round(top / scale, 2), unit=unit, models=called, place=place,
+            share=round(numeric(budget) / top, 4), models=called, place=place,
         )  # fmt: skip
 
 

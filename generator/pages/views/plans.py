@@ -6,7 +6,7 @@ optimizer the layouts to measure, bars, and what fits; and the layouts that a le
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -132,14 +132,11 @@ class PlanPlay(Element):
 
 
 class Fit(NamedTuple):
-    """What the layouts of a model need on some devices, all simulated with the same settings."""
+    """What the layouts of a model need on some devices, in one setting of the rest."""
 
-    preset: str
-    title: str
-    page: str
+    of: TraceOnPage
     devices: int
-    settings: Sequence[object]  # tokens, samples of a microbatch, optimizer, precision
-    query: dict[str, str]  # of the address of its page: these settings
+    words: dict[str, str]  # the setting, by control
     needs: Sequence[int]  # bytes of a device, of all its layouts
     table: Table  # of strategies: with all activations kept, and with all recomputed
 
@@ -150,22 +147,10 @@ class WhichFit(Element):
 
     IS_FOUND = False
     COUNTS = 1, 2, 4, 8, 16, 32, 64, 128
-    FIRST = "llama-8b", 8
     per_node: int
     memories: Sequence[tuple[str, float]]  # of each device its name and its bytes
+    precision: Mapping[str, str]  # in words
     fits: Sequence[Fit]
-
-    @property
-    def first(self) -> Fit:
-        """The answer that is shown first."""
-        return next(
-            (fit for fit in self.fits if (fit.preset, fit.devices) == self.FIRST), self.fits[0]
-        )
-
-    @property
-    def models(self) -> dict[str, Fit]:
-        """An answer of each model, by its preset."""
-        return {fit.preset: fit for fit in reversed(self.fits)}
 
 
 @dataclass(frozen=True)
@@ -210,48 +195,39 @@ class Plans:
         return {setting: answers for setting, answers in by_setting.items() if len(answers) > 1}
 
     def fits(self, memory: float) -> Iterator[Fit]:
-        """For each number of devices what layouts need there, if simulated with Adam."""
-        pairs = sorted(
-            self.by_setting.items(), key=lambda pair: (pair[0].optimizer, pair[0].sequence)
-        )
-        controls, first = (
-            self.folio.ui["plan"]["controls"],
-            {own.devices: own for own, _ in reversed(pairs)},
-        )
-        for own in sorted(first.values()):
-            words, answers = self.options(own), self.by_setting[own]
-            rows = [*self._strategies(answers, memory)]
-            titles = "Strategy", "#Activations kept", "#Recomputed"
-            yield Fit(
-                self.grid.preset, self.grid.title, self.folio.book.traces[self.name].page,
-                own.devices,
-                [words["sequence"], self.grid.microbatch, words["optimizer"], self.precision],
-                {controls[key]: word for key, word in words.items()},
-                [*map(needs, answers)], Table(titles, rows, is_found=False),
-            )  # fmt: skip
+        """What layouts need on each number of devices, with Adam where that was simulated."""
+        on_page, seen = self.folio.book.traces[self.name], set[int]()
+        for own in sorted(
+            self.by_setting, key=lambda own: (own.devices, own.optimizer, own.sequence)
+        ):
+            if own.devices not in seen:
+                seen.add(own.devices)
+                titles = "Strategy", "#Activations kept", "#Recomputed"
+                table = Table(titles, [*self._strategies(own, memory)], is_found=False)
+                sizes = [*map(needs, self.by_setting[own])]
+                yield Fit(on_page, own.devices, self.options(own), sizes, table)
 
-    def _strategies(self, answers: Sequence[PlanAnswer], memory: float) -> Iterator[Row]:
+    def _strategies(self, own: Setting, memory: float) -> Iterator[Row]:
         """Each strategy simulated with all activations kept, and with all recomputed."""
         named = {
             (answer.question.strategy.name, answer.question.training.checkpointing): answer
-            for answer in answers if answer.question.training.microbatch == self.grid.microbatch
-        }  # fmt: skip
-        names = {name for name, _ in named if (name, "none") in named and (name, "all") in named}
-        if "ddp" in names:
-            names.discard("ddp-view")
-        pairs = [(named[name, "none"], named[name, "all"]) for name in names]
-        for pair in sorted(pairs, key=lambda pair: needs(pair[0])):
-            yield [label(self.label(pair[0])), *(self.compared(answer, memory) for answer in pair)]
+            for answer in self.by_setting[own]
+            if answer.question.training.microbatch == self.grid.microbatch
+        }
+        kept = {name: answer for (name, how), answer in named.items() if how == "none"}
+        for name in sorted(kept, key=lambda name: needs(kept[name])):
+            recomputed = named.get((name, "all"))
+            if recomputed and (name, "ddp" in kept) != ("ddp-view", True):
+                cells = (self.compared(answer, memory) for answer in (kept[name], recomputed))
+                yield [label(self.label(kept[name])), *cells]
 
     def compared(self, answer: PlanAnswer, memory: float) -> Markup:
         """What a layout needs, marked where that is more than a device has; it leads to its row."""
-        path = self.path(answer)
-        return Markup(
-            '<span data-needs="{}"{}><a class="pb-value pb-simulated" href="{}">{}</a></span>'
-        ).format(
-            needs(answer), Markup(' class="pb-over"') * (needs(answer) > memory),
-            self.folio.place_of(path), str(_largest(path, "needed_bytes", self.folio)),
-        )  # fmt: skip
+        path, size = self.path(answer), needs(answer)
+        over = Markup(' class="pb-over"') * (size > memory)
+        link = '<span data-needs="{}"{}><a class="pb-value pb-simulated" href="{}">{}</a></span>'
+        printed = str(_largest(path, "needed_bytes", self.folio))
+        return Markup(link).format(size, over, self.folio.place_of(path), printed)
 
     def _chosen(self, device: Device, own: Setting, answers: list[PlanAnswer]) -> ChosenSetting:
         values = [self.folio.value(name) for name in (device.memory, *device.rates)]
@@ -270,11 +246,6 @@ class Plans:
             "sequence": f"{setting.sequence:,}", "optimizer": plain(self.folio.line(optimizer)),
         }  # fmt: skip
         return {key: word for key, word in words.items() if word}
-
-    @property
-    def precision(self) -> Markup:
-        """The precision of all runs of the model, in words."""
-        return self.folio.line(self.plan.words.precision[self.grid.rows[0].state.precision])
 
     def shared(self, setting: str) -> Markup:
         """A setting that all runs of the model have."""
@@ -414,11 +385,11 @@ def which_fit(folio: Folio) -> Iterator[WhichFit]:
     """The question of the home page, of a book with plans."""
     if folio.book.plan is None:
         return
-    plan, folio = folio.book.plan, folio.without_mark("simulated")
+    plan = folio.book.plan
     values = [(device.name, folio.value(device.memory)) for device in plan.devices]
     memories = [(f"{name} {value}", numeric(value)) for name, value in values if value]
     fits = [fit for name in plan.models for fit in Plans(name, folio).fits(memories[0][1])]
-    yield WhichFit(plan.per_node, memories, fits)
+    yield WhichFit(plan.per_node, memories, plan.words.precision, fits)
 
 
 def _written(folio: Folio) -> PlanFile:
@@ -515,7 +486,7 @@ def _play(plans: Plans) -> tuple[PlanPlay, dict[str, Markup]]:
     return play, {
         "num_parameters": plans.shared("num_parameters"),
         "microbatch": plans.shared("microbatch") + ", one microbatch per device",
-        "precision": plans.precision,
+        "precision": folio.line(plans.plan.words.precision[plans.grid.rows[0].state.precision]),
         **{key: label(known[0]) for key, known in options.items() if key not in varied},
     }
 

@@ -1,56 +1,19 @@
-// The home page. Readers who return are led on. Its picture: a reader ticks the ways that he expects to train, sees what the runs did,
-// and moves the line, by its slider or on the bars. Away from the measured budget a row says on which
-// side of the line it lies.
+// The home page. Its wager: a reader ticks the ways that he expects to train, and sees what the runs did.
 
 const book = window.proofbook;
 const { store, say, all, counted } = book;
 const models = all(document, "[data-survive]");
 
-function operate(root) {
-  const [task, line, show, moved, measured] = [
-    "[data-task]", "input[type=range]", "[data-show]", "[data-moved]", "[data-measured]",
-  ].map((selector) => root.querySelector(selector));
-  const rows = all(root, "[data-need]").map((row) => {
-    const end = row.querySelector(".pb-end span");
-    const bars = all(row, "rect").map((rect) => [rect, parseFloat(rect.parentNode.getAttribute("width"))]);
-    return { row, end, bars, tick: row.querySelector("input"), words: end.textContent, need: row.dataset.need, fits: !row.matches(".pb-over") };
-  });
-  const { unit, top, score, drag, yes, below, above } = root.dataset;
-
-  function move() {
-    const isTested = line.value === line.defaultValue;
-    root.toggleAttribute("data-off", !isTested);
-    const share = 100 * (isTested ? root.dataset.share : line.value / top);
-    rows.forEach(({ row, end, bars, words, need, fits }) => {
-      const isUnder = isTested ? fits : 100 * need <= share;
-      end.textContent = isTested ? words : isUnder ? below : above;
-      row.classList.toggle("pb-over", !isUnder);
-      bars.forEach(([rect, width]) => rect.setAttribute("width", `${(100 * share) / width}%`));
-    });
-    all(root, "line").forEach((one) => ["x1", "x2"].forEach((end) => one.setAttribute(end, `${share}%`)));
-    all(root, ".pb-limit svg").forEach((one, isAfter) => one.setAttribute("width", `${isAfter ? 100 - share : share}%`));
-    measured.hidden = !isTested;
-    moved.hidden = isTested;
-    line.ariaValueText = moved.textContent = `${line.value} ${unit}`;
-  }
-
-  line.oninput = move;
-  all(root, ".pb-bars").forEach((bars) => {
-    bars.onpointerdown = bars.onpointermove = ({ buttons, clientX, pointerId, target }) => {
-      if (!buttons || target.closest("a") || !root.dataset.shown) return;
-      bars.setPointerCapture(pointerId);
-      const { left, width } = bars.getBoundingClientRect();
-      line.value = (top * (clientX - left)) / width;
-      move();
-    };
-  });
-  show.onclick = () => {
-    const ticked = rows.filter(({ tick }) => tick.checked);
-    ticked.forEach(({ row }) => (row.querySelector(".pb-end small").textContent = yes));
+models.forEach((root, n) => {
+  root.hidden = n > 0;
+  root.querySelector("[data-show]").onclick = () => {
+    const rows = all(root, ".pb-row").map((row) => [row, row.querySelector("input")]);
+    const ticked = rows.filter(([, tick]) => tick.checked);
+    const hits = rows.filter(([row, tick]) => tick.checked !== row.matches(".pb-over"));
+    rows.forEach(([, tick]) => (tick.disabled = true));
+    ticked.forEach(([row]) => (row.querySelector(".pb-end small").textContent = root.dataset.yes));
     root.toggleAttribute("data-guessed", ticked.length);
-    const hits = rows.filter(({ tick, fits }) => tick.checked === fits);
-    task.textContent = ticked.length ? score.replace("{n}", hits.length) : drag;
-    rows.forEach(({ tick }) => (tick.disabled = true));
+    if (ticked.length) root.querySelector("[data-task]").textContent = root.dataset.score.replace("{n}", hits.length);
     models.forEach((other) => (other.dataset.shown = 1));
   };
   all(root, "[data-model]").forEach((button, at) => {
@@ -59,12 +22,6 @@ function operate(root) {
       all(models[at], "[data-model]")[at].focus();
     };
   });
-  move();
-}
-
-models.forEach((root, n) => {
-  root.hidden = n > 0;
-  operate(root);
 });
 
 // Which strategies fit: the answer to what is chosen, which the address keeps.
