@@ -37,7 +37,6 @@ SCRIPTS = {
     "calculator": "OperatedCalculator",
     "home": "Begin",
     "narrow": "NarrowingField",
-    "copies": "CopiedCommand PlanPlay WhichFit",
     "formulas": "formula",
 }
 SHARED = ("page", "proofbook", "sources", "schedule+kinds+question")  # by most pages
