@@ -59,7 +59,7 @@ class PicturedModel(Written):
 
 
 class Fact(Written):
-    """What a visitor wants to know of the book, in a word or two, and the answer."""
+    """What a visitor looks for or wants to know, in a word or two, and the answer."""
 
     lead: Line
     says: Line
@@ -81,6 +81,8 @@ class HomeFile(Written):
     """what the book is: its first sentence, also for search engines and previews."""
     picture: list[PicturedModel] = []
     """the models whose runs the page asks about: bars of each rank under a budget."""
+    doors: list[Fact] = []
+    """where else visitors may want to begin, each a link and what is there."""
     facts: list[Fact] = []
     """for whom the book is, why to trust it, on what it was measured."""
     licence: Prose | None = None

@@ -24,7 +24,7 @@ WORDS_PER_MINUTE, LINES_PER_MINUTE, MINUTES_PER_QUESTION = 180, 25, 0.75
 # before any.
 SCRIPTS = {
     "page": "page",
-    "proofbook": "way GoOn Question Sitting TopicCards WayList",
+    "proofbook": "way Begin Question Sitting TopicCards WayList",
     "sources": "opening PlanPlay PlayedFigure Table TechniqueTable",
     "schedule+kinds+question": "Question",
     "pieces": "pieces pairs variants",
@@ -35,7 +35,7 @@ SCRIPTS = {
     "player": "moments",
     "play": "PlanPlay PlayedFigure",
     "calculator": "OperatedCalculator",
-    "home": "MemoryGame",
+    "home": "Begin",
     "narrow": "NarrowingField",
     "formulas": "formula",
 }
@@ -46,7 +46,7 @@ STYLES = {
     "calculator": "OperatedCalculator",
     "glossary": "Terms",
     "guide": "RunQuestions TechniqueTable",
-    "home": "MemoryGame",
+    "home": "Begin",
     "indexes": "TopicCards WayList",
     "markup": "formula footnote admonition",
     "play": "state PlanPlay PlayedFigure",

@@ -115,7 +115,7 @@ def _of_the_book(book: Book) -> Iterator[Sheet]:
     if book.statements:
         title, source = "Common statements, tested", "content/statements.yml"
         about = f"These are statements that people read about {book.home.subject}, in our words."
-        yield Sheet("retracted.md", "retracted", title, about, source)
+        yield Sheet("retracted.md", "retracted", title, about, source, under=EVIDENCE)
 
 
 def _of_machines(book: Book) -> Iterator[Sheet]:

@@ -16,7 +16,7 @@ import markdown  # type: ignore[import-untyped]
 from markdown.extensions.toc import unique  # type: ignore[import-untyped]
 from markupsafe import Markup, escape
 
-from generator.pages.elements.tables import row_name
+from generator.pages.elements.tables import is_long, row_name
 from generator.printing.folio import interface_words
 from generator.printing.markdown import ALIGNED
 
@@ -103,7 +103,8 @@ def _html(element: Element) -> str:
 
 def _scrolled(table: Element) -> Element:
     """A table in a box that scrolls where the page is narrower."""
-    table.set("class", "pb-table")
+    has_long = any(is_long(Markup(_html(cell))) for cell in table.iterfind(".//td"))
+    table.set("class", "pb-table pb-stacks" if has_long else "pb-table")
     label = {"aria-label": interface_words()["table"]["scroll"]}
     box = Element("div", {"class": "pb-scroll", "tabindex": "0", "role": "group", **label})
     box.append(table)

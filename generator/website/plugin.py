@@ -32,7 +32,7 @@ from mkdocs.exceptions import Abort
 from mkdocs.livereload import LiveReloadServer
 from mkdocs.plugins import BasePlugin, CombinedEvent, event_priority, get_plugin_logger
 from mkdocs.structure import StructureItem
-from mkdocs.structure.files import Files, InclusionLevel
+from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.nav import Link, Navigation, Section
 from mkdocs.structure.pages import Page
 from mkdocs.structure.toc import AnchorLink, TableOfContents
@@ -250,9 +250,15 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         for place, item in enumerate(self.nav.items):
             if isinstance(item, Page) and item.file.src_uri == PATH:
                 self.nav.items[place] = self._path(item, files)
+
+        def picture_of(page: Page) -> File | None:
+            names = Path(page.file.src_uri).with_suffix("").parts[::-1]
+            paths = *(f"{publish.PICTURES}/{name}.png" for name in names), publish.PICTURE
+            return next(filter(None, map(files.get_file_from_path, paths)), None)
+
         env.globals.update(
             topics=[f"topics/{topic.id}/index.md" for topic in self.book.topics],
-            picture=files.get_file_from_path(publish.PICTURE),
+            picture_of=picture_of,
             sources=files.get_file_from_path(publish.SOURCES),
         )
         return env

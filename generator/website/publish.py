@@ -42,6 +42,7 @@ SPOKEN = {
     "values": "source",
 }  # fmt: skip
 PICTURE = "assets/picture.png"  # what a shared link shows: content/picture.png
+PICTURES = "assets/pictures"  # of pages with a part of their path as name: content/pictures/ddp.png
 SOURCES = "proofbook-sources.zip"  # what a published book offers for download: its commit
 GUEST = "assets/proofbook"  # what pages of another site load
 GUEST_STYLE = ASSETS / "guest.css"
@@ -83,6 +84,8 @@ def site_files(
     files |= {name: (content / name).read_bytes() for name in copied}
     if (content / "picture.png").is_file():
         files[PICTURE] = (content / "picture.png").read_bytes()
+    for path in (content / "pictures").glob("*.png"):
+        files[f"{PICTURES}/{path.name}"] = path.read_bytes()
     folder = content / "pages"
     for path in (path for path in handwritten.files(folder) if path.suffix != ".md"):
         name = path.relative_to(folder).as_posix()

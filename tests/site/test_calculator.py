@@ -37,6 +37,17 @@ def test_random_inputs_come_to_what_the_formulas_in_python_give(frozen_site, ope
             assert float(_shown(page, output["name"])[1]) == pytest.approx(expected, rel=1e-12)
 
 
+def test_the_address_keeps_what_is_typed(frozen_site, open_page):
+    page = open_page(frozen_site / f"{COST}.html")
+    page.locator("[name=copies][type=number]").fill("7")
+    page.locator("[name=copies][type=number]").blur()
+    assert page.url.endswith(f"{COST}.html?copies=7#a-calculator")
+    shown = page.locator("output").first.inner_text()
+    page.goto(page.url)
+    assert page.locator("[name=copies][type=number]").input_value() == "7"
+    assert page.locator("output").first.inner_text() == shown
+
+
 def test_values_that_no_run_had_are_named_once_below_all_fields(built_site, open_page):
     page = open_page(built_site / "topics/ddp/cost.html")
     form, below = page.locator("[data-calculator] form"), page.locator("[data-beyond]")

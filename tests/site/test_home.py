@@ -1,8 +1,11 @@
-"""The home page's picture in a browser: a reader ticks, sees what runs did, and moves the line."""
+"""The home page in a browser: what fits a model, and the wager of a reader on what runs did."""
+
+import re
 
 import pytest
 
 ENDED = "out of memory in backward, not explained by the budget"
+CHOICES = [("llama-8b", "8", "79.6"), ("llama-70b", "64", "40.0"), ("gpt2-124m", "1", "22.5")]
 
 
 @pytest.fixture
@@ -11,52 +14,86 @@ def page(frozen_site, open_page):
 
 
 def _rows(page):
-    return page.locator(".pb-survive:visible .pb-row")
+    return page.locator("[data-survive]:visible .pb-row")
 
 
 def _ends(page):
-    return page.locator(".pb-survive:visible .pb-end").all_inner_texts()
+    return page.locator("[data-survive]:visible .pb-end > span").all_inner_texts()
+
+
+def _choose(page, *choice):
+    for name, value in zip(("model", "devices", "memory"), choice, strict=True):
+        page.locator(f"select[name={name}]").select_option(value)
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_what_fits_is_what_the_plan_page_says_and_the_address_keeps_it(
+    built_site, open_page, choice
+):
+    page = open_page(built_site / "index.html")
+    _choose(page, *choice)
+    said = page.locator(".pb-fit [role=status]").inner_text()
+    page.goto(page.url)
+    assert page.locator(".pb-fit [role=status]").inner_text() == said
+    assert [
+        page.locator(f"select[name={name}]").input_value() for name in ("model", "devices")
+    ] == [*choice[:2]]
+    page.get_by_role("link", name="What to try first").click()
+    fitting, simulated = re.findall(r"\d+", said)
+    both = f"{simulated} layouts were simulated for this choice, and {fitting} fit."
+    all_fit = f"{simulated} layouts were simulated for this choice, and all fit."
+    text = page.locator("figure", has_text="were simulated for this choice")
+    text.filter(has_text=re.compile(f"{re.escape(both)}|{re.escape(all_fit)}")).wait_for()
+
+
+def test_what_no_plan_has_is_not_simulated_and_a_command_does_it(built_site, open_page):
+    page = open_page(built_site / "index.html")
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    _choose(page, "llama-8b", "32", "140.4")
+    fit = page.locator(".pb-fit")
+    assert fit.locator("[role=status]").inner_text() == "Not simulated"
+    assert "plan for llama-8b --devices 4x8 --memory 140.4" in fit.locator("code").inner_text()
+    assert not fit.locator("table").count()
+    took = page.evaluate(
+        "() => { const from = performance.now(); document.querySelector('.pb-fit form')"
+        ".dispatchEvent(new Event('change', {bubbles: true})); return performance.now() - from; }"
+    )
+    assert took < 100
+    assert not asked
+
+
+@pytest.mark.parametrize("width", [1280, 640, 390, 320])
+def test_the_wager_answers_in_words_and_its_card_keeps_its_height(built_site, open_page, width):
+    page = open_page(built_site / "index.html", viewport={"width": width, "height": 900})
+    card = page.locator("[data-survive]:visible")
+    height = card.bounding_box()["height"]
+    card.get_by_label("one device").check()
+    card.get_by_role("button", name="See what happened").click()
+    assert card.locator(".pb-end small").all_inner_texts() == ["you: yes", *["you: no"] * 4]
+    assert card.bounding_box()["height"] == pytest.approx(height, abs=1)
+
+
+def test_home_has_one_primary_button(built_site, open_page):
+    page = open_page(built_site / "index.html")
+    assert page.locator(".md-content .pb-check:visible").count() == 1
+
+
+def test_without_a_script_the_first_answer_stands_with_links_to_all_plans(built_site, open_page):
+    page = open_page(built_site / "index.html", java_script_enabled=False)
+    fit = page.locator(".pb-fit")
+    assert fit.locator("table:visible").count() == 1
+    assert not fit.locator("select:visible").count()
+    assert fit.locator("noscript a[href^='plan/']").count() >= 7
 
 
 def test_no_bar_gives_the_answer_away_before_the_reader_asks_for_it(page):
-    assert page.locator(".pb-survive:visible").count() == 1
+    assert page.locator("[data-survive]:visible").count() == 1
     assert not page.locator(".pb-bars rect:visible, .pb-end:visible, [data-next]:visible").count()
     page.get_by_label("one device").check()  # which ran out of memory
     page.get_by_role("button", name="See what happened").click()
-    assert page.locator("[data-task]:visible").inner_text().startswith("Yours: 0 of 2 right.")
+    assert page.locator("[data-task]:visible").inner_text() == "Yours: 0 of 2 right."
     assert _ends(page) == [ENDED, "trains"]
-
-
-def test_away_from_the_measured_budget_a_row_says_on_which_side_of_the_line_it_lies(page):
-    page.get_by_role("button", name="See what happened").click()
-    line = page.locator(".pb-survive:visible input[type=range]")
-    measured = line.input_value()
-    needs = [float(row.get_attribute("data-need")) for row in _rows(page).all()]
-    for value in ("0", line.get_attribute("max").partition(".")[0]):
-        line.fill(value)
-        share = float(value) / float(line.get_attribute("max"))
-        assert _ends(page) == [
-            "below the line" if need <= share else "above the line" for need in needs
-        ]
-    line.fill(measured)
-    assert _ends(page) == [ENDED, "trains"]
-
-
-def test_the_line_follows_the_pointer_on_a_bar_and_its_number_stays_above_the_bars(page):
-    page.get_by_role("button", name="See what happened").click()
-    line = page.locator(".pb-survive:visible input[type=range]")
-    bars = page.locator(".pb-survive:visible .pb-bars").first.bounding_box()
-    page.mouse.move(bars["x"], bars["y"] + 1)
-    page.mouse.down()
-    for share in (0.0, 0.5, 1.0):
-        page.mouse.move(bars["x"] + share * bars["width"], bars["y"] + 1)
-        assert float(line.input_value()) == pytest.approx(
-            share * float(line.get_attribute("max")), abs=1
-        )
-        number = page.locator(".pb-survive:visible .pb-limit b").bounding_box()
-        assert number["y"] + number["height"] <= bars["y"]
-        assert bars["x"] <= number["x"] + 1
-        assert number["x"] + number["width"] <= bars["x"] + bars["width"] + 1
 
 
 def test_the_other_model_is_shown_by_its_button_and_keeps_the_focus(page):
@@ -69,17 +106,7 @@ def test_the_other_model_is_shown_by_its_button_and_keeps_the_focus(page):
 
 def test_without_a_script_every_bar_and_every_end_is_shown(frozen_site, open_page):
     page = open_page(frozen_site / "index.html", java_script_enabled=False)
-    assert page.locator(".pb-survive:visible").count() == 2
+    assert page.locator("[data-survive]:visible").count() == 2
     assert page.locator(".pb-bars rect:visible").count() == page.locator(".pb-bars rect").count()
     assert _ends(page) == [ENDED, "trains", "trains"]
-    assert not page.locator(".pb-survive :is(input, button):visible").count()
-
-
-def test_a_reader_who_comes_back_finds_the_line_at_the_measured_budget(frozen_site, page):
-    line = page.locator(".pb-survive input[type=range]").first
-    measured = line.input_value()
-    page.get_by_role("button", name="See what happened").click()
-    line.fill("0")
-    page.goto((frozen_site / "glossary.html").as_uri())
-    page.go_back()
-    assert line.input_value() == measured
+    assert not page.locator("[data-survive] :is(input, button):visible").count()

@@ -10,7 +10,10 @@ PAGES = (
     "evidence*.html", "evidence/*.html",
 )  # fmt: skip
 WIDTHS = (390, 1280)
+PAPER = 718  # pixels of a sheet between its margins
 MOST_SECTIONS, MOST_COLUMNS = 7, 8
+MOST_SCROLLED = 40  # tables of the whole book that scroll on a phone
+FITS = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 # Of what is open and shown: the left edges, the tables, the headings.
 MEASURED = """() => {
     document.querySelectorAll('details').forEach(one => {
@@ -32,19 +35,36 @@ MEASURED = """() => {
     };
     const cells = shown('article .pb-table :is(th, td)');
     const ends = cell => getComputedStyle(cell).textAlign === 'right';
-    const misplaced = table => [...table.querySelectorAll('tbody .pb-number')].filter(cell => {
+    const stacked = table => innerWidth < 720 && table.matches('.pb-stacks');
+    const misplaced = table => stacked(table) ? [] : [...table.querySelectorAll('tbody .pb-number')].filter(cell => {
         const head = table.tHead.rows[0].cells[cell.cellIndex];
         return !ends(cell) || !table.querySelector('[colspan]') && !ends(head);
     });
     const narrower = box => box.scrollWidth > box.clientWidth + 1;
+    const scrolled = shown('.pb-scroll').filter(narrower);
+    // What is said in a cell has to be in the window; a name below 40 letters may scroll with its numbers.
+    const cut = cell => cell.textContent.trim().length > 40 && !cell.matches('.pb-number') &&
+        cell.getBoundingClientRect().right > innerWidth + 1;
+    // Only numbers scroll, beside the choices and runs of a figure's states, below a column that stays.
+    const ofWords = box => !box.querySelector('.pb-states') &&
+        box.querySelector('tbody td:not(.pb-number, :first-child, [data-label="Verdict"])');
+    const leavesHead = box => {
+        const head = box.querySelector('tbody tr > :first-child'), own = box.getBoundingClientRect();
+        box.scrollLeft = 30;
+        const left = head.getBoundingClientRect().left;
+        box.scrollLeft = 0;
+        return head.checkVisibility() && Math.abs(left - own.left) > 1;
+    };
     return {
         edges: ['.md-header__button:first-child svg', '.md-header__title a', 'article h1',
             'article > :last-child', '.md-copyright'].map(left),
         leaves: cells.filter(leaves).map(said),
         misplaced: shown('.pb-table').flatMap(misplaced).map(said),
-        scrolls: shown('.pb-scroll').filter(narrower)
-            .map(box => [box.querySelector('tr').cells.length, said(box)]),
-        clipped: shown('.pb-scroll').filter(box => narrower(box) &&
+        cut: cells.filter(cut).map(said),
+        ofWords: scrolled.filter(ofWords).map(said),
+        leavesHead: scrolled.filter(leavesHead).map(said),
+        scrolls: scrolled.map(box => [box.querySelector('tr').cells.length, said(box)]),
+        clipped: scrolled.filter(box =>
             !/auto|scroll/.test(getComputedStyle(box).overflowX)).map(said),
         levels: [...document.querySelectorAll('article :is(h1, h2, h3, h4, h5, h6)')]
             .map(one => Number(one.tagName[1])),
@@ -61,7 +81,7 @@ def _edges(found, width):
 def test_pages_share_an_edge_tables_are_whole_and_headings_few(built_site, open_page):
     known = {path for one in PAGES for path in built_site.glob(one)}
     paths = sorted(known.intersection(pages(built_site)))
-    page, wrong, num_cells = open_page("about:blank"), [], 0
+    page, wrong, num_cells, num_scrolled = open_page("about:blank"), [], 0, 0
     lefts = {width: set() for width in WIDTHS}
     for path in paths:
         page.goto(path.as_uri())
@@ -72,19 +92,34 @@ def test_pages_share_an_edge_tables_are_whole_and_headings_few(built_site, open_
             lefts[width].update(map(round, edges))
             if max(edges) - min(edges) > 1:
                 wrong.append((path.name, width, "edges", edges))
+            num_scrolled += len(found["scrolls"]) if width == min(WIDTHS) else 0
             wide = [one for num, one in found["scrolls"] if num <= MOST_COLUMNS]
             found["scrolls"] = wide if width == max(WIDTHS) else []
             wrong += [
                 (path.as_posix()[-40:], width, asked, found[asked][:3])
-                for asked in ("leaves", "misplaced", "scrolls", "clipped")
+                for asked in (
+                    "leaves",
+                    "misplaced",
+                    "scrolls",
+                    "clipped",
+                    "cut",
+                    "ofWords",
+                    "leavesHead",
+                )
                 if found[asked]
             ]
             levels = found["levels"]
             if max(levels) > 3 or levels.count(2) > MOST_SECTIONS:
                 wrong.append((path.as_posix()[-40:], "headings", levels))
             num_cells += page.locator("article .pb-table td").count()
+        page.emulate_media(media="print")
+        page.set_viewport_size({"width": PAPER, "height": 900})
+        if not page.evaluate(FITS):
+            wrong.append((path.as_posix()[-40:], "wider than paper"))
+        page.emulate_media(media="screen")
     apart = {width: one for width, one in lefts.items() if max(one) - min(one) > 1}
     assert apart == {}
     assert wrong == []
+    assert num_scrolled <= MOST_SCROLLED
     assert len(paths) > 100
     assert num_cells > 5_000

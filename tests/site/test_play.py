@@ -57,6 +57,22 @@ class Operated:
         return self.drawn()
 
 
+def test_the_address_keeps_the_state_and_the_title_links_to_the_figure(opened):
+    one, name = opened(RESHARDING), RESHARDING[1]
+    assert one.root.locator("figcaption a").get_attribute("href") == f"#figure-{name}"
+    drawn = one.changed(one.root.locator("fieldset label").nth(1).click)
+    address = one.page.url
+    assert f"?{name}=Ranks%3A+4" in address
+    assert address.endswith(f"#figure-{name}")
+    one.page.goto("about:blank")
+    one.page.goto(address)
+    again = Operated(one.page, name)
+    one.page.wait_for_function(
+        "([id, drawn]) => document.querySelector(`#${id} svg desc`).textContent === drawn",
+        arg=[again.root.get_attribute("id"), drawn],
+    )
+
+
 def test_arrow_keys_choose_a_state_and_the_page_says_which(opened):
     one = opened(RESHARDING)
     one.root.locator("summary").click()

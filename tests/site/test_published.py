@@ -127,15 +127,27 @@ def test_addresses_are_those_of_the_site_and_dates_those_of_the_commit(published
     assert gzip.decompress((published.site / "sitemap.xml.gz").read_bytes()) == sitemap
 
 
-def test_a_shared_link_shows_the_title_a_description_and_the_picture(published):
+def test_a_shared_link_shows_the_title_a_description_and_the_picture_of_its_topic(published):
     page = published.site / "topics" / "ddp" / "learn.html"
     tags = (tag.attributes for tag in read_head(page).tags if tag.name == "meta")
     shared = {tag["property"]: tag["content"] for tag in tags if "property" in tag}
-    assert shared["og:image"] == f"{published.address}assets/picture.png"
+    assert shared["og:image"] == f"{published.address}assets/pictures/ddp.png"
     assert shared["og:url"] == f"{published.address}topics/ddp/learn.html"
     title = re.search(r"<title>(.*?)</title>", page.read_text(encoding="utf-8"))[1]
     assert unescape(title) == f"{shared['og:title']} · Proofbook"
     assert len(shared["og:description"]) > 20
+
+
+def test_every_page_has_a_picture_that_is_there(published):
+    pictures = set()
+    for page in pages(published.site):
+        tags = (tag.attributes for tag in read_head(page).tags if tag.name == "meta")
+        found = [tag["content"] for tag in tags if tag.get("property") == "og:image"]
+        pictures.update(found)
+        assert len(found) == (page.name != "404.html"), page
+    paths = [published.site / one.removeprefix(published.address) for one in pictures]
+    assert {(path.read_bytes()[:8]) for path in paths} == {b"\x89PNG\r\n\x1a\n"}
+    assert len(paths) > 6
 
 
 def test_the_zip_holds_the_site(published):

@@ -107,11 +107,11 @@ def test_the_path_ticks_a_page_whose_questions_are_done_rightly_or_not(frozen_si
     assert "/" in page.locator(".pb-lessons [aria-current] .pb-progress").text_content()
 
 
-def test_home_offers_nothing_to_a_new_reader_and_leads_on_who_returns(frozen_site, open_page):
+def test_home_leads_a_new_reader_to_the_first_hour_and_on_who_returns(frozen_site, open_page):
     home = (frozen_site / "index.html").as_uri()
     page = open_page(frozen_site / "index.html")
     back = page.locator("[data-back]")
-    assert not back.is_visible()
+    assert back.inner_text().strip() == "Begin: the first hour"
     page.goto((frozen_site / SECOND).as_uri())
     page.goto((frozen_site / "topics/averaging/trace.html").as_uri())
     page.goto(home)

@@ -16,12 +16,13 @@ from runners.core.trace.fields import NBSP
 _UNITS = [NBSP + name for sizes in SCALES.values() for name, _ in sizes] + ["%"]
 _EMPTY = ("", "–")
 SENTENCE, IN_ANCHOR = 5, 8  # words of a cell, and of the first one those in an anchor
+LONG = 40  # letters of a cell that no column of a phone holds
 Row = Sequence[Markup | str]  # the first cell heads it
 
 
 @dataclass(frozen=True)
 class Table(Element):
-    """A table; what is wider than the page scrolls."""
+    """A table. Numbers that are wider than the page scroll; sentences take the width of a phone."""
 
     titles: Row
     rows: Sequence[Row]
@@ -49,6 +50,11 @@ class Table(Element):
             self.anchors.extend(unique(name, taken) if name else "" for name in names)
 
     @property
+    def is_stacked(self) -> bool:
+        """Whether a phone shows each row as a block, since one of its cells is long."""
+        return any(is_long(cell) for row in self.rows for cell in self.words_of(row))
+
+    @property
     def in_units(self) -> "Table":
         """The table with the unit that all numbers of a column have in its head."""
         titles, rows = with_units(self.titles, self.rows)
@@ -65,6 +71,11 @@ def row_name(cells: Sequence[Markup]) -> str:
         return ""
     words = Markup(cells[0].replace("<br>", " ")).striptags().split()
     return f"row-{slugify(' '.join(words[:IN_ANCHOR]), '-')}"
+
+
+def is_long(cell: Markup) -> bool:
+    """Whether the words of a cell need the width of a phone."""
+    return len(plain(cell)) > LONG
 
 
 def _num_words(cell: Markup) -> int:

@@ -162,7 +162,7 @@ def _calculator(written: Calculator, draft: Draft) -> OperatedCalculator:
             by_run.append([title, run_link(check.run, folio), *numbers])
     afterword = [Block([text]) for text in draft.texts(written.afterword)]
     table = Table(["Result", "Formula", "#At the start", "Compared with"], rows)
-    every_run = Table(["Result", "Run", *heads], by_run)
+    every_run = Table(["Result", "Run", *heads], by_run, css="pb-stacks")
     fold = Fold(Markup("Each formula compared with every run"), [every_run], "pb-numbers")
     known = list(_known_models(complete, folio))
     return OperatedCalculator(complete, known, results, [*afterword, table, fold])

@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from generator.content.book import Book, Topic
+from generator.content.book import Topic
 from generator.content.topic import Survivor
 from generator.pages.draft import Draft
 from generator.pages.elements.element import Aside, Block, Element
+from generator.pages.views.plans import which_fit
 from generator.pages.views.ways import (
     Groups,
     Step,
@@ -20,7 +21,6 @@ from generator.pages.views.ways import (
     ways,
 )
 from generator.printing.folio import Folio
-from generator.values import units
 from generator.values.filters import ended
 from generator.values.value import Value, numeric
 
@@ -42,7 +42,7 @@ class TriedWay(NamedTuple):
 
 @dataclass(frozen=True)
 class MemoryGame(Element):
-    """Bars of peak memory on one axis, of which readers say whether they fit under a line."""
+    """Bars of peak memory on one axis; readers say which of them fit under a line."""
 
     TRAINS = TRAINS
     question: Markup
@@ -50,43 +50,44 @@ class MemoryGame(Element):
     rows: Sequence[TriedWay]
     next: Markup  # what a reader may do after it
     share: float  # of the axis, that lies below the line
-    at: int  # where the line starts, in the unit of the axis
-    top: float  # of the axis
-    unit: str
     models: Mapping[int, Markup]  # of all games of the page, by their place
     place: int  # among them
 
 
 @dataclass(frozen=True)
-class GoOn(Element):
-    """For readers who return: where they were, and what is due; a script fills and shows it."""
+class Begin(Element):
+    """Where reading begins; for readers who return, a script leads on, and to what is due."""
 
     IS_FOUND = False
+    href: str
+    words: str
     recalls: Sequence[tuple[str, str]]  # the topic of each page of Recall, and its items
 
 
 @dataclass(frozen=True)
-class Begin(Element):
-    """Links to where reading begins, and what a visitor wants to know."""
+class Leads(Element):
+    """What a visitor looks for or wants to know: in a word or two, and in full."""
 
-    book: Book
-    href: str
-    facts: Sequence[tuple[Markup, Markup]]  # in a word or two, and in full
+    leads: Sequence[tuple[Markup, Markup]]
 
 
 def home(draft: Draft) -> Iterator[Element | Markup]:
     """The home page."""
     folio, book = draft.folio, draft.folio.book
     yield draft.opening(folio.line(book.home.about))
-    yield GoOn([
-        (topic.id, item_marks(topic.items_by_mode["recall"], topic, folio.evidence))
-        for topic in book.topics if "recall" in topic.items_by_mode
-    ])  # fmt: skip
-    yield from _games(folio)
     hrefs = [step.href for step in first_hour(folio)]
-    begin = [*hrefs, f"topics/{next(iter(book.lessons), 'index')}.html"][0]
-    facts = [(folio.line(fact.lead), folio.line(fact.says)) for fact in book.home.facts]
-    yield Begin(book, begin, facts)
+    yield Begin(
+        [*hrefs, f"topics/{next(iter(book.lessons), 'index')}.html"][0],
+        f"Begin{': the first hour' * bool(hrefs)}",
+        [
+            (topic.id, item_marks(topic.items_by_mode["recall"], topic, folio.evidence))
+            for topic in book.topics if "recall" in topic.items_by_mode
+        ],
+    )  # fmt: skip
+    yield from which_fit(folio)
+    yield Leads([(folio.line(door.lead), folio.line(door.says)) for door in book.home.doors])
+    yield from _games(folio)
+    yield Leads([(folio.line(fact.lead), folio.line(fact.says)) for fact in book.home.facts])
     if book.home.licence:
         yield Block([draft.prose(book.home.licence)], "pb-aside")
 
@@ -96,20 +97,17 @@ def _games(folio: Folio) -> Iterator[MemoryGame]:
     models = folio.book.home.picture
     peaks = {way.run: _peaks(way.run, folio) for model in models for way in model.ways}
     top = MARGIN * max((numeric(peak) for of_run in peaks.values() for peak in of_run), default=0)
-    unit, scale = units.of_axis(units.BYTES, top, 10)
     played = [
         (model, budget) for model in models
         if (budget := folio.value(model.budget)) and any(peaks[way.run] for way in model.ways)
     ]  # fmt: skip
     called = {place: folio.line(model.called) for place, (model, _) in enumerate(played)}
     for place, (model, budget) in enumerate(played):
-        limit = numeric(budget)
         yield MemoryGame(
             rows=[_row(way, peaks[way.run], top, folio) for way in model.ways if peaks[way.run]],
             question=folio.line(model.question),
             budget=folio.show(budget), next=folio.line(model.next),
-            share=round(limit / top, 4), at=round(limit / scale),
-            top=round(top / scale, 2), unit=unit, models=called, place=place,
+            share=round(numeric(budget) / top, 4), models=called, place=place,
         )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ optimizer the layouts to measure, bars, and what fits; and the layouts that a le
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -131,6 +131,28 @@ class PlanPlay(Element):
         yield from (self.task, *map(escape, words))
 
 
+class Fit(NamedTuple):
+    """What the layouts of a model need on some devices, in one setting of the rest."""
+
+    of: TraceOnPage
+    devices: int
+    words: dict[str, str]  # the setting, by control
+    needs: Sequence[int]  # bytes of a device, of all its layouts
+    table: Table  # of strategies: with all activations kept, and with all recomputed
+
+
+@dataclass(frozen=True)
+class WhichFit(Element):
+    """Which strategies fit a model on some devices: the first answer, and those of a script."""
+
+    IS_FOUND = False
+    COUNTS = 1, 2, 4, 8, 16, 32, 64, 128
+    per_node: int
+    memories: Sequence[tuple[str, float]]  # of each device its name and its bytes
+    precision: Mapping[str, str]  # in words
+    fits: Sequence[Fit]
+
+
 @dataclass(frozen=True)
 class PlanOpening(Element):
     """Links to the pages of all models, and what the plans of this one show and share."""
@@ -161,11 +183,51 @@ class Plans:
     @cached_property
     def choices(self) -> list[ChosenSetting]:
         """Each device in each setting of several layouts; the first is shown."""
+        pairs = self.by_setting.items()
+        return [self._chosen(device, *pair) for pair in pairs for device in self.plan.devices]
+
+    @cached_property
+    def by_setting(self) -> dict[Setting, list[PlanAnswer]]:
+        """The answers of each setting that has several."""
         by_setting: dict[Setting, list[PlanAnswer]] = {}
         for name, answer in self.answers.items():
             by_setting.setdefault(self.settings[name], []).append(answer)
-        pairs = [pair for pair in by_setting.items() if len(pair[1]) > 1]
-        return [self._chosen(device, *pair) for pair in pairs for device in self.plan.devices]
+        return {setting: answers for setting, answers in by_setting.items() if len(answers) > 1}
+
+    def fits(self, memory: float) -> Iterator[Fit]:
+        """What layouts need on each number of devices, with Adam where that was simulated."""
+        on_page, seen = self.folio.book.traces[self.name], set[int]()
+        for own in sorted(
+            self.by_setting, key=lambda own: (own.devices, own.optimizer, own.sequence)
+        ):
+            if own.devices not in seen:
+                seen.add(own.devices)
+                titles = "Strategy", "#Activations kept", "#Recomputed"
+                table = Table(titles, [*self._strategies(own, memory)], is_found=False)
+                sizes = [*map(needs, self.by_setting[own])]
+                yield Fit(on_page, own.devices, self.options(own), sizes, table)
+
+    def _strategies(self, own: Setting, memory: float) -> Iterator[Row]:
+        """Each strategy simulated with all activations kept, and with all recomputed."""
+        named = {
+            (answer.question.strategy.name, answer.question.training.checkpointing): answer
+            for answer in self.by_setting[own]
+            if answer.question.training.microbatch == self.grid.microbatch
+        }
+        kept = {name: answer for (name, how), answer in named.items() if how == "none"}
+        for name in sorted(kept, key=lambda name: needs(kept[name])):
+            recomputed = named.get((name, "all"))
+            if recomputed and (name, "ddp" in kept) != ("ddp-view", True):
+                cells = (self.compared(answer, memory) for answer in (kept[name], recomputed))
+                yield [label(self.label(kept[name])), *cells]
+
+    def compared(self, answer: PlanAnswer, memory: float) -> Markup:
+        """What a layout needs, marked where that is more than a device has; it leads to its row."""
+        path, size = self.path(answer), needs(answer)
+        over = Markup(' class="pb-over"') * (size > memory)
+        link = '<span data-needs="{}"{}><a class="pb-value pb-simulated" href="{}">{}</a></span>'
+        printed = str(_largest(path, "needed_bytes", self.folio))
+        return Markup(link).format(size, over, self.folio.place_of(path), printed)
 
     def _chosen(self, device: Device, own: Setting, answers: list[PlanAnswer]) -> ChosenSetting:
         values = [self.folio.value(name) for name in (device.memory, *device.rates)]
@@ -318,6 +380,17 @@ def plan(draft: Draft) -> Parts:
         )
     yield draft.heading(2, "Plan your own model")
     yield Block([draft.prose(own.own), draft.program(own.program)], "pb-command")
+
+
+def which_fit(folio: Folio) -> Iterator[WhichFit]:
+    """The question of the home page, of a book with plans."""
+    if folio.book.plan is None:
+        return
+    plan = folio.book.plan
+    values = [(device.name, folio.value(device.memory)) for device in plan.devices]
+    memories = [(f"{name} {value}", numeric(value)) for name, value in values if value]
+    fits = [fit for name in plan.models for fit in Plans(name, folio).fits(memories[0][1])]
+    yield WhichFit(plan.per_node, memories, plan.words.precision, fits)
 
 
 def _written(folio: Folio) -> PlanFile:

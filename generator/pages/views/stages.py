@@ -75,7 +75,8 @@ def trace(draft: Draft) -> Iterator[Element | Markup]:
 def _prediction(written: Recorded, folio: Folio) -> PredictionTable:
     rows = []
     for number, step in enumerate(_recorded(written, "prediction", folio), 1):
-        below = Markup("").join(map(Markup("<br>{0[0]}: {0[1]}").format, step.facts))
+        line = Markup("<br>{}: {}")
+        below = Markup().join(line.format(*fact) if fact[0] else fact[1] for fact in step.facts)
         title = Markup('<span class="pb-label">{}</span> {}').format(number, step.title)
         rows.append([title, step.shape_in, step.operation, step.shape_out, step.note + below])
     return PredictionTable(["Step", "In", "Operation", "Out", "Note"], rows)
@@ -122,16 +123,35 @@ def _facts(
         first = Markup(", ").join(_rounded(read("values", place), 3, folio) for place in places)
         more = ", …" if len(record.values) > NUM_VALUES else ""
         yield Markup("First values"), values.format(Markup("[{}{}]").format(first, more))
-    of_ranks: dict[str, list[Markup]] = {}
+    of_ranks: dict[str, list[tuple[str, object, Read]]] = {}
     for name, fact in sorted(record.facts.items()) if isinstance(record, PredictionStep) else ():
-        cell = _fact(fact, partial(read, "facts", name), folio)
+        own = partial(read, "facts", name)
         if match := _OF_RANK.fullmatch(name):
-            words = Markup('<span class="pb-label">rank {}</span> {}').format(match[1], cell)
-            of_ranks.setdefault(match[2], []).append(words)
+            of_ranks.setdefault(match[2], []).append((match[1], fact, own))
         else:
-            yield _label(name, folio), values.format(cell)
+            yield _label(name, folio), values.format(_fact(fact, own, folio))
+    if of_ranks:
+        yield Markup(), _matrix(of_ranks, folio)
+
+
+def _matrix(of_ranks: dict[str, list[tuple[str, object, Read]]], folio: Folio) -> Markup:
+    """The facts of ranks, a row each; where all ranks have the same, a single row."""
+    head = Markup('<tr><th scope="rowgroup" colspan="9">{}</th></tr>')
+    row = Markup('<tr><th scope="row" class="pb-label">{}</th>{}</tr>')
+    rows = []
     for name in sorted(of_ranks, reverse=True):  # before, after
-        yield _label(name, folio), values.format(Markup("; ").join(of_ranks[name]))
+        rows.append(head.format(_label(name, folio)))
+        own = of_ranks[name]
+        is_alike = len(own) > 1 and all(fact == own[0][1] for _, fact, _ in own)
+        for rank, fact, read in own[:1] if is_alike else own:
+            parts = fact if isinstance(fact, list) else [fact]
+            reads = [partial(read, at) for at in range(len(parts))] if parts is fact else [read]
+            cells = Markup().join(
+                Markup("<td>{}</td>").format(_fact(part, each, folio))
+                for part, each in zip(parts, reads, strict=True)
+            )
+            rows.append(row.format("every rank" if is_alike else f"rank {rank}", cells))
+    return Markup('<table class="pb-matrix">{}</table>').format(Markup().join(rows))
 
 
 def _label(name: str, folio: Folio) -> Markup:

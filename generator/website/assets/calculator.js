@@ -1,6 +1,6 @@
 // Calculators. Without this file a page shows what they come to at the start.
 
-const { all, calculator: said } = window.proofbook;
+const { all, calculator: said, kept, keep } = window.proofbook;
 
 const SIGNS = {
   "+": (a, b) => a + b,
@@ -122,9 +122,15 @@ function operate(form) {
         field.dispatchEvent(new Event("input"));
       });
       press(one);
+      form.dispatchEvent(new Event("change"));
     })
   );
   form.addEventListener("input", () => press());
+  form.addEventListener("change", () => {
+    const own = fields.map(({ name, value, defaultValue }) => [name, value === defaultValue ? [] : [value]]);
+    keep("a-calculator", Object.fromEntries(own));
+  });
+  fields.forEach((field) => kept(field.name).forEach((value) => (field.value = value)));
   fields.forEach(slides);
   form.addEventListener("submit", (event) => event.preventDefault());
   form.hidden = false;

@@ -25,3 +25,14 @@ book.load = (src, onload, onerror) => {
   if (!loaded.has(src)) document.head.append(Object.assign(book.made("script"), { src, onload, onerror }));
   loaded.add(src);
 };
+
+// What a reader has chosen stands in the address, by name, so that it is a link to this state.
+book.kept = (name) => new URLSearchParams(location.search).getAll(name);
+book.keep = (place, chosen) => {
+  const kept = new URLSearchParams(location.search);
+  Object.entries(chosen).forEach(([name, values]) => {
+    kept.delete(name);
+    values.forEach((value) => kept.append(name, value));
+  });
+  history.replaceState(history.state, "", `${location.pathname}?${kept}#${place}`.replace("?#", "#"));
+};

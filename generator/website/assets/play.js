@@ -14,7 +14,8 @@ book.play = async (name, packed) => {
 };
 
 // A setting in words, as "Optimizer: SGD".
-const setting = (group) => all(group, "legend, :checked + span").map((one) => one.textContent).join(": ");
+const worded = (group, input) => `${group.querySelector("legend").textContent}: ${input.nextElementSibling.textContent}`;
+const setting = (group) => worded(group, group.querySelector(":checked"));
 
 class Figure {
   constructor(root) {
@@ -31,6 +32,8 @@ class Figure {
     form.addEventListener("change", ({ target }) => {
       this.last = this.groups.indexOf(target.closest("fieldset"));
       if (target !== this.budget) this.chosen();
+      const changed = this.groups.filter((group) => !group.querySelector(":checked").defaultChecked);
+      book.keep(this.root.id, { [root.dataset.name]: changed.map(setting) });
     });
     this.button = root.querySelector("[data-all]");
     this.button?.addEventListener("click", () => {
@@ -38,6 +41,10 @@ class Figure {
       this.reserve();
     });
     this.budget?.addEventListener("input", () => this.limit());
+    const kept = book.kept(root.dataset.name);
+    this.groups.forEach((group) =>
+      all(group, "input").forEach((input) => (input.checked ||= kept.includes(worded(group, input))))
+    );
     this.limit();
     this.place();
     // of a table that opens, or whose figure has another width
