@@ -51,7 +51,6 @@ class Play:
     first: PlayState
     drawn: Markup
     moments: Sequence[str]  # of the first state, in words
-    longest: str  # of the words of all states' moments
     budget: Budget | None
     words: Sequence[str]  # heads of what tells rows apart
     head: Sequence[str]  # of their numbers

@@ -15,7 +15,6 @@ from markupsafe import Markup
 
 from generator.content.exhibit import Figure, View
 from generator.figures.charts import loss
-from generator.figures.drawing import NARROW, REM, WIDE, text_width
 from generator.figures.picture import DrawnState, Picture, Play, StateRow, plain_line
 from generator.figures.play.bar_views import memory, sent
 from generator.figures.play.grid_views import block, ring
@@ -44,10 +43,9 @@ def play(figure: Figure, folio: Folio) -> Picture:
     by_state = [
         dict(zip(written.shows, views, strict=True)) for views in zip(*by_view, strict=True)
     ]
-    spare = _spare(by_state) if folio.opens else [Markup()] * len(by_state)
     drawn = [
-        _state_markup(figure, state, views, folio) + space
-        for state, views, space in zip(all_states, by_state, spare, strict=True)
+        _state_markup(figure, state, views, folio)
+        for state, views in zip(all_states, by_state, strict=True)
     ]
     task = folio.line(written.task)
     script = packed(figure.id, [state.at for state in all_states], drawn, folio)
@@ -58,10 +56,6 @@ def play(figure: Figure, folio: Folio) -> Picture:
     played = Play(
         task, folio.root + script, controls, all_states[0], drawn[0],
         moments=[words for view in by_state[0].values() for _, words in view.moments],
-        longest=max(
-            (told.partition("\n")[0] for view in chain(*by_view) for _, told in view.moments),
-            key=text_width, default="",
-        ),
         budget=next((view.budget for view in by_state[0].values() if view.budget), None),
         words=[control.label for control in controls]
         + ([folio.evidence.plain(written.beside.label)] if written.beside else []),
@@ -88,19 +82,6 @@ def _state_markup(
             svg = Markup("<div{}>{}</div>").format(moments, svg)
         drawn += Markup('<p class="pb-view">{}</p>{}').format(title, svg)
     return drawn
-
-
-def _spare(states: Sequence[Mapping[View, DrawnState]]) -> list[Markup]:
-    """Of each state the space by which others are higher, so that a choice moves nothing below."""
-    spare = [Markup()] * len(states)
-    for layout in (WIDE, NARROW):
-        heights = [sum(view.draw(layout).height for view in views.values()) for views in states]
-        for n, height in enumerate(heights):
-            if height < max(heights):
-                spare[n] += Markup(
-                    '<svg class="pb-drawing pb-spare pb-{}" viewBox="0 0 {} {}" width="{:g}rem"/>'
-                ).format(layout.name, layout.width, max(heights) - height, layout.width / REM)
-    return spare
 
 
 def packed(

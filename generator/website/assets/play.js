@@ -25,6 +25,7 @@ class Figure {
     this.groups = all(root, "fieldset");
     this.budget = root.querySelector(".pb-budget-set input");
     this.status = root.querySelector("[role=status]");
+    this.drawn = root.querySelector(".pb-states-drawn");
     const player = root.querySelector(".pb-player");
     if (player) this.player = new book.Player(root, player);
     const form = root.querySelector("form");
@@ -38,6 +39,7 @@ class Figure {
     this.button = root.querySelector("[data-all]");
     this.button?.addEventListener("click", () => {
       this.button.setAttribute("aria-pressed", String(this.root.matches(".pb-one-state")));
+      this.list();
       this.reserve();
     });
     this.budget?.addEventListener("input", () => this.limit());
@@ -45,35 +47,39 @@ class Figure {
     this.groups.forEach((group) =>
       all(group, "input").forEach((input) => (input.checked ||= kept.includes(worded(group, input))))
     );
-    this.limit();
-    this.place();
-    // of a table that opens, or whose figure has another width
-    const table = root.querySelector("table");
-    let width;
-    if (table) new ResizeObserver(() => width !== (width = table.offsetWidth) && this.reserve()).observe(table.parentNode);
-  }
-
-  // What a state leaves of the height of the highest stands at the end: a choice moves nothing below.
-  place() {
-    all(this.root, ":scope > .pb-spare").forEach((one) => one.remove());
-    this.root.append(...all(this.root, ".pb-spare"));
-  }
-
-  // The same for tables, whose heights only browsers know.
-  reserve() {
-    const height = (row) => {
-      this.list(row.dataset.state);
-      return this.root.getBoundingClientRect().height;
-    };
-    this.root.style.minHeight = "";
-    this.root.style.minHeight = `${Math.max(0, ...this.rows.map(height))}px`;
     this.list();
+    this.limit();
   }
 
   filled(states) {
     this.states = states;
     this.mark();
     if (this.isAwaited) this.chosen();
+    let width;
+    const boxes = [this.root, ...all(this.root, ".pb-scroll")]; // a table is folded, or is not
+    const sized = new ResizeObserver(() => width !== (width = String(boxes.map((one) => one.offsetWidth))) && this.reserve());
+    if (this.rows.length) boxes.forEach((box) => sized.observe(box));
+  }
+
+  // As high as the highest of its states, so that a choice moves nothing below.
+  reserve() {
+    const { at } = this;
+    this.root.style.removeProperty("--pb-least");
+    const heights = this.states.map((_, n) => {
+      this.show(n);
+      return this.root.offsetHeight;
+    });
+    this.root.style.setProperty("--pb-least", `${Math.max(...heights)}px`);
+    this.show(at);
+  }
+
+  show(at) {
+    this.at = at;
+    this.drawn.innerHTML = this.states[at][1];
+    all(this.drawn, "svg").forEach(book.chart);
+    this.player?.seek(this.player.at);
+    this.list();
+    this.limit();
   }
 
   asked() {
@@ -88,19 +94,12 @@ class Figure {
     const score = ([at]) => at.reduce((sum, one, n) => sum + (one === asked[n]) * (n === this.last ? 9 : 1), 0);
     const best = this.states.reduce((a, b) => (score(b) > score(a) ? b : a));
     const others = this.groups.filter((_, n) => best[0][n] !== asked[n]);
-    this.at = this.states.indexOf(best);
     this.groups.forEach((group, n) => {
       all(group, "input")[best[0][n]].checked = true;
       group.firstChild.dataset.changed = others.includes(group) ? words.changed : "";
     });
-    const shown = this.root.querySelector(".pb-states-drawn");
-    shown.innerHTML = best[1];
-    all(shown, "svg").forEach(book.chart);
-    this.place();
-    this.player?.seek(this.player.at);
+    this.show(this.states.indexOf(best));
     this.mark();
-    this.list();
-    this.limit();
     this.say(others.map(setting).join("; "));
   }
 
@@ -125,9 +124,9 @@ class Figure {
   }
 
   // The rows of this state; its options stand above, so their columns come with all rows only.
-  list(state = this.at) {
+  list() {
     this.root.classList.toggle("pb-one-state", this.button?.getAttribute("aria-pressed") !== "true");
-    this.rows.forEach((row) => row.classList.toggle("pb-other", row.dataset.state !== String(state)));
+    this.rows.forEach((row) => row.classList.toggle("pb-other", row.dataset.state !== String(this.at)));
     all(this.root, "table").forEach(book.stop); // whose links are others now
   }
 

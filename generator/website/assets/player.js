@@ -82,7 +82,10 @@ book.Player = class {
     });
     this.range.value = this.at * 1000;
     const said = this.moments[this.told][1];
-    this.words.textContent = said.split("\n")[0]; // what follows is drawn
+    const lines = this.moments.map(([, words]) => words.split("\n")[0]); // what follows is drawn
+    this.words.textContent = lines[this.told];
+    const { dataset } = this.words.parentNode;
+    dataset.longest = lines.reduce((a, b) => (b.length > a.length ? b : a), dataset.longest);
     this.range.setAttribute("aria-valuetext", said);
   }
 };
