@@ -90,7 +90,7 @@ def test_the_number_of_a_trial_stands_in_the_printed_output_or_is_named(lessons)
     seen = 0
     for path, text in lessons.items():
         for trial in text.split("\n<h2 ")[1:] if path.endswith("/try.md") else []:
-            printed = re.search(r'<div class="pb-printed">(.*?)</div>', trial, re.DOTALL)
+            printed = re.search(r'<div class="pb-printed[^>]*>(.*?)</div>', trial, re.DOTALL)
             told = re.search(r"look for[^:]*: (.*?)</p>", trial)
             if printed and "</a>, " not in told[1]:
                 unmarked = re.sub(r'<small class="pb-nature">.*?</small>', "", told[1])

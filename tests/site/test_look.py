@@ -12,6 +12,7 @@ PAGES = (
 WIDTHS = (390, 1280)
 PAPER = 718  # pixels of a sheet between its margins
 MOST_SECTIONS, MOST_COLUMNS = 7, 8
+ASKED = ("leaves", "misplaced", "scrolls", "clipped", "cut", "ofWords", "leavesHead")
 MOST_SCROLLED = 40  # tables of the whole book that scroll on a phone
 FITS = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
 # Of what is open and shown: the left edges, the tables, the headings.
@@ -36,20 +37,22 @@ MEASURED = """() => {
     const cells = shown('article .pb-table :is(th, td)');
     const ends = cell => getComputedStyle(cell).textAlign === 'right';
     const stacked = table => innerWidth < 720 && table.matches('.pb-stacks');
-    const misplaced = table => stacked(table) ? [] : [...table.querySelectorAll('tbody .pb-number')].filter(cell => {
+    const numbers = table => stacked(table) ? [] : [...table.querySelectorAll('tbody .pb-number')];
+    const misplaced = table => numbers(table).filter(cell => {
         const head = table.tHead.rows[0].cells[cell.cellIndex];
         return !ends(cell) || !table.querySelector('[colspan]') && !ends(head);
     });
     const narrower = box => box.scrollWidth > box.clientWidth + 1;
     const scrolled = shown('.pb-scroll').filter(narrower);
-    // What is said in a cell has to be in the window; a name below 40 letters may scroll with its numbers.
+    // What is said in a cell is in the window; a name below 40 letters may scroll with its numbers.
     const cut = cell => cell.textContent.trim().length > 40 && !cell.matches('.pb-number') &&
         cell.getBoundingClientRect().right > innerWidth + 1;
-    // Only numbers scroll, beside the choices and runs of a figure's states, below a column that stays.
+    // Only numbers scroll, beside the choices of a figure's states, below a column that stays.
     const ofWords = box => !box.querySelector('.pb-states') &&
         box.querySelector('tbody td:not(.pb-number, :first-child, [data-label="Verdict"])');
     const leavesHead = box => {
-        const head = box.querySelector('tbody tr > :first-child'), own = box.getBoundingClientRect();
+        const head = box.querySelector('tbody tr > :first-child');
+        const own = box.getBoundingClientRect();
         box.scrollLeft = 30;
         const left = head.getBoundingClientRect().left;
         box.scrollLeft = 0;
@@ -97,15 +100,7 @@ def test_pages_share_an_edge_tables_are_whole_and_headings_few(built_site, open_
             found["scrolls"] = wide if width == max(WIDTHS) else []
             wrong += [
                 (path.as_posix()[-40:], width, asked, found[asked][:3])
-                for asked in (
-                    "leaves",
-                    "misplaced",
-                    "scrolls",
-                    "clipped",
-                    "cut",
-                    "ofWords",
-                    "leavesHead",
-                )
+                for asked in ASKED
                 if found[asked]
             ]
             levels = found["levels"]
