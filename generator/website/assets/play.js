@@ -120,7 +120,8 @@ class Figure {
   say(changed) {
     const advice = all(this.root, ".pb-advice > :first-child > :not(:has(pre))").map((one) => one.textContent).join(": ");
     const drawn = advice || this.root.querySelector("desc").textContent;
-    this.status.textContent = `${changed && `${words.no_such_state} ${changed}. `}${[...this.groups.map(setting), drawn].join("; ")}`;
+    const too = changed && `${words.no_such_state} ${changed}. `;
+    this.status.textContent = too + [...this.groups.map(setting), drawn].join("; ");
   }
 
   // The rows of this state; its options stand above, so their columns come with all rows only.
