@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tests.site.html_reading import pages
+
 pytestmark = pytest.mark.browser
 
 BUDGET, SCHEDULE, RING, RESHARDING, STEP, UNITS = (
@@ -17,6 +19,29 @@ BUDGET, SCHEDULE, RING, RESHARDING, STEP, UNITS = (
     ("topics/sharding/trace.html", "one-step"),
 )
 REVEAL = "for (const one of document.querySelectorAll('[data-after]')) one.hidden = false"
+UNFOLD = "for (const one of document.querySelectorAll('details')) one.open = true"
+# How a player opened, and where a figure and what follows it stand in each choice and step.
+MOVED = """async root => {
+    const seen = new Set(), ways = root.querySelectorAll('.pb-player button');
+    const range = root.querySelector('.pb-player input');
+    const opened = range ? [range.value, root.querySelector('.pb-player p').textContent,
+        JSON.parse(root.querySelector('[data-moments]').dataset.moments)[0][1]] : ['0', '', ''];
+    const go = to => { range.value = to; range.dispatchEvent(new Event('input')) };
+    const look = () => seen.add([root.offsetHeight, document.documentElement.scrollHeight,
+        root.querySelector('.pb-states-drawn').offsetTop - root.offsetTop].join());
+    const steps = () => {
+        look();
+        if (range) for (go(0); range.value < 1000; look()) ways[2].click();
+        if (range) go(0);
+    };
+    steps();
+    for (const input of root.querySelectorAll('fieldset input')) {
+        input.click();
+        await new Promise(requestAnimationFrame);
+        steps();
+    }
+    return [opened, [...seen]];
+}"""
 
 
 class Operated:
@@ -97,7 +122,10 @@ def test_a_combination_without_a_run_shows_the_nearest_and_says_what_it_changed(
     assert checked == ["8", "2"]  # no run of two ranks has four microbatches
     status = one.root.locator("[role=status]")
     assert "Changed as well: Microbatches: 8." in status.text_content()
-    assert status.evaluate("one => one.getBoundingClientRect().height") > 10
+    beside = one.root.locator("legend").evaluate_all(
+        "all => all.map(one => getComputedStyle(one, '::after').content)"
+    )
+    assert beside == ['"· changed too: no such run"', '""']  # where readers see it
     one.changed(one.option("16").click)
     assert "Changed as well: Ranks: 4. Microbatches: 16; Ranks: 4" in status.text_content()
 
@@ -239,6 +267,35 @@ def test_a_play_of_many_moments_takes_twelve_seconds_at_speed_one(
     page.clock.run_for(1000 * seconds // 2 + 100)
     assert one.told() == len(one.moments) - 1
     assert one.button.text_content() == "Play"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_each_play_opens_at_its_first_step_and_no_step_or_choice_moves_anything(
+    built_site, open_page, width
+):
+    page, moved, late, num = (
+        open_page("about:blank", viewport={"width": width, "height": 844}),
+        {},
+        [],
+        0,
+    )
+    lessons = [
+        path for path in pages(built_site / "topics") if "data-play=" in path.read_text("utf-8")
+    ]
+    for path in lessons:
+        page.goto(path.as_uri())
+        page.evaluate(f"{REVEAL}; {UNFOLD}")
+        for root in page.locator("[data-play]").element_handles():
+            root.scroll_into_view_if_needed()
+            page.wait_for_function("one => one.style.getPropertyValue('--pb-least')", arg=root)
+            (place, said, first), places = root.evaluate(MOVED)
+            if place != "0" or said != first.partition("\n")[0]:
+                late.append((path.name, said))
+            if len(places) > 1:
+                moved["/".join(path.parts[-2:]), root.get_attribute("id")] = places
+            num += 1
+    assert (moved, late) == ({}, [])
+    assert num > 40
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -2,7 +2,7 @@
 // others come compressed in a script of the figure's own, which is loaded when the figure comes near.
 
 const book = window.proofbook;
-const { all, made } = book;
+const { all } = book;
 const words = book.playing;
 const figures = {};
 
@@ -25,6 +25,7 @@ class Figure {
     this.groups = all(root, "fieldset");
     this.budget = root.querySelector(".pb-budget-set input");
     this.status = root.querySelector("[role=status]");
+    this.drawn = root.querySelector(".pb-states-drawn");
     const player = root.querySelector(".pb-player");
     if (player) this.player = new book.Player(root, player);
     const form = root.querySelector("form");
@@ -39,6 +40,7 @@ class Figure {
     this.button?.addEventListener("click", () => {
       this.button.setAttribute("aria-pressed", String(this.root.matches(".pb-one-state")));
       this.list();
+      this.reserve();
     });
     this.budget?.addEventListener("input", () => this.limit());
     const kept = book.kept(root.dataset.name);
@@ -53,6 +55,31 @@ class Figure {
     this.states = states;
     this.mark();
     if (this.isAwaited) this.chosen();
+    let width;
+    const boxes = [this.root, ...all(this.root, ".pb-scroll")]; // a table is folded, or is not
+    const sized = new ResizeObserver(() => width !== (width = String(boxes.map((one) => one.offsetWidth))) && this.reserve());
+    if (this.rows.length) boxes.forEach((box) => sized.observe(box));
+  }
+
+  // As high as the highest of its states, so that a choice moves nothing below.
+  reserve() {
+    const { at } = this;
+    this.root.style.removeProperty("--pb-least");
+    const heights = this.states.map((_, n) => {
+      this.show(n);
+      return this.root.offsetHeight;
+    });
+    this.root.style.setProperty("--pb-least", `${Math.max(...heights)}px`);
+    this.show(at);
+  }
+
+  show(at) {
+    this.at = at;
+    this.drawn.innerHTML = this.states[at][1];
+    all(this.drawn, "svg").forEach(book.chart);
+    this.player?.seek(this.player.at);
+    this.list();
+    this.limit();
   }
 
   asked() {
@@ -67,15 +94,12 @@ class Figure {
     const score = ([at]) => at.reduce((sum, one, n) => sum + (one === asked[n]) * (n === this.last ? 9 : 1), 0);
     const best = this.states.reduce((a, b) => (score(b) > score(a) ? b : a));
     const others = this.groups.filter((_, n) => best[0][n] !== asked[n]);
-    this.at = this.states.indexOf(best);
-    this.groups.forEach((group, n) => (all(group, "input")[best[0][n]].checked = true));
-    const shown = this.root.querySelector(".pb-states-drawn");
-    shown.innerHTML = best[1];
-    all(shown, "svg").forEach(book.chart);
-    this.player?.seek(this.player.at);
+    this.groups.forEach((group, n) => {
+      all(group, "input")[best[0][n]].checked = true;
+      group.firstChild.dataset.changed = others.includes(group) ? words.changed : "";
+    });
+    this.show(this.states.indexOf(best));
     this.mark();
-    this.list();
-    this.limit();
     this.say(others.map(setting).join("; "));
   }
 
@@ -91,14 +115,13 @@ class Figure {
     );
   }
 
-  // All hear the state: its options, and what to try first or what it draws. Those who see it read only
-  // which other settings it has changed.
+  // Those who do not see it hear the state: what the choice has changed as well, its options, and what
+  // to try first or what it draws.
   say(changed) {
     const advice = all(this.root, ".pb-advice > :first-child > :not(:has(pre))").map((one) => one.textContent).join(": ");
     const drawn = advice || this.root.querySelector("desc").textContent;
-    const heard = made("span", "pb-hidden", [...this.groups.map(setting), drawn].join("; "));
-    this.status.replaceChildren(changed ? `${words.no_such_state} ${changed}. ` : "", heard);
-    this.status.classList.toggle("pb-hidden", !changed);
+    const too = changed && `${words.no_such_state} ${changed}. `;
+    this.status.textContent = too + [...this.groups.map(setting), drawn].join("; ");
   }
 
   // The rows of this state; its options stand above, so their columns come with all rows only.

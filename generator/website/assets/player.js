@@ -8,7 +8,7 @@ const [MOMENT, LONGEST] = [900, 12000]; // milliseconds, of a step and of a play
 book.Player = class {
   constructor(root, bar) {
     this.root = root;
-    const [back, button, next, range, speed, said] = all(bar, "button, input, select, p");
+    const [back, button, next, speed, range, said] = all(bar, "button, input, select, span");
     Object.assign(this, { button, range, speed, words: said });
     this.isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
     back.addEventListener("click", () => this.step(-1));
@@ -21,7 +21,7 @@ book.Player = class {
       this.halt(1);
     });
     window.addEventListener("afterprint", () => this.seek(this.stood));
-    this.halt(range.value / 1000);
+    this.halt(0);
   }
 
   pressed(event) {
@@ -82,7 +82,10 @@ book.Player = class {
     });
     this.range.value = this.at * 1000;
     const said = this.moments[this.told][1];
-    this.words.textContent = said.split("\n")[0]; // what follows is drawn
+    const lines = this.moments.map(([, words]) => words.split("\n")[0]); // what follows is drawn
+    this.words.textContent = lines[this.told];
+    const { dataset } = this.words.parentNode;
+    dataset.longest = lines.reduce((a, b) => (b.length > a.length ? b : a), dataset.longest);
     this.range.setAttribute("aria-valuetext", said);
   }
 };
