@@ -38,7 +38,7 @@ def test_what_fits_is_what_the_plan_page_says_and_the_address_keeps_it(
     assert [
         page.locator(f"select[name={name}]").input_value() for name in ("model", "devices")
     ] == [*choice[:2]]
-    page.get_by_role("link", name="What to try first").click()
+    page.get_by_role("link", name="All simulated layouts").click()
     fitting, simulated = re.findall(r"\d+", said)
     both = f"{simulated} layouts were simulated for this choice, and {fitting} fit."
     all_fit = f"{simulated} layouts were simulated for this choice, and all fit."

@@ -129,6 +129,7 @@ def test_provenance_opens_and_closes_with_the_keyboard(frozen_site, open_page):
 def test_every_value_of_a_page_opens_to_what_its_data_says(frozen_site, open_page):
     file = frozen_site / EXPERIMENT
     page = open_page(file)
+    page.get_by_text("This topic").click()
     page.get_by_role("checkbox", name="show everything at once").check()
     page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
     sources = popovers_of(file.read_text(encoding="utf-8"))
@@ -185,16 +186,19 @@ def test_the_button_of_a_line_shows_the_parts_that_wait_for_this_time(frozen_sit
 
 def test_a_reader_can_show_everything_and_the_browser_keeps_that(frozen_site, open_page):
     page = open_page(frozen_site / EXPERIMENT)
+    page.get_by_text("This topic").click()
     switch = page.get_by_role("checkbox", name="show everything at once")
     waiting = page.locator("[data-after]")
     switch.focus()
     page.keyboard.press("Space")
     assert waiting.filter(visible=True).count() == waiting.count() > 2
     page.goto((frozen_site / LEARN).as_uri())  # another page
+    page.get_by_text("This topic").click()
     assert switch.is_checked()
     assert not page.locator(".pb-answer[open]").count()  # questions still ask
     switch.uncheck()
     page.reload()
+    page.get_by_text("This topic").click()
     assert not switch.is_checked()
 
 

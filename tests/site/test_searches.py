@@ -195,8 +195,8 @@ def _rows(reading: Reading) -> dict[str, str]:
     for text, above in reading.texts:
         rows = [tag for tag in above if tag.name == "tr"]
         marks = {mark for tag in above for mark in (tag.name, *tag.classes, *tag.attributes)}
-        if rows and "pb-note" not in rows[-1].classes:
-            anchor = rows[-1].attributes.get("id", "")
+        if rows and "pb-note" not in rows[0].classes:  # a cell may hold a table of its own
+            anchor = rows[0].attributes.get("id", "")
         if rows and anchor and not CLOSED & marks:
             said[anchor] = f"{said.get(anchor, '')} {text}"
     return {anchor: "".join(words.split()) for anchor, words in said.items()}

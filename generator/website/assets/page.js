@@ -36,3 +36,9 @@ book.keep = (place, chosen) => {
   });
   history.replaceState(history.state, "", `${location.pathname}?${kept}#${place}`.replace("?#", "#"));
 };
+
+// Material's buttons of each listing stand in a landmark: of a page with several listings, all have one name.
+new MutationObserver(() => book.all(document, "nav.md-code__nav").forEach((nav) => (nav.role = "none"))).observe(
+  document.body,
+  { childList: true, subtree: true },
+);
