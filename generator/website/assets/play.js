@@ -40,7 +40,7 @@ class Figure {
     this.button?.addEventListener("click", () => {
       this.button.setAttribute("aria-pressed", String(this.root.matches(".pb-one-state")));
       this.list();
-      this.reserve();
+      if (this.states) this.reserve();
     });
     this.budget?.addEventListener("input", () => this.limit());
     const kept = book.kept(root.dataset.name);
@@ -49,6 +49,7 @@ class Figure {
     );
     this.list();
     this.limit();
+    if (kept.length) this.chosen();
   }
 
   filled(states) {
@@ -157,12 +158,6 @@ class Figure {
     this.budget.setAttribute("aria-valuetext", said);
     this.root.querySelector("output").textContent = said;
   }
-
-  // A browser that comes back to the page has chosen before this script could hear it.
-  resume() {
-    this.limit();
-    if (this.groups.some((group) => !group.querySelector("input:checked").defaultChecked)) this.chosen();
-  }
 }
 
 const near = new IntersectionObserver(
@@ -170,7 +165,6 @@ const near = new IntersectionObserver(
   { rootMargin: "600px" }
 );
 all(document, "[data-play]").forEach((root) => {
-  const figure = (figures[root.dataset.name] = new Figure(root));
-  window.addEventListener("pageshow", () => figure.resume());
+  figures[root.dataset.name] = new Figure(root);
   near.observe(root);
 });
