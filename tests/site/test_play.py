@@ -269,7 +269,7 @@ def test_a_play_of_many_moments_takes_twelve_seconds_at_speed_one(
     assert one.button.text_content() == "Play"
 
 
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("width", [1280, 390, 320])
 def test_each_play_opens_at_its_first_step_and_no_step_or_choice_moves_anything(
     built_site, open_page, width
 ):

@@ -68,7 +68,7 @@ class Figure {
     this.root.style.removeProperty("--pb-least");
     const heights = this.states.map((_, n) => {
       this.show(n);
-      return this.root.offsetHeight;
+      return this.root.getBoundingClientRect().height;
     });
     this.root.style.setProperty("--pb-least", `${Math.max(...heights)}px`);
     this.show(at);

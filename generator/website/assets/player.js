@@ -8,7 +8,7 @@ const [MOMENT, LONGEST] = [900, 12000]; // milliseconds, of a step and of a play
 book.Player = class {
   constructor(root, bar) {
     this.root = root;
-    const [back, button, next, speed, range, said] = all(bar, "button, input, select, span");
+    const [back, button, next, speed, range, said] = all(bar, "button, input, select, p");
     Object.assign(this, { button, range, speed, words: said });
     this.isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
     back.addEventListener("click", () => this.step(-1));
@@ -82,10 +82,7 @@ book.Player = class {
     });
     this.range.value = this.at * 1000;
     const said = this.moments[this.told][1];
-    const lines = this.moments.map(([, words]) => words.split("\n")[0]); // what follows is drawn
-    this.words.textContent = lines[this.told];
-    const { dataset } = this.words.parentNode;
-    dataset.longest = lines.reduce((a, b) => (b.length > a.length ? b : a), dataset.longest);
+    this.words.textContent = said.split("\n")[0]; // what follows is drawn
     this.range.setAttribute("aria-valuetext", said);
   }
 };
