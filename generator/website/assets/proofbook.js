@@ -111,9 +111,9 @@ function mark() {
 // Where home's *Continue* leads: this page, or the next one when it is done. Not in `mark`, which other
 // windows call when this one writes.
 function remember() {
-  const { way, title } = rail.dataset;
+  const { way } = rail.dataset;
   const next = counted(rail.dataset).isDone && rail.querySelector("[rel=next]");
-  store.set("last", { href: (next || location).href, way, title: next ? next.textContent.replace("Next: ", "") : title });
+  store.set("last", { href: (next || location).href, way, title: next ? next.textContent.replace("Next: ", "") : document.querySelector("h1").textContent });
 }
 
 // The pages that a reader has opened, or has seen to their end.
