@@ -147,7 +147,6 @@ def printed(sheet: Sheet, gathered: Gathered) -> Page:
         rail=rail,
         lessons=groups,
         topic=folio.in_link.line(topic.file.title) if topic else Markup(),
-        has_measured=any(value.kind == "measured" for value in values),
         has_times=any(value.unit.num_seconds for value in values),
         has_waiting=any(
             isinstance(part, Waiting) or (isinstance(part, Fold) and part.after) for part in parts

@@ -351,6 +351,15 @@ def test_each_option_says_how_it_was_answered(page):
         item.press("Answer again")
 
 
+def test_a_pair_that_is_answered_says_each_piece_once(built_site, open_page):
+    page = open_page(built_site / "topics" / "sharding" / "learn.html")
+    box = page.locator("#item-sd-learn-stage")
+    pieces = box.locator("label").all_inner_texts()
+    assert any(" " in piece for piece in pieces)  # of a span and more words
+    box.get_by_role("button", name="Show the answer").click()
+    assert box.locator("label").all_inner_texts() == pieces
+
+
 def test_a_question_of_two_options_before_the_text_has_a_second_attempt(frozen_site, open_page):
     page = open_page(frozen_site / "topics" / "averaging" / "trace.html")
     box = page.locator("#item-is-it-equal")

@@ -104,7 +104,7 @@ class Question(Element):
         return super().needs | {self.item.kind, self.kind.places or "typed_field"}
 
     def parts(self) -> Iterator[Element | Markup]:
-        """What is asked and what explains the answers, without hints and evidence."""
+        """What is asked, what explains the answers, and the evidence, without hints."""
         yield Unfound([self.above])
         yield from (self.stem, self.more)
         yield from (part for part in (self.about, self.exhibit) if part)
@@ -112,7 +112,9 @@ class Question(Element):
         if self.kind.places == "pairs":
             words += [answer.beside or Markup() for answer in self.closed]
         yield Unfound([*words, *self.ends, *(code for code, _ in self.lines)])
-        yield Unfound([self.explains, *(one.why for one in self.answers)])
+        behind = [*self.backing, *(proof for one in self.answers for proof in one.backing)]
+        evidence = [said for proof in behind for said in (proof.belief, proof.says) if said]
+        yield Unfound([self.explains, *(one.why for one in self.answers), *evidence])
 
 
 def question(quiz_item: Item, folio: Folio, asked_as: str, level: int = 3) -> Question:

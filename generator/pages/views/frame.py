@@ -57,7 +57,6 @@ class Frame:
     rail: Rail | None
     lessons: Groups  # of its topic
     topic: Markup  # the title of its topic
-    has_measured: bool  # numbers that runs measured
     has_times: bool  # among its numbers
     has_waiting: bool  # parts that wait for an answer
     is_asking: bool
