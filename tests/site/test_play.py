@@ -334,7 +334,7 @@ def test_without_a_script_a_play_stands_whole_and_its_moments_are_listed(
     page = open_page(built_site / path, java_script_enabled=False)
     root = page.locator(f"#figure-{name}")
     assert root.locator(".pb-player:visible").count() == 0
-    assert root.locator("[data-now]:visible").count() == 0  # no veil
+    assert root.locator("[data-now]:visible").count() == 0  # nothing is to come
     last = root.locator("svg.pb-wide [data-during] text:visible").all_text_contents()
     sums = [f"{1111 * chunk:,}" for chunk in range(1, 5)]
     assert sorted(last) == (["averaged"] * 4 if figure == STEP else sorted(sums * 4))
