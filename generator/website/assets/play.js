@@ -38,8 +38,8 @@ class Figure {
     });
     this.button = root.querySelector("[data-all]");
     this.button?.addEventListener("click", () => {
-      this.button.setAttribute("aria-pressed", String(this.root.matches(".pb-one-state")));
-      this.list();
+      this.button.textContent = root.classList.toggle("pb-one-state") ? words.show_all : words.show_one;
+      all(root, "table").forEach(book.stop); // other links are seen
       this.reserve();
     });
     this.budget?.addEventListener("input", () => this.limit());
@@ -126,7 +126,6 @@ class Figure {
 
   // The rows of this state; its options stand above, so their columns come with all rows only.
   list() {
-    this.root.classList.toggle("pb-one-state", this.button?.getAttribute("aria-pressed") !== "true");
     this.rows.forEach((row) => row.classList.toggle("pb-other", row.dataset.state !== String(this.at)));
     all(this.root, "table").forEach(book.stop); // whose links are others now
   }
