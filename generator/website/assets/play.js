@@ -96,7 +96,7 @@ class Figure {
     const others = this.groups.filter((_, n) => best[0][n] !== asked[n]);
     this.groups.forEach((group, n) => {
       all(group, "input")[best[0][n]].checked = true;
-      group.firstChild.dataset.changed = others.includes(group) ? words.changed : "";
+      group.classList.toggle("pb-changed", others.includes(group));
     });
     this.show(this.states.indexOf(best));
     this.mark();
