@@ -34,6 +34,8 @@ MOVED = """async root => {
         if (range) for (go(0); range.value < 1000; look()) ways[2].click();
         if (range) go(0);
     };
+    // a fold that has just opened: the figure measures its states again
+    for (let n = 0; n < 2; n++) await new Promise(requestAnimationFrame);
     steps();
     for (const input of root.querySelectorAll('fieldset input')) {
         input.click();

@@ -55,10 +55,10 @@ class Figure {
     this.states = states;
     this.mark();
     if (this.isAwaited) this.chosen();
+    if (!this.rows.length) return;
     let width;
-    const boxes = [this.root, ...all(this.root, ".pb-scroll")]; // a table is folded, or is not
-    const sized = new ResizeObserver(() => width !== (width = String(boxes.map((one) => one.offsetWidth))) && this.reserve());
-    if (this.rows.length) boxes.forEach((box) => sized.observe(box));
+    new ResizeObserver(() => width !== (width = this.root.offsetWidth) && this.reserve()).observe(this.root);
+    this.root.querySelector("details:has(table)")?.addEventListener("toggle", () => this.reserve());
   }
 
   // As high as the highest of its states, so that a choice moves nothing below.
