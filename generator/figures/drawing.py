@@ -165,12 +165,23 @@ class Drawing:
         yield
         self.parts.append("</g>")
 
-    def playhead(self, start: float, end: float, top: float, bottom: float) -> None:
-        """Add the line that moves from one place to another, and a veil over what is to come."""
-        self.parts.append(f'<g class="pb-past" data-now="{number(start)} {number(end)}">')
-        self.box(0, top, end - start, bottom - top, "veil")
-        self.line(0, top, 0, bottom, "")
-        self.parts.append("</g>")
+    def playhead(self, first: int, start: float, end: float, top: float, bottom: float) -> None:
+        """Add the line that moves from one place to another.
+
+        The parts from `first` on become outlines of what is to come. A copy of them lies above,
+        and player.js shows as much of it as has been played.
+        """
+        drawn = self.parts[first:]
+        outlines = ['<g class="pb-to-come">', *drawn, "</g>"]
+        filled = [part for part in drawn if not isinstance(part, Operated)]
+        place = (*map(number, (start, top, end - start, bottom - top)),)
+        x, y, width, height = place
+        self.parts[first:] = [
+            *map(Operated, outlines),
+            f'<svg x="{x}" y="{y}" width="{width}" height="{height}" viewBox="{" ".join(place)}" '
+            'aria-hidden="true">', *filled, "</svg>",
+            f'<path class="pb-past" data-now="{x} {number(end)}" d="M0 {y}v{height}"/>',
+        ]  # fmt: skip
 
     def svg(
         self, name: str, title: str, description: str, css_class: str, *, is_operated: bool = True

@@ -198,7 +198,7 @@ def test_the_first_rank_holds_as_many_microbatches_as_the_run_counted(played):
 @pytest.mark.parametrize("figure", ["schedule", "timelines"])
 def test_both_schedules_stand_in_one_drawing_over_the_same_time(played, folio, figure):
     drawn = frame.play(played["pipeline-parallelism", figure], folio).play.drawn
-    wide = re.search(r'<svg class="pb-drawing pb-wide.*?</svg>', drawn)[0]
+    wide = drawn.partition("pb-narrow")[0]
     assert wide.count("data-now") == 1
     ends = {}
     for title in ("GPipe", "1F1B"):
@@ -241,7 +241,7 @@ def test_a_step_over_a_link_takes_what_its_events_take_and_no_less_than_the_law_
 def test_the_boxes_of_a_step_lie_where_its_events_do(played, folio):
     drawn = frame.play(played["ddp", "one-step"], folio).play.drawn
     moments = json.loads(unescape(re.search(r'data-moments="([^"]+)"', drawn)[1]))
-    svg = re.search(r'<svg class="pb-drawing pb-wide.*?</svg>', drawn)[0]
+    svg = drawn.partition("pb-narrow")[0]
     settings = recorded("overlap.ddp_42")["settings"]
     start, end = map(float, re.search(r'data-now="([\d.]+) ([\d.]+)"', svg).groups())
     step = step_rules.overlapped(settings, overlaps=True)

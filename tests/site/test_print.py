@@ -69,6 +69,15 @@ def test_paper_has_the_whole_lesson(built_site, open_page, topic, script):
     assert "Thenumbersbehindthefigure" in text
 
 
+def test_paper_leaves_closed_what_a_reader_left_closed(built_site, open_page):
+    page = open_page(built_site / "plan" / "llama_8b.html")
+    fold = page.locator("details:has(> .pb-inside > .pb-claim)").first
+    said = squeezed(fold.locator(".pb-claim > summary").first.text_content())[:40]
+    assert said not in read(page)
+    fold.locator("> summary").click()
+    assert said in read(page)
+
+
 def test_paper_has_the_answers_on_sheets_of_their_own(frozen_site, open_page):
     path = frozen_site / CHALLENGE
     whys = [one for one in _beginnings(path.read_text(encoding="utf-8"), "why") if one]

@@ -26,14 +26,14 @@ ROW, HALF = 32, 10.0
 LOADED, LOAD = 52, 16  # of a row that has a load: its height, and that of the largest load
 CURVE, TITLE = 150, 24  # the height of a curve, and of the title of a group
 LOOKS: dict[Kind, tuple[str, str]] = {
-    "whole": ("gather hollow", ""),
+    "whole": ("gather faint", ""),
     "gather": ("gather", "ground"),
     "forward": ("compute faint", ""),
-    "backward": ("compute", "ground"),
+    "backward": ("backward", "ground"),
     "reduce": ("communication", "ground"),
     "wait": ("waiting hollow shard", ""),
 }
-LOOK_OF_LOAD = "series-e faint"  # as activations in other figures
+LOOK_OF_LOAD = "span series-e faint"  # as activations in other figures
 Rows = Mapping[str, Sequence[Action]]
 # How many things each row holds, as a number from each time on.
 Loads = Sequence[Sequence[tuple[float, int]]]
@@ -72,30 +72,37 @@ def schedule(
     size = len(rows) // max(len(groups), 1)  # of a group
     titles = [title for title in groups or [""] for _ in range(size)]  # of the group of each row
     labels = [row.removeprefix(f"{title}, ") for row, title in zip(rows, titles, strict=True)]
-    left = max(label_room(curve.ticks if curve else []), GAP + max(map(text_width, labels + mosts)))
+    above = LINE * (layout.labels_above and bool(loads))  # or names in boxes had no room
+    beside = 1 if above else GAP + max(map(text_width, labels + mosts))
+    left = max(label_room(curve.ticks) if curve else 0, beside)
     x = Scale(0, max(end, longest, mark.value if mark else 0), left, layout.width - 1)
-    top, height = upper + LINE * bool(mark), LOADED if loads else ROW
+    top, height = upper + LINE * bool(mark), above + (LOADED if loads else ROW)
     tops = [top + height * n + TITLE * (n // size + 1) * bool(groups) for n in range(len(rows))]
-    bottom = tops[-1] + height
-    _rows(drawing, rows, labels, words, x.between(0, end), tops)
+    bottom, first = tops[-1] + height, len(drawing.parts)
+    _rows(drawing, rows, words, x.between(0, end), [y + above + ROW / 2 for y in tops])
     used = {action.kind for row in rows.values() for action in row}
     keys = [
         LegendEntry(words[kind], box=f"span {look}")
         for kind, (look, _) in LOOKS.items()
         if kind in used
     ]
-    for position, (row, most) in enumerate(zip(loads, mosts, strict=True)):
-        base = tops[position] + LOADED - 4
-        y = Scale(0, max(map(_most, loads)), base, base - LOAD)
-        drawing.area(_stepped([*row, (end, 0)], x, y), LOOK_OF_LOAD)
-        drawing.word(x.start - GAP, base - LOAD / 2, most, "soft", "end")
+    for row, y in zip(loads, tops, strict=False):
+        base = y + height - 4
+        held = Scale(0, max(map(_most, loads)), base, base - LOAD)
+        drawing.area(_stepped([*row, (end, 0)], x, held), LOOK_OF_LOAD)
     if loads:
         keys.append(LegendEntry(words["load"], box=LOOK_OF_LOAD))
     keys.append(LegendEntry(words["idle"], line="waiting"))
-    drawing.playhead(x(0), x(end), top, bottom)
-    for title, first in zip(groups, tops[::size], strict=False):
-        drawing.word(0, first - TITLE / 2, title, "strong")
-    if mark:  # what was measured is veiled at no time
+    drawing.playhead(first, x(0), x(end), top, bottom)
+    for label, most, y in zip(labels, mosts or [""] * len(rows), tops, strict=True):
+        if above:
+            drawing.word(0, y + LINE / 2 + 2, f"{label}, {most}")
+        else:
+            drawing.word(x.start - GAP, y + ROW / 2, label, anchor="end")
+            drawing.word(x.start - GAP, y + LOADED - 4 - LOAD / 2, most, "soft", "end")
+    for title, y in zip(groups, tops[::size], strict=False):
+        drawing.word(0, y - TITLE / 2, title, "strong")
+    if mark:
         drawing.line(x(mark.value), top, x(mark.value), bottom, "budget")
         drawing.word(x(mark.value), top - LINE / 2, mark.words, "soft", "end")
     if curve:
@@ -108,9 +115,8 @@ def schedule(
 
 
 def _rows(
-    drawing: Drawing, rows: Rows, labels: Sequence[str], words: Mapping[str, str], x: Scale,
-    tops: Sequence[float],
-) -> None:  # fmt: skip
+    drawing: Drawing, rows: Rows, words: Mapping[str, str], x: Scale, middles: Sequence[float]
+) -> None:
     """Draw a box for each action, and a line where a row is idle.
 
     The boxes of a kind are named where each of them has room for its name: some names without the
@@ -120,9 +126,7 @@ def _rows(
         action.kind for row in rows.values() for action in row
         if text_width(action.name) + 2 > x(action.end) - x(action.start)
     }  # fmt: skip
-    for (name, actions), label, top in zip(rows.items(), labels, tops, strict=True):
-        middle = top + ROW / 2
-        drawing.word(x.start - GAP, middle, label, anchor="end")
+    for (name, actions), middle in zip(rows.items(), middles, strict=True):
         edges = [x(at) for action in actions for at in (action.start, action.end)]
         for start, end in zip([x.start, *edges[1::2]], [*edges[::2], x.end], strict=True):
             if end > start:
@@ -147,6 +151,7 @@ def _stepped(
     steps = (
         (x(at), y(height))
         for (start, height), (stop, _) in pairwise(heights)
+        if stop > start
         for at in (start, stop)
     )
     return [(x(heights[0][0]), y.start), *steps, (x(heights[-1][0]), y.start)]
@@ -158,13 +163,13 @@ def _curve(drawing: Drawing, curve: Curve, x: Scale, top: float) -> float:
     drawing.word(0, top, curve.unit, "soft")
     grid_lines(drawing, y, x.start, x.end, curve.ticks)
     sums = [0.0] * len(curve.parts[0][2])
-    stacked = []
+    stacked, first = [], len(drawing.parts)
     for _, look, sizes in curve.parts:
         sums = [low + size for low, size in zip(sums, sizes, strict=True)]
         stacked.append(([*enumerate(sums), (len(sums), 0.0)], look))
     for heights, look in reversed(stacked):
         drawing.area(_stepped(heights, x, y), f"span {look}")
-    drawing.playhead(x(0), x(len(sums)), y.end, y.start)
+    drawing.playhead(first, x(0), x(len(sums)), y.end, y.start)
     drawing.line(x.start, y(curve.mark.value), x.end, y(curve.mark.value), "budget")
     return y.start
 
@@ -174,7 +179,7 @@ def _curve(drawing: Drawing, curve: Curve, x: Scale, top: float) -> float:
 TOP, HEIGHT, APART = 22, 30, 6  # of the boxes of layers
 LAYERS = {
     "forward": ("compute faint", ""),
-    "backward": ("compute", "ground"),
+    "backward": ("backward", "ground"),
     "ready": ("collective", "communication"),
     "sent": ("communication", "ground"),
     "averaged": ("layer", ""),

@@ -61,13 +61,20 @@ def _pipeline(run: Run) -> list[list[Action]]:
 
 
 def overlap(states: Sequence[PlayState], _: Figure, folio: Folio) -> Iterator[DrawnState]:
-    """Yield each state drawn: a DDP step computed from its first run; the measured end."""
+    """Yield each state drawn: a DDP step computed from its first run; the measured end.
+
+    The states of one step, with and without overlap, have the same axis.
+    """
     words = folio.ui["play"]["actions"] | folio.ui["play"]["overlap"]
     runs = [state.runs[0].run for state in states]
     steps = [step_rules.overlapped(run.settings, overlaps=run.strategy == "ddp") for run in runs]
     ends = [1000 * run.timing.step.median_seconds for run in runs if run.timing.step]
-    longest = max(*ends, *(step.end for step in steps))
-    for step, measured in zip(steps, ends, strict=True):
+    for run, step, measured in zip(runs, steps, ends, strict=True):
+        longest = max(
+            max(end, other.end)
+            for of, other, end in zip(runs, steps, ends, strict=True)
+            if of.settings == run.settings
+        )
         rows, mark = {"rank": step.computed, "link": step.sent}, AxisMark(measured, "measured")
         draw = partial(timeline.overlap, step, rows, "time, ms", words, longest=longest, mark=mark)
         waits = units.printed(step.end / step.computed[-1].start - 1, units.SHARE, units.AS_RULED)

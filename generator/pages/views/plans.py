@@ -6,6 +6,7 @@ optimizer the layouts to measure, bars, and what fits; and the layouts that a le
 """
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -219,7 +220,7 @@ class Plans:
             recomputed = named.get((name, "all"))
             if recomputed and (name, "ddp" in kept) != ("ddp-view", True):
                 cells = (self.compared(answer, memory) for answer in (kept[name], recomputed))
-                yield [label(self.label(kept[name])), *cells]
+                yield [self.words(kept[name]), *cells]
 
     def compared(self, answer: PlanAnswer, memory: float) -> Markup:
         """What a layout needs, marked where that is more than a device has; it leads to its row."""
@@ -264,12 +265,19 @@ class Plans:
             axis, *sizes = part.split(".")
             word = words.strategies.get(axis, axis)
             has_sizes = sizes and len(parts) + len(sizes) > 2
-            axes.append(f"{word} ({' × '.join(sizes)})" if has_sizes else word)
+            axes.append(f"{word}\u00a0({' × '.join(sizes)})" if has_sizes else word)
         training = answer.question.training
         own = [words.checkpointed] if training.checkpointing != "none" else []
         if training.microbatch != self.grid.microbatch:
-            own.append(f"microbatch {training.microbatch}")
+            own.append(f"microbatch\u00a0{training.microbatch}")
         return ", ".join([" × ".join(axes), *own])
+
+    def words(self, answer: PlanAnswer) -> Markup:
+        """The label of an answer, which breaks within no name that has a hyphen."""
+        kept = re.sub(
+            r"\w+-[^ ]+", r'<span class="pb-keep">\g<0></span>', str(escape(self.label(answer)))
+        )
+        return label(Markup(kept))
 
     def needs(self, answer: PlanAnswer) -> Markup:
         """What the rank with the highest demand needs of its device."""
@@ -280,7 +288,7 @@ class Plans:
         tight = Markup("<br><b>nearly fills the device</b>")
         is_tight = layout.is_tight(numeric(chosen.memory))
         self.folio.run(self.path(layout.answer))  # the page rests on it, though on no number
-        return label(self.label(layout.answer)) + tight * is_tight
+        return self.words(layout.answer) + tight * is_tight
 
     def measured(self, layout: Layout, chosen: ChosenSetting) -> Measured:
         """A layout to measure: what it needs, range of time, and its program's command."""

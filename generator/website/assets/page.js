@@ -37,6 +37,13 @@ book.keep = (place, chosen) => {
   history.replaceState(history.state, "", `${location.pathname}?${kept}#${place}`.replace("?#", "#"));
 };
 
+// The theme opens all folds for paper; those that a reader left closed stay closed (print.css).
+window.addEventListener(
+  "beforeprint",
+  () => book.all(document, "details").forEach((one) => one.classList.toggle("pb-closed", !one.open)),
+  true,
+);
+
 // Material's buttons of each listing stand in a landmark: of a page with several listings, all have one name.
 new MutationObserver(() => book.all(document, "nav.md-code__nav").forEach((nav) => (nav.role = "none"))).observe(
   document.body,

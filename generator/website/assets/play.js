@@ -38,8 +38,8 @@ class Figure {
     });
     this.button = root.querySelector("[data-all]");
     this.button?.addEventListener("click", () => {
-      this.button.setAttribute("aria-pressed", String(this.root.matches(".pb-one-state")));
-      this.list();
+      this.button.textContent = root.classList.toggle("pb-one-state") ? words.show_all : words.show_one;
+      all(root, "table").forEach(book.stop); // other links are seen
       if (this.states) this.reserve();
     });
     this.budget?.addEventListener("input", () => this.limit());
@@ -56,10 +56,10 @@ class Figure {
     this.states = states;
     this.mark();
     if (this.isAwaited) this.chosen();
+    if (!this.rows.length) return;
     let width;
-    const boxes = [this.root, ...all(this.root, ".pb-scroll")]; // a table is folded, or is not
-    const sized = new ResizeObserver(() => width !== (width = String(boxes.map((one) => one.offsetWidth))) && this.reserve());
-    if (this.rows.length) boxes.forEach((box) => sized.observe(box));
+    new ResizeObserver(() => width !== (width = this.root.offsetWidth) && this.reserve()).observe(this.root);
+    this.root.querySelector("details:has(table)")?.addEventListener("toggle", () => this.reserve());
   }
 
   // As high as the highest of its states, so that a choice moves nothing below.
@@ -97,7 +97,7 @@ class Figure {
     const others = this.groups.filter((_, n) => best[0][n] !== asked[n]);
     this.groups.forEach((group, n) => {
       all(group, "input")[best[0][n]].checked = true;
-      group.firstChild.dataset.changed = others.includes(group) ? words.changed : "";
+      group.classList.toggle("pb-changed", others.includes(group));
     });
     this.show(this.states.indexOf(best));
     this.mark();
@@ -127,7 +127,6 @@ class Figure {
 
   // The rows of this state; its options stand above, so their columns come with all rows only.
   list() {
-    this.root.classList.toggle("pb-one-state", this.button?.getAttribute("aria-pressed") !== "true");
     this.rows.forEach((row) => row.classList.toggle("pb-other", row.dataset.state !== String(this.at)));
     all(this.root, "table").forEach(book.stop); // whose links are others now
   }

@@ -77,7 +77,12 @@ book.Player = class {
     });
     all(drawn, "[data-now]").forEach((line) => {
       const [start, end] = line.dataset.now.split(" ").map(Number);
-      line.setAttribute("transform", `translate(${start + this.at * (end - start)})`);
+      const played = this.at * (end - start);
+      line.setAttribute("transform", `translate(${start + played})`);
+      const filled = line.previousElementSibling;
+      const { y, height } = filled.viewBox.baseVal;
+      filled.setAttribute("width", played);
+      filled.setAttribute("viewBox", `${start} ${y} ${played} ${height}`);
       line.classList.toggle("pb-past", this.at === 1);
     });
     this.range.value = this.at * 1000;
