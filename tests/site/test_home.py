@@ -74,6 +74,24 @@ def test_the_wager_answers_in_words_and_its_card_keeps_its_height(built_site, op
     assert card.bounding_box()["height"] == pytest.approx(height, abs=1)
 
 
+def test_a_chosen_model_is_one_that_was_simulated_and_its_box_keeps_its_height(
+    built_site, open_page
+):
+    page = open_page(built_site / "index.html")
+    fit, devices = page.locator(".pb-fit"), page.locator("select[name=devices]")
+    height, said = fit.bounding_box()["height"], fit.locator("[role=status]")
+    for model in page.locator("select[name=model] option").evaluate_all(
+        "all => all.map(o => o.value)"
+    ):
+        devices.select_option("8")
+        page.locator("select[name=model]").select_option(model)
+        is_known = model != "config.json"
+        assert is_known == (said.inner_text() != "Not simulated")
+        assert is_known == bool(devices.locator("[label=Simulated] :checked").count())
+        assert (devices.input_value() == "8") == ("because 8 was not" not in said.inner_text())
+        assert fit.bounding_box()["height"] == height
+
+
 def test_home_has_one_primary_button(built_site, open_page):
     page = open_page(built_site / "index.html")
     assert page.locator(".md-content .pb-check:visible").count() == 1
