@@ -98,10 +98,13 @@ def test_the_path_ticks_a_page_whose_questions_are_done_rightly_or_not(frozen_si
     page.goto((frozen_site / "topics/index.html").as_uri())
     row = page.locator(".pb-hour li", has=page.locator("a[href$='averaging/learn.html']"))
     assert "✓" not in row.inner_text()
+    assert "opened" in row.inner_text()
+    assert "done" not in page.locator(".pb-tally").inner_text()
     page.go_back()
     _give_up_all(page)
     page.goto((frozen_site / "topics/index.html").as_uri())
     assert "✓" in row.inner_text()
+    assert "1 of 2 done" in page.locator(".pb-tally").inner_text()
     page.goto((frozen_site / CHALLENGE).as_uri())  # a prediction is among its questions
     _give_up_all(page)
     assert "/" in page.locator(".pb-lessons [aria-current] .pb-progress").text_content()
