@@ -74,6 +74,12 @@ def test_on_a_phone_the_drawer_lists_the_lessons_of_the_topic_and_the_path(froze
     titles = drawer.locator("a[href]:visible").evaluate_all(
         "all => all.map(one => one.getAttribute('href'))"
     )
+    listed = page.locator(".pb-lessons a").evaluate_all(
+        "all => all.map(one => one.getAttribute('href'))"
+    )
+    assert [title for title in titles if title in listed] == [
+        title for title in listed if title in titles
+    ]
     assert {"trace.html", "cost.html", "recall.html", "summary.html"} <= {*titles}
     assert "../sharding/deep.html" in drawer.locator("a").evaluate_all(
         "all => all.map(one => one.getAttribute('href'))"
