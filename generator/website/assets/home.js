@@ -6,12 +6,20 @@ const models = all(document, "[data-survive]");
 
 models.forEach((root, n) => {
   root.hidden = n > 0;
+  const [no, yes, wrong, right] = root.dataset.words.split(" ");
+  all(root, ".pb-row").forEach((row) => {
+    const [tick, [answer, verdict]] = [row.querySelector("input"), all(row, "small > span")];
+    tick.onchange = () => {
+      answer.textContent = tick.checked ? yes : no;
+      verdict.textContent = `, ${tick.checked === row.matches(".pb-over") ? wrong : right}`;
+    };
+    tick.onchange(); // a browser may have kept it ticked
+  });
   root.querySelector("[data-show]").onclick = () => {
     const rows = all(root, ".pb-row").map((row) => [row, row.querySelector("input")]);
     const ticked = rows.filter(([, tick]) => tick.checked);
     const hits = rows.filter(([row, tick]) => tick.checked !== row.matches(".pb-over"));
-    rows.forEach(([, tick]) => (tick.disabled = true));
-    ticked.forEach(([row]) => (row.querySelector(".pb-end small").textContent = root.dataset.yes));
+    rows.forEach(([, tick]) => (tick.inert = true)); // in its colour
     root.toggleAttribute("data-guessed", ticked.length);
     if (ticked.length) root.querySelector("[data-task]").textContent = root.dataset.score.replace("{n}", hits.length);
     models.forEach((other) => (other.dataset.shown = 1));
