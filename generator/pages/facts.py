@@ -13,6 +13,7 @@ from generator.pages.elements.element import Content, Element, Heading, walk
 from generator.pages.elements.figures import PlayedFigure
 from generator.pages.elements.programs import ListedProgram
 from generator.pages.elements.tables import Table
+from generator.pages.views.guide import RunQuestions
 from generator.pages.views.handwritten import WrittenMarkdown
 from generator.printing.folio import Folio
 from generator.printing.markdown import Text
@@ -76,8 +77,12 @@ def _meeting(needs: Iterable[str], table: dict[str, str]) -> list[str]:
 def headings(content: Content) -> list[Heading]:
     """The headings of a page that have an anchor of their words."""
     of_markdown = (part.headings for part in content if isinstance(part, WrittenMarkdown))
-    own = (part for part in walk(content) if isinstance(part, Heading) and part.is_anchored)
-    return [*own, *chain.from_iterable(of_markdown)]
+    own = (
+        part.headings if isinstance(part, RunQuestions) else [part]
+        for part in walk(content)
+        if isinstance(part, RunQuestions) or (isinstance(part, Heading) and part.is_anchored)
+    )  # fmt: skip
+    return [*chain.from_iterable(own), *chain.from_iterable(of_markdown)]
 
 
 def minutes(content: Content, folio: Folio) -> int:

@@ -105,7 +105,8 @@ def _of_the_book(book: Book) -> Iterator[Sheet]:
         yield sheet("guide.md", "guide", book.guide.title, book.guide.about, has_toc=True)
         for _, symptom in book.guide.symptoms:
             path, title = f"guide/{symptom.id}.md", symptom.title
-            yield sheet(path, "symptom", title, symptom.tell, symptom=symptom.id, under="guide.md")
+            at = partial(sheet, under="guide.md", has_toc=True)
+            yield at(path, "symptom", title, symptom.tell, symptom=symptom.id)
     about = (
         "For each experiment, this page says how many laws hold and how many observations turned "
         "out otherwise. The page of an experiment has each of its claims, with prediction, "

@@ -15,6 +15,7 @@ the errors on top. While serving, only the pages of edited files are printed aga
 
 import atexit
 import gc
+import itertools
 import logging
 import os
 import sys
@@ -47,6 +48,7 @@ from generator.pages.elements.element import Heading
 from generator.pages.environment import reread
 from generator.pages.facts import LEVEL
 from generator.pages.press import EVERYTHING, Press
+from generator.pages.views.ways import GROUPS
 from generator.printing.folio import interface_words
 from generator.website import page_html, publish, search
 from generator.website.guest_plugin import GuestPlugin
@@ -272,7 +274,9 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
         """Path as the drawer lists it: the first hour, and of each topic its lessons and labs."""
         modes = interface_words()["modes"]
         of_topics: dict[str, list[StructureItem]] = {}
-        for sheet in self.press.sheets.values():
+        kinds = ["topic", *itertools.chain(*GROUPS.values())]
+        sheets = (sheet for sheet in self.press.sheets.values() if sheet.topic)
+        for sheet in sorted(sheets, key=lambda sheet: kinds.index(sheet.mode or sheet.kind)):
             file = files.get_file_from_path(sheet.path)
             if not sheet.topic or not file or not (page := file.page):
                 continue
@@ -286,7 +290,7 @@ class BookPlugin(BasePlugin[ProofbookConfig]):
                 page.parent = lesson
             else:
                 page.meta["subtitle"] = kind
-                own.insert(0 if sheet.kind == "topic" else len(own), page)
+                own.append(page)
         hour = [
             Link(str(page.title), page.url)
             for step in self.book.home.first_hour

@@ -70,8 +70,28 @@ def test_the_wager_answers_in_words_and_its_card_keeps_its_height(built_site, op
     height = card.bounding_box()["height"]
     card.get_by_label("one device").check()
     card.get_by_role("button", name="See what happened").click()
-    assert card.locator(".pb-end small").all_inner_texts() == ["you: yes", *["you: no"] * 4]
+    assert card.locator(".pb-end small").all_inner_texts() == [
+        "you: yes, wrong", *["you: no, right"] * 2, *["you: no, wrong"] * 2
+    ]  # fmt: skip
     assert card.bounding_box()["height"] == pytest.approx(height, abs=1)
+
+
+def test_a_chosen_model_is_one_that_was_simulated_and_its_box_keeps_its_height(
+    built_site, open_page
+):
+    page = open_page(built_site / "index.html")
+    fit, devices = page.locator(".pb-fit"), page.locator("select[name=devices]")
+    height, said = fit.bounding_box()["height"], fit.locator("[role=status]")
+    for model in page.locator("select[name=model] option").evaluate_all(
+        "all => all.map(o => o.value)"
+    ):
+        devices.select_option("8")
+        page.locator("select[name=model]").select_option(model)
+        is_known = model != "config.json"
+        assert is_known == (said.inner_text() != "Not simulated")
+        assert is_known == bool(devices.locator("[label=Simulated] :checked").count())
+        assert (devices.input_value() == "8") == ("because 8 was not" not in said.inner_text())
+        assert fit.bounding_box()["height"] == height
 
 
 def test_home_has_one_primary_button(built_site, open_page):
@@ -89,7 +109,9 @@ def test_without_a_script_the_first_answer_stands_with_links_to_all_plans(built_
 
 def test_no_bar_gives_the_answer_away_before_the_reader_asks_for_it(page):
     assert page.locator("[data-survive]:visible").count() == 1
-    assert not page.locator(".pb-bars rect:visible, .pb-end:visible, [data-next]:visible").count()
+    assert not page.locator(
+        ".pb-bars rect:visible, .pb-end > span:visible, [data-next]:visible"
+    ).count()
     page.get_by_label("one device").check()  # which ran out of memory
     page.get_by_role("button", name="See what happened").click()
     assert page.locator("[data-task]:visible").inner_text() == "Yours: 0 of 2 right."

@@ -74,6 +74,12 @@ def test_on_a_phone_the_drawer_lists_the_lessons_of_the_topic_and_the_path(froze
     titles = drawer.locator("a[href]:visible").evaluate_all(
         "all => all.map(one => one.getAttribute('href'))"
     )
+    listed = page.locator(".pb-lessons a").evaluate_all(
+        "all => all.map(one => one.getAttribute('href'))"
+    )
+    assert [title for title in titles if title in listed] == [
+        title for title in listed if title in titles
+    ]
     assert {"trace.html", "cost.html", "recall.html", "summary.html"} <= {*titles}
     assert "../sharding/deep.html" in drawer.locator("a").evaluate_all(
         "all => all.map(one => one.getAttribute('href'))"
@@ -98,10 +104,13 @@ def test_the_path_ticks_a_page_whose_questions_are_done_rightly_or_not(frozen_si
     page.goto((frozen_site / "topics/index.html").as_uri())
     row = page.locator(".pb-hour li", has=page.locator("a[href$='averaging/learn.html']"))
     assert "✓" not in row.inner_text()
+    assert "opened" in row.inner_text()
+    assert "done" not in page.locator(".pb-tally").inner_text()
     page.go_back()
     _give_up_all(page)
     page.goto((frozen_site / "topics/index.html").as_uri())
     assert "✓" in row.inner_text()
+    assert "1 of 2 done" in page.locator(".pb-tally").inner_text()
     page.goto((frozen_site / CHALLENGE).as_uri())  # a prediction is among its questions
     _give_up_all(page)
     assert "/" in page.locator(".pb-lessons [aria-current] .pb-progress").text_content()

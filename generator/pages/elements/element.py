@@ -201,6 +201,7 @@ class NarrowingField(Element):
     IS_FOUND = False
     label: Markup
     entries: str  # their CSS selector
+    called: str  # what they are
 
 
 @dataclass(frozen=True)

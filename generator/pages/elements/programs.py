@@ -37,7 +37,7 @@ WHOLE = 29  # letters of a name that stays whole in a line of code
 KEPT = 300  # characters that a rank keeps of a message: runners/core/ranks/process.py
 MARKED = {
     mark: Markup(html)
-    for mark, html in {" ": "  {}", "-": "<del>- {}</del>", "+": "<ins>+ {}</ins>"}.items()
+    for mark, html in {" ": "  {}\n", "-": "<del>- {}\n</del>", "+": "<ins>+ {}\n</ins>"}.items()
 }
 CONTEXT = 2  # lines around those that differ
 MOST = 20  # lines that differ; beyond, two programs are easier to read than their difference
@@ -235,7 +235,7 @@ def _changed(diff: str) -> Markup:
     """Lines of Python behind two characters, of which the first is a space, + or -, in colours."""
     lines = diff.splitlines()
     coloured = highlighted_lines("\n".join(line[2:] for line in lines))
-    return Markup("\n").join(
+    return Markup("").join(
         MARKED[line[:1] or " "].format(code) for line, code in zip(lines, coloured, strict=False)
     )
 
@@ -274,7 +274,7 @@ def unified(wrong: str, right: str) -> Markup:
             hunk += map(MARKED[" " if same else "+"].format, after[first:last])
             num_different += 0 if same else end - start + last - first
         number = Markup("<small>line {}</small>\n").format(begins + group[0][1])
-        lines.append(number + Markup("\n").join(hunk).rstrip() + "\n")
+        lines.append(number + Markup("").join(hunk))
     return Markup("").join(lines) if num_different <= MOST else Markup()
 
 

@@ -48,7 +48,7 @@ def glossary(draft: Draft) -> Iterator[Element | Markup]:
     by_letter = groupby(written, key=lambda term: term.term[0].upper())
     letters = [link.format(next(terms).id, letter) for letter, terms in by_letter]
     yield Unfound([Markup(" ").join(letters)], "pb-aside pb-operate", "p")
-    yield NarrowingField(Markup("Show terms with:"), ".pb-terms > div")
+    yield NarrowingField(Markup("Show terms with:"), ".pb-terms > div", "terms")
     terms = [_defined(term, draft) for term in written]
     words = {of.term.id: [of.term.term, unlinked(of.definition)] for of in terms}
     script = f"proofbook.terms = {json.dumps(words, ensure_ascii=True)};\n"

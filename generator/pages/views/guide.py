@@ -23,6 +23,8 @@ from generator.pages.views import plans
 from generator.pages.views.claims import JudgedClaim, runs_behind, verdict_rows
 from generator.printing.markdown import plain
 
+LEVEL = 2  # of the headings of a page's own questions
+
 
 @dataclass(frozen=True)
 class ClaimsBehind(Worded):
@@ -72,6 +74,12 @@ class RunQuestions(Element):
     level: int
     questions: Sequence[RunQuestion]
     root: str
+
+    @property
+    def headings(self) -> list[Heading]:
+        """The questions of level 2, for the list of contents; the search takes them for text."""
+        own = self.questions if self.level == LEVEL else ()
+        return [Heading(LEVEL, asked.asks, asked.anchor, int(asked.number)) for asked in own]
 
 
 def guide(draft: Draft) -> Iterator[Element | Markup]:
@@ -131,7 +139,7 @@ def symptom(draft: Draft) -> Iterator[Element | Markup]:
 
 def _questions(edges: Sequence[Edge], above: str, draft: Draft) -> RunQuestions:
     questions = [_question(edge, f"{above}-{n}", draft) for n, edge in enumerate(edges, 1)]
-    return RunQuestions(2 + above.count("-"), questions, draft.folio.root)
+    return RunQuestions(LEVEL + above.count("-"), questions, draft.folio.root)
 
 
 def _question(edge: Edge, anchor: str, draft: Draft) -> RunQuestion:

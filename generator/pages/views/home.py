@@ -26,6 +26,7 @@ from generator.values.value import Value, numeric
 
 MARGIN = 1.35  # of the axis beyond the longest bar, for its number
 TRAINS = "trains"  # the outcome of a run that completed
+MINUTES = Aside(escape("Minutes are for reading and questions; a lab takes longer."))
 
 
 # --- the home page
@@ -157,7 +158,7 @@ def topics(draft: Draft) -> Iterator[Element | Markup]:
         yield draft.heading(2, "First hour")
         yield WayList(steps, folio.root)
     yield draft.heading(2, "All topics")
-    yield Aside(escape("Minutes are for reading and questions; a lab takes longer."))
+    yield MINUTES
     topics = folio.book.topics
     titles = {topic.id: folio.in_link.line(topic.file.title) for topic in topics}
     yield TopicCards([_card(topic, titles, folio, minutes) for topic in topics])
@@ -184,4 +185,5 @@ def topic(draft: Draft) -> Iterator[Element | Markup]:
     folio, own = draft.folio, draft.topic
     yield draft.lede(own.file.summary)
     groups = ways(own, folio, draft.gathered.minutes)
+    yield MINUTES
     yield WayList([step for steps in groups.values() for step in steps])

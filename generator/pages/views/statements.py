@@ -84,7 +84,7 @@ def retracted(draft: Draft) -> Iterator[Element | Markup]:
     link = Markup('<a class="pb-label" href="#{}">{}</a>')
     links = [link.format(one.id, plain(folio.line(one.said))) for one in statements]
     yield Fold(Markup("On this page"), [ListOfLines(links)], "pb-contents")
-    yield NarrowingField(Markup("Show statements that contain"), ".pb-statement")
+    yield NarrowingField(Markup("Show statements that contain"), ".pb-statement", "statements")
     is_ten = len(first) == 10
     for place, sentence in enumerate(statements):
         if first and not place:

@@ -103,7 +103,7 @@ def _of_kind(kind: str, topic: Topic, folio: Folio, minutes: Mapping[str, int]) 
     for mode in topic.items_by_mode:
         if mode == kind:
             items = item_marks(topic.items_by_mode[mode], topic, folio.evidence)
-            title, says = escape(folio.ui["modes"][mode]), folio.line(file.modes[mode])
+            title, says = escape(folio.ui["modes"][mode]), folio.in_link.line(file.modes[mode])
             own = minutes.get(f"topics/{topic.id}/{mode}.md", 0)
             yield Step(f"{mode}.html", title, says, f"{topic.id}/{mode}", items, own, kind)
 

@@ -6,12 +6,20 @@ const models = all(document, "[data-survive]");
 
 models.forEach((root, n) => {
   root.hidden = n > 0;
+  const [no, yes, wrong, right] = root.dataset.words.split(" ");
+  all(root, ".pb-row").forEach((row) => {
+    const [tick, [answer, verdict]] = [row.querySelector("input"), all(row, "small > span")];
+    tick.onchange = () => {
+      answer.textContent = tick.checked ? yes : no;
+      verdict.textContent = `, ${tick.checked === row.matches(".pb-over") ? wrong : right}`;
+    };
+    tick.onchange(); // a browser may have kept it ticked
+  });
   root.querySelector("[data-show]").onclick = () => {
     const rows = all(root, ".pb-row").map((row) => [row, row.querySelector("input")]);
     const ticked = rows.filter(([, tick]) => tick.checked);
     const hits = rows.filter(([row, tick]) => tick.checked !== row.matches(".pb-over"));
-    rows.forEach(([, tick]) => (tick.disabled = true));
-    ticked.forEach(([row]) => (row.querySelector(".pb-end small").textContent = root.dataset.yes));
+    rows.forEach(([, tick]) => (tick.inert = true)); // in its colour
     root.toggleAttribute("data-guessed", ticked.length);
     if (ticked.length) root.querySelector("[data-task]").textContent = root.dataset.score.replace("{n}", hits.length);
     models.forEach((other) => (other.dataset.shown = 1));
@@ -26,17 +34,33 @@ models.forEach((root, n) => {
 
 // Which strategies fit: the answer to what is chosen, which the address keeps.
 const fit = document.querySelector(".pb-fit");
+const simulated = (model, count) => fit.querySelector(`[data-of="${model.value} ${count}"]`);
 
-function answer() {
+// Of the devices that a model was simulated on, the number nearest to the one that is chosen.
+function nearest(model, devices) {
+  const counts = all(devices, "option").map(({ value }) => value).filter((count) => simulated(model, count));
+  const ratio = (count) => Math.abs(Math.log(count / devices.value));
+  return counts.sort((a, b) => ratio(a) - ratio(b))[0] || devices.value;
+}
+
+function answer(event) {
   const [model, devices, memory] = all(fit, "select");
   const [gpu] = memory.selectedOptions;
-  const found = fit.querySelector(`[data-of="${model.value} ${devices.value}"]`);
+  const asked = devices.value;
+  if (event?.target === model) devices.value = nearest(model, devices);
+  const { value } = devices;
+  const groups = all(devices, "optgroup");
+  all(devices, "option").sort((a, b) => a.value - b.value).forEach((one) => groups[simulated(model, one.value) ? 0 : 1].append(one));
+  groups.forEach((group) => (group.hidden = !group.children.length));
+  devices.value = value;
+  const found = simulated(model, value);
   const shown = fit.querySelector("[data-answer]");
   shown.replaceChildren((found || fit.querySelector('[data-of="none"]')).content.cloneNode(true));
   const fits = (bytes) => Number(bytes) <= gpu.dataset.bytes;
   const needs = found ? shown.firstChild.dataset.layouts.split(" ") : [];
+  const moved = asked === value ? "" : fit.dataset.moved.replace("{n}", value).replace("{m}", asked);
   fit.querySelector("[role=status]").textContent = found
-    ? fit.dataset.says.replace("{m}", needs.length).replace("{n}", needs.filter(fits).length)
+    ? moved + fit.dataset.says.replace("{m}", needs.length).replace("{n}", needs.filter(fits).length)
     : "Not simulated";
   all(shown, "[data-needs]").forEach((one) => one.classList.toggle("pb-over", !fits(one.dataset.needs)));
   all(shown, "table").forEach(book.stop);
@@ -51,8 +75,18 @@ if (fit) {
     const [kept] = book.kept(one.name);
     if (all(one, "option").some(({ value }) => value === kept)) one.value = kept;
   });
-  fit.addEventListener("change", () => {
+  const [first] = all(fit, "[data-answer] > *");
+  let width;
+  // As high as with the answer that the page was built with, which is the longest.
+  const reserve = () => {
+    fit.style.minHeight = "";
+    fit.querySelector("[data-answer]").replaceChildren(first);
+    fit.style.minHeight = `${fit.offsetHeight}px`;
     answer();
+  };
+  new ResizeObserver(() => width !== (width = fit.offsetWidth) && reserve()).observe(fit);
+  fit.addEventListener("change", (event) => {
+    answer(event);
     book.keep("fit", Object.fromEntries(chosen.map(({ name, value }) => [name, [value]])));
   });
   window.addEventListener("pageshow", answer);

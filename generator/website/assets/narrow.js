@@ -13,7 +13,8 @@ function narrow() {
   const typed = field.value.trim().toLowerCase();
   for (const [entry, said] of entries) entry.hidden = !said.includes(` ${typed}`);
   const shown = entries.filter(([entry]) => !entry.hidden);
-  form.querySelector("output").textContent = typed ? `${shown.length} / ${entries.length}` : "";
+  const says = form.dataset.says.replace("{n}", shown.length).replace("{m}", entries.length);
+  form.querySelector("output").textContent = typed ? says : "";
 }
 
 form.hidden = false;

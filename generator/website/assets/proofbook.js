@@ -100,12 +100,17 @@ function mark() {
     const isTab = page && link.closest(".pb-lessons");
     place.textContent = "";
     if (isTab && !seen()[page]) return;
+    const isBegun = !isDone && !isRecall && !link.closest(".pb-rail");
     if (isDone) place.append(" ✓");
     if (isDone && right === graded && n === m) place.append(made("span", "pb-hidden", book.words.all_answered));
     else if (isDone && graded) place.append(isTab ? `${right}/${graded}` : ` ${say("all_right", counts)}`);
-    else if (n && !page) place.append(say("answered", counts));
+    else if (isBegun && n) place.append(` ${say("answered", counts)}`);
+    else if (isBegun && seen()[page]) place.append(` ${book.words.opened}`);
     if (due && (isRecall || !page)) place.append(place.hasChildNodes() ? ", " : " ", say("due", counts));
   });
+  const tally = document.querySelector(".pb-tally");
+  const steps = all(document, ".pb-hour > li").map(({ dataset }) => counted(dataset).isDone);
+  if (steps.some(Boolean)) tally.textContent = ` · ${say("steps_done", { n: steps.filter(Boolean).length, m: steps.length })}`;
 }
 
 // Where home's *Continue* leads: this page, or the next one when it is done. Not in `mark`, which other

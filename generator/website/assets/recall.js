@@ -78,6 +78,7 @@ function offer(lead) {
   sitting("start_new", fresh);
   if (!due.length) sitting("practise", later);
   if (left >= 0) leadOn();
+  actions.firstChild?.classList.add("pb-check"); // the main one
   book.mark();
 }
 
