@@ -50,7 +50,7 @@ class Question extends Unasked {
     this.check = this.form.querySelector(".pb-check");
     this.check.hidden = this.check.disabled = false;
     this.showHint = button(words.show_hint, () => this.hint());
-    this.giveUp = button(words.give_up, () => this.end(null));
+    this.giveUp = button(words.give_up, () => this.steadily(() => this.end(null)));
     this.retry = button(words.retry, () => this.renew().form.querySelector("input, select, button").focus());
     const hint = this.hints.length ? [this.showHint] : [];
     const actions = made("div", "pb-actions", this.check, ...hint, this.giveUp, this.retry);
@@ -59,8 +59,17 @@ class Question extends Unasked {
     this.status.before(actions);
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
-      if (!this.isDone) this.commit();
+      if (!this.isDone) this.steadily(() => this.commit());
     });
+  }
+
+  // Explanations come above the buttons, which stay where a reader has pressed one: the verdict is below them.
+  steadily(act) {
+    const top = () => this.check.getBoundingClientRect().top;
+    const before = top();
+    act();
+    scrollBy({ top: top() - before, behavior: "instant" });
+    this.look();
   }
 
   option(at) {
@@ -93,7 +102,6 @@ class Question extends Unasked {
     if (how.judge(this, answer).isRight || nth >= this.numAttempts) return this.end(answer);
     this.keep(answer, false, false);
     this.warn(answer);
-    this.look();
   }
 
   // The first try of this sitting, if a second is to follow; the record tells, whatever was reloaded.
@@ -115,7 +123,6 @@ class Question extends Unasked {
   end(answer) {
     this.keep(answer, answer !== null && this.how.judge(this, answer).isRight, true);
     this.finish(answer);
-    this.look();
     this.form.dispatchEvent(new CustomEvent("answered", { bubbles: true, detail: this }));
   }
 
