@@ -96,7 +96,7 @@ class Question extends Unasked {
     }
     const { before, nth } = this.tried();
     if (before && String(before.answer) === String(answer)) {
-      this.status.textContent = words.same_again;
+      if (!this.status.textContent.includes(words.same_again)) this.status.append(" ", words.same_again);
       return;
     }
     if (how.judge(this, answer).isRight || nth >= this.numAttempts) return this.end(answer);
@@ -115,6 +115,7 @@ class Question extends Unasked {
   warn(answer) {
     // Only a single option that was chosen explains itself as yet; of several, that would tell the rest.
     const option = this.option(answer);
+    this.how.mark?.(this, answer);
     if (option) this.explain([option], answer);
     this.tell(answer, words.try_again);
   }
