@@ -190,7 +190,7 @@ class Question extends Unasked {
     const judged = answer === null ? given : this.how.judge(this, answer);
     const isQuiet = this.how.isQuiet && !this.isDone;
     const { isRight, lead, hint, about } = isQuiet ? { ...judged, about: [] } : judged;
-    const css = lead ? "" : isRight ? "pb-right" : "pb-wrong";
+    const css = lead && !this.how.isGuess ? "" : isRight ? "pb-right" : "pb-wrong";
     this.status.textContent = "";
     this.status.append(made("strong", css, lead || words[isRight ? "right" : "wrong"]), " ");
     const isSaid = this.field || this.how.isQuiet || !this.isDone;
@@ -201,8 +201,9 @@ class Question extends Unasked {
       const told = isSeen ? [plain(why(one))] : copies(why(one));
       this.status.append(made("span", isSeen ? "pb-hidden" : "", ...told, " "));
     });
-    const isTold = this.isDone && !isRight && (this.isGraded || answer === null);
-    if (isTold) this.status.append(answer === null ? "" : `${words.the_answer} `, `${this.rightAnswer()}. `);
+    const right = `${answer === null ? "" : `${words.the_answer} `}${this.rightAnswer()}. `;
+    // Of a number, it stands below.
+    if (this.isDone && !isRight) this.status.append(made("span", this.field ? "pb-hidden" : "", right));
     this.status.append(more);
   }
 
