@@ -32,7 +32,7 @@ NO_TEXT: frozenset[Kind] = frozenset({"tags", "mathml"})  # but markup, or drawn
 NOT_READ: frozenset[Kind] = frozenset({"listing", "latex"})
 _SLOT = "[\ue000-\uf7ff]"
 _PARTS = re.compile(  # of words: a name, a formula with what a line may not part from it, a slot
-    rf"({HYPHENED.pattern}|\(?[\uf000-\uf7ff][.,;:)]*|[\ue000-\uefff])"
+    rf"({HYPHENED.pattern}|\(?[\uf000-\uf7ff][\ue000-\uefff]?[.,;:)]*|[\ue000-\uefff])"
 )
 _LONG = re.compile(r"[\w.=()]{21,}")  # more letters than a line of a phone holds beside its label
 _JOINT = re.compile(r"(?<=\w[.=])(?=[^\W\d])|(?<=\w\()|(?<=[a-z])(?=[A-Z][a-z])")
@@ -330,7 +330,7 @@ def _parts(html: str, kind: Kind, slots: Slots) -> Iterator[Span]:
 def _words(html: str, kind: Kind, slots: Slots) -> Iterator[Span]:
     """Words with the expressions and formulas among them; a name as ZeRO-1 breaks at no hyphen."""
     for part in _PARTS.split(html):
-        slot = part.strip("(.,;:)")
+        slot = part.strip("(.,;:)")[:1]
         match slots.get(slot):
             case prose.Formula() as formula:
                 yield from _drawn(formula, part.partition(slot), kind, slots)
@@ -363,7 +363,7 @@ def _drawn(
     if values:
         behind = f' <small class="pb-inputs">({", ".join(values)})</small>'
         yield from _parts(behind, "code", slots)
-    yield Span(after, kind)
+    yield from _words(after, kind, slots)
     yield from [Span(_KEPT, "tags")] if is_kept else []
 
 
