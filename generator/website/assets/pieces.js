@@ -42,7 +42,7 @@ const ordered = {
 };
 
 const matched = {
-  start: (q) => q.options.forEach((row) => row.addEventListener("change", () => delete row.dataset.verdict)),
+  start: (q) => q.form.addEventListener("change", ({ target }) => delete target.parentNode.dataset.verdict),
   mark: (q, answer) =>
     q.options.forEach((row, at) => {
       row.dataset.verdict = answer[at] === place(row) ? "right" : "wrong";
