@@ -1,7 +1,7 @@
 // Questions whose answer is typed: a number with its unit, a shape, a prediction.
 
 const book = window.proofbook;
-const { say, made } = book;
+const { say } = book;
 const words = Object.assign(book.words, book.numbers);
 const printed = (number, digits) =>
   Number(number.toPrecision(digits)).toLocaleString("en", { maximumFractionDigits: 9 }).replace("-", "−");

@@ -201,9 +201,9 @@ class Question extends Unasked {
       const told = isSeen ? [plain(why(one))] : copies(why(one));
       this.status.append(made("span", isSeen ? "pb-hidden" : "", ...told, " "));
     });
-    const right = `${answer === null ? "" : `${words.the_answer} `}${this.rightAnswer()}. `;
+    const right = [answer === null ? "" : `${words.the_answer} `, this.rightAnswer(), ". "];
     // Of a number, it stands below.
-    if (this.isDone && !isRight) this.status.append(made("span", this.field ? "pb-hidden" : "", right));
+    if (this.isDone && !isRight) this.status.append(made("span", this.field ? "pb-hidden" : "", ...right));
     this.status.append(more);
   }
 
