@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from generator.printing.folio import breakable, escaped_heading, interface_words
-from generator.printing.markdown import plain, unlinked
+from generator.printing.markdown import in_lines, plain, unlinked, whole_words
 from generator.printing.sources import moment
 from runners.core.trace.records import software
 
@@ -33,8 +33,8 @@ def environment() -> Environment:
     made.filters |= {
         "plain": plain, "breakable": breakable, "moment": moment, "with_code": with_code,
         "unbroken": unbroken, "counted": counted, "minutes": minutes_words, "typed": typed,
-        "unlinked": unlinked, "command_words": command_words, "escaped_heading": escaped_heading,
-        "software": software,
+        "unlinked": unlinked, "whole_words": whole_words, "in_lines": in_lines,
+        "escaped_heading": escaped_heading, "software": software,
     }  # fmt: skip
     made.globals["ui"] = interface_words()
     made.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
@@ -76,12 +76,6 @@ def minutes_words(number: int, word: str = "") -> Markup:
 def unbroken(name: str) -> Markup:
     """A name in which no line ends, at none of its hyphens."""
     return Markup('<span class="pb-keep">{}</span>').format(name)
-
-
-def command_words(command: str) -> Markup:
-    """A command whose lines end between words, and not at a hyphen inside an option."""
-    words = (unbroken(word) if word.startswith("-") else word for word in command.split())
-    return Markup(" ").join(words)
 
 
 def typed(number: float, digits: int = 6) -> str:

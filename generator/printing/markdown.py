@@ -32,16 +32,18 @@ NO_TEXT: frozenset[Kind] = frozenset({"tags", "mathml"})  # but markup, or drawn
 NOT_READ: frozenset[Kind] = frozenset({"listing", "latex"})
 _SLOT = "[\ue000-\uf7ff]"
 _PARTS = re.compile(  # of words: a name, a formula with what a line may not part from it, a slot
-    rf"({HYPHENED.pattern}|\(?[\uf000-\uf7ff][.,;:)]*|[\ue000-\uefff])"
+    rf"({HYPHENED.pattern}|\(?[\uf000-\uf7ff][\ue000-\uefff]?[.,;:)]*|[\ue000-\uefff])"
 )
 _LONG = re.compile(r"[\w.=()]{21,}")  # more letters than a line of a phone holds beside its label
 _JOINT = re.compile(r"(?<=\w[.=])(?=[^\W\d])|(?<=\w\()|(?<=[a-z])(?=[A-Z][a-z])")
 _GROUP = re.compile(r"\([^()<> ]+ [^()<>]{,18}\)")  # a bracket of a formula
+_TAG_OR_WORD = re.compile(r"<[^>]*>|[^\s<]+(?: \\$)?", re.MULTILINE)
 _KEEP, _KEPT = '<span class="pb-keep">', "</span>"
 SHORT = 26  # letters of a span that a line holds with words beside it
 LINE = 32  # letters of a name that a line of a phone holds
 WHOLE = 20  # letters of a part of a name that stays whole
 ALIGNED = {"right": "pb-number", "center": "pb-center"}  # cells of tables, by class
+LISTING = '<pre><code class="pb-lines" tabindex="0">{}</code></pre>'  # which a keyboard scrolls
 MARKUP = {"formula", "footnote", "admonition"}
 
 
@@ -187,6 +189,22 @@ def parted(parts: Iterable[str], limit: int) -> str:
     return "<wbr>".join(within)
 
 
+def whole_words(html: str) -> Markup:
+    """HTML of code in which no line ends at a hyphen or before a backslash that continues it."""
+
+    def kept(part: re.Match[str]) -> str:
+        word = part[0]
+        is_kept = word[0] != "<" and 1 < len(word) <= WHOLE and re.search("[- ]", word)
+        return f"{_KEEP}{word}{_KEPT}" if is_kept else word
+
+    return Markup(_TAG_OR_WORD.sub(kept, str(escape(html))))
+
+
+def in_lines(html: str) -> Markup:
+    """HTML of code, each line an element: what does not fit into the page goes on indented."""
+    return Markup("").join(map(Markup("<span>{}\n</span>").format, whole_words(html).splitlines()))
+
+
 def _without_tags(html: str) -> str:
     if "<" in html:
         html = "".join(part.partition(">")[2] for part in f">{html}".split("<"))
@@ -272,8 +290,8 @@ def _spans(tokens: Sequence[Token], slots: Slots, env: dict[str, Any]) -> Iterat
             case "code_inline":
                 yield from _parts(_code(token), "link" if kind == "link" else "code", slots)
             case "fence" | "code_block":
-                token.attrs["tabindex"] = "0"  # which a keyboard scrolls
-                yield from _parts(_RENDERER.fence(*how).strip(), "listing", slots)
+                html = LISTING.format(in_lines(Markup(escapeHtml(token.content))))
+                yield from _parts(html, "listing", slots)
                 yield Span("\n", "tags")
             case "footnote_ref":
                 yield from _reference(*how)
@@ -312,7 +330,7 @@ def _parts(html: str, kind: Kind, slots: Slots) -> Iterator[Span]:
 def _words(html: str, kind: Kind, slots: Slots) -> Iterator[Span]:
     """Words with the expressions and formulas among them; a name as ZeRO-1 breaks at no hyphen."""
     for part in _PARTS.split(html):
-        slot = part.strip("(.,;:)")
+        slot = part.strip("(.,;:)")[:1]
         match slots.get(slot):
             case prose.Formula() as formula:
                 yield from _drawn(formula, part.partition(slot), kind, slots)
@@ -345,7 +363,7 @@ def _drawn(
     if values:
         behind = f' <small class="pb-inputs">({", ".join(values)})</small>'
         yield from _parts(behind, "code", slots)
-    yield Span(after, kind)
+    yield from _words(after, kind, slots)
     yield from [Span(_KEPT, "tags")] if is_kept else []
 
 
@@ -354,7 +372,8 @@ def _code(token: Token) -> str:
     is_kept = len(token.content) <= SHORT and any(end in token.content for end in " /-")
     code = _GROUP.sub(rf"{_KEEP}\g<0>{_KEPT}", escapeHtml(token.content))
     css = ' class="pb-keep"' * is_kept
-    return f"<code{css}>{_LONG.sub(_name, code)}</code>"
+    code = _LONG.sub(_name, code)
+    return f"<code{css}>{code if is_kept else whole_words(Markup(code))}</code>"
 
 
 def _name(match: re.Match[str]) -> str:

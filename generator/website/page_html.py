@@ -105,6 +105,10 @@ def _scrolled(table: Element) -> Element:
     """A table in a box that scrolls where the page is narrower."""
     has_long = any(is_long(Markup(_html(cell))) for cell in table.iterfind(".//td"))
     table.set("class", "pb-table pb-stacks" if has_long else "pb-table")
+    heads = ["".join(head.itertext()) for head in table.iterfind("./thead/tr/th")]
+    for row in table.iterfind("./tbody/tr"):
+        for head, cell in zip(heads[1:], row[1:], strict=False):
+            cell.set("data-label", head)
     label = {"aria-label": interface_words()["table"]["scroll"]}
     box = Element("div", {"class": "pb-scroll", "tabindex": "0", "role": "group", **label})
     box.append(table)

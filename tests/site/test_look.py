@@ -36,7 +36,7 @@ MEASURED = """() => {
     };
     const cells = shown('article .pb-table :is(th, td)');
     const ends = cell => getComputedStyle(cell).textAlign === 'right';
-    const stacked = table => innerWidth < 720 && table.matches('.pb-stacks');
+    const stacked = table => innerWidth < 600 && table.matches('.pb-stacks');
     const numbers = table => stacked(table) ? [] : [...table.querySelectorAll('tbody .pb-number')];
     const misplaced = table => numbers(table).filter(cell => {
         const head = table.tHead.rows[0].cells[cell.cellIndex];

@@ -21,7 +21,7 @@ from generator.content.listed_code import anonymized, download_path, listed
 from generator.items.kinds.picked import FaultyLine
 from generator.pages.elements.element import Element
 from generator.printing.folio import Folio, breakable
-from generator.printing.markdown import Text, parted
+from generator.printing.markdown import LISTING, Text, in_lines, parted
 from runners.core.trace.fields import NBSP
 from runners.core.trace.records import Failure
 
@@ -224,9 +224,9 @@ def fences_as_listings(markdown: str) -> str:
     def fenced(fence: re.Match[str]) -> str:
         coloured = {"python": highlighted, "diff": _changed}.get(fence[1])
         code = coloured(fence[2]) if coloured else escape(fence[2])
-        box = Markup('<div class="highlight"><pre><code tabindex="0">{}</code></pre></div>')
+        box = Markup(f'<div class="highlight">{LISTING}</div>')
         css = " pb-diff" * (fence[1] == "diff")
-        return Markup('<div class="pb-listing{}">{}</div>').format(css, box.format(code))
+        return Markup('<div class="pb-listing{}">{}</div>').format(css, box.format(in_lines(code)))
 
     return _FENCE.sub(fenced, markdown)
 

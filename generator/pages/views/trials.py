@@ -10,9 +10,10 @@ from generator.pages.draft import Draft
 from generator.pages.elements.element import Aside, Block, Element, ListOfLines
 from generator.pages.elements.programs import Command, PrintedText, run_link
 from generator.pages.elements.tables import Row, Table
-from generator.pages.environment import command_words, label
+from generator.pages.environment import label
 from generator.pages.views.lessons import reveal
 from generator.printing.folio import Folio
+from generator.printing.markdown import whole_words
 from generator.printing.sources import PYTHON, moment
 from generator.values.evaluation import Evidence
 from runners.core.trace.fields import NBSP
@@ -68,7 +69,7 @@ def _output(trial: Trial, lesson: TryFile, folio: Folio) -> Iterator[Element | M
     yield Markup("<p>Change one setting and run it again:</p>")
     line = Markup("<code>{}</code><br>\n{}")
     suggestions = [
-        line.format(command_words(_command(trial.run, change.set)), folio.line(change.look))
+        line.format(whole_words(_command(trial.run, change.set)), folio.line(change.look))
         for change in trial.suggestions
     ]
     yield ListOfLines(suggestions, css="pb-suggestions")

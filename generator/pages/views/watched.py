@@ -17,8 +17,9 @@ from generator.pages.draft import Draft
 from generator.pages.elements.element import Aside, Element, ListOfLines
 from generator.pages.elements.figures import DrawnFigure
 from generator.pages.elements.tables import Table
-from generator.pages.environment import command_words, label, with_code
+from generator.pages.environment import label, with_code
 from generator.printing.folio import breakable
+from generator.printing.markdown import whole_words
 from generator.printing.sources import PYTHON
 from runners.system.book import program
 from runners.verify.report import Cause, Finding, Off, Parameter, Watched
@@ -109,7 +110,7 @@ def causes(draft: Draft) -> Iterator[tuple[str, Table]]:
 
 def command(trace: Watched) -> Markup:
     """The command that watches a script again."""
-    return command_words(f"{program(PYTHON)} {trace.command}")
+    return whole_words(f"{program(PYTHON)} {trace.command}")
 
 
 def strip_of_tensors(trace: Watched, name: str) -> DrawnFigure:

@@ -1,7 +1,7 @@
 // Questions whose answer is typed: a number with its unit, a shape, a prediction.
 
 const book = window.proofbook;
-const { say, made } = book;
+const { say } = book;
 const words = Object.assign(book.words, book.numbers);
 const printed = (number, digits) =>
   Number(number.toPrecision(digits)).toLocaleString("en", { maximumFractionDigits: 9 }).replace("-", "−");
@@ -38,7 +38,7 @@ function slides(q, { dataset, firstElementChild: range }) {
   // Of whole numbers, each can be set.
   const isWhole = [low, high, Number(q.key[0].dataset.number)].every((one) => Number.isInteger(one / q.scale));
   range.max = isWhole ? (high - low) / q.scale : 100;
-  range.value = range.max / 2;
+  range.value = 0; // until it is set
   range.hidden = false;
   const tell = () => range.setAttribute("aria-valuetext", `${q.field.value} ${q.unit}`);
   q.field.addEventListener("input", () => {
@@ -59,10 +59,8 @@ function slides(q, { dataset, firstElementChild: range }) {
   range.addEventListener("click", slide); // where it stands already
   // Once the question is answered, the truth is marked below the slider.
   q.mark = () => {
-    const truth = made("p", "pb-truth pb-live", made("span", "pb-label", q.key[0].querySelector(".pb-said").textContent));
     const share = (q.key[0].dataset.number - low) / (high - low);
-    truth.style.setProperty("--at", Math.max(0, Math.min(1, share)));
-    range.after(truth);
+    range.nextElementSibling.style.setProperty("--at", Math.max(0, Math.min(1, share)));
   };
 }
 
@@ -110,7 +108,7 @@ const predicted = {
     const rounded = numbers(/^[−\d.,\s]+/.exec(shown)[0], q).map((one) => Math.abs(one - number));
     if (Math.abs(answer - number) <= Math.min(...rounded) + 1e-9 * Math.abs(number)) return { isRight, about };
     const yours = `${printed(answer / q.scale, 6)} ${q.unit}`.trim();
-    const hint = say("you_said", { yours, shown });
+    const hint = say("you_said", { yours });
     return { isRight, about, lead: words[isRight ? "close" : "not_close"], hint };
   },
 };

@@ -42,13 +42,23 @@ const ordered = {
 };
 
 const matched = {
+  start: (q) => q.form.addEventListener("change", ({ target }) => delete target.parentNode.dataset.verdict),
+  mark: (q, answer) =>
+    q.options.forEach((row, at) => {
+      row.dataset.verdict = answer[at] === place(row) ? "right" : "wrong";
+    }),
   read: (q) => {
     const picked = all(q.form, "select").map((one) => one.value);
     return picked.includes("") ? null : picked.map(Number);
   },
   put: (q, answer) => all(q.form, "select").forEach((one, at) => (one.value = String(answer[at]))),
   texts: ".pb-said, .pb-beside",
-  judge: (q, answer) => misplaced(q, answer, q.key.map(place), ".pb-beside"),
+  judge: (q, answer) => {
+    const judged = misplaced(q, answer, q.key.map(place), ".pb-beside");
+    const row = q.options.find((one, at) => answer[at] !== place(one));
+    if (row) judged.hint = say("unmatched", { row: plain(row.querySelector("label")), piece: judged.piece });
+    return judged;
+  },
   stands: (q, answer, option, key, position) => {
     if (!answer) return { note: "", verdict: "right" };
     const { selectedOptions } = option.querySelector("select");
@@ -64,7 +74,7 @@ function misplaced(q, answer, right, name) {
   if (first < 0) return { isRight: true, about: q.key };
   const about = q.key[right.indexOf(answer[first])];
   const piece = plain(about.querySelector(name));
-  return { isRight: false, about: [about], hint: say("misplaced", { piece }) };
+  return { isRight: false, about: [about], piece, hint: say("misplaced", { piece }) };
 }
 
 Object.assign(book.KINDS, { order: ordered, match: matched });

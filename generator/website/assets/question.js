@@ -50,7 +50,7 @@ class Question extends Unasked {
     this.check = this.form.querySelector(".pb-check");
     this.check.hidden = this.check.disabled = false;
     this.showHint = button(words.show_hint, () => this.hint());
-    this.giveUp = button(words.give_up, () => this.end(null));
+    this.giveUp = button(words.give_up, () => this.steadily(() => this.end(null)));
     this.retry = button(words.retry, () => this.renew().form.querySelector("input, select, button").focus());
     const hint = this.hints.length ? [this.showHint] : [];
     const actions = made("div", "pb-actions", this.check, ...hint, this.giveUp, this.retry);
@@ -59,8 +59,17 @@ class Question extends Unasked {
     this.status.before(actions);
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
-      if (!this.isDone) this.commit();
+      if (!this.isDone) this.steadily(() => this.commit());
     });
+  }
+
+  // Explanations come above the buttons, which stay where a reader has pressed one: the verdict is below them.
+  steadily(act) {
+    const top = () => this.check.getBoundingClientRect().top;
+    const before = top();
+    act();
+    scrollBy({ top: top() - before, behavior: "instant" });
+    this.look();
   }
 
   option(at) {
@@ -87,13 +96,12 @@ class Question extends Unasked {
     }
     const { before, nth } = this.tried();
     if (before && String(before.answer) === String(answer)) {
-      this.status.textContent = words.same_again;
+      if (!this.status.textContent.includes(words.same_again)) this.status.append(" ", words.same_again);
       return;
     }
     if (how.judge(this, answer).isRight || nth >= this.numAttempts) return this.end(answer);
     this.keep(answer, false, false);
     this.warn(answer);
-    this.look();
   }
 
   // The first try of this sitting, if a second is to follow; the record tells, whatever was reloaded.
@@ -107,6 +115,7 @@ class Question extends Unasked {
   warn(answer) {
     // Only a single option that was chosen explains itself as yet; of several, that would tell the rest.
     const option = this.option(answer);
+    this.how.mark?.(this, answer);
     if (option) this.explain([option], answer);
     this.tell(answer, words.try_again);
   }
@@ -115,7 +124,6 @@ class Question extends Unasked {
   end(answer) {
     this.keep(answer, answer !== null && this.how.judge(this, answer).isRight, true);
     this.finish(answer);
-    this.look();
     this.form.dispatchEvent(new CustomEvent("answered", { bubbles: true, detail: this }));
   }
 
@@ -182,7 +190,7 @@ class Question extends Unasked {
     const judged = answer === null ? given : this.how.judge(this, answer);
     const isQuiet = this.how.isQuiet && !this.isDone;
     const { isRight, lead, hint, about } = isQuiet ? { ...judged, about: [] } : judged;
-    const css = lead ? "" : isRight ? "pb-right" : "pb-wrong";
+    const css = lead && !this.how.isGuess ? "" : isRight ? "pb-right" : "pb-wrong";
     this.status.textContent = "";
     this.status.append(made("strong", css, lead || words[isRight ? "right" : "wrong"]), " ");
     const isSaid = this.field || this.how.isQuiet || !this.isDone;
@@ -193,8 +201,9 @@ class Question extends Unasked {
       const told = isSeen ? [plain(why(one))] : copies(why(one));
       this.status.append(made("span", isSeen ? "pb-hidden" : "", ...told, " "));
     });
-    const isTold = this.isDone && !isRight && (this.isGraded || answer === null);
-    if (isTold) this.status.append(answer === null ? "" : `${words.the_answer} `, `${this.rightAnswer()}. `);
+    const right = [answer === null ? "" : `${words.the_answer} `, this.rightAnswer(), ". "];
+    // Of a number, it stands below.
+    if (this.isDone && !isRight) this.status.append(made("span", this.field ? "pb-hidden" : "", ...right));
     this.status.append(more);
   }
 

@@ -9,6 +9,7 @@ const RESULT = 3;
 const SIDE_BY_SIDE = 3; // what a score grows by where every typed word stands so
 const SECTION = 2.5; // what it grows by in a section, which is nearer to an answer than a page
 const STATEMENT = 0.4; // what remains of it where a title is a statement that the book tests
+const TITLED = 4; // what it grows by where an identifier that is typed stands in the title
 const UNNAMED = 0.1; // what remains of it where an identifier that is typed does not stand
 const DEFINES = /^\s*(what|define|explain)\b|\b(definition|meaning|mean)\b/i;
 const ENDING =
@@ -70,16 +71,28 @@ const together = (location) => {
   return pairs.length && pairs.filter((pair) => said(location).includes(pair)).length / pairs.length;
 };
 
-// Whether an entry has each typed identifier, or the part of one: its words side by side.
-const isNamed = (location) =>
-  (typed.match(/\w+_\w+/g) || []).every((name) => said(location).includes(` ${plain(name)}`));
+// The typed identifiers, or parts of them; whether an entry has each: its words side by side.
+const names = () => typed.match(/\w+_\w+/g) || [];
+const isNamed = (location) => names().every((name) => said(location).includes(` ${plain(name)}`));
+
+// Who types an identifier finds what has it, marked whole, and not each of its words.
+const name = (items) => {
+  const named = items.filter((group) => group.some(({ location }) => isNamed(location)));
+  if (!names().length || !named.length) return;
+  const pattern = new RegExp(names().join("|"), "gi");
+  const marked = (html) => html.replace(/<\/?mark[^>]*>/g, "").replace(pattern, "<mark>$&</mark>");
+  const isKept = ({ location }) => !location.includes("#") || isNamed(location);
+  items.splice(0, items.length, ...named.map((group) => group.filter(isKept)));
+  for (const found of items.flat()) Object.assign(found, { title: marked(found.title), text: marked(found.text) });
+};
 
 const score = (found) => {
   const has = Object.values(found.terms);
   const share = has.filter(Boolean).length / (has.length || 1);
   const near = found.location.includes("#") ? SECTION : 1;
   const kind = found.title.startsWith("\u201c") ? STATEMENT : 1;
-  const named = isNamed(found.location) ? 1 : UNNAMED;
+  const isTitle = names().length && names().every((one) => plain(found.title).includes(plain(one)));
+  const named = isTitle ? TITLED : isNamed(found.location) ? 1 : UNNAMED;
   return found.score * near * kind * named * share ** 2 * (1 + SIDE_BY_SIDE * together(found.location));
 };
 
@@ -111,6 +124,7 @@ const define = (items, isLed) => {
 };
 
 const arrange = ({ items }) => {
+  name(items);
   for (const found of items.flat()) found.score = score(found);
   const all = new Set(stems(typed));
   const part = /^\s*\w*_\w+\s*$/.test(typed) && [...all][0]; // perhaps of an identifier
