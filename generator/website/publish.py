@@ -123,7 +123,7 @@ def guest_assets() -> dict[str, bytes]:
     Our sizes count from a root of 20 px, which Material has; `--pb-rem` is that size elsewhere.
     """
     files = _assets()
-    css = style(("palette", "shared", "tables", "values", "items")).decode()
+    css = style(("palette", "shared", "tables", "values", "items", "evidence")).decode()
     css = _SCOPED.sub(".pb-quiz", css + files["assets/asking.css"].decode())
     css = _REM.sub(r"calc(\1 * var(--pb-rem))", css)
     scripts = (files[f"assets/{name}.js"] for name in SCRIPTS_OF_ITEMS)
