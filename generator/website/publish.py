@@ -144,9 +144,10 @@ def _programs(book: Book) -> dict[str, bytes]:
 
 
 def _asset(path: Path) -> bytes:
-    """A file as pages load it: scripts and styles minified, a script in a function of its own."""
+    """A file as pages load it, minified; a script in a function of its own, which takes `book`."""
     if path.suffix == ".js":
-        return f'(function(){{"use strict";{jsmin(path.read_text("utf-8"))}\n}})();\n'.encode()
+        script = jsmin(path.read_text("utf-8"))
+        return f'(function(book){{"use strict";{script}\n}})(window.proofbook||={{}});\n'.encode()
     return cssmin(path.read_text("utf-8")).encode() if path.suffix == ".css" else path.read_bytes()
 
 

@@ -1,7 +1,6 @@
 // The questions of a page: each form becomes one that is asked, what waits for an answer is hidden until then,
 // and paper has the answers at its end.
 
-const book = window.proofbook;
 const { words, store, made, all } = book;
 
 // Shows what waits for an answer: once it is there, where the reader wants to see everything, or

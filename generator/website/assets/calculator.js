@@ -1,6 +1,6 @@
 // Calculators. Without this file a page shows what they come to at the start.
 
-const { all, calculator: said, kept, keep } = window.proofbook;
+const { all, calculator: said, kept, keep } = book;
 
 const SIGNS = {
   "+": (a, b) => a + b,

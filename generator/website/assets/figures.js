@@ -1,7 +1,6 @@
 // Charts: each mark tells its value under the pointer and under the keyboard; without this file the
 // same values stand in a table.
 
-const book = window.proofbook;
 const { all, made } = book;
 const NEAR = 32; // pixels from the pointer to a mark that it means
 // One tooltip for all charts. It stays while the pointer is on it, and Escape puts it away.

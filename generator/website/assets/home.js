@@ -1,6 +1,5 @@
 // The home page. Its wager: a reader ticks the ways that he expects to train, and sees what the runs did.
 
-const book = window.proofbook;
 const { store, say, all, counted } = book;
 const models = all(document, "[data-survive]");
 

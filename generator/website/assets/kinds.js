@@ -1,7 +1,6 @@
 // The kinds of questions: how each is read from its form, put back, and compared with its key. Here are
 // choices; `pieces.js` has those of pieces in places, and `numbers.js` those of numbers that are typed.
 
-const book = window.proofbook;
 const { all, say } = book;
 const words = Object.assign(book.words, book.asking);
 

@@ -1,6 +1,5 @@
 // Questions whose answer is typed: a number with its unit, a shape, a prediction.
 
-const book = window.proofbook;
 const { say, made } = book;
 const words = Object.assign(book.words, book.numbers);
 const printed = (number, digits) =>

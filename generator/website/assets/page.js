@@ -1,8 +1,6 @@
 // What the scripts of a page share. Pages load the scripts whose markup they hold as one file, each as a
 // function of its own, in strict mode (`publish.py`); before a script stand the words that it says.
 
-const book = (window.proofbook ||= {});
-
 book.all = (within, selector) => [...within.querySelectorAll(selector)];
 
 book.made = (name, css, ...content) => {

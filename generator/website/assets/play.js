@@ -1,7 +1,6 @@
 // Figures that readers operate. The page holds one state and a table of all; the drawings of the
 // others come compressed in a script of the figure's own, which is loaded when the figure comes near.
 
-const book = window.proofbook;
 const { all } = book;
 const words = book.playing;
 const figures = {};

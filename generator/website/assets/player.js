@@ -1,6 +1,5 @@
 // The player of a figure: it shows the moments of its drawings one after another.
 
-const book = window.proofbook;
 const { all } = book;
 const [MOMENT, LONGEST] = [900, 12000]; // milliseconds, of a step and of a play, at speed 1
 

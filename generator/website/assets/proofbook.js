@@ -1,7 +1,6 @@
 // What all pages share: the answers that this browser keeps, and the marks beside links; nothing is
 // ever sent.
 
-const book = window.proofbook;
 const { all, made } = book;
 const ITEM = "proofbook:item:";
 const A_SITTING = 4 * 36e5; // milliseconds

@@ -3,7 +3,6 @@
 // definitions fills. And a table, or a line of links in the guide, is one stop of the Tab key: arrow keys
 // go from link to link in it.
 
-const book = window.proofbook;
 const { all, made } = book;
 const ASSETS = document.currentScript.src;
 const box = made("div", "pb-source");

@@ -1,6 +1,5 @@
 // What a value is and where it comes from, as `sources.js` shows it: read from the data at the page's end.
 
-const book = window.proofbook;
 const { made, source: words } = book;
 const data = JSON.parse(document.getElementById("pb-sources").textContent);
 const linked = (text, href) => Object.assign(made("a", "", text), { href });
