@@ -55,9 +55,10 @@ class Figure {
     this.mark();
     if (this.isAwaited) this.chosen();
     let width;
-    const boxes = [this.root, ...all(this.root, ".pb-scroll")]; // a table is folded, or is not
-    const sized = new ResizeObserver(() => width !== (width = String(boxes.map((one) => one.offsetWidth))) && this.reserve());
-    if (this.rows.length) boxes.forEach((box) => sized.observe(box));
+    const sized = new ResizeObserver(() => width !== (width = this.root.offsetWidth) && this.reserve());
+    if (!this.rows.length) return;
+    sized.observe(this.root);
+    this.root.addEventListener("toggle", () => this.reserve(), true); // a table is folded, or is not
   }
 
   // As high as the highest of its states, so that a choice moves nothing below.
