@@ -107,7 +107,7 @@ function operate(form) {
       told();
     });
     field.addEventListener("input", follow);
-    window.addEventListener("pageshow", follow); // a browser that comes back brings its numbers
+    addEventListener("pageshow", follow); // a browser that comes back brings its numbers
     follow();
   }
 

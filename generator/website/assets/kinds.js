@@ -11,6 +11,13 @@ function plain(element) {
   return copy.textContent.trim();
 }
 
+book.button = (text, act) => {
+  const element = book.made("button", "pb-button", text);
+  element.type = "button";
+  element.addEventListener("click", act);
+  return element;
+};
+
 const place = (element) => Number(element.dataset.position);
 
 // ——— The kinds ———

@@ -39,7 +39,7 @@ function slides(q, { dataset, firstElementChild: range }) {
   range.max = isWhole ? (high - low) / q.scale : 100;
   range.value = range.max / 2;
   range.hidden = false;
-  const tell = () => range.setAttribute("aria-valuetext", `${q.field.value} ${q.unit}`);
+  const tell = () => (range.ariaValueText = `${q.field.value} ${q.unit}`);
   q.field.addEventListener("input", () => {
     const [typed] = numbers(q.field.value, q);
     const share = (typed - low) / (high - low);

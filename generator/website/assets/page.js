@@ -10,13 +10,6 @@ book.made = (name, css, ...content) => {
   return element;
 };
 
-book.button = (text, act) => {
-  const element = book.made("button", "pb-button", text);
-  element.type = "button";
-  element.addEventListener("click", act);
-  return element;
-};
-
 // Load a script when a reader comes to need it; a path is loaded once.
 const loaded = new Set();
 book.load = (src, onload, onerror) => {

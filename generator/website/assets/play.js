@@ -37,7 +37,7 @@ class Figure {
     });
     this.button = root.querySelector("[data-all]");
     this.button?.addEventListener("click", () => {
-      this.button.setAttribute("aria-pressed", String(this.root.matches(".pb-one-state")));
+      this.button.ariaPressed = this.root.matches(".pb-one-state");
       this.list();
       this.reserve();
     });
@@ -126,7 +126,7 @@ class Figure {
 
   // The rows of this state; its options stand above, so their columns come with all rows only.
   list() {
-    this.root.classList.toggle("pb-one-state", this.button?.getAttribute("aria-pressed") !== "true");
+    this.root.classList.toggle("pb-one-state", this.button?.ariaPressed !== "true");
     this.rows.forEach((row) => row.classList.toggle("pb-other", row.dataset.state !== String(this.at)));
     all(this.root, "table").forEach(book.stop); // whose links are others now
   }
@@ -154,7 +154,7 @@ class Figure {
     const slots = { budget: budget.toLocaleString("en", digits), unit, n, m: n + k + over, k };
     const pattern = words.num_fit + (k ? words.num_marginal : "");
     const said = pattern.replace(/\{(\w+)\}/g, (slot, name) => slots[name]);
-    this.budget.setAttribute("aria-valuetext", said);
+    this.budget.ariaValueText = said;
     this.root.querySelector("output").textContent = said;
   }
 
@@ -171,6 +171,6 @@ const near = new IntersectionObserver(
 );
 all(document, "[data-play]").forEach((root) => {
   const figure = (figures[root.dataset.name] = new Figure(root));
-  window.addEventListener("pageshow", () => figure.resume());
+  addEventListener("pageshow", () => figure.resume());
   near.observe(root);
 });

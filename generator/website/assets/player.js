@@ -15,11 +15,11 @@ book.Player = class {
     next.addEventListener("click", () => this.step(1));
     range.addEventListener("input", () => this.halt(range.value / 1000));
     bar.addEventListener("keydown", (event) => this.pressed(event));
-    window.addEventListener("beforeprint", () => {
+    addEventListener("beforeprint", () => {
       this.stood = this.at;
       this.halt(1);
     });
-    window.addEventListener("afterprint", () => this.seek(this.stood));
+    addEventListener("afterprint", () => this.seek(this.stood));
     this.halt(0);
   }
 
@@ -85,6 +85,6 @@ book.Player = class {
     this.words.textContent = lines[this.told];
     const { dataset } = this.words.parentNode;
     dataset.longest = lines.reduce((a, b) => (b.length > a.length ? b : a), dataset.longest);
-    this.range.setAttribute("aria-valuetext", said);
+    this.range.ariaValueText = said;
   }
 };
