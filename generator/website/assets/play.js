@@ -83,7 +83,7 @@ class Figure {
   }
 
   asked() {
-    return this.groups.map((group) => Number(group.querySelector("input:checked").value));
+    return this.groups.map((group) => Number(group.querySelector(":checked").value));
   }
 
   // The state of the options, or the nearest: it keeps what was chosen last, then the most others.
@@ -161,7 +161,7 @@ class Figure {
   // A browser that comes back to the page has chosen before this script could hear it.
   resume() {
     this.limit();
-    if (this.groups.some((group) => !group.querySelector("input:checked").defaultChecked)) this.chosen();
+    if (this.groups.some((group) => !group.querySelector(":checked").defaultChecked)) this.chosen();
   }
 }
 
